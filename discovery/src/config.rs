@@ -33,7 +33,7 @@ pub struct LookUp {
 
 /// What a configuration file is to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ConfigKind {
     /// `./mgp.toml`: whoever wrote it, it holds only once the user has trusted it.
     Project,
     /// `~/.config/mgp/servers.toml`.
@@ -48,7 +48,7 @@ pub struct ConfigFile {
     /// Absolute path.
     pub path: PathBuf,
     /// Its part.
-    pub kind: Kind,
+    pub kind: ConfigKind,
     /// Whether there is a file now. Absent places are watched all the same.
     pub present: bool,
 }
@@ -151,7 +151,7 @@ impl LookUp {
 /// what lies in a folder keeps nobody from starting there, and is told when it is read.
 pub fn config_files(look_up: &LookUp) -> Result<Vec<ConfigFile>, LookUpError> {
     if let Some((by, path)) = look_up.named() {
-        let file = place(path, Kind::Override)?;
+        let file = place(path, ConfigKind::Override)?;
         return match file.present {
             true => Ok(vec![file]),
             false => Err(LookUpError::Missing {
@@ -160,21 +160,21 @@ pub fn config_files(look_up: &LookUp) -> Result<Vec<ConfigFile>, LookUpError> {
             }),
         };
     }
-    let mut files = vec![place(look_up.project_file(), Kind::Project)?];
+    let mut files = vec![place(look_up.project_file(), ConfigKind::Project)?];
     if let Some(path) = look_up.user_file() {
-        files.push(place(path, Kind::User)?);
+        files.push(place(path, ConfigKind::User)?);
     }
     Ok(files)
 }
 
-fn place(path: PathBuf, kind: Kind) -> Result<ConfigFile, LookUpError> {
+fn place(path: PathBuf, kind: ConfigKind) -> Result<ConfigFile, LookUpError> {
     match is_file(&path) {
         Ok(present) => Ok(ConfigFile {
             path,
             kind,
             present,
         }),
-        Err(_) if kind == Kind::Project => Ok(ConfigFile {
+        Err(_) if kind == ConfigKind::Project => Ok(ConfigFile {
             path,
             kind,
             present: true,
@@ -226,7 +226,7 @@ mod tests {
             Self { root, look_up }
         }
 
-        fn found(&self) -> Vec<(String, Kind, bool)> {
+        fn found(&self) -> Vec<(String, ConfigKind, bool)> {
             let name = |p: &Path| {
                 p.strip_prefix(self.root.path())
                     .unwrap()
@@ -252,8 +252,8 @@ mod tests {
             let both = [(project, PROJECT), (user, USER)];
             let present: Vec<_> = both.iter().filter(|(p, _)| *p).map(|(_, f)| *f).collect();
             let want = [
-                (PROJECT.to_owned(), Kind::Project, project),
-                (USER.to_owned(), Kind::User, user),
+                (PROJECT.to_owned(), ConfigKind::Project, project),
+                (USER.to_owned(), ConfigKind::User, user),
             ];
             assert_eq!(World::with(&present).found(), want);
         }
@@ -264,10 +264,13 @@ mod tests {
     fn a_named_file_is_the_only_one() {
         let mut world = World::with(&[PROJECT, USER, OTHER, "project/explicit.toml"]);
         world.look_up.variable = Some(world.root.path().join(OTHER));
-        assert_eq!(world.found(), [(OTHER.to_owned(), Kind::Override, true)]);
+        assert_eq!(
+            world.found(),
+            [(OTHER.to_owned(), ConfigKind::Override, true)]
+        );
         world.look_up.explicit = Some("explicit.toml".into());
         let explicit = "project/explicit.toml".to_owned();
-        assert_eq!(world.found(), [(explicit, Kind::Override, true)]);
+        assert_eq!(world.found(), [(explicit, ConfigKind::Override, true)]);
     }
 
     /// MGP-214, A-01: a named file that is missing is an error, not a fall back to the others.
@@ -284,17 +287,20 @@ mod tests {
     fn the_configuration_home_is_respected_when_it_is_absolute() {
         let mut world = World::with(&["xdg/mgp/servers.toml"]);
         world.look_up.config_home = Some(world.root.path().join("xdg"));
-        let user = ("xdg/mgp/servers.toml".to_owned(), Kind::User, true);
+        let user = ("xdg/mgp/servers.toml".to_owned(), ConfigKind::User, true);
         assert_eq!(world.found()[1], user);
         world.look_up.config_home = Some("xdg".into());
-        assert_eq!(world.found()[1], (USER.to_owned(), Kind::User, false));
+        assert_eq!(world.found()[1], (USER.to_owned(), ConfigKind::User, false));
     }
 
     #[test]
     fn without_a_home_there_is_only_the_project() {
         let mut world = World::with(&[PROJECT]);
         world.look_up.home = None;
-        assert_eq!(world.found(), [(PROJECT.to_owned(), Kind::Project, true)]);
+        assert_eq!(
+            world.found(),
+            [(PROJECT.to_owned(), ConfigKind::Project, true)]
+        );
     }
 
     #[test]
@@ -310,6 +316,9 @@ mod tests {
     fn a_folder_in_the_place_of_a_projects_file_is_only_told() {
         let world = World::with(&[]);
         fs::create_dir(world.root.path().join(PROJECT)).unwrap();
-        assert_eq!(world.found()[0], (PROJECT.to_owned(), Kind::Project, true));
+        assert_eq!(
+            world.found()[0],
+            (PROJECT.to_owned(), ConfigKind::Project, true)
+        );
     }
 }

@@ -11,7 +11,7 @@ use rten::{ModelOptions, NodeId, OpRegistry, RunOptions, ThreadPool, op_registry
 use rten_tensor::NdTensor;
 use rten_tensor::prelude::*;
 
-use tokens::Tokens;
+use tokens::Tokenizer;
 
 /// What the vectors of this model are called where they are kept: those of another model are not
 /// compared with them.
@@ -37,7 +37,7 @@ static TOKENIZER: &str = include_str!("../model/tokenizer.json");
 
 /// Why there is no vector.
 #[derive(Debug, thiserror::Error)]
-pub enum Failed {
+pub enum EmbedError {
     /// The words of the model could not be read: the program was built with another file.
     #[error("the tokenizer in the program cannot be read: {0}")]
     Tokenizer(#[from] serde_json::Error),
@@ -58,13 +58,13 @@ pub enum Failed {
 /// The model, ready to run. It takes 110 MiB of memory and a tenth of a second to make, so it is
 /// made when the first text comes, in a process that ends when no more do.
 pub struct Embedder {
-    model: Arc<Model>,
+    model: Arc<LoadedModel>,
     threads: Arc<ThreadPool>,
 }
 
 /// What takes the memory: several may work with it at once.
-struct Model {
-    tokens: Tokens,
+struct LoadedModel {
+    tokens: Tokenizer,
     model: rten::Model,
     inputs: [NodeId; 3],
     output: NodeId,
@@ -74,20 +74,20 @@ impl Embedder {
     /// Unpacks the model. No text is ever worked on by more than so many threads.
     ///
     /// # Errors
-    /// [`Failed`] when the program carries something else than the model.
-    pub fn load(threads: usize) -> Result<Self, Failed> {
+    /// [`EmbedError`] when the program carries something else than the model.
+    pub fn load(threads: usize) -> Result<Self, EmbedError> {
         if blake3::hash(WEIGHTS).to_hex().as_str() != CHECKSUM {
-            return Err(Failed::Damaged);
+            return Err(EmbedError::Damaged);
         }
-        let tokens = Tokens::read(TOKENIZER)?;
+        let tokens = Tokenizer::read(TOKENIZER)?;
         let model = ModelOptions::with_ops(operators()).load_static_slice(WEIGHTS)?;
         let inputs = [
             model.node_id("input_ids")?,
             model.node_id("attention_mask")?,
             model.node_id("token_type_ids")?,
         ];
-        let output = *model.output_ids().first().ok_or(Failed::Shape)?;
-        let model = Model {
+        let output = *model.output_ids().first().ok_or(EmbedError::Shape)?;
+        let model = LoadedModel {
             tokens,
             model,
             inputs,
@@ -103,7 +103,7 @@ impl Embedder {
         Self::with(self.model.clone(), threads)
     }
 
-    fn with(model: Arc<Model>, threads: usize) -> Self {
+    fn with(model: Arc<LoadedModel>, threads: usize) -> Self {
         let threads = Arc::new(ThreadPool::with_num_threads(threads.max(1)));
         Self { model, threads }
     }
@@ -113,8 +113,8 @@ impl Embedder {
     /// vector each time.
     ///
     /// # Errors
-    /// [`Failed`] when the model does not do what it should; no text is to blame.
-    pub fn embed(&self, text: &str) -> Result<Vec<f32>, Failed> {
+    /// [`EmbedError`] when the model does not do what it should; no text is to blame.
+    pub fn embed(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let tokens = [self.model.tokens.of(text, TOKENS_MAX)];
         self.run(&tokens).map(|mut vectors| vectors.swap_remove(0))
     }
@@ -125,7 +125,7 @@ impl Embedder {
     ///
     /// # Errors
     /// As with [`Self::embed`].
-    pub fn embed_all(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, Failed> {
+    pub fn embed_all(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let tokens = texts
             .iter()
             .map(|text| self.model.tokens.of(text, TOKENS_MAX));
@@ -144,7 +144,7 @@ impl Embedder {
     }
 
     /// One pass of the model; shorter texts are filled up with words that it is told not to read.
-    fn run<T: AsRef<[i32]>>(&self, texts: &[T]) -> Result<Vec<Vec<f32>>, Failed> {
+    fn run<T: AsRef<[i32]>>(&self, texts: &[T]) -> Result<Vec<Vec<f32>>, EmbedError> {
         let counts: Vec<usize> = texts.iter().map(|ids| ids.as_ref().len()).collect();
         let longest = counts.iter().copied().max().unwrap_or_default();
         let shape = [texts.len(), longest];
@@ -167,10 +167,10 @@ impl Embedder {
             .model
             .model
             .run(inputs, &[self.model.output], Some(options))?;
-        let states = answer.into_iter().next().ok_or(Failed::Shape)?;
-        let states: NdTensor<f32, 3> = states.try_into().map_err(|_| Failed::Shape)?;
+        let states = answer.into_iter().next().ok_or(EmbedError::Shape)?;
+        let states: NdTensor<f32, 3> = states.try_into().map_err(|_| EmbedError::Shape)?;
         if states.shape() != [texts.len(), longest, DIMENSION] {
-            return Err(Failed::Shape);
+            return Err(EmbedError::Shape);
         }
         let states = states.to_contiguous();
         let rows = states.data().chunks_exact(longest * DIMENSION);

@@ -16,7 +16,7 @@ const START: &str = "[CLS]";
 const END: &str = "[SEP]";
 
 /// The words of the model.
-pub(crate) struct Tokens {
+pub(crate) struct Tokenizer {
     words: HashMap<String, i32>,
     unknown: i32,
     start: i32,
@@ -25,15 +25,15 @@ pub(crate) struct Tokens {
 
 #[derive(Deserialize)]
 struct File {
-    model: Model,
+    model: TokenModel,
 }
 
 #[derive(Deserialize)]
-struct Model {
+struct TokenModel {
     vocab: HashMap<String, i32>,
 }
 
-impl Tokens {
+impl Tokenizer {
     /// Reads a `tokenizer.json`.
     pub(crate) fn read(file: &str) -> Result<Self, serde_json::Error> {
         let words = serde_json::from_str::<File>(file)?.model.vocab;
@@ -155,7 +155,7 @@ mod tests {
 
     fn of(text: &str, most: usize) -> Vec<i32> {
         let file = include_str!("../model/tokenizer.json");
-        Tokens::read(file).unwrap().of(text, most)
+        Tokenizer::read(file).unwrap().of(text, most)
     }
 
     /// The numbers that the tokenizer of the model's makers gives.

@@ -30,7 +30,7 @@ use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
-use mgp_discovery::config::{ConfigFile, Kind, LookUp, LookUpError, config_files};
+use mgp_discovery::config::{ConfigFile, ConfigKind, LookUp, LookUpError, config_files};
 use mgp_engine::servers::spec::{Reach, ServerSpec};
 use mgp_protocol::ids::ServerId;
 
@@ -87,7 +87,7 @@ impl Loaded {
 
     /// The files in force: all that are there but a project's that is left out.
     pub fn in_force(&self) -> impl Iterator<Item = &ConfigFile> {
-        let holds = |f: &&ConfigFile| f.kind != Kind::Project || self.project.held.is_some();
+        let holds = |f: &&ConfigFile| f.kind != ConfigKind::Project || self.project.held.is_some();
         self.files.iter().filter(|f| f.present).filter(holds)
     }
 
@@ -148,7 +148,7 @@ fn read_trusting(files: Vec<ConfigFile>, env: &Env<'_>, book: &Book, held: Optio
     let mut texts = Vec::new();
     for file in files.iter().filter(|f| f.present) {
         let path = file.path.as_path();
-        if file.kind != Kind::Project {
+        if file.kind != ConfigKind::Project {
             texts.push((path, text(file)));
             continue;
         }

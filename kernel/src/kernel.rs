@@ -13,7 +13,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use mgp_callers::tasks::Record;
+use mgp_callers::tasks::TaskRecord;
 use mgp_discovery::config::LookUp;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
@@ -134,7 +134,7 @@ fn log_to_stderr(options: &UpOptions) {
 struct Kept {
     marks: Marks,
     seal: SealKey,
-    tasks: Vec<Record>,
+    tasks: Vec<TaskRecord>,
     roster: AgentRegistry,
     books: Books,
     audit: AuditHandle,
@@ -160,7 +160,7 @@ async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
     let grown = grown::grow(&options, kept, &closing)
         .await
         .map_err(not_grown)?;
-    let open = doors.open(&options, &grown.reception, &grown.belongings, &closing);
+    let open = doors.open(&options, &grown.reception, &grown.revocation, &closing);
     grown.source.set_doors(describe(&open));
     let files = options.loaded.files.iter().map(|f| f.path.clone());
     let trust = options.look_up.as_ref().and_then(LookUp::trust_file);

@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mgp_callers::directory::Directory;
-use mgp_callers::exchange::Class;
+use mgp_callers::exchange::Delivery;
 use mgp_callers::request::{Outcome, Request};
 use mgp_calls::naming::Naming;
-use mgp_doors::roster::RosterHandle;
+use mgp_doors::agent_registry::AgentRegistryHandle;
 use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::permissions::PermissionsHandle;
@@ -82,7 +82,7 @@ pub struct Operator {
     /// Where the configuration comes from.
     pub source: Arc<Source>,
     /// The agents that have a token.
-    pub roster: RosterHandle,
+    pub roster: AgentRegistryHandle,
     /// Who and what there is, by name.
     pub naming: Naming,
     /// Ends the kernel.
@@ -264,7 +264,7 @@ impl Operator {
         };
         if let Ok(params) = serde_json::to_string(&log) {
             let frame = jsonrpc::notification("notifications/mgp.servers.log", Some(&params));
-            request.exchange.send(frame.into(), Class::Lossy);
+            request.exchange.send(frame.into(), Delivery::Lossy);
         }
     }
 

@@ -264,7 +264,7 @@ impl Table {
 
 impl Routes for Table {
     fn answer(&self, request: Request) -> Answering {
-        request.caller.presence.asks(&request.method);
+        request.caller.activity.asks(&request.method);
         let era = request.caller.version.era();
         let route = from_agents(&request.method, era);
         let Some(route) = route.filter(|route| route.is_for(&self.calls, &request.caller)) else {

@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mgp_callers::agents::AgentsActor;
+use mgp_callers::agent::supervisor::AgentsActor;
 use mgp_callers::directory::Directory;
-use mgp_callers::exchange::{Exchange, Way};
-use mgp_discovery::config::{ConfigFile, Kind};
+use mgp_callers::exchange::{Exchange, ReplyPath};
+use mgp_discovery::config::{ConfigFile, ConfigKind};
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{Defaults, GrantTable};
 use mgp_engine::servers::lifecycle::LifecycleState;
@@ -180,7 +180,7 @@ fn loaded(folder: &TempDir, servers: &[&str]) -> Loaded {
     std::fs::write(&path, entries(servers)).unwrap();
     let file = ConfigFile {
         path,
-        kind: Kind::Override,
+        kind: ConfigKind::Override,
         present: true,
     };
     let loaded = config::read(vec![file], &|_| None);
@@ -364,7 +364,7 @@ fn pid(status: &Status) -> i32 {
 /// Calls a tool of a server; gives the result as text.
 async fn call(server: &ServerHandle, tool: &str, arguments: &str) -> String {
     let link = server
-        .connection(&Exchange::new(Way::Nowhere))
+        .connection(&Exchange::new(ReplyPath::Nowhere))
         .await
         .unwrap();
     let params = format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#);

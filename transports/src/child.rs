@@ -32,12 +32,12 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-pub use exit::{Exit, How};
+pub use exit::{ChildExit, How};
 pub use program::SpawnError;
 pub use spec::{BASE_ENVIRONMENT, ChildSpec, FOR_SERVER, Launcher, MARK_VARIABLE};
 
 use crate::log::{self, ServerLog};
-use descendants::{Kin, Process};
+use descendants::{Descendant, Kin};
 
 /// Size asked for the pipes of a child, in bytes: a frame of 64 KiB then passes without waiting
 /// for its reader. The system refuses it to users who have too many; the usual size works too.
@@ -67,7 +67,7 @@ pub struct Child {
     stderr: JoinHandle<()>,
     /// Someone's child has ended, perhaps this one.
     ends: SignalStream,
-    exit: Option<Exit>,
+    exit: Option<ChildExit>,
 }
 
 /// The program that [`spawn`] would start, and the folders of the server's `PATH`.
@@ -188,7 +188,7 @@ impl Child {
     /// that left it. What outlives the leader gets SIGTERM and, after `grace`, SIGKILL.
     ///
     /// Takes at most three times `grace` and a few seconds. A second call answers the same.
-    pub async fn stop(&mut self, grace: Duration) -> Exit {
+    pub async fn stop(&mut self, grace: Duration) -> ChildExit {
         if let Some(exit) = &self.exit {
             return exit.clone();
         }
@@ -196,7 +196,7 @@ impl Child {
         let gone = self.end_leftovers(how, grace).await;
         let status = timeout(LAST_WAIT, self.process.wait()).await;
         let status = status.ok().and_then(Result::ok);
-        let exit = Exit {
+        let exit = ChildExit {
             code: status.and_then(|s| s.code()),
             signal: status.and_then(|s| s.signal()),
             how,
@@ -256,7 +256,7 @@ impl Child {
         let ending = async {
             while !living.is_empty() {
                 self.kin.signal(&living, signal);
-                while living.iter().any(Process::lives) {
+                while living.iter().any(Descendant::lives) {
                     sleep(LOOK_AGAIN).await;
                 }
                 living = self.living().await;
@@ -267,7 +267,7 @@ impl Child {
 
     /// Looks through the process table, which takes some milliseconds: off the runtime's threads,
     /// and one look at a time, so that many servers that end together do not take every core.
-    async fn living(&self) -> Vec<Process> {
+    async fn living(&self) -> Vec<Descendant> {
         static LOOKS: Semaphore = Semaphore::const_new(1);
         let _look = LOOKS.acquire().await;
         let kin = self.kin.clone();

@@ -48,16 +48,16 @@ pub struct LogLine {
 ///
 /// At its bounds the oldest lines are dropped.
 #[derive(Clone, Debug)]
-pub struct ServerLog(Arc<Shared>);
+pub struct ServerLog(Arc<LogState>);
 
 #[derive(Debug)]
-struct Shared {
-    lines: Mutex<Ring>,
+struct LogState {
+    lines: Mutex<LogRing>,
     newest: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct Ring {
+struct LogRing {
     lines: VecDeque<LogLine>,
     text: usize,
     newest: u64,
@@ -73,7 +73,7 @@ impl ServerLog {
     /// An empty log.
     #[must_use]
     pub fn new() -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(LogState {
             lines: Mutex::default(),
             newest: watch::Sender::new(0),
         }))
@@ -121,12 +121,12 @@ impl ServerLog {
         });
     }
 
-    fn ring<T>(&self, on: impl FnOnce(&mut Ring) -> T) -> T {
+    fn ring<T>(&self, on: impl FnOnce(&mut LogRing) -> T) -> T {
         on(&mut self.0.lines.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Ring {
+impl LogRing {
     fn add(&mut self, author: Author, text: String) {
         self.newest += 1;
         self.text += text.len();

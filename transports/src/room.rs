@@ -16,12 +16,12 @@ const LONG: usize = 256 << 10;
 
 /// What one peer may take.
 #[derive(Clone, Debug)]
-pub struct Room {
+pub struct MessageBudget {
     all: Arc<Credit>,
     own: Arc<Credit>,
 }
 
-impl Room {
+impl MessageBudget {
     /// Bytes that all peers share, and those that are this one's share at most.
     #[must_use]
     pub fn new(all: Arc<Credit>, own: Arc<Credit>) -> Self {
@@ -30,8 +30,8 @@ impl Room {
 
     /// For one message, which has taken nothing yet.
     #[must_use]
-    pub fn hold(self) -> Held {
-        Held {
+    pub fn hold(self) -> Reservation {
+        Reservation {
             room: self,
             charges: Vec::new(),
             bytes: 0,
@@ -41,13 +41,13 @@ impl Room {
 
 /// The room that one message has taken; given back when dropped.
 #[derive(Debug)]
-pub struct Held {
-    room: Room,
+pub struct Reservation {
+    room: MessageBudget,
     charges: Vec<[Charge; 2]>,
     bytes: usize,
 }
 
-impl Held {
+impl Reservation {
     /// The message is so many bytes long by now. False when there is no room for more, and then it has
     /// taken what it had.
     #[must_use]
@@ -70,19 +70,19 @@ impl Held {
     /// The message is whole: the room is its, until nobody holds a part of it any more.
     #[must_use]
     pub fn keep(self, message: Bytes) -> Bytes {
-        Bytes::from_owner(Kept {
+        Bytes::from_owner(Reserved {
             message,
             _held: self,
         })
     }
 }
 
-struct Kept {
+struct Reserved {
     message: Bytes,
-    _held: Held,
+    _held: Reservation,
 }
 
-impl AsRef<[u8]> for Kept {
+impl AsRef<[u8]> for Reserved {
     fn as_ref(&self) -> &[u8] {
         &self.message
     }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn room_is_taken_from_both_and_given_back_with_the_last_part() {
         let (all, own) = (Credit::new(1 << 20), Credit::new(1 << 19));
-        let mut held = Room::new(all.clone(), own.clone()).hold();
+        let mut held = MessageBudget::new(all.clone(), own.clone()).hold();
         assert!(held.reach(1) && held.reach(SHORT));
         assert_eq!((all.taken(), own.taken()), (SHORT as u64, SHORT as u64));
         assert!(held.reach(LONG + 1));
@@ -113,9 +113,9 @@ mod tests {
     #[test]
     fn what_others_took_is_no_room() {
         let all = Credit::new(1 << 20);
-        let mut one = Room::new(all.clone(), Credit::new(1 << 20)).hold();
+        let mut one = MessageBudget::new(all.clone(), Credit::new(1 << 20)).hold();
         let own = Credit::new(1 << 20);
-        let mut other = Room::new(all.clone(), own.clone()).hold();
+        let mut other = MessageBudget::new(all.clone(), own.clone()).hold();
         assert!(one.reach(1 << 20) && !other.reach(1));
         assert_eq!(own.taken(), 0);
         drop(one);

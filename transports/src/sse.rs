@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use mgp_protocol::framing::on_one_line;
 
-pub use decoder::{Decoder, Event, TooLarge};
+pub use decoder::{Decoder, SseEvent, TooLarge};
 
 /// The id of an event as its sender counts.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +114,7 @@ fn lines(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
 mod tests {
     use super::*;
 
-    fn read(bytes: Bytes) -> Vec<Event> {
+    fn read(bytes: Bytes) -> Vec<SseEvent> {
         let mut decoder = Decoder::new(1 << 20);
         decoder.push(bytes);
         decoder.map(Result::unwrap).collect()

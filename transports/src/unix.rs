@@ -188,7 +188,7 @@ fn listen(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
 
 /// Who is at the other end, by the system's own word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub struct UnixPeer {
     /// User.
     pub uid: u32,
     /// Main group.
@@ -201,9 +201,9 @@ pub struct Peer {
 ///
 /// # Errors
 /// Those of asking for a socket option.
-pub fn peer(stream: &UnixStream) -> io::Result<Peer> {
+pub fn peer(stream: &UnixStream) -> io::Result<UnixPeer> {
     let found = stream.peer_cred()?;
-    Ok(Peer {
+    Ok(UnixPeer {
         uid: found.uid(),
         gid: found.gid(),
         pid: found.pid(),
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(mode(path.parent().unwrap()), 0o700);
         let near = connect(&path).await.unwrap();
         let (far, _) = listener.accept().await.unwrap();
-        let own = Peer {
+        let own = UnixPeer {
             uid: geteuid().as_raw(),
             gid: nix::unistd::getegid().as_raw(),
             pid: Some(std::process::id().cast_signed()),

@@ -23,15 +23,15 @@ use mgp_protocol::mcp::{self, ClientCapabilities, Initialize};
 use mgp_protocol::mgp::kernel::Client;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::Splice;
-use mgp_sync::pending::{Pending, Refused};
+use mgp_sync::pending::{NotAdmitted, Pending};
 use tokio::sync::{Notify, oneshot};
 
-use crate::exchange::{Class, Exchange, Flag, Way};
-use crate::holding::Holding;
+use crate::agent::activity::ClientActivity;
+use crate::exchange::streams::{GET, Lane};
+use crate::exchange::{Delivery, Exchange, Flag, ReplyPath};
 use crate::negotiation;
-use crate::presence::Presence;
-use crate::request::{Back, Caller, Request};
-use crate::streams::{GET, Lane};
+use crate::request::{Caller, CallerSession, Request};
+use crate::tool_cache::Holding;
 use crate::wire_ids;
 use mgp_runtime::event_sink::EventSink;
 
@@ -85,7 +85,7 @@ pub struct Agent {
     /// Its place among [`LogLevel::ALL`].
     level: AtomicU8,
     level_set: AtomicBool,
-    asked: Pending<Asked>,
+    asked: Pending<PendingQuestion>,
     /// What the client reads for the numbers of `asked`.
     ids: RequestIds,
     open: Mutex<HashMap<RequestId, Arc<Exchange>>>,
@@ -93,7 +93,7 @@ pub struct Agent {
     /// What its session holds of tools.
     pub holding: Holding,
     /// What the operator is told of it.
-    pub presence: Arc<Presence>,
+    pub activity: Arc<ClientActivity>,
 }
 
 /// What the agent said to a question: the `result` or the `error` member, as JSON text.
@@ -101,7 +101,7 @@ pub type ClientAnswer = Result<Bytes, Bytes>;
 
 /// A question that awaits its answer.
 #[derive(Debug)]
-struct Asked {
+struct PendingQuestion {
     answer: oneshot::Sender<ClientAnswer>,
     /// Who hears of the client's progress, under a token of its own, as JSON text.
     progress: Option<(Box<str>, EventSink<String>)>,
@@ -150,7 +150,7 @@ impl Agent {
             open: Mutex::new(HashMap::new()),
             answered: Notify::new(),
             holding: Holding::default(),
-            presence: Arc::default(),
+            activity: Arc::default(),
         }
     }
 
@@ -248,13 +248,13 @@ impl Agent {
             version,
             capabilities: ClientCapabilities::read(Some(hello.capabilities)),
             mgp: negotiation::with_client(Some(hello.capabilities), version.era()),
-            back: Back::Standing(Arc::downgrade(self)),
-            presence: self.presence.clone(),
+            session: CallerSession::Open(Arc::downgrade(self)),
+            activity: self.activity.clone(),
         });
         self.caller.set(caller.clone()).map_err(|_| {
             Refusal::BadRequest("`initialize` was already said on this connection".into())
         })?;
-        self.presence.introduce(&hello.client_info, version);
+        self.activity.introduce(&hello.client_info, version);
         Ok(caller)
     }
 
@@ -272,7 +272,7 @@ impl Agent {
         let view = self
             .caller()
             .map_or(&CatalogView::All, |caller| &caller.view);
-        self.presence.told(agent, door, view)
+        self.activity.told(agent, door, view)
     }
 
     /// Who it is since `initialize`.
@@ -319,19 +319,19 @@ impl Agent {
     /// [`MAX_OPEN`].
     pub fn open(&self, id: &RequestId, lane: Option<Lane>) -> Result<Arc<Exchange>, Refusal> {
         let exchange = Exchange::new(match (&self.outward, lane) {
-            (Outward::Line(sink), _) => Way::Line(sink.clone()),
-            (Outward::Session(streams), Some(lane)) => Way::Stream {
+            (Outward::Line(sink), _) => ReplyPath::Line(sink.clone()),
+            (Outward::Session(streams), Some(lane)) => ReplyPath::Stream {
                 streams: streams.clone(),
                 lane,
                 primed: self.caller().is_some_and(|c| c.version.primes_streams()),
             },
             // A part of a batch has no stream of its own.
-            (Outward::Session(streams), None) => Way::Stream {
+            (Outward::Session(streams), None) => ReplyPath::Stream {
                 streams: streams.clone(),
                 lane: GET,
                 primed: false,
             },
-            (Outward::Listening { .. }, _) => Way::Nowhere,
+            (Outward::Listening { .. }, _) => ReplyPath::Nowhere,
         });
         self.enroll(id, exchange.clone())?;
         Ok(exchange)
@@ -361,13 +361,13 @@ impl Agent {
     #[must_use]
     pub fn outside(&self) -> Arc<Exchange> {
         Exchange::new(match &self.outward {
-            Outward::Line(sink) => Way::Line(sink.clone()),
-            Outward::Session(streams) => Way::Stream {
+            Outward::Line(sink) => ReplyPath::Line(sink.clone()),
+            Outward::Session(streams) => ReplyPath::Stream {
                 streams: streams.clone(),
                 lane: GET,
                 primed: false,
             },
-            Outward::Listening { .. } => Way::Nowhere,
+            Outward::Listening { .. } => ReplyPath::Nowhere,
         })
     }
 
@@ -398,7 +398,7 @@ impl Agent {
         }
     }
 
-    /// The client takes a request back: `params` of its `notifications/cancelled`. Unknown ids are
+    /// The client takes a request session: `params` of its `notifications/cancelled`. Unknown ids are
     /// nothing (MCP-055).
     pub fn cancel(&self, params: Option<&str>) {
         let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params) else {
@@ -433,7 +433,7 @@ impl Agent {
     }
 
     /// Says something that belongs to no request.
-    pub fn tell(&self, frame: Bytes, class: Class) {
+    pub fn tell(&self, frame: Bytes, class: Delivery) {
         if !self.is_ready() {
             return;
         }
@@ -463,13 +463,13 @@ impl Agent {
         self.may_be_asked(exchange).await?;
         let (sender, answer) = oneshot::channel();
         let token = params.and_then(|params| progress_token(params).ok().flatten());
-        let asked = Asked {
+        let asked = PendingQuestion {
             answer: sender,
             progress: token.map(|token| token.get().into()).zip(progress),
         };
         let number = self.asked.insert(asked).map_err(|refused| match refused {
-            Refused::Full(_) => Unanswered::Overloaded,
-            Refused::Closed(_) => Unanswered::Gone,
+            NotAdmitted::Full(_) => Unanswered::Overloaded,
+            NotAdmitted::Closed(_) => Unanswered::Gone,
         })?;
         let id = self.ids.shown(number);
         let forget = Forget {
@@ -487,7 +487,7 @@ impl Agent {
         });
         exchange.send(
             jsonrpc::request(&id.to_string(), method, params.as_deref()).into(),
-            Class::Kept,
+            Delivery::Reliable,
         );
         let outcome = tokio::select! {
             answer = answer => answer.map_err(|_| Unanswered::Gone),
@@ -560,7 +560,7 @@ impl Drop for Forget<'_> {
         if self.agent.asked.take(self.number).is_some() {
             let params = format!(r#"{{"requestId":{}}}"#, self.id);
             let frame = jsonrpc::notification("notifications/cancelled", Some(&params));
-            self.exchange.send(frame.into(), Class::Kept);
+            self.exchange.send(frame.into(), Delivery::Reliable);
         }
     }
 }

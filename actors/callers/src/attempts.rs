@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::agent::{ClientAnswer, Unanswered, pass_line};
-use crate::exchange::{Class, Exchange, Flag};
+use crate::exchange::{Delivery, Exchange, Flag};
 use crate::tasks::LongCall;
 
 /// Questions that come this close to one another are put to the client together.
@@ -30,8 +30,8 @@ pub const STREAM_QUEUE: usize = 256;
 
 /// One call of a stateless client.
 #[derive(Debug)]
-pub struct Attempts {
-    now: Mutex<Attempt>,
+pub struct CallRounds {
+    now: Mutex<CallRound>,
     /// Its method may be answered with questions.
     may_ask: bool,
     board: Mutex<Board>,
@@ -43,7 +43,7 @@ pub struct Attempts {
 
 /// The request by which the client follows the call right now.
 #[derive(Debug)]
-pub struct Attempt {
+pub struct CallRound {
     /// The client's id of it.
     pub id: RequestId,
     /// Where messages that belong to it go; `None` once it has its answer.
@@ -74,10 +74,10 @@ struct Board {
     waiting: HashMap<QuestionKey, oneshot::Sender<ClientAnswer>>,
 }
 
-impl Attempts {
+impl CallRounds {
     /// A call that its client follows by this request.
     #[must_use]
-    pub fn new(first: Attempt, may_ask: bool) -> Self {
+    pub fn new(first: CallRound, may_ask: bool) -> Self {
         Self {
             now: Mutex::new(first),
             may_ask,
@@ -89,7 +89,7 @@ impl Attempts {
     }
 
     /// The client comes back for the call with another request.
-    pub fn follow(&self, next: Attempt) {
+    pub fn follow(&self, next: CallRound) {
         *self.now() = next;
     }
 
@@ -127,14 +127,16 @@ impl Attempts {
 
     /// Sends a message to whoever follows the call; false when a message that must not be lost
     /// found no room.
-    pub(crate) fn send(&self, frame: Bytes, class: Class) -> bool {
+    pub(crate) fn send(&self, frame: Bytes, class: Delivery) -> bool {
         let outlet = self.now().outlet.clone();
         match outlet {
             Some(Outlet::Line(sink)) => {
                 pass_line(&sink, frame, class);
                 true
             }
-            Some(Outlet::Stream(stream)) => stream.try_send(frame).is_ok() || class == Class::Lossy,
+            Some(Outlet::Stream(stream)) => {
+                stream.try_send(frame).is_ok() || class == Delivery::Lossy
+            }
             None => true,
         }
     }
@@ -157,10 +159,7 @@ impl Attempts {
             board.waiting.insert(key, sender);
             key
         };
-        let _withdraw = Withdraw {
-            attempts: self,
-            key,
-        };
+        let _withdraw = Withdraw { rounds: self, key };
         self.changed.notify_waiters();
         tokio::select! {
             answer = answer => answer.map_err(|_| Unanswered::Gone),
@@ -224,7 +223,7 @@ impl Attempts {
     /// How long the call has been waiting for its client to come back with answers; `None` while it
     /// does not.
     #[must_use]
-    pub fn parked_for(&self) -> Option<Duration> {
+    pub fn suspended_for(&self) -> Option<Duration> {
         let since = self.now().left.filter(|_| self.is_asking())?;
         Some(since.elapsed())
     }
@@ -249,7 +248,7 @@ impl Attempts {
         self.changed.notify_waiters();
     }
 
-    fn now(&self) -> MutexGuard<'_, Attempt> {
+    fn now(&self) -> MutexGuard<'_, CallRound> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -260,16 +259,16 @@ impl Attempts {
 
 /// However the asking ends, the question does not outlive it.
 struct Withdraw<'a> {
-    attempts: &'a Attempts,
+    rounds: &'a CallRounds,
     key: QuestionKey,
 }
 
 impl Drop for Withdraw<'_> {
     fn drop(&mut self) {
-        let mut board = self.attempts.board();
+        let mut board = self.rounds.board();
         board.questions.withdraw(self.key);
         board.waiting.remove(&self.key);
         drop(board);
-        self.attempts.changed.notify_waiters();
+        self.rounds.changed.notify_waiters();
     }
 }

@@ -19,19 +19,19 @@ use mgp_protocol::splice::{Splice, member, quoted};
 use mgp_sync::snapshot::Snapshot;
 
 use crate::agent::Agent;
-use crate::exchange::Class;
-use crate::presence::Visitors;
+use crate::agent::stateless_clients::StatelessClients;
+use crate::exchange::Delivery;
+use crate::issued_tasks::IssuedTasks;
 use crate::request::Caller;
-use crate::tasks::Given;
 use mgp_runtime::time::unix_ms;
 
 /// The connected agents. Bounded by the doors: connections and sessions have their limits.
 #[derive(Debug)]
 pub struct Directory {
     /// The clients whose requests stand alone.
-    pub visitors: Visitors,
+    pub stateless_clients: StatelessClients,
     /// Whose the tasks of 2025-11-25 are.
-    pub given: Given,
+    pub issued_tasks: IssuedTasks,
     agents: RwLock<HashMap<ConnectionId, Arc<Agent>>>,
     /// Who may hear of which server.
     access: Arc<Snapshot<GrantTable>>,
@@ -42,8 +42,8 @@ impl Directory {
     #[must_use]
     pub fn new(access: Arc<Snapshot<GrantTable>>) -> Self {
         Self {
-            visitors: Visitors::default(),
-            given: Given::default(),
+            stateless_clients: StatelessClients::default(),
+            issued_tasks: IssuedTasks::default(),
             agents: RwLock::default(),
             access,
         }
@@ -90,7 +90,7 @@ impl Directory {
         let others = self.all().into_iter();
         let others = others.filter(|agent| agent.connection != asking && !agent.is_listening());
         let mut clients: Vec<_> = others.map(|agent| agent.told()).collect();
-        clients.extend(self.visitors.told());
+        clients.extend(self.stateless_clients.told());
         clients.sort_by_key(|client| std::cmp::Reverse(client.since_ms));
         clients
     }
@@ -150,7 +150,7 @@ impl Directory {
         for agent in self.all() {
             let concerned = |c: &Arc<Caller>| c.view == *view && concerns(c);
             if agent.follows(kind) && agent.caller().is_some_and(concerned) {
-                agent.tell(frame.clone(), Class::Kept);
+                agent.tell(frame.clone(), Delivery::Reliable);
             }
         }
     }
@@ -166,7 +166,7 @@ impl Directory {
                 for kind in [ListKind::Tools, ListKind::Prompts, ListKind::Resources] {
                     if agent.follows(kind) {
                         let frame = jsonrpc::notification(changed(kind), None);
-                        agent.tell(frame.into(), Class::Kept);
+                        agent.tell(frame.into(), Delivery::Reliable);
                     }
                 }
             }
@@ -186,7 +186,7 @@ impl Directory {
                 }
                 let params = splice.finish();
                 let frame = jsonrpc::notification("notifications/tasks", Some(&params));
-                agent.tell(frame.into(), Class::Kept);
+                agent.tell(frame.into(), Delivery::Reliable);
             }
         }
     }
@@ -199,7 +199,7 @@ impl Directory {
                 continue;
             };
             if caller.version == Version::V2025_11_25
-                && let Some((named, id)) = self.given.name(task, &caller.principal())
+                && let Some((named, id)) = self.issued_tasks.name(task, &caller.principal())
                 && may(caller, &named)
             {
                 let mut splice = Splice::new(params);
@@ -208,7 +208,7 @@ impl Directory {
                 }
                 let params = splice.finish();
                 let frame = jsonrpc::notification("notifications/tasks/status", Some(&params));
-                agent.tell(frame.into(), Class::Kept);
+                agent.tell(frame.into(), Delivery::Reliable);
             }
         }
     }
@@ -226,7 +226,7 @@ impl Directory {
                     let params = serde_json::to_string(step).expect("a step is always JSON");
                     jsonrpc::notification(mgp::Lifecycle::METHOD, Some(&params)).into()
                 });
-                agent.tell(frame.clone(), Class::Kept);
+                agent.tell(frame.clone(), Delivery::Reliable);
             }
         }
     }
@@ -268,7 +268,7 @@ impl Directory {
             if shows && open(caller) && !agent.is_listening() && level.passes(agent.level()) {
                 let place = &mut rendered[usize::from(caller.view == CatalogView::All)];
                 let frame = place.get_or_insert_with(|| log_frame(server, &caller.view, params));
-                agent.tell(frame.clone(), Class::Lossy);
+                agent.tell(frame.clone(), Delivery::Lossy);
             }
         }
     }

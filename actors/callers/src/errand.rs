@@ -1,4 +1,4 @@
-//! A call that goes on without its request: parked until its client answers a question, or run as a
+//! A call that goes on without its request: suspended until its client answers a question, or run as a
 //! task.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,29 +8,29 @@ use crate::request::{Answering, Outcome};
 
 /// One such call.
 #[derive(Debug)]
-pub struct Errand {
+pub struct BackgroundCall {
     /// The call's own state.
     pub exchange: Arc<Exchange>,
     outcome: Mutex<Option<Outcome>>,
     done: Flag,
 }
 
-impl Errand {
+impl BackgroundCall {
     /// Lets the call go on by itself.
     #[must_use]
     pub fn begin(exchange: Arc<Exchange>, answering: Answering) -> Arc<Self> {
-        let errand = Arc::new(Self {
+        let background = Arc::new(Self {
             exchange,
             outcome: Mutex::new(None),
             done: Flag::default(),
         });
-        let own = errand.clone();
+        let own = background.clone();
         tokio::spawn(async move {
             let outcome = answering.await;
             *own.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
             own.done.raise();
         });
-        errand
+        background
     }
 
     /// Resolves when the call has its answer.

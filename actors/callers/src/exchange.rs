@@ -10,13 +10,13 @@ use mgp_transports::lines::LineSink;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
-use crate::attempts::Attempts;
+use crate::exchange::rounds::CallRounds;
+use crate::exchange::streams::{Lane, Streams};
 use crate::request::Caller;
-use crate::streams::{Lane, Streams};
 
 /// May a message be dropped when its reader lags behind?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub enum Delivery {
     /// Progress and log records: the newest matter, some may be lost.
     Lossy,
     /// Answers, questions, changes: never dropped silently; the stream breaks instead.
@@ -26,7 +26,7 @@ pub enum Class {
 /// The state of one request.
 #[derive(Debug)]
 pub struct Exchange {
-    way: Way,
+    way: ReplyPath,
     primer: Once,
     needs_stream: Flag,
     paused: Flag,
@@ -43,7 +43,7 @@ pub struct Exchange {
 
 /// Where messages that belong to a request go.
 #[derive(Debug)]
-pub enum Way {
+pub enum ReplyPath {
     /// The only way a line connection has.
     Line(LineSink),
     /// The SSE stream of this request, opened by its first message. `primed` puts an event without
@@ -57,7 +57,7 @@ pub enum Way {
         primed: bool,
     },
     /// The requests of a stateless client; boxed, for it is much larger than the others.
-    Attempts(Box<Attempts>),
+    Rounds(Box<CallRounds>),
     /// Nobody listens: the kernel's own requests.
     Nowhere,
 }
@@ -65,7 +65,7 @@ pub enum Way {
 impl Exchange {
     /// A request whose messages go this way.
     #[must_use]
-    pub fn new(way: Way) -> Arc<Self> {
+    pub fn new(way: ReplyPath) -> Arc<Self> {
         Arc::new(Self {
             way,
             primer: Once::new(),
@@ -83,32 +83,32 @@ impl Exchange {
     }
 
     /// Sends a message that belongs to this request.
-    pub fn send(&self, frame: Bytes, class: Class) {
-        if class == Class::Lossy && self.is_cancelled() {
+    pub fn send(&self, frame: Bytes, class: Delivery) {
+        if class == Delivery::Lossy && self.is_cancelled() {
             return;
         }
         match &self.way {
-            Way::Line(sink) => crate::agent::pass_line(sink, frame, class),
-            Way::Stream { streams, lane, .. } => {
+            ReplyPath::Line(sink) => crate::agent::pass_line(sink, frame, class),
+            ReplyPath::Stream { streams, lane, .. } => {
                 self.prime();
                 streams.push(*lane, frame, class);
                 self.needs_stream.raise();
             }
-            Way::Attempts(attempts) => {
-                if !attempts.send(frame, class) {
+            ReplyPath::Rounds(rounds) => {
+                if !rounds.send(frame, class) {
                     self.cancel();
                 }
             }
-            Way::Nowhere => {}
+            ReplyPath::Nowhere => {}
         }
     }
 
     /// The requests by which a stateless client follows this call; `None` for every other caller.
     #[must_use]
-    pub fn attempts(&self) -> Option<&Attempts> {
+    pub fn rounds(&self) -> Option<&CallRounds> {
         match &self.way {
-            Way::Attempts(attempts) => Some(attempts),
-            Way::Line(_) | Way::Stream { .. } | Way::Nowhere => None,
+            ReplyPath::Rounds(rounds) => Some(rounds),
+            ReplyPath::Line(_) | ReplyPath::Stream { .. } | ReplyPath::Nowhere => None,
         }
     }
 
@@ -116,8 +116,10 @@ impl Exchange {
     #[must_use]
     pub fn level(&self, caller: &Caller) -> Option<LogLevel> {
         match (&self.way, caller.standing()) {
-            (Way::Attempts(attempts), _) => attempts.level(),
-            (Way::Line(_) | Way::Stream { .. } | Way::Nowhere, agent) => agent.map(|a| a.level()),
+            (ReplyPath::Rounds(rounds), _) => rounds.level(),
+            (ReplyPath::Line(_) | ReplyPath::Stream { .. } | ReplyPath::Nowhere, agent) => {
+                agent.map(|a| a.level())
+            }
         }
     }
 
@@ -126,21 +128,21 @@ impl Exchange {
     #[must_use]
     pub fn progress_token(&self, first: Box<str>) -> Option<Box<str>> {
         match &self.way {
-            Way::Attempts(attempts) => attempts.token(),
-            Way::Line(_) | Way::Stream { .. } | Way::Nowhere => Some(first),
+            ReplyPath::Rounds(rounds) => rounds.token(),
+            ReplyPath::Line(_) | ReplyPath::Stream { .. } | ReplyPath::Nowhere => Some(first),
         }
     }
 
     /// Makes sure that the empty event is the first one of the stream.
     pub fn prime(&self) {
-        if let Way::Stream {
+        if let ReplyPath::Stream {
             streams,
             lane,
             primed: true,
         } = &self.way
         {
             self.primer
-                .call_once(|| streams.push(*lane, Bytes::new(), Class::Kept));
+                .call_once(|| streams.push(*lane, Bytes::new(), Delivery::Reliable));
         }
     }
 
@@ -211,7 +213,7 @@ impl Exchange {
         self.ended.raised().await;
     }
 
-    /// The agent took the request back: nothing more is sent for it.
+    /// The agent took the request session: nothing more is sent for it.
     pub fn cancel(&self) {
         self.cancelled.raise();
     }
@@ -236,9 +238,9 @@ impl Exchange {
     }
 
     /// The server asks its client something in its course, until what is given is dropped.
-    pub fn asks(&self) -> Asked<'_> {
+    pub fn asks(&self) -> UnansweredQuestion<'_> {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        Asked(self)
+        UnansweredQuestion(self)
     }
 
     /// True while its client has a question of the server's to answer.
@@ -267,9 +269,9 @@ impl Exchange {
 
 /// A question that its client has not answered.
 #[derive(Debug)]
-pub struct Asked<'a>(&'a Exchange);
+pub struct UnansweredQuestion<'a>(&'a Exchange);
 
-impl Drop for Asked<'_> {
+impl Drop for UnansweredQuestion<'_> {
     fn drop(&mut self) {
         self.0.asked.fetch_sub(1, Ordering::Relaxed);
     }

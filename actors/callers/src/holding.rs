@@ -21,7 +21,7 @@ use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorRuntime};
 
 use crate::agent::Agent;
-use crate::exchange::Class;
+use crate::exchange::Delivery;
 use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
 
 /// Tools by `server:tool`.
@@ -70,14 +70,14 @@ pub struct HoldingHandle {
 }
 
 /// How things stand outside, when somebody asks.
-pub struct Outside {
+pub struct CallableTools {
     /// What is pinned for the agent and may be called by it.
     pub pinned: Vec<Priced>,
     /// Whether a tool is there and may be called.
     pub there: Box<dyn Fn(&str) -> bool + Send>,
 }
 
-impl fmt::Debug for Outside {
+impl fmt::Debug for CallableTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outside")
             .field("pinned", &self.pinned)
@@ -132,7 +132,7 @@ impl HoldingHandle {
     }
 
     async fn ask<T>(&self, message: impl FnOnce(Reply<T>) -> HoldingMsg) -> Result<T, Refusal> {
-        let _forgets = Forgets(self);
+        let _forgets = ForgetsLatest(self);
         self.mailbox.ask(message).await.map_err(refused)
     }
 
@@ -142,7 +142,7 @@ impl HoldingHandle {
     /// When the session ends, or too much waits for it.
     pub async fn load(
         &self,
-        outside: Outside,
+        outside: CallableTools,
         tools: Vec<Arc<CatalogTool>>,
     ) -> Result<Loaded, Refusal> {
         self.ask(|reply| HoldingMsg::Load(outside, tools, reply))
@@ -153,7 +153,7 @@ impl HoldingHandle {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub async fn held(&self, outside: Outside) -> Result<ToolCache, Refusal> {
+    pub async fn held(&self, outside: CallableTools) -> Result<ToolCache, Refusal> {
         self.ask(|reply| HoldingMsg::Held(outside, reply)).await
     }
 
@@ -161,7 +161,11 @@ impl HoldingHandle {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub async fn evict(&self, outside: Outside, tools: Vec<Named>) -> Result<Evicted, Refusal> {
+    pub async fn evict(
+        &self,
+        outside: CallableTools,
+        tools: Vec<Named>,
+    ) -> Result<Evicted, Refusal> {
         self.ask(|reply| HoldingMsg::Evict(outside, tools, reply))
             .await
     }
@@ -169,9 +173,9 @@ impl HoldingHandle {
 
 /// When this goes nothing is the latest any more: neither what was told of before nor meanwhile, for it
 /// may have been let go of. Also when nobody waits for the answer.
-struct Forgets<'a>(&'a HoldingHandle);
+struct ForgetsLatest<'a>(&'a HoldingHandle);
 
-impl Drop for Forgets<'_> {
+impl Drop for ForgetsLatest<'_> {
     fn drop(&mut self) {
         *self.0.latest() = None;
     }
@@ -203,11 +207,11 @@ pub enum HoldingMsg {
     /// A tool was called.
     Used(Arc<CatalogTool>),
     /// A request found these.
-    Load(Outside, Vec<Arc<CatalogTool>>, Reply<Loaded>),
+    Load(CallableTools, Vec<Arc<CatalogTool>>, Reply<Loaded>),
     /// What is there?
-    Held(Outside, Reply<ToolCache>),
+    Held(CallableTools, Reply<ToolCache>),
     /// These may go.
-    Evict(Outside, Vec<Named>, Reply<Evicted>),
+    Evict(CallableTools, Vec<Named>, Reply<Evicted>),
 }
 
 /// What never changes.
@@ -283,15 +287,15 @@ impl HoldingActor {
         let agent = self.agent.upgrade();
         if let Some(agent) = agent.filter(|agent| agent.holding.listed.load(Ordering::Relaxed)) {
             let frame = jsonrpc::notification(crate::directory::changed(ListKind::Tools), None);
-            agent.tell(frame.into(), Class::Kept);
+            agent.tell(frame.into(), Delivery::Reliable);
         }
     }
 }
 
 impl HoldingState {
     /// Lets go of what is not there any more.
-    fn look_at(&mut self, outside: Outside) {
-        let Outside { pinned, there } = outside;
+    fn look_at(&mut self, outside: CallableTools) {
+        let CallableTools { pinned, there } = outside;
         self.cache.retain(there);
         self.cache.pin(pinned);
     }

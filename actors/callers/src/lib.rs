@@ -2,18 +2,18 @@
 
 pub mod agent;
 pub mod agents;
-pub mod attempts;
+pub mod rounds;
 pub mod directory;
-pub mod errand;
+pub mod background;
 pub mod exchange;
 pub mod holding;
 pub mod input_required;
 pub mod negotiation;
-pub mod parked;
+pub mod suspended;
 pub mod pass;
-pub mod presence;
+pub mod activity;
 pub mod request;
-pub mod rostered;
+pub mod registered_agents;
 pub mod streams;
 pub mod tasks;
 pub mod wire_ids;

@@ -10,17 +10,17 @@ use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::Refusal;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::errand::Errand;
 use crate::request::Caller;
+use crate::request::background_call::BackgroundCall;
 
-/// Calls that may be parked at once: each holds a call under way at its server, so servers' own
+/// Calls that may be suspended at once: each holds a call under way at its server, so servers' own
 /// bounds are met first; this one keeps clients that never come back from filling the table.
 const MAX_PARKED: usize = 4096;
 
-/// The parked calls.
+/// The suspended calls.
 #[derive(Debug)]
-pub struct ParkedCalls {
-    calls: Mutex<HashMap<u64, Parked>>,
+pub struct SuspendedCalls {
+    calls: Mutex<HashMap<u64, SuspendedCall>>,
     numbers: AtomicU64,
     /// How long a client may take to come back.
     patience: Duration,
@@ -28,9 +28,9 @@ pub struct ParkedCalls {
 
 /// A call that waits for its client.
 #[derive(Debug)]
-pub struct Parked {
+pub struct SuspendedCall {
     /// Goes on meanwhile, as far as it can.
-    pub errand: Arc<Errand>,
+    pub background: Arc<BackgroundCall>,
     /// Whose call it is, with what it declared when it began.
     pub caller: Arc<Caller>,
     /// The params of its first try.
@@ -41,7 +41,7 @@ pub struct Parked {
     _patience: AbortOnDropHandle<()>,
 }
 
-impl ParkedCalls {
+impl SuspendedCalls {
     /// No call yet.
     #[must_use]
     pub fn new(patience: Duration) -> Arc<Self> {
@@ -71,7 +71,7 @@ impl ParkedCalls {
     pub fn park(
         self: &Arc<Self>,
         number: u64,
-        errand: Arc<Errand>,
+        background: Arc<BackgroundCall>,
         caller: Arc<Caller>,
         params: Option<ByteString>,
     ) -> Result<(), Refusal> {
@@ -87,42 +87,44 @@ impl ParkedCalls {
             tokio::time::sleep(table.patience).await;
             table.expire(number, stay);
         });
-        let parked = Parked {
-            errand,
+        let suspended = SuspendedCall {
+            background,
             caller,
             params,
             stay,
             _patience: AbortOnDropHandle::new(patience),
         };
-        calls.insert(number, parked);
+        calls.insert(number, suspended);
         Ok(())
     }
 
-    /// The client is back: takes the call out, unless it was taken back meanwhile.
+    /// The client is session: takes the call out, unless it was taken back meanwhile.
     #[must_use]
-    pub fn take(&self, number: u64) -> Option<Parked> {
-        let parked = self.calls().remove(&number);
-        parked.filter(|parked| !parked.errand.exchange.is_cancelled())
+    pub fn take(&self, number: u64) -> Option<SuspendedCall> {
+        let suspended = self.calls().remove(&number);
+        suspended.filter(|suspended| !suspended.background.exchange.is_cancelled())
     }
 
     /// Takes back every call of an agent that may not go on.
     pub fn end_of(&self, agent: &AgentId) {
         let mut calls = self.calls();
-        for (_, parked) in calls.extract_if(|_, parked| parked.caller.agent == *agent) {
-            parked.errand.exchange.cancel();
+        for (_, suspended) in calls.extract_if(|_, suspended| suspended.caller.agent == *agent) {
+            suspended.background.exchange.cancel();
         }
     }
 
     fn expire(&self, number: u64, stay: u64) {
         let mut calls = self.calls();
-        if calls.get(&number).is_some_and(|parked| parked.stay == stay)
-            && let Some(parked) = calls.remove(&number)
+        if calls
+            .get(&number)
+            .is_some_and(|suspended| suspended.stay == stay)
+            && let Some(suspended) = calls.remove(&number)
         {
-            parked.errand.exchange.cancel();
+            suspended.background.exchange.cancel();
         }
     }
 
-    fn calls(&self) -> MutexGuard<'_, HashMap<u64, Parked>> {
+    fn calls(&self) -> MutexGuard<'_, HashMap<u64, SuspendedCall>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,7 +12,7 @@ const GLANCE: Duration = Duration::from_secs(60);
 
 /// What a caller has shown is good for.
 #[derive(Debug, Clone)]
-pub struct Pass {
+pub struct Credential {
     /// Who it is.
     pub agent: AgentId,
     /// From then on it is good for nothing, in milliseconds since 1970.
@@ -21,7 +21,7 @@ pub struct Pass {
     life: Option<CancellationToken>,
 }
 
-impl Pass {
+impl Credential {
     /// For as long as the kernel runs.
     #[must_use]
     pub fn lasting(agent: AgentId) -> Self {
@@ -104,8 +104,8 @@ impl Pass {
 mod tests {
     use super::*;
 
-    fn pass() -> Pass {
-        Pass::lasting(AgentId::new("agent.a"))
+    fn pass() -> Credential {
+        Credential::lasting(AgentId::new("agent.a"))
     }
 
     #[tokio::test]

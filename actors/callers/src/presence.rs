@@ -1,6 +1,6 @@
 //! Who is there: what the operator is told of every client.
 
-mod visitors;
+mod stateless_clients;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +13,14 @@ use mgp_protocol::mgp::kernel;
 
 use mgp_runtime::time::moment;
 
-pub use visitors::Visitors;
+pub use stateless_clients::StatelessClients;
 
 /// Most of a name or version that is kept, in characters: it is shown in a table.
 const LONGEST: usize = 64;
 
 /// One client: since when it is there, what it calls itself and how much it asks.
 #[derive(Debug)]
-pub struct Presence {
+pub struct ClientActivity {
     since: MonotonicTime,
     said: OnceLock<Said>,
     calls: AtomicU64,
@@ -36,7 +36,7 @@ struct Said {
     speaks: Version,
 }
 
-impl Default for Presence {
+impl Default for ClientActivity {
     fn default() -> Self {
         let since = moment();
         Self {
@@ -48,7 +48,7 @@ impl Default for Presence {
     }
 }
 
-impl Presence {
+impl ClientActivity {
     /// The client says who it is and what it speaks; the first word counts.
     pub fn introduce(&self, client: &Implementation<'_>, speaks: Version) {
         self.said.get_or_init(|| Said {
@@ -120,18 +120,18 @@ mod tests {
 
     #[test]
     fn a_client_is_what_it_said_first_and_not_at_length() {
-        let presence = Presence::default();
-        let told = presence.told("agent.a".into(), "http", &CatalogView::All);
+        let activity = ClientActivity::default();
+        let told = activity.told("agent.a".into(), "http", &CatalogView::All);
         assert_eq!((told.name, told.speaks), (None, None));
         let long = format!(r#"{{"name":"{}","version":7}}"#, "é".repeat(200));
-        presence.introduce_text(Some(&long), Version::MODERN);
-        presence.introduce_text(Some(r#"{"name":"other","version":"2"}"#), Version::MODERN);
-        let told = presence.told("agent.a".into(), "http", &CatalogView::All);
+        activity.introduce_text(Some(&long), Version::MODERN);
+        activity.introduce_text(Some(r#"{"name":"other","version":"2"}"#), Version::MODERN);
+        let told = activity.told("agent.a".into(), "http", &CatalogView::All);
         assert_eq!(told.name, None, "a version that is no text");
-        let presence = Presence::default();
+        let activity = ClientActivity::default();
         let long = long.replace('7', "\"7\"");
-        presence.introduce_text(Some(&long), Version::MODERN);
-        let told = presence.told("agent.a".into(), "http", &CatalogView::All);
+        activity.introduce_text(Some(&long), Version::MODERN);
+        let told = activity.told("agent.a".into(), "http", &CatalogView::All);
         assert_eq!(told.name.unwrap().chars().count(), LONGEST);
         assert_eq!(told.version.as_deref(), Some("7"));
         assert_eq!(told.speaks.as_deref(), Some("2026-07-28"));
@@ -139,12 +139,12 @@ mod tests {
 
     #[test]
     fn calls_are_counted_and_other_requests_are_heard() {
-        let presence = Presence::default();
-        presence.asks("tools/call");
-        presence.asks("tools/list");
-        presence.asks("tools/call");
+        let activity = ClientActivity::default();
+        activity.asks("tools/call");
+        activity.asks("tools/list");
+        activity.asks("tools/call");
         assert_eq!(
-            presence
+            activity
                 .told(String::new(), "http", &CatalogView::All)
                 .calls,
             2

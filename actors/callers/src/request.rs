@@ -16,8 +16,8 @@ use mgp_protocol::mgp::negotiation::Negotiated;
 use mgp_protocol::refusal::{Refusal, Rendered};
 
 use crate::agent::Agent;
+use crate::agent::activity::ClientActivity;
 use crate::exchange::Exchange;
-use crate::presence::Presence;
 use mgp_runtime::trace::Trace;
 
 /// Who asks, and in which dialect. Filled in by the door: from the session of a legacy client, from
@@ -39,9 +39,9 @@ pub struct Caller {
     /// What of MGP may be said to it.
     pub mgp: Negotiated,
     /// The way back to it.
-    pub back: Back,
+    pub session: CallerSession,
     /// What the operator is told of it.
-    pub presence: Arc<Presence>,
+    pub activity: Arc<ClientActivity>,
 }
 
 /// Who somebody is, as far as it decides what may be done.
@@ -55,7 +55,7 @@ pub fn identity(agent: &AgentId, operator: bool) -> Principal {
 
 /// The way back to a caller.
 #[derive(Debug)]
-pub enum Back {
+pub enum CallerSession {
     /// A connection or session that stands: it can be asked and told. Who holds the caller does not
     /// hold it: it keeps its caller itself, and ends however many calls still know who called.
     Standing(Weak<Agent>),
@@ -67,9 +67,9 @@ impl Caller {
     /// The connection or session it has, when it has one and that is not over.
     #[must_use]
     pub fn standing(&self) -> Option<Arc<Agent>> {
-        match &self.back {
-            Back::Standing(agent) => agent.upgrade(),
-            Back::Alone => None,
+        match &self.session {
+            CallerSession::Open(agent) => agent.upgrade(),
+            CallerSession::Stateless => None,
         }
     }
 
@@ -83,7 +83,7 @@ impl Caller {
     /// True for one whose requests stand alone.
     #[must_use]
     pub fn is_alone(&self) -> bool {
-        matches!(self.back, Back::Alone)
+        matches!(self.session, CallerSession::Stateless)
     }
 
     /// In whose words it is answered.

@@ -10,20 +10,20 @@ use mgp_protocol::ids::AgentId;
 use mgp_sync::Snapshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::pass::Pass;
+use crate::credential::Credential;
 use mgp_runtime::time::unix_ms;
 
 /// What the doors read.
 #[derive(Debug, Default)]
-struct Book {
+struct RegistrySnapshot {
     roster: AgentRegistry,
     /// What ends with each agent's token.
     lives: HashMap<AgentId, CancellationToken>,
 }
 
-impl Book {
-    fn pass(&self, agent: &AgentId, entry: &RegisteredAgent) -> Pass {
-        let pass = Pass::lasting(agent.clone()).until(entry.not_after_ms);
+impl RegistrySnapshot {
+    fn pass(&self, agent: &AgentId, entry: &RegisteredAgent) -> Credential {
+        let pass = Credential::lasting(agent.clone()).until(entry.not_after_ms);
         match self.lives.get(agent) {
             Some(life) => pass.alive(life.clone()),
             None => pass,
@@ -33,9 +33,9 @@ impl Book {
 
 /// The agents that have a token, as published.
 #[derive(Debug, Clone)]
-pub struct Rostered(Arc<Snapshot<Book>>);
+pub struct RegisteredAgents(Arc<Snapshot<RegistrySnapshot>>);
 
-impl Rostered {
+impl RegisteredAgents {
     /// As read from disk.
     #[must_use]
     pub fn new(roster: AgentRegistry) -> Self {
@@ -43,14 +43,14 @@ impl Rostered {
             .iter()
             .map(|(agent, _)| (agent.clone(), CancellationToken::new()));
         let lives = lives.collect();
-        Self(Arc::new(Snapshot::new(Book { roster, lives })))
+        Self(Arc::new(Snapshot::new(RegistrySnapshot { roster, lives })))
     }
 
     /// Whom a token lets in.
     ///
     /// # Errors
     /// [`BadAgentToken`].
-    pub fn judge(&self, token: &str) -> Result<Pass, BadAgentToken> {
+    pub fn judge(&self, token: &str) -> Result<Credential, BadAgentToken> {
         if !token.starts_with(TOKEN_PREFIX) {
             return Err(BadAgentToken::Unknown);
         }
@@ -91,7 +91,7 @@ impl Rostered {
         if roster.get(change.agent()).is_some() {
             lives.insert(change.agent().clone(), CancellationToken::new());
         }
-        self.0.store(Arc::new(Book { roster, lives }));
+        self.0.store(Arc::new(RegistrySnapshot { roster, lives }));
         before
     }
 }

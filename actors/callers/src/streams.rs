@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use mgp_sync::Refused;
-use mgp_sync::ring::{LIVE, Limits, Next, Reader, Ring};
+use mgp_sync::NotAdmitted;
+use mgp_sync::ring::{LIVE, Ring, RingLimits, RingNext, RingReader};
 use mgp_transports::sse;
 
-use crate::exchange::Class;
+use crate::exchange::Delivery;
 
 /// One SSE stream of a session. Lane 0 is the GET stream, the others belong to one request each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Streams {
     #[must_use]
     pub fn new(replay: usize) -> Arc<Self> {
         Arc::new(Self {
-            ring: Arc::new(Ring::new(Limits {
+            ring: Arc::new(Ring::new(RingLimits {
                 events: replay,
                 bytes: REPLAY_BYTES,
                 undelivered: UNDELIVERED,
@@ -62,13 +62,13 @@ impl Streams {
     /// Puts a message on a stream. When readers lag too far behind, a lossy one is dropped; a kept
     /// one has room reserved, and when that is used up too, the slowest reader is let go, and comes
     /// back for what is left.
-    pub fn push(&self, lane: Lane, frame: Bytes, class: Class) {
+    pub fn push(&self, lane: Lane, frame: Bytes, class: Delivery) {
         let weight = frame.len();
-        if class == Class::Lossy {
+        if class == Delivery::Lossy {
             let _ = self.ring.push(lane.0, frame, weight);
             return;
         }
-        if let Err(Refused::Full(frame)) = self.ring.push_kept(lane.0, frame, weight)
+        if let Err(NotAdmitted::Full(frame)) = self.ring.push_kept(lane.0, frame, weight)
             && self.ring.detach_slowest().is_some()
         {
             let _ = self.ring.push_kept(lane.0, frame, weight);
@@ -77,7 +77,7 @@ impl Streams {
 
     /// The last message of a stream.
     pub fn finish(&self, lane: Lane, frame: Bytes) {
-        self.push(lane, frame, Class::Kept);
+        self.push(lane, frame, Delivery::Reliable);
         self.ring.close_lane(lane.0);
     }
 
@@ -101,7 +101,7 @@ impl Streams {
     #[must_use]
     pub fn open_get(self: &Arc<Self>, primed: bool) -> Stream {
         if primed {
-            self.push(GET, Bytes::new(), Class::Lossy);
+            self.push(GET, Bytes::new(), Delivery::Lossy);
         }
         self.read(GET, self.taken.load(Ordering::Relaxed), primed)
     }
@@ -136,7 +136,7 @@ impl Streams {
 pub struct Stream {
     retry: bool,
     lane: Lane,
-    reader: Reader<Bytes>,
+    reader: RingReader<Bytes>,
     streams: Arc<Streams>,
 }
 
@@ -149,16 +149,16 @@ impl futures_util::Stream for Stream {
         }
         loop {
             return match self.reader.poll_next(cx) {
-                Poll::Ready(Next::Event { seq, item }) => {
+                Poll::Ready(RingNext::Event { seq, item }) => {
                     if self.lane == GET {
                         self.streams.taken.fetch_max(seq, Ordering::Relaxed);
                     }
                     Poll::Ready(Some(sse::event(Some(seq.into()), &item)))
                 }
                 // Gone before this client came to listen: it gets what is left.
-                Poll::Ready(Next::Lost) => continue,
+                Poll::Ready(RingNext::Lost) => continue,
                 // Too slow: that its stream ends tells the client to come back.
-                Poll::Ready(Next::End | Next::Detached) => Poll::Ready(None),
+                Poll::Ready(RingNext::End | RingNext::Detached) => Poll::Ready(None),
                 Poll::Pending => Poll::Pending,
             };
         }

@@ -4,9 +4,9 @@
 //! Here too are the names of all tasks: what a client holds is sealed, says whose task it is, and opens
 //! only for the client it was given to.
 
-mod again;
+mod call_retry;
+mod follow;
 mod given;
-mod keeper;
 mod record;
 
 use std::collections::HashMap;
@@ -21,14 +21,14 @@ use mgp_engine::callers::tasks::{Maker, NamedTask, Task, TaskRef, TaskStep};
 use mgp_protocol::ids::{AgentId, ServerId};
 
 use crate::directory::Directory;
-use crate::errand::Errand;
 use crate::exchange::Flag;
 use crate::request::Caller;
+use crate::request::background_call::BackgroundCall;
 use mgp_runtime::time::unix_ms;
 
-pub use again::Again;
-pub use given::Given;
-pub use record::{Record, load};
+pub use call_retry::CallRetry;
+pub use given::IssuedTasks;
+pub use record::{TaskRecord, load};
 
 /// Tasks kept at once, the ended ones too; one more is not made, and its call goes on as a call.
 pub const MAX_TASKS: usize = 1000;
@@ -53,13 +53,13 @@ pub struct Tasks {
     folder: Arc<PathBuf>,
     directory: Arc<Directory>,
     numbers: AtomicU64,
-    table: Mutex<HashMap<Number, Arc<Kept>>>,
+    table: Mutex<HashMap<Number, Arc<KernelTask>>>,
     bytes: AtomicUsize,
 }
 
 /// A task that is kept.
 #[derive(Debug)]
-struct Kept {
+struct KernelTask {
     at: Number,
     server: ServerId,
     /// The server's own name of the tool that was called.
@@ -69,7 +69,7 @@ struct Kept {
     id: String,
     task: Mutex<Task>,
     /// The call while it is under way; of an earlier life there is none.
-    errand: Mutex<Option<Arc<Errand>>>,
+    background: Mutex<Option<Arc<BackgroundCall>>>,
     ended: Flag,
     forgotten: Flag,
     bytes: AtomicUsize,
@@ -98,7 +98,7 @@ impl Tasks {
         boot: u64,
         patience: Duration,
         folder: PathBuf,
-        records: Vec<Record>,
+        records: Vec<TaskRecord>,
         directory: Arc<Directory>,
     ) -> Arc<Self> {
         let tasks = Arc::new(Self {
@@ -112,12 +112,12 @@ impl Tasks {
             bytes: AtomicUsize::new(0),
         });
         for record in records {
-            let kept = Arc::new(Kept::of_before(&tasks, record));
+            let kept = Arc::new(KernelTask::of_before(&tasks, record));
             tasks
                 .bytes
                 .fetch_add(kept.bytes.load(Ordering::Relaxed), Ordering::Relaxed);
             tasks.table().insert(kept.at, kept.clone());
-            tokio::spawn(keeper::keep(tasks.clone(), kept, None));
+            tokio::spawn(follow::keep(tasks.clone(), kept, None));
         }
         tasks
     }
@@ -146,38 +146,43 @@ impl Tasks {
     /// `None` when there is no room or the disk does not take it: then the call goes on as a call.
     pub async fn make(
         self: &Arc<Self>,
-        again: Again,
+        again: CallRetry,
         call: &LongCall,
-        errand: Arc<Errand>,
+        background: Arc<BackgroundCall>,
     ) -> Option<Bytes> {
-        let kept = Arc::new(self.begin(&again.caller, call, errand));
-        let place = Place::take(self, &kept)?;
+        let kept = Arc::new(self.begin(&again.caller, call, background));
+        let place = TaskSlot::take(self, &kept)?;
         let record = kept.record(&kept.task());
         if let Err(error) = self.write(record).await {
             tracing::warn!(server = %kept.server, %error, "a long call stays a call: its task could not be written");
             return None;
         }
         place.keep();
-        if let Some(errand) = kept.errand() {
-            errand.exchange.take_time();
+        if let Some(background) = kept.background() {
+            background.exchange.take_time();
         }
         let announcement = kept.task().render_created(&kept.id);
-        tokio::spawn(keeper::keep(self.clone(), kept, Some(again)));
+        tokio::spawn(follow::keep(self.clone(), kept, Some(again)));
         Some(announcement.into())
     }
 
-    fn begin(&self, caller: &Caller, call: &LongCall, errand: Arc<Errand>) -> Kept {
+    fn begin(
+        &self,
+        caller: &Caller,
+        call: &LongCall,
+        background: Arc<BackgroundCall>,
+    ) -> KernelTask {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let at = (self.boot, number);
         let ttl = u64::try_from(call.ttl.as_millis()).unwrap_or(u64::MAX);
-        Kept {
+        KernelTask {
             at,
             id: self.name(caller, &named(&call.server, &call.tool, at)),
             server: call.server.clone(),
             tool: call.tool.clone(),
             principal: caller.principal(),
             task: Mutex::new(Task::new(unix_ms(), ttl, POLL_MS)),
-            errand: Mutex::new(Some(errand)),
+            background: Mutex::new(Some(background)),
             ended: Flag::default(),
             forgotten: Flag::default(),
             bytes: AtomicUsize::new(0),
@@ -201,10 +206,10 @@ impl Tasks {
         let Some(kept) = self.kept(at) else {
             return false;
         };
-        let errand = kept.errand();
-        let attempts = errand.as_ref().and_then(|e| e.exchange.attempts());
-        if let Some(attempts) = attempts {
-            attempts.answer(input_responses);
+        let background = kept.background();
+        let rounds = background.as_ref().and_then(|e| e.exchange.rounds());
+        if let Some(rounds) = rounds {
+            rounds.answer(input_responses);
         }
         if kept.look() {
             self.tell(&kept);
@@ -217,8 +222,8 @@ impl Tasks {
         let Some(kept) = self.kept(at) else {
             return false;
         };
-        if let Some(errand) = kept.errand() {
-            errand.exchange.cancel();
+        if let Some(background) = kept.background() {
+            background.exchange.cancel();
             let _ = tokio::time::timeout(FAREWELL, kept.ended.raised()).await;
         }
         true
@@ -235,15 +240,15 @@ impl Tasks {
             own.cloned().collect()
         };
         for kept in kept {
-            match kept.errand() {
-                Some(errand) if !kept.ended.is_raised() => errand.exchange.cancel(),
+            match kept.background() {
+                Some(background) if !kept.ended.is_raised() => background.exchange.cancel(),
                 Some(_) | None => self.forget(&kept).await,
             }
         }
     }
 
     /// The end of a task is on disk before anybody sees it.
-    async fn end(&self, kept: &Kept, step: TaskStep) {
+    async fn end(&self, kept: &KernelTask, step: TaskStep) {
         let (bytes, step) = self.fit(step);
         kept.bytes.store(bytes, Ordering::Relaxed);
         let mut ended = kept.task().clone();
@@ -272,11 +277,11 @@ impl Tasks {
             });
         match room {
             Ok(_) => (bytes, step),
-            Err(_) => (0, keeper::too_large(bytes)),
+            Err(_) => (0, follow::too_large(bytes)),
         }
     }
 
-    async fn forget(&self, kept: &Kept) {
+    async fn forget(&self, kept: &KernelTask) {
         self.table().remove(&kept.at);
         kept.forgotten.raise();
         let bytes = kept.bytes.swap(0, Ordering::Relaxed);
@@ -285,31 +290,31 @@ impl Tasks {
         let _ = tokio::task::spawn_blocking(move || record.remove(&folder)).await;
     }
 
-    async fn write(&self, record: Record) -> std::io::Result<()> {
+    async fn write(&self, record: TaskRecord) -> std::io::Result<()> {
         let folder = self.folder.clone();
         let writing = tokio::task::spawn_blocking(move || record.write(&folder));
         writing.await.map_err(std::io::Error::other)?
     }
 
     /// Tells whoever listens how a task stands now.
-    fn tell(&self, kept: &Kept) {
+    fn tell(&self, kept: &KernelTask) {
         let params = kept.task().render(&kept.id);
         self.directory
             .task_changed(&reference(&kept.server, kept.at), &params, None);
     }
 
-    fn kept(&self, at: Number) -> Option<Arc<Kept>> {
+    fn kept(&self, at: Number) -> Option<Arc<KernelTask>> {
         self.table().get(&at).cloned()
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<Number, Arc<Kept>>> {
+    fn table(&self) -> MutexGuard<'_, HashMap<Number, Arc<KernelTask>>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl KernelTask {
     /// A task of an earlier life: as it ended, or failed because the kernel did.
-    fn of_before(tasks: &Tasks, record: Record) -> Self {
+    fn of_before(tasks: &Tasks, record: TaskRecord) -> Self {
         let at = (record.boot, record.number);
         let task = named(&record.server, &record.tool, at);
         let id = tasks.seal.seal(Purpose::Task, &record.principal, &task);
@@ -324,42 +329,48 @@ impl Kept {
             server: record.server,
             tool: record.tool,
             principal: record.principal,
-            errand: Mutex::new(None),
+            background: Mutex::new(None),
             ended: Flag::default(),
             forgotten: Flag::default(),
             bytes: AtomicUsize::new(bytes),
         }
     }
 
-    fn record(&self, task: &Task) -> Record {
-        Record::of(self.at, (&self.server, &self.tool), &self.principal, task)
+    fn record(&self, task: &Task) -> TaskRecord {
+        TaskRecord::of(self.at, (&self.server, &self.tool), &self.principal, task)
     }
 
     /// Looks whether the server asks something; true when that is news.
     fn look(&self) -> bool {
-        let errand = self.errand();
-        let attempts = errand.as_ref().and_then(|e| e.exchange.attempts());
-        let Some(attempts) = attempts else {
+        let background = self.background();
+        let rounds = background.as_ref().and_then(|e| e.exchange.rounds());
+        let Some(rounds) = rounds else {
             return false;
         };
         let mut task = self.task();
         let before = task.clone();
-        let step = match attempts.is_asking() {
-            true => TaskStep::Ask(attempts.input_requests()),
+        let step = match rounds.is_asking() {
+            true => TaskStep::Ask(rounds.input_requests()),
             false => TaskStep::GoOn,
         };
         task.step(unix_ms(), step).is_ok() && *task != before
     }
 
-    fn errand(&self) -> Option<Arc<Errand>> {
-        let errand = self.errand.lock().unwrap_or_else(PoisonError::into_inner);
-        errand.clone()
+    fn background(&self) -> Option<Arc<BackgroundCall>> {
+        let background = self
+            .background
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        background.clone()
     }
 
     /// The call is over: what it held is not needed while its result is kept.
     fn let_go(&self) {
-        let mut errand = self.errand.lock().unwrap_or_else(PoisonError::into_inner);
-        *errand = None;
+        let mut background = self
+            .background
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *background = None;
     }
 
     fn expires_ms(&self) -> u64 {
@@ -386,14 +397,14 @@ fn reference(server: &ServerId, (boot, number): Number) -> TaskRef {
 }
 
 /// A place in the table; given back when the task is not made after all.
-struct Place<'a> {
+struct TaskSlot<'a> {
     tasks: &'a Tasks,
     at: Number,
     kept: bool,
 }
 
-impl<'a> Place<'a> {
-    fn take(tasks: &'a Tasks, kept: &Arc<Kept>) -> Option<Self> {
+impl<'a> TaskSlot<'a> {
+    fn take(tasks: &'a Tasks, kept: &Arc<KernelTask>) -> Option<Self> {
         let mut table = tasks.table();
         let own = table.values().filter(|k| k.principal == kept.principal);
         if table.len() >= MAX_TASKS || own.count() >= MAX_OF_ONE {
@@ -413,7 +424,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for TaskSlot<'_> {
     fn drop(&mut self) {
         if !self.kept
             && let Some(kept) = self.tasks.table().remove(&self.at)

@@ -43,7 +43,7 @@ pub use self::mcp::lists::filtered::SiftedLists;
 
 use crate::checks::access;
 use crate::naming::Naming;
-use mgp_callers::agents::Agents;
+use mgp_callers::agent::supervisor::Agents;
 use mgp_callers::directory::Directory;
 use mgp_callers::request::{Caller, Request};
 use mgp_callers::tasks::Tasks;

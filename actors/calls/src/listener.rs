@@ -7,7 +7,7 @@ use mgp_protocol::refusal::Refusal;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use mgp_callers::agent::Agent;
-use mgp_callers::agents::Agents;
+use mgp_callers::agent::supervisor::Agents;
 use mgp_callers::directory::Directory;
 use mgp_runtime::mailbox::{Alive, Kind};
 use mgp_tools::subscriptions::SubscriptionsHandle;

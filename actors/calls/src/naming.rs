@@ -8,7 +8,7 @@ use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::Refusal;
 
 use mgp_callers::directory::Directory;
-use mgp_callers::rostered::Rostered;
+use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_policy::access::AccessHandle;
 use mgp_servers::server::ServerTable;
 
@@ -18,7 +18,7 @@ pub struct Naming {
     /// All servers.
     pub servers: Arc<ServerTable>,
     /// Agents that have a token.
-    pub rostered: Rostered,
+    pub registered_agents: RegisteredAgents,
     /// Who is connected.
     pub directory: Arc<Directory>,
     /// Who was granted or denied something.
@@ -31,10 +31,14 @@ impl Naming {
     /// Everything that has a name right now.
     #[must_use]
     pub fn known(&self) -> KnownNames {
-        let rostered = self.rostered.list().into_iter().map(|(agent, _)| agent);
+        let registered_agents = self
+            .registered_agents
+            .list()
+            .into_iter()
+            .map(|(agent, _)| agent);
         let table = self.access.table();
         let granted = table.agents().cloned();
-        let agents = rostered.chain(granted).chain(self.directory.ids());
+        let agents = registered_agents.chain(granted).chain(self.directory.ids());
         let servers = self.servers.load();
         let listed = servers.iter().map(|(id, handle)| {
             let offer = handle.last();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use mgp_protocol::ids::AgentId;
 use mgp_sync::credit::Credit;
-use mgp_transports::room::Room;
+use mgp_transports::room::MessageBudget;
 
 /// One agent has so many parts of the whole: four of them at their bound leave nothing to a fifth.
 const SHARES: u64 = 4;
@@ -24,7 +24,7 @@ pub struct Bodies {
     share: u64,
     longest: usize,
     agents: Mutex<HashMap<AgentId, Weak<Credit>>>,
-    strangers: Room,
+    strangers: MessageBudget,
 }
 
 impl Bodies {
@@ -39,7 +39,7 @@ impl Bodies {
             share: bytes / SHARES,
             longest,
             agents: Mutex::default(),
-            strangers: Room::new(strangers.clone(), strangers),
+            strangers: MessageBudget::new(strangers.clone(), strangers),
         })
     }
 
@@ -51,7 +51,7 @@ impl Bodies {
 
     /// What an agent may take of it. Asked for what does not come in one piece only.
     #[must_use]
-    pub fn room(&self, agent: &AgentId) -> Room {
+    pub fn room(&self, agent: &AgentId) -> MessageBudget {
         let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
         let known = agents.get(agent).and_then(Weak::upgrade);
         let own = known.unwrap_or_else(|| {
@@ -62,12 +62,12 @@ impl Bodies {
             agents.insert(agent.clone(), Arc::downgrade(&own));
             own
         });
-        Room::new(self.all.clone(), own)
+        MessageBudget::new(self.all.clone(), own)
     }
 
     /// What those may take who did not show who they are.
     #[must_use]
-    pub fn strangers(&self) -> Room {
+    pub fn strangers(&self) -> MessageBudget {
         self.strangers.clone()
     }
 

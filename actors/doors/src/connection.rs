@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 use crate::reception::Reception;
 use crate::stateless::{self, Arrival};
 use mgp_callers::agent::{Agent, Outward, send_line};
-use mgp_callers::attempts::Outlet;
-use mgp_callers::request::{Back, Caller, Outcome, Request, answer_frame, identity};
+use mgp_callers::exchange::rounds::Outlet;
+use mgp_callers::request::{Caller, CallerSession, Outcome, Request, answer_frame, identity};
 use mgp_runtime::mailbox::{Alive, Kind};
 use mgp_runtime::trace::Trace;
 
@@ -289,9 +289,9 @@ impl Inbound {
                 trace,
                 outlet: Outlet::Line(self.sink.clone()),
             };
-            let presence = self.agent.presence.clone();
-            presence.introduce_text(stated.client.as_deref(), Version::MODERN);
-            let running = self.reception.stateless.open(arrival, stated, presence)?;
+            let activity = self.agent.activity.clone();
+            activity.introduce_text(stated.client.as_deref(), Version::MODERN);
+            let running = self.reception.stateless.open(arrival, stated, activity)?;
             self.agent.enroll(&id, running.exchange().clone())?;
             Ok(running)
         });
@@ -323,8 +323,8 @@ impl Inbound {
                 version: Version::LATEST_LEGACY,
                 capabilities: mcp::ClientCapabilities::default(),
                 mgp: PLAIN,
-                back: Back::Standing(Arc::downgrade(&self.agent)),
-                presence: self.agent.presence.clone(),
+                session: CallerSession::Open(Arc::downgrade(&self.agent)),
+                activity: self.agent.activity.clone(),
             })
         })
     }
@@ -357,7 +357,7 @@ impl Inbound {
         let id = AgentId::parse(name).map_err(|e| Refusal::BadParams(e.to_string()))?;
         self.agent.stand_for(id.clone())?;
         // Asked afterwards: an agent that is removed meanwhile is either not known or found here.
-        if !self.reception.rostered.knows(&id) {
+        if !self.reception.registered_agents.knows(&id) {
             return Err(Refusal::BadParams(self.nobody(&id)));
         }
         Ok(())
@@ -367,7 +367,7 @@ impl Inbound {
     fn nobody(&self, id: &AgentId) -> String {
         let short = |id: &AgentId| id.as_str()[AgentId::PREFIX.len()..].to_owned();
         let name = short(id);
-        let known = self.reception.rostered.list();
+        let known = self.reception.registered_agents.list();
         let known: Vec<String> = known.iter().map(|(id, _)| short(id)).collect();
         let near = nearest_name(&name, known.iter().map(String::as_str));
         let near = near.map(|near| format!(" (did you mean {near}?)"));

@@ -1,13 +1,13 @@
 //! Where agents come in: HTTP and lines, their sessions, who they are, and the registry of those with a token.
 
-pub mod belongings;
+pub mod agent_registry;
 pub mod bodies;
 pub mod connection;
-pub mod door;
 #[cfg(test)]
 mod endings;
+pub mod http_door;
 pub mod oauth;
 pub mod reception;
-pub mod roster;
+pub mod revocation;
 pub mod session;
 pub mod stateless;

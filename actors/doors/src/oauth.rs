@@ -16,7 +16,7 @@ use mgp_engine::tools::catalog::CatalogView;
 use mgp_sync::Snapshot;
 use serde_json::json;
 
-use mgp_callers::pass::Pass;
+use mgp_callers::credential::Credential;
 use mgp_runtime::time::{moment, unix_ms};
 
 pub use self::source::Source;
@@ -35,8 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct OAuth {
     policy: BearerPolicy,
     source: Source,
-    place: Place,
-    held: Snapshot<Held>,
+    place: ProtectedResource,
+    held: Snapshot<CachedKeys>,
     /// When the issuer was last asked; held while it is.
     asked: tokio::sync::Mutex<Option<MonotonicTime>>,
     judged: Mutex<Judged>,
@@ -46,17 +46,17 @@ pub struct OAuth {
 #[derive(Debug, Default)]
 struct Judged {
     tokens: HashMap<(blake3::Hash, CatalogView), Good>,
-    by: Arc<Held>,
+    by: Arc<CachedKeys>,
 }
 
 /// The keys, and since when.
 #[derive(Debug, Default)]
-struct Held {
+struct CachedKeys {
     keys: Keys,
     since: Option<MonotonicTime>,
 }
 
-impl Held {
+impl CachedKeys {
     fn age(&self) -> Option<Duration> {
         let now = moment().since_start();
         self.since
@@ -70,14 +70,14 @@ impl Held {
 
 /// What a door is called by those who ask for tokens for it.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct ProtectedResource {
     /// URLs of the endpoint that shows everything, the first of which is told; no slash at the end.
     pub resources: Vec<String>,
     /// Other names by which tokens may mean it.
     pub audiences: Vec<String>,
 }
 
-impl Place {
+impl ProtectedResource {
     fn path(view: &CatalogView) -> String {
         match view {
             CatalogView::All => String::new(),
@@ -131,12 +131,12 @@ fn authority(url: &str) -> Option<&str> {
 impl OAuth {
     /// Nothing is asked before the first token comes.
     #[must_use]
-    pub fn new(policy: BearerPolicy, source: Source, place: Place) -> Self {
+    pub fn new(policy: BearerPolicy, source: Source, place: ProtectedResource) -> Self {
         Self {
             policy,
             source,
             place,
-            held: Snapshot::new(Held::default()),
+            held: Snapshot::new(CachedKeys::default()),
             asked: tokio::sync::Mutex::new(None),
             judged: Mutex::default(),
         }
@@ -150,7 +150,7 @@ impl OAuth {
         self: &Arc<Self>,
         token: &str,
         view: &CatalogView,
-    ) -> Result<Pass, BadBearerToken> {
+    ) -> Result<Credential, BadBearerToken> {
         let held = self.held.load();
         if held.is_younger(STALE) && !held.is_younger(FRESH) {
             let this = self.clone();
@@ -161,7 +161,7 @@ impl OAuth {
             return Ok(pass(good));
         }
         let audiences = self.place.audiences(view);
-        let judge = |held: &Held| match held.is_younger(STALE) {
+        let judge = |held: &CachedKeys| match held.is_younger(STALE) {
             true => bearer::judge(token, &held.keys, &self.policy, &audiences, unix_ms()),
             false => Err(BadBearerToken::UnknownKey),
         };
@@ -176,7 +176,11 @@ impl OAuth {
         Ok(pass(good))
     }
 
-    fn remembered(&self, held: &Arc<Held>, mark: &(blake3::Hash, CatalogView)) -> Option<Good> {
+    fn remembered(
+        &self,
+        held: &Arc<CachedKeys>,
+        mark: &(blake3::Hash, CatalogView),
+    ) -> Option<Good> {
         let judged = self.judged();
         let current = Arc::ptr_eq(&judged.by, held) && held.is_younger(STALE);
         let good = judged.tokens.get(mark).filter(|_| current)?;
@@ -211,7 +215,7 @@ impl OAuth {
         match self.source.fetch(&self.policy.issuer).await {
             Ok(keys) => {
                 let since = Some(moment());
-                self.held.store(Arc::new(Held { keys, since }));
+                self.held.store(Arc::new(CachedKeys { keys, since }));
             }
             Err(error) => {
                 tracing::warn!(issuer = self.policy.issuer, %error, "the issuer's keys could not be fetched");
@@ -245,8 +249,8 @@ impl OAuth {
     }
 }
 
-fn pass(good: Good) -> Pass {
-    Pass::lasting(good.agent).until(Some(good.not_after_ms))
+fn pass(good: Good) -> Credential {
+    Credential::lasting(good.agent).until(Some(good.not_after_ms))
 }
 
 #[cfg(test)]
@@ -255,8 +259,8 @@ mod tests {
 
     use super::*;
 
-    fn place() -> Place {
-        Place {
+    fn place() -> ProtectedResource {
+        ProtectedResource {
             resources: ["http://127.0.0.1:7/mcp", "http://localhost:7/mcp"]
                 .map(Into::into)
                 .to_vec(),

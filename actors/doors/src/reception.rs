@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::bodies::Bodies;
 use crate::stateless::Stateless;
-use mgp_callers::agents::Agents;
+use mgp_callers::agent::supervisor::Agents;
 use mgp_callers::directory::Directory;
+use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_callers::request::Routes;
-use mgp_callers::rostered::Rostered;
 
 /// What every agent's actor needs.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ pub struct Reception {
     /// Room for their messages.
     pub bodies: Arc<Bodies>,
     /// Which agents have a token.
-    pub rostered: Rostered,
+    pub registered_agents: RegisteredAgents,
     /// Who is connected.
     pub directory: Arc<Directory>,
 }

@@ -12,8 +12,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::reception::Reception;
 use mgp_callers::agent::{Agent, Outward};
+use mgp_callers::exchange::streams::{Stream, Streams};
 use mgp_callers::request::Caller;
-use mgp_callers::streams::{Stream, Streams};
 use mgp_runtime::ids::new_id;
 use mgp_runtime::mailbox::{Alive, Kind, Letter, Mailbox};
 use mgp_runtime::time::moment;
@@ -49,9 +49,9 @@ impl Session {
     }
 
     /// A stream of this session; while it is open the session is not idle.
-    pub fn standing(self: &Arc<Self>, stream: Stream) -> Standing {
+    pub fn standing(self: &Arc<Self>, stream: Stream) -> SessionStream {
         self.standing.fetch_add(1, Ordering::Relaxed);
-        Standing {
+        SessionStream {
             stream,
             session: self.clone(),
         }
@@ -60,12 +60,12 @@ impl Session {
 
 /// An open stream of a session.
 #[derive(Debug)]
-pub struct Standing {
+pub struct SessionStream {
     stream: Stream,
     session: Arc<Session>,
 }
 
-impl futures_util::Stream for Standing {
+impl futures_util::Stream for SessionStream {
     type Item = bytes::Bytes;
 
     fn poll_next(
@@ -76,7 +76,7 @@ impl futures_util::Stream for Standing {
     }
 }
 
-impl Drop for Standing {
+impl Drop for SessionStream {
     fn drop(&mut self) {
         self.session.touch();
         self.session.standing.fetch_sub(1, Ordering::Relaxed);

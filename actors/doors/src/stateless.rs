@@ -1,13 +1,13 @@
 //! Requests of 2026-07-28: each stands alone and says of its client what a session would know.
 //!
-//! A call that meets a question of a legacy server is parked; its client gets `input_required` with a
+//! A call that meets a question of a legacy server is suspended; its client gets `input_required` with a
 //! sealed `requestState`, and comes back with the answers in its next request.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use mgp_engine::callers::parked::{ParkedDigest, ParkedKind, ParkedState};
+use mgp_engine::callers::request_state::{RequestDigest, RequestState, RequestStateKind};
 use mgp_engine::callers::seal::{self, Purpose, SealKey};
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::tools::catalog::CatalogView;
@@ -18,21 +18,21 @@ use mgp_protocol::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
 use mgp_protocol::mcp::{self, ClientCapabilities};
 use mgp_protocol::mention::may_mention;
 use mgp_protocol::mgp::negotiation::Negotiated;
-use mgp_protocol::mirror::{self, Mirrored};
 use mgp_protocol::refusal::Refusal;
+use mgp_protocol::request_headers::{self, RequestHeaders};
 use mgp_protocol::splice::{member, quoted};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use mgp_callers::agent;
-use mgp_callers::attempts::{Attempt, Attempts, Outlet};
-use mgp_callers::errand::Errand;
-use mgp_callers::exchange::{Exchange, Way};
+use mgp_callers::agent::activity::ClientActivity;
+use mgp_callers::exchange::rounds::{CallRound, CallRounds, Outlet};
+use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::negotiation;
-use mgp_callers::parked::ParkedCalls;
-use mgp_callers::presence::Presence;
-use mgp_callers::request::{Answering, Back, Caller, Outcome, Request, Routes};
-use mgp_callers::tasks::{Again, LongCall, Tasks};
+use mgp_callers::request::background_call::BackgroundCall;
+use mgp_callers::request::suspended_calls::SuspendedCalls;
+use mgp_callers::request::{Answering, Caller, CallerSession, Outcome, Request, Routes};
+use mgp_callers::tasks::{CallRetry, LongCall, Tasks};
 use mgp_runtime::time::unix_ms;
 use mgp_runtime::trace::Trace;
 
@@ -42,7 +42,7 @@ pub struct Stateless {
     /// Who answers what.
     pub routes: Arc<dyn Routes>,
     /// Calls that wait for their clients.
-    pub parked: Arc<ParkedCalls>,
+    pub suspended: Arc<SuspendedCalls>,
     /// Calls that became tasks.
     pub tasks: Arc<Tasks>,
     /// Seals what clients bring back.
@@ -93,7 +93,7 @@ impl Stateless {
         self: &Arc<Self>,
         arrival: Arrival,
         stated: Stated,
-        presence: Arc<Presence>,
+        activity: Arc<ClientActivity>,
     ) -> Result<Running, Refusal> {
         let caller = Arc::new(Caller {
             connection: agent::shared_connection(&arrival.agent, &arrival.view),
@@ -103,10 +103,10 @@ impl Stateless {
             version: Version::MODERN,
             capabilities: stated.capabilities,
             mgp: stated.mgp,
-            back: Back::Alone,
-            presence,
+            session: CallerSession::Stateless,
+            activity,
         });
-        let attempt = Attempt {
+        let round = CallRound {
             id: arrival.id,
             outlet: Some(arrival.outlet),
             token: stated.token,
@@ -122,11 +122,11 @@ impl Stateless {
                 &arrival.method,
                 params,
                 &state,
-                attempt,
+                round,
                 arrival.trace,
             );
         }
-        let exchange = Exchange::new(Way::Attempts(Box::new(Attempts::new(attempt, may_ask))));
+        let exchange = Exchange::new(ReplyPath::Rounds(Box::new(CallRounds::new(round, may_ask))));
         let request = Request {
             caller: caller.clone(),
             exchange: exchange.clone(),
@@ -136,7 +136,7 @@ impl Stateless {
         };
         Ok(Running {
             stateless: self.clone(),
-            work: Work::Fresh(self.routes.answer(request)),
+            work: CallWork::Fresh(self.routes.answer(request)),
             caller,
             exchange,
             method: arrival.method,
@@ -146,44 +146,44 @@ impl Stateless {
         })
     }
 
-    /// A client is back with answers for a call that was parked.
+    /// A client is back with answers for a call that was suspended.
     fn come_back(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
         method: &ByteString,
         params: &str,
         state: &str,
-        attempt: Attempt,
+        round: CallRound,
         trace: Trace,
     ) -> Result<Running, Refusal> {
         let bad = |why: &dyn std::fmt::Display| Refusal::Expired(why.to_string());
-        let state: ParkedState = self
+        let state: RequestState = self
             .seal
             .open(Purpose::State, &caller.principal(), state)
             .map_err(|e| bad(&e))?;
         state
             .judge(self.boot, unix_ms(), method, Some(params))
             .map_err(|e| bad(&e))?;
-        let parked = self
-            .parked
+        let suspended = self
+            .suspended
             .take(state.call)
             .ok_or_else(|| bad(&"its call was answered, or waited too long for its client"))?;
-        let exchange = parked.errand.exchange.clone();
+        let exchange = suspended.background.exchange.clone();
         // What was taken back while the call waited reaches it before its answers do.
         if let Err(refusal) = self.routes.still(caller, method, params) {
             exchange.cancel();
             return Err(refusal);
         }
-        let attempts = exchange.attempts().expect("only such calls are parked");
-        attempts.follow(attempt);
-        attempts.answer(member(params, "inputResponses").unwrap_or("{}"));
+        let rounds = exchange.rounds().expect("only such calls are parked");
+        rounds.follow(round);
+        rounds.answer(member(params, "inputResponses").unwrap_or("{}"));
         Ok(Running {
             stateless: self.clone(),
-            work: Work::Resumed(state.call, parked.errand),
-            caller: parked.caller,
+            work: CallWork::Resumed(state.call, suspended.background),
+            caller: suspended.caller,
             exchange,
             method: method.clone(),
-            params: parked.params,
+            params: suspended.params,
             trace,
             over: false,
         })
@@ -200,24 +200,24 @@ pub struct Running {
     /// Those of its first try.
     params: Option<ByteString>,
     trace: Trace,
-    work: Work,
+    work: CallWork,
     over: bool,
 }
 
 /// What comes first of a request under way.
-enum Next {
+enum FirstOutcome {
     Answered(Outcome),
     Asked,
     Long(LongCall),
 }
 
-enum Work {
+enum CallWork {
     Fresh(Answering),
-    Resumed(u64, Arc<Errand>),
+    Resumed(u64, Arc<BackgroundCall>),
     Nothing,
 }
 
-impl std::fmt::Debug for Work {
+impl std::fmt::Debug for CallWork {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Fresh(_) => "Fresh",
@@ -238,57 +238,59 @@ impl Running {
     /// or the task it has become.
     pub async fn outcome(&mut self) -> Outcome {
         let exchange = self.exchange.clone();
-        let attempts = exchange.attempts().expect("made with them");
-        let next = match self.next(attempts, true).await {
-            Next::Long(call) => match self.become_task(&call).await {
-                Some(announced) => Next::Answered(announced),
-                None => self.next(attempts, false).await,
+        let rounds = exchange.rounds().expect("made with them");
+        let next = match self.next(rounds, true).await {
+            FirstOutcome::Long(call) => match self.become_task(&call).await {
+                Some(announced) => FirstOutcome::Answered(announced),
+                None => self.next(rounds, false).await,
             },
-            next @ (Next::Answered(_) | Next::Asked) => next,
+            next @ (FirstOutcome::Answered(_) | FirstOutcome::Asked) => next,
         };
         self.over = true;
-        attempts.leave();
+        rounds.leave();
         match next {
-            Next::Answered(Err(Refusal::Cancelled)) if let Some(missing) = exchange.lacking() => {
+            FirstOutcome::Answered(Err(Refusal::Cancelled))
+                if let Some(missing) = exchange.lacking() =>
+            {
                 Err(Refusal::MissingCapability {
                     required: missing.to_owned(),
                 })
             }
-            Next::Answered(outcome) => outcome,
-            Next::Asked | Next::Long(_) => self.park(attempts),
+            FirstOutcome::Answered(outcome) => outcome,
+            FirstOutcome::Asked | FirstOutcome::Long(_) => self.park(rounds),
         }
     }
 
     /// What comes first.
-    async fn next(&mut self, attempts: &Attempts, may_become_task: bool) -> Next {
+    async fn next(&mut self, rounds: &CallRounds, may_become_task: bool) -> FirstOutcome {
         let answered = async {
             match &mut self.work {
-                Work::Fresh(answering) => answering.as_mut().await,
-                Work::Resumed(_, errand) => errand.outcome().await,
-                Work::Nothing => std::future::pending().await,
+                CallWork::Fresh(answering) => answering.as_mut().await,
+                CallWork::Resumed(_, background) => background.outcome().await,
+                CallWork::Nothing => std::future::pending().await,
             }
         };
         tokio::select! {
             biased;
-            outcome = answered => Next::Answered(outcome),
-            () = attempts.asked() => Next::Asked,
-            call = attempts.took_long(), if may_become_task => Next::Long(call.clone()),
+            outcome = answered => FirstOutcome::Answered(outcome),
+            () = rounds.asked() => FirstOutcome::Asked,
+            call = rounds.took_long(), if may_become_task => FirstOutcome::Long(call.clone()),
         }
     }
 
     /// The call goes on by itself; `None` when it cannot be a task.
     async fn become_task(&mut self, call: &LongCall) -> Option<Outcome> {
-        let (number, errand) = self.detach()?;
-        self.work = Work::Resumed(number, errand.clone());
+        let (number, background) = self.detach()?;
+        self.work = CallWork::Resumed(number, background.clone());
         let stateless = self.stateless.clone();
-        let again = Again {
+        let again = CallRetry {
             routes: stateless.routes.clone(),
             caller: self.caller.clone(),
             method: self.method.clone(),
             params: self.params.clone(),
             trace: self.trace.clone(),
         };
-        let announced = stateless.tasks.make(again, call, errand).await?;
+        let announced = stateless.tasks.make(again, call, background).await?;
         // Taken back meanwhile: nobody waits for an answer.
         match self.exchange.is_cancelled() {
             true => Some(Err(Refusal::Cancelled)),
@@ -297,36 +299,41 @@ impl Running {
     }
 
     /// The call, from now on by itself.
-    fn detach(&mut self) -> Option<(u64, Arc<Errand>)> {
-        match std::mem::replace(&mut self.work, Work::Nothing) {
-            Work::Fresh(answering) => Some((
-                self.stateless.parked.number(),
-                Errand::begin(self.exchange.clone(), answering),
+    fn detach(&mut self) -> Option<(u64, Arc<BackgroundCall>)> {
+        match std::mem::replace(&mut self.work, CallWork::Nothing) {
+            CallWork::Fresh(answering) => Some((
+                self.stateless.suspended.number(),
+                BackgroundCall::begin(self.exchange.clone(), answering),
             )),
-            Work::Resumed(call, errand) => Some((call, errand)),
-            Work::Nothing => None,
+            CallWork::Resumed(call, background) => Some((call, background)),
+            CallWork::Nothing => None,
         }
     }
 
-    fn park(&mut self, attempts: &Attempts) -> Outcome {
-        let Some((call, errand)) = self.detach() else {
+    fn park(&mut self, rounds: &CallRounds) -> Outcome {
+        let Some((call, background)) = self.detach() else {
             return Err(Refusal::Cancelled);
         };
         let Stateless {
-            parked, seal, boot, ..
+            suspended,
+            seal,
+            boot,
+            ..
         } = &*self.stateless;
-        let patience = u64::try_from(parked.patience().as_millis()).unwrap_or(u64::MAX);
-        let state = ParkedState {
+        let patience = u64::try_from(suspended.patience().as_millis()).unwrap_or(u64::MAX);
+        let state = RequestState {
             boot: *boot,
             call,
-            kind: ParkedKind::Parked,
+            kind: RequestStateKind::Parked,
             method: self.method.to_string(),
-            digest: ParkedDigest::of(&self.method, self.params.as_deref()),
+            digest: RequestDigest::of(&self.method, self.params.as_deref()),
             expires_ms: unix_ms().saturating_add(patience),
         };
         let state = seal.seal(Purpose::State, &self.caller.principal(), &state);
-        let questions = attempts.input_requests();
-        if let Err(full) = parked.park(call, errand, self.caller.clone(), self.params.clone()) {
+        let questions = rounds.input_requests();
+        if let Err(full) =
+            suspended.park(call, background, self.caller.clone(), self.params.clone())
+        {
             self.exchange.cancel();
             return Err(full);
         }
@@ -393,7 +400,7 @@ struct Params<'a> {
 pub fn read<'a>(
     method: &'a str,
     params: Option<&'a str>,
-) -> Result<(Stated, Mirrored<'a>), Refusal> {
+) -> Result<(Stated, RequestHeaders<'a>), Refusal> {
     let said: Params<'_> = mcp::read(params)?;
     let meta = said.meta.ok_or_else(|| missing("_meta"))?;
     if !meta.get().starts_with('{') {
@@ -413,7 +420,7 @@ pub fn read<'a>(
         let words = format!("`{CLIENT_CAPABILITIES}` must be an object");
         return Err(Refusal::BadMeta(words));
     }
-    let name = match mirror::subject(method) {
+    let name = match request_headers::subject(method) {
         Some("name") => said.name,
         Some("uri") => said.uri,
         Some("taskId") => said.task_id,
@@ -429,7 +436,7 @@ pub fn read<'a>(
         client: meta.client_info.map(|client| client.get().into()),
     };
     let name = text(name).map(Cow::Owned);
-    Ok((stated, Mirrored { method, name }))
+    Ok((stated, RequestHeaders { method, name }))
 }
 
 /// The text of a JSON string.

@@ -40,7 +40,7 @@ use mgp_protocol::mgp::negotiation::{Features, Negotiated, PLAIN};
 use mgp_protocol::mgp::permission::{Ask, Decision};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
-use mgp_sync::gate::{Gate, Pass};
+use mgp_sync::gate::{Gate, GatePass};
 use mgp_sync::pending::Pending;
 use mgp_transports::log::ServerLog;
 use tokio::sync::oneshot;
@@ -49,7 +49,7 @@ use mgp_callers::agent::Agent;
 use mgp_callers::exchange::Exchange;
 use mgp_callers::negotiation;
 use mgp_callers::request::{Answering, Caller};
-use mgp_callers::wire_ids;
+use mgp_runtime::ids::request_ids;
 
 pub use self::aside::Aside;
 pub use self::calls::{Call, Leave, Mirror};
@@ -219,7 +219,7 @@ impl Link {
             server,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             pending: Pending::new(limits.max_in_flight + listening::MAX_LISTENS),
-            ids: wire_ids::of_a_connection(),
+            ids: request_ids(),
             places: Credit::new(limits.max_in_flight as u64),
             gate: Gate::new(),
             turns: TurnQueue::default(),
@@ -437,7 +437,7 @@ impl Link {
     }
 
     /// Who comes too late is not taken: the server is asked over its next connection, if it gets one.
-    fn enter(&self) -> Result<Pass, Refusal> {
+    fn enter(&self) -> Result<GatePass, Refusal> {
         let late = || self.untaken("it finishes its last calls and takes no new ones");
         self.gate.enter().ok_or_else(late)
     }

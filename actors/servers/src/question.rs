@@ -18,9 +18,9 @@ use serde_json::value::RawValue;
 
 use crate::link::Link;
 use mgp_callers::agent::{ClientAnswer, Unanswered};
-use mgp_callers::attempts::Attempts;
 use mgp_callers::exchange::Exchange;
-use mgp_callers::request::{Back, Caller};
+use mgp_callers::exchange::rounds::CallRounds;
+use mgp_callers::request::{Caller, CallerSession};
 use mgp_runtime::event_sink::EventSink;
 
 /// How long a question may wait until it is clear whose call it belongs to.
@@ -112,8 +112,8 @@ pub(crate) fn can_visit(caller: &Caller, exchange: &Exchange) -> Result<(), Refu
 /// What the client of a call can be asked.
 fn declared(caller: &Caller, exchange: &Exchange) -> ClientCapabilities {
     exchange
-        .attempts()
-        .map_or(caller.capabilities, Attempts::capabilities)
+        .rounds()
+        .map_or(caller.capabilities, CallRounds::capabilities)
 }
 
 /// Puts the question to the client, if it said that it can be asked.
@@ -137,8 +137,8 @@ pub async fn put(
     let params = dressed(&link.server, caller, method, params);
     let task = exchange.task();
     let params = params.map(|params| task.map_or(params.clone(), |(_, id)| related(&params, id)));
-    let asked = match (&caller.back, exchange.attempts()) {
-        (Back::Standing(_), _) => match caller.standing() {
+    let asked = match (&caller.session, exchange.rounds()) {
+        (CallerSession::Open(_), _) => match caller.standing() {
             Some(agent) => {
                 let params = params.as_deref();
                 agent
@@ -147,12 +147,12 @@ pub async fn put(
             }
             None => Err(Unanswered::Gone),
         },
-        (Back::Alone, Some(attempts)) => {
+        (CallerSession::Stateless, Some(rounds)) => {
             let params = params.as_deref().map(era::to_modern_question);
-            let answer = attempts.ask(exchange, method, params.as_deref()).await;
+            let answer = rounds.ask(exchange, method, params.as_deref()).await;
             answer.map(|answer| said(link, method, answer))
         }
-        (Back::Alone, None) => Err(Unanswered::Gone),
+        (CallerSession::Stateless, None) => Err(Unanswered::Gone),
     };
     match asked {
         Ok(Ok(result)) if let Some((own, _)) = task => {
@@ -180,16 +180,16 @@ pub async fn put_own(
     method: &str,
     params: &str,
 ) -> Result<ClientAnswer, Unanswered> {
-    match (&caller.back, exchange.attempts()) {
-        (Back::Standing(_), _) => match caller.standing() {
+    match (&caller.session, exchange.rounds()) {
+        (CallerSession::Open(_), _) => match caller.standing() {
             Some(agent) => agent.ask(exchange, None, method, Some(params)).await,
             None => Err(Unanswered::Gone),
         },
-        (Back::Alone, Some(attempts)) => {
+        (CallerSession::Stateless, Some(rounds)) => {
             let params = era::to_modern_question(params);
-            attempts.ask(exchange, method, Some(&params)).await
+            rounds.ask(exchange, method, Some(&params)).await
         }
-        (Back::Alone, None) => Err(Unanswered::Gone),
+        (CallerSession::Stateless, None) => Err(Unanswered::Gone),
     }
 }
 

@@ -16,7 +16,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::catalog::Shown;
 use mgp_callers::directory::Directory;
-use mgp_callers::exchange::Class;
+use mgp_callers::exchange::Delivery;
 use mgp_policy::approvals::own;
 use mgp_runtime::mailbox::{Letter, Mailbox, Reply};
 use mgp_servers::link::Link;
@@ -40,7 +40,7 @@ pub enum SubscriptionsMsg {
     /// A resource changed; `params` as the server sent them.
     Updated(ServerId, String, String),
     /// A server is connected again.
-    Back(ServerId),
+    CallerSession(ServerId),
     /// A server is not connected any more.
     Lost(ServerId),
     /// Other things are open to agents from now on.
@@ -109,7 +109,9 @@ impl SubscriptionsHandle {
 
     /// A server is connected again: what agents wanted of it is asked for again.
     pub fn server_back(&self, server: &ServerId) {
-        let _ = self.0.remind(SubscriptionsMsg::Back(server.clone()));
+        let _ = self
+            .0
+            .remind(SubscriptionsMsg::CallerSession(server.clone()));
     }
 
     /// A server is not connected any more.
@@ -191,7 +193,7 @@ impl Actor for SubscriptionsActor {
                 let followers = state.engine.followers(&server, &uri);
                 self.tell(&server, &uri, &params, followers);
             }
-            SubscriptionsMsg::Back(server) => {
+            SubscriptionsMsg::CallerSession(server) => {
                 for uri in state.engine.server_back(&server) {
                     self.perform(
                         state,
@@ -298,7 +300,7 @@ impl SubscriptionsActor {
                 false if !open(caller) => continue,
                 false => renamed(params, &shown.catalog.shown_uri(&caller.view, server, uri)),
             };
-            agent.tell(frame, Class::Kept);
+            agent.tell(frame, Delivery::Reliable);
         }
     }
 }

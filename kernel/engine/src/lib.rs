@@ -61,11 +61,11 @@ pub mod policy {
     pub mod trust;
 }
 
-/// What belongs to one caller: its questions, tasks, parked calls and the tools it holds.
+/// What belongs to one caller: its questions, tasks, suspended calls and the tools it holds.
 pub mod callers {
-    pub mod parked;
     pub mod questions;
     pub mod request_ids;
+    pub mod request_state;
     pub mod seal;
     pub mod tasks;
     pub mod tokens;

@@ -17,9 +17,9 @@ const WORDS: &str = "member ";
 
 /// Any value: a member that is known so that nothing else can pass for it, and that stands once.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Unread;
+pub struct Present;
 
-impl<'de> Deserialize<'de> for Unread {
+impl<'de> Deserialize<'de> for Present {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         serde::de::IgnoredAny::deserialize(d).map(|_| Self)
     }
@@ -30,7 +30,7 @@ impl<'de> Deserialize<'de> for Unread {
 /// # Errors
 /// As serde_json.
 pub fn is_there<'de, D: serde::Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
-    Unread::deserialize(d).map(|Unread| true)
+    Present::deserialize(d).map(|Present| true)
 }
 
 /// The known member that this one is not, and that it may be taken for. Known ones are ASCII.
@@ -161,7 +161,7 @@ mod tests {
         #[serde(default, rename = "ref")]
         reference: Option<Inner>,
         #[serde(default)]
-        task: Option<Unread>,
+        task: Option<Present>,
     }
 
     fn read(text: &str) -> Result<Outer<'_>, serde_json::Error> {

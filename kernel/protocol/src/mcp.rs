@@ -20,10 +20,10 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-pub use self::belonging::Belonging;
+pub use self::belonging::RelatedCall;
 pub use self::capabilities::{ClientCapabilities, ServerCapabilities};
 pub use self::meta::{Meta, WithMeta};
-use crate::lookalike::{self, Unread};
+use crate::lookalike::{self, Present};
 use crate::refusal::Refusal;
 
 /// A method or notification: its name on the wire is its address in this crate.
@@ -130,16 +130,16 @@ pub struct Progress<'a> {
     pub progress_token: &'a RawValue,
     /// Relayed verbatim, like all that follows.
     #[serde(default)]
-    pub progress: Option<Unread>,
+    pub progress: Option<Present>,
     /// How much there is to do.
     #[serde(default)]
-    pub total: Option<Unread>,
+    pub total: Option<Present>,
     /// For people.
     #[serde(default)]
-    pub message: Option<Unread>,
+    pub message: Option<Present>,
     /// Relayed verbatim.
     #[serde(default, rename = "_meta")]
-    pub meta: Option<Unread>,
+    pub meta: Option<Present>,
 }
 
 /// `notifications/message`: a log record of a server.

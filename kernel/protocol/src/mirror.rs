@@ -31,7 +31,7 @@ const SHOWN: usize = 100;
 
 /// What a request holds under one header name. Names are compared without case by whoever looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Given<'h> {
+pub enum GivenHeader<'h> {
     /// No such header.
     Absent,
     /// One header of visible ASCII, spaces and tabs, without the white space around it.
@@ -40,7 +40,7 @@ pub enum Given<'h> {
     Unreadable,
 }
 
-impl<'h> Given<'h> {
+impl<'h> GivenHeader<'h> {
     /// From all values a request holds under one name.
     #[must_use]
     pub fn of(values: impl IntoIterator<Item = &'h [u8]>) -> Self {
@@ -78,19 +78,19 @@ pub fn subject(method: &str) -> Option<&'static str> {
 
 /// What the headers of a request say: its method, and what it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mirrored<'a> {
+pub struct RequestHeaders<'a> {
     /// `Mcp-Method`.
     pub method: &'a str,
     /// `Mcp-Name`, not encoded; `None` where the method has none or the body does not say it.
     pub name: Option<Cow<'a, str>>,
 }
 
-impl<'a> Mirrored<'a> {
+impl<'a> RequestHeaders<'a> {
     /// Read from a body.
     #[must_use]
     pub fn of(method: &'a str, params: Option<&'a str>) -> Self {
         let name = subject(method).zip(params).and_then(|(subject, params)| {
-            let named: Named<'a> = lookalike::from_object(params).ok()?;
+            let named: SubjectParams<'a> = lookalike::from_object(params).ok()?;
             let members = [
                 ("name", named.name),
                 ("uri", named.uri),
@@ -106,7 +106,7 @@ impl<'a> Mirrored<'a> {
     ///
     /// # Errors
     /// [`Refusal::HeaderMismatch`]: a header is missing, unreadable, or says something else.
-    pub fn check<'h>(&self, given: impl Fn(&str) -> Given<'h>) -> Result<(), Refusal> {
+    pub fn check<'h>(&self, given: impl Fn(&str) -> GivenHeader<'h>) -> Result<(), Refusal> {
         plainly(METHOD, self.method, given(METHOD))?;
         if subject(self.method).is_none() {
             return Ok(());
@@ -129,7 +129,7 @@ impl<'a> Mirrored<'a> {
 /// The members of `params` that a header may repeat.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Named<'a> {
+struct SubjectParams<'a> {
     #[serde(borrow, default)]
     name: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -150,12 +150,12 @@ fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
 ///
 /// # Errors
 /// [`Refusal::HeaderMismatch`]: it is missing, unreadable, or says something else.
-pub fn check_version(asked: &str, given: Given<'_>) -> Result<(), Refusal> {
+pub fn check_version(asked: &str, given: GivenHeader<'_>) -> Result<(), Refusal> {
     plainly(VERSION, asked, given)
 }
 
 /// A header whose value is never encoded.
-fn plainly(header: &str, expected: &str, given: Given<'_>) -> Result<(), Refusal> {
+fn plainly(header: &str, expected: &str, given: GivenHeader<'_>) -> Result<(), Refusal> {
     let said = required(header, given)?;
     if said == expected {
         return Ok(());
@@ -163,13 +163,13 @@ fn plainly(header: &str, expected: &str, given: Given<'_>) -> Result<(), Refusal
     Err(differs(header, said, expected))
 }
 
-fn required<'h>(header: &str, given: Given<'h>) -> Result<&'h str, Refusal> {
+fn required<'h>(header: &str, given: GivenHeader<'h>) -> Result<&'h str, Refusal> {
     match given {
-        Given::Text(text) => Ok(text),
-        Given::Absent => Err(Refusal::HeaderMismatch(format!(
+        GivenHeader::Text(text) => Ok(text),
+        GivenHeader::Absent => Err(Refusal::HeaderMismatch(format!(
             "{header} header is missing"
         ))),
-        Given::Unreadable => Err(unreadable(header)),
+        GivenHeader::Unreadable => Err(unreadable(header)),
     }
 }
 
@@ -215,9 +215,9 @@ mod tests {
     fn said(headers: &[(&str, &str)], method: &str, params: &str) -> Result<(), String> {
         let given = |name: &str| {
             let found = headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
-            Given::of(found.map(|(_, value)| value.as_bytes()))
+            GivenHeader::of(found.map(|(_, value)| value.as_bytes()))
         };
-        let mirrored = Mirrored::of(method, Some(params));
+        let mirrored = RequestHeaders::of(method, Some(params));
         mirrored.check(given).map_err(|e| e.to_string())
     }
 
@@ -274,7 +274,7 @@ mod tests {
             ("tasks/get", r#"{"taskId":7}"#, None),
             ("tools/list", r#"{"name":"a"}"#, None),
         ] {
-            let mirrored = Mirrored::of(method, Some(params));
+            let mirrored = RequestHeaders::of(method, Some(params));
             assert_eq!(mirrored.name.as_deref(), name, "{method}");
         }
         assert_eq!(
@@ -302,7 +302,7 @@ mod tests {
             "",
         ] {
             let params = serde_json::json!({"name": name}).to_string();
-            let mirrored = Mirrored::of("prompts/get", Some(&params));
+            let mirrored = RequestHeaders::of("prompts/get", Some(&params));
             let headers: Vec<_> = mirrored.headers().collect();
             let sent: Vec<(&str, &str)> = headers.iter().map(|(n, v)| (*n, v.as_ref())).collect();
             assert_eq!(said(&sent, "prompts/get", &params), Ok(()), "{name:?}");
@@ -311,11 +311,11 @@ mod tests {
 
     #[test]
     fn the_version_header_repeats_meta() {
-        assert!(check_version("2026-07-28", Given::Text("2026-07-28")).is_ok());
-        assert!(check_version("2026-07-28", Given::Text("2025-11-25")).is_err());
-        assert!(check_version("2026-07-28", Given::Absent).is_err());
-        assert_eq!(Given::of([&b"\xff"[..]]), Given::Unreadable);
-        assert_eq!(Given::of([&b"a\x01b"[..]]), Given::Unreadable);
+        assert!(check_version("2026-07-28", GivenHeader::Text("2026-07-28")).is_ok());
+        assert!(check_version("2026-07-28", GivenHeader::Text("2025-11-25")).is_err());
+        assert!(check_version("2026-07-28", GivenHeader::Absent).is_err());
+        assert_eq!(GivenHeader::of([&b"\xff"[..]]), GivenHeader::Unreadable);
+        assert_eq!(GivenHeader::of([&b"a\x01b"[..]]), GivenHeader::Unreadable);
     }
 
     #[test]

@@ -228,10 +228,10 @@ pub(crate) fn in_era(code: i64, version: Version) -> i64 {
 /// The status a peer's error would have had, had the kernel said it.
 fn status_of(error: &RawValue) -> u16 {
     #[derive(serde::Deserialize)]
-    struct Coded {
+    struct OnlyCode {
         code: i64,
     }
-    match serde_json::from_str::<Coded>(error.get()).map(|e| e.code) {
+    match serde_json::from_str::<OnlyCode>(error.get()).map(|e| e.code) {
         Ok(HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION) => 400,
         Ok(METHOD_NOT_FOUND) => 404,
         _ => 200,

@@ -158,20 +158,20 @@ pub fn quoted(text: &str) -> String {
 #[must_use]
 pub fn members(object: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
     struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-    struct Key<'a>(Cow<'a, str>);
-    impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
+    struct MemberKey<'a>(Cow<'a, str>);
+    impl<'de: 'a, 'a> Deserialize<'de> for MemberKey<'a> {
         fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
             struct Visit;
             impl<'de> serde::de::Visitor<'de> for Visit {
-                type Value = Key<'de>;
+                type Value = MemberKey<'de>;
                 fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                     f.write_str("a member's name")
                 }
                 fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                    Ok(Key(Cow::Borrowed(text)))
+                    Ok(MemberKey(Cow::Borrowed(text)))
                 }
                 fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                    Ok(Key(Cow::Owned(text.to_owned())))
+                    Ok(MemberKey(Cow::Owned(text.to_owned())))
                 }
             }
             d.deserialize_str(Visit)
@@ -190,8 +190,8 @@ pub fn members(object: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
                     mut map: A,
                 ) -> Result<Self::Value, A::Error> {
                     let mut out = Vec::new();
-                    while let Some((Key(name), value)) =
-                        map.next_entry::<Key<'de>, &'de RawValue>()?
+                    while let Some((MemberKey(name), value)) =
+                        map.next_entry::<MemberKey<'de>, &'de RawValue>()?
                     {
                         out.push((name, value));
                     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use mgp_discovery::config::Kind;
+use mgp_discovery::config::ConfigKind;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::discovery::{Deregister, Deregistered, List, Servers};
 use mgp_protocol::mgp::kernel::{KernelStatus, Reload, Status};
@@ -311,7 +311,9 @@ fn in_force(context: &Context, status: Option<&KernelStatus>) -> Result<Vec<Path
     }
     let here = config::load(&context.look_up, &|_| None, None);
     let here = here.map_err(|e| Failure::Other(e.to_string()))?;
-    let project = here.in_force().filter(|file| file.kind == Kind::Project);
+    let project = here
+        .in_force()
+        .filter(|file| file.kind == ConfigKind::Project);
     let project = project
         .filter(|_| status.is_none())
         .map(|file| file.path.clone());

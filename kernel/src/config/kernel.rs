@@ -14,7 +14,7 @@ use mgp_engine::servers::sandbox;
 use mgp_engine::servers::spec::ServerLimits;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::access::DefaultPolicy;
-use mgp_transports::http::door_tls::Papers;
+use mgp_transports::http::door_tls::TlsFiles;
 use toml::Spanned;
 use tracing::level_filters::LevelFilter;
 
@@ -79,7 +79,7 @@ pub struct Http {
     /// Where it listens; on loopback, unless there is TLS.
     pub listen: SocketAddr,
     /// `[http.tls]`: the door's certificate, and whose certificates it takes.
-    pub tls: Option<Papers>,
+    pub tls: Option<TlsFiles>,
     /// How callers show who they are.
     pub auth: Auth,
     /// `Host` headers accepted beside those of the listen address.

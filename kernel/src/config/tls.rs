@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use mgp_transports::http::door_tls::{Clients, Papers};
+use mgp_transports::http::door_tls::{Clients, TlsFiles};
 
 use super::section::Section;
 
 /// Reads the section; `folder` is the file's, for relative paths. What the files hold is read later.
-pub(super) fn read(mut section: Section<'_, '_, '_>, folder: &Path, into: &mut Option<Papers>) {
+pub(super) fn read(mut section: Section<'_, '_, '_>, folder: &Path, into: &mut Option<TlsFiles>) {
     let whole = section.whole();
     let [cert, key, client_ca] =
         ["cert", "key", "client_ca"].map(|key| path(&mut section, key, folder));
@@ -18,7 +18,7 @@ pub(super) fn read(mut section: Section<'_, '_, '_>, folder: &Path, into: &mut O
     match (cert, key, &client_ca) {
         (Some(cert), Some(key), _) => {
             let clients = client_ca.clone().map(|ca| Clients { ca, required });
-            *into = Some(Papers { cert, key, clients });
+            *into = Some(TlsFiles { cert, key, clients });
         }
         (None, None, None) if client_auth.is_none() => {}
         (Some(_) | None, _, _) => {

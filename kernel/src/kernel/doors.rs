@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_doors::belongings::Belongings;
 use mgp_doors::connection;
-use mgp_doors::door::{Auth, HttpDoor, Manners, Tokens};
-use mgp_doors::oauth::{OAuth, Place, Source};
+use mgp_doors::http_door::{Auth, HttpDoor, Manners, Tokens};
+use mgp_doors::oauth::{OAuth, ProtectedResource, Source};
 use mgp_doors::reception::Reception;
+use mgp_doors::revocation::Revocation;
 use mgp_doors::session::{SessionLimits, Sessions};
 use mgp_engine::doors::bearer::BearerPolicy;
 use mgp_protocol::ids::AgentId;
@@ -98,7 +98,7 @@ impl Bound {
         &mut self,
         options: &UpOptions,
         reception: &Reception,
-        belongings: &Belongings,
+        revocation: &Revocation,
         closing: &CancellationToken,
     ) -> Doors {
         self.closing = closing.clone();
@@ -116,7 +116,7 @@ impl Bound {
         let http = self.http.take().map(|door| {
             let address = door.addr();
             let sessions = self.open_http(door, options, reception);
-            let _ = belongings.sessions.set(sessions);
+            let _ = revocation.sessions.set(sessions);
             Opened {
                 address,
                 secure: self.tls.is_some(),
@@ -147,7 +147,7 @@ impl Bound {
         let handler = Arc::new(HttpDoor {
             reception: reception.clone(),
             sessions: sessions.clone(),
-            old_style: Arc::default(),
+            http_sse: Arc::default(),
             auth: self.auth(kernel, door.addr(), reception),
             manners: Manners {
                 stream_after: kernel.streams.stream_after,
@@ -184,7 +184,7 @@ impl Bound {
     fn auth(&self, kernel: &KernelConfig, at: SocketAddr, reception: &Reception) -> Auth {
         let tokens = self.token.as_ref().map(|(token, _)| Tokens {
             own: blake3::hash(token.as_bytes()),
-            rostered: reception.rostered.clone(),
+            registered_agents: reception.registered_agents.clone(),
         });
         match (kernel.http.auth, tokens) {
             (config::Auth::Token, Some(tokens)) => Auth::Token(tokens),
@@ -238,7 +238,7 @@ fn oauth(config: &config::OAuth, secure: bool, at: SocketAddr) -> OAuth {
     let scheme = if secure { "https" } else { "http" };
     let own =
         || [at.to_string(), format!("localhost:{port}")].map(|at| format!("{scheme}://{at}/mcp"));
-    let place = Place {
+    let place = ProtectedResource {
         resources: match &config.resource {
             Some(resource) => vec![resource.clone()],
             None => own().to_vec(),

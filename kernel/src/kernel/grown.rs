@@ -5,21 +5,21 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mgp_callers::agents::{Agents, AgentsActor};
+use mgp_callers::agent::supervisor::{Agents, AgentsActor};
 use mgp_callers::directory::Directory;
-use mgp_callers::parked::ParkedCalls;
+use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_callers::request::Routes;
-use mgp_callers::rostered::Rostered;
-use mgp_callers::tasks::{Record, Tasks};
+use mgp_callers::request::suspended_calls::SuspendedCalls;
+use mgp_callers::tasks::{TaskRecord, Tasks};
 use mgp_calls::naming::Naming;
 use mgp_calls::{
     ConfirmationRules, Context, Exposing, Policies, Rates, SiftedLists, ToolCounts, Validation,
 };
 use mgp_discovery::config::LookUp;
-use mgp_doors::belongings::Belongings;
+use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};
 use mgp_doors::bodies::Bodies;
 use mgp_doors::reception::Reception;
-use mgp_doors::roster::{RosterActor, RosterHandle};
+use mgp_doors::revocation::Revocation;
 use mgp_doors::stateless::Stateless;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
@@ -73,7 +73,7 @@ pub(super) struct Grown {
     pub(super) guard: GuardHandle,
     pub(super) reception: Reception,
     pub(super) source: Arc<Source>,
-    pub(super) belongings: Arc<Belongings>,
+    pub(super) revocation: Arc<Revocation>,
     pub(super) connector: Arc<Connector>,
 }
 
@@ -112,9 +112,9 @@ pub(super) async fn grow(
     let reception = Reception {
         agents: pillars.agents,
         bodies: Bodies::new(kernel.http.max_bodies, kernel.limits.max_frame),
-        stateless: stateless(seal, &pillars.belongings, routes.clone()),
+        stateless: stateless(seal, &pillars.revocation, routes.clone()),
         routes,
-        rostered: pillars.roster.rostered,
+        registered_agents: pillars.roster.registered_agents,
         directory: pillars.directory,
     };
     Ok(Grown {
@@ -122,7 +122,7 @@ pub(super) async fn grow(
         guard: guard.0,
         reception,
         source,
-        belongings: pillars.belongings,
+        revocation: pillars.revocation,
         connector,
     })
 }
@@ -140,8 +140,8 @@ struct Pillars {
     permissions: PermissionsHandle,
     pins: PinsHandle,
     audit: AuditHandle,
-    belongings: Arc<Belongings>,
-    roster: RosterHandle,
+    revocation: Arc<Revocation>,
+    roster: AgentRegistryHandle,
     finder: FinderHandle,
     registrar: Arc<Registrar>,
     registered: Arc<Names>,
@@ -188,8 +188,8 @@ impl Pillars {
         let (catalog, _) = Actor::spawn(None, showing, ()).await?;
         let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
         let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
-        let belongings = belongings(kernel, &directory, &tasks);
-        let (roster, roster_cell) = roster(options, kept.roster, &belongings, &kept.audit).await?;
+        let revocation = revocation(kernel, &directory, &tasks);
+        let (roster, roster_cell) = roster(options, kept.roster, &revocation, &kept.audit).await?;
         let cells = vec![
             following.get_cell(),
             catalog.get_cell(),
@@ -237,7 +237,7 @@ impl Pillars {
             access,
             approvals,
             audit,
-            belongings,
+            revocation,
             roster,
             finder,
             cells,
@@ -290,7 +290,7 @@ impl Pillars {
         let configured = kernel.socket.users.values().cloned().chain(anonymous);
         Naming {
             servers: self.servers.clone(),
-            rostered: self.roster.rostered.clone(),
+            registered_agents: self.roster.registered_agents.clone(),
             directory: self.directory.clone(),
             access: self.access.clone(),
             configured: configured.chain([AgentId::new(AgentId::LOCAL)]).collect(),
@@ -316,7 +316,7 @@ impl Pillars {
             subscriptions: self.subscriptions.clone(),
             directory: self.directory.clone(),
             agents: self.agents.clone(),
-            tasks: self.belongings.tasks.clone(),
+            tasks: self.revocation.tasks.clone(),
             audit: self.audit.clone(),
             closing: closing.clone(),
             finder: self.finder.clone(),
@@ -490,14 +490,14 @@ fn showing(
 }
 
 /// Where agents have things under way.
-fn belongings(
+fn revocation(
     kernel: &KernelConfig,
     directory: &Arc<Directory>,
     tasks: &Arc<Tasks>,
-) -> Arc<Belongings> {
-    Arc::new(Belongings {
+) -> Arc<Revocation> {
+    Arc::new(Revocation {
         directory: directory.clone(),
-        parked: ParkedCalls::new(kernel.questions.answer_timeout),
+        suspended: SuspendedCalls::new(kernel.questions.answer_timeout),
         tasks: tasks.clone(),
         sessions: OnceLock::new(),
     })
@@ -507,25 +507,28 @@ fn belongings(
 async fn roster(
     options: &UpOptions,
     before: AgentRegistry,
-    belongings: &Arc<Belongings>,
+    revocation: &Arc<Revocation>,
     audit: &AuditHandle,
-) -> Result<(RosterHandle, ActorCell), SpawnErr> {
-    let rostered = Rostered::new(before);
-    let actor = RosterActor {
+) -> Result<(AgentRegistryHandle, ActorCell), SpawnErr> {
+    let registered_agents = RegisteredAgents::new(before);
+    let actor = AgentRegistryActor {
         file: hold::roster_file(&options.data_dir),
-        rostered: rostered.clone(),
-        belongings: belongings.clone(),
+        registered_agents: registered_agents.clone(),
+        revocation: revocation.clone(),
         audit: audit.clone(),
     };
     let (actor, _) = Actor::spawn(None, actor, ()).await?;
     let cell = actor.get_cell();
-    Ok((RosterHandle::new(Mailbox::new(actor), rostered), cell))
+    Ok((
+        AgentRegistryHandle::new(Mailbox::new(actor), registered_agents),
+        cell,
+    ))
 }
 
 fn tasks(
     options: &UpOptions,
     seal: &SealKey,
-    before: Vec<Record>,
+    before: Vec<TaskRecord>,
     directory: &Arc<Directory>,
 ) -> Arc<Tasks> {
     let folder = hold::tasks_folder(&options.data_dir);
@@ -541,11 +544,11 @@ fn tasks(
     )
 }
 
-fn stateless(seal: SealKey, belongings: &Belongings, routes: Arc<dyn Routes>) -> Arc<Stateless> {
-    let tasks = belongings.tasks.clone();
+fn stateless(seal: SealKey, revocation: &Revocation, routes: Arc<dyn Routes>) -> Arc<Stateless> {
+    let tasks = revocation.tasks.clone();
     Arc::new(Stateless {
         routes,
-        parked: belongings.parked.clone(),
+        suspended: revocation.suspended.clone(),
         seal,
         boot: tasks.boot(),
         tasks,

@@ -8,8 +8,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use fs4::fs_std::FileExt;
-use mgp_callers::tasks::{self, Record};
-use mgp_doors::roster;
+use mgp_callers::tasks::{self, TaskRecord};
+use mgp_doors::agent_registry;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::node_key::NodeKey;
@@ -278,7 +278,7 @@ pub(super) fn tasks_folder(data_dir: &Path) -> PathBuf {
 ///
 /// # Errors
 /// In words, why the folder cannot be read or made.
-pub(super) fn tasks(data_dir: &Path) -> Result<Vec<Record>, String> {
+pub(super) fn tasks(data_dir: &Path) -> Result<Vec<TaskRecord>, String> {
     let folder = tasks_folder(data_dir);
     tasks::load(&folder).map_err(|e| format!("{}: {e}", folder.display()))
 }
@@ -294,9 +294,9 @@ pub(super) fn roster_file(data_dir: &Path) -> PathBuf {
 /// In words, why the file cannot be read or made, or what is wrong with it.
 pub(super) fn roster(data_dir: &Path) -> Result<AgentRegistry, String> {
     let path = roster_file(data_dir);
-    let roster = roster::load(&path).map_err(|e| e.to_string())?;
+    let roster = agent_registry::load(&path).map_err(|e| e.to_string())?;
     if !path.exists() {
-        roster::begin(&path).map_err(|e| explained(&path, &e))?;
+        agent_registry::begin(&path).map_err(|e| explained(&path, &e))?;
     }
     Ok(roster)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mgp_callers::request::{Outcome, Request};
-use mgp_doors::roster::{NewToken, NotChanged};
+use mgp_doors::agent_registry::{NewToken, NotChanged};
 use mgp_engine::doors::agent_registry::{RegisteredAgent, RegistryRefusal};
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::ids::AgentId;
@@ -34,7 +34,7 @@ impl Operator {
     /// # Errors
     /// None at present; the type is that of every answer.
     pub fn list_agents(&self) -> Outcome {
-        let agents = self.roster.rostered.list();
+        let agents = self.roster.registered_agents.list();
         let agents: Vec<_> = agents.iter().map(|(id, entry)| shown(id, entry)).collect();
         json(&json!({ "agents": agents }))
     }
@@ -71,7 +71,7 @@ impl Operator {
     fn entry(&self, id: &AgentId) -> Result<RegisteredAgent, Refusal> {
         let found = self
             .roster
-            .rostered
+            .registered_agents
             .list()
             .into_iter()
             .find(|(known, _)| known == id);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use mgp_callers::exchange::Class;
+use mgp_callers::exchange::Delivery;
 use mgp_callers::request::{Outcome, Request};
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_protocol::jsonrpc;
@@ -140,5 +140,5 @@ fn progress(request: &Request, step: u64, message: &str) {
         mgp_protocol::splice::quoted(message)
     );
     let frame = jsonrpc::notification("notifications/progress", Some(&params));
-    request.exchange.send(frame.into(), Class::Lossy);
+    request.exchange.send(frame.into(), Delivery::Lossy);
 }

@@ -22,7 +22,7 @@ const ONE: usize = 2;
 
 /// One that is inside; dropping it leaves. May travel to any thread.
 #[must_use = "dropping the pass leaves at once"]
-pub struct Pass(Arc<Gate>);
+pub struct GatePass(Arc<Gate>);
 
 impl Gate {
     /// An open gate with nobody inside.
@@ -36,12 +36,12 @@ impl Gate {
 
     /// Enters; `None` once it is closed. How many may be inside is the business of the caller's own
     /// bound; the count has room for half of `usize::MAX`.
-    pub fn enter(self: &Arc<Self>) -> Option<Pass> {
+    pub fn enter(self: &Arc<Self>) -> Option<GatePass> {
         let step = |state| (state & CLOSED == 0).then_some(state + ONE);
         // Who is turned away sees what was done before the gate was closed.
         let (entered, refused) = (Ordering::Acquire, Ordering::Acquire);
         self.state.fetch_update(entered, refused, step).ok()?;
-        Some(Pass(Arc::clone(self)))
+        Some(GatePass(Arc::clone(self)))
     }
 
     /// Closes it for good. `on_idle` runs once nobody is inside: here and now, or where the last
@@ -88,14 +88,14 @@ impl Gate {
     }
 }
 
-impl Drop for Pass {
+impl Drop for GatePass {
     fn drop(&mut self) {
         self.0.leave();
     }
 }
 
 opaque_debug!(Gate);
-opaque_debug!(Pass);
+opaque_debug!(GatePass);
 
 #[cfg(all(test, not(mgp_loom)))]
 mod tests {

@@ -45,9 +45,9 @@ mod refused;
 mod shim;
 
 pub use credit::{Charge, Credit};
-pub use gate::{Gate, Pass};
+pub use gate::{Gate, GatePass};
 pub use pending::Pending;
-pub use refused::Refused;
-pub use ring::{Limits, Next, Reader, Ring};
+pub use refused::NotAdmitted;
+pub use ring::{Ring, RingLimits, RingNext, RingReader};
 pub use slot::{Filled, Slot, Tenancy};
 pub use snapshot::Snapshot;

@@ -5,17 +5,17 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map whose keys nobody outside can choose, so nothing is gained by a hash that withstands
 /// chosen keys.
-pub(crate) type NumberMap<V> = HashMap<u64, V, BuildHasherDefault<Spread>>;
+pub(crate) type NumberMap<V> = HashMap<u64, V, BuildHasherDefault<NumberHasher>>;
 
 /// Spreads consecutive numbers by one multiplication: the map sorts by the low bits, which stay
 /// distinct, and compares by the high ones, which get mixed.
 #[derive(Default)]
-pub(crate) struct Spread(u64);
+pub(crate) struct NumberHasher(u64);
 
 /// 2^64 over the golden ratio, made odd: neighbours land far apart.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-impl Hasher for Spread {
+impl Hasher for NumberHasher {
     fn write(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.write_u64(u64::from(byte));
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     fn hash(number: u64) -> u64 {
-        let mut spread = Spread::default();
+        let mut spread = NumberHasher::default();
         spread.write_u64(number);
         spread.finish()
     }

@@ -4,16 +4,16 @@
 //! first and acts later: taking is the question, and only one of them gets the waiter.
 
 use crate::numbers::NumberMap;
-pub use crate::refused::Refused;
+pub use crate::refused::NotAdmitted;
 use crate::shim::Mutex;
 
 /// The requests that await an answer, each with its waiter.
 pub struct Pending<W> {
-    table: Mutex<Table<W>>,
+    table: Mutex<PendingTable<W>>,
     capacity: usize,
 }
 
-struct Table<W> {
+struct PendingTable<W> {
     waiters: NumberMap<W>,
     newest: u64,
     closed: bool,
@@ -23,7 +23,7 @@ impl<W> Pending<W> {
     /// A table of at most `capacity` requests at a time. Takes memory only as they come.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        let table = Mutex::new(Table {
+        let table = Mutex::new(PendingTable {
             waiters: NumberMap::default(),
             newest: 0,
             closed: false,
@@ -34,15 +34,15 @@ impl<W> Pending<W> {
     /// Registers a request and gives its id: 1, 2, 3, … and never one twice.
     ///
     /// # Errors
-    /// [`Refused::Full`] while `capacity` requests are open, [`Refused::Closed`] ever after
+    /// [`NotAdmitted::Full`] while `capacity` requests are open, [`NotAdmitted::Closed`] ever after
     /// [`close`](Self::close).
-    pub fn insert(&self, waiter: W) -> Result<u64, Refused<W>> {
+    pub fn insert(&self, waiter: W) -> Result<u64, NotAdmitted<W>> {
         let mut table = self.table.lock();
         if table.closed {
-            return Err(Refused::Closed(waiter));
+            return Err(NotAdmitted::Closed(waiter));
         }
         if table.waiters.len() >= self.capacity {
-            return Err(Refused::Full(waiter));
+            return Err(NotAdmitted::Full(waiter));
         }
         table.newest += 1;
         let id = table.newest;
@@ -128,7 +128,7 @@ mod tests {
     fn a_full_table_gives_the_waiter_back_until_one_is_settled() {
         let pending = Pending::new(1);
         pending.insert('a').unwrap();
-        assert!(matches!(pending.insert('b'), Err(Refused::Full('b'))));
+        assert!(matches!(pending.insert('b'), Err(NotAdmitted::Full('b'))));
         pending.take(1);
         assert_eq!(pending.insert('b').unwrap(), 2);
         assert_eq!(pending.len(), 1);
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(pending.close(), vec![(1, 'a'), (2, 'b')]);
         assert_eq!(pending.close(), vec![]);
         assert!(pending.is_empty());
-        assert!(matches!(pending.insert('c'), Err(Refused::Closed('c'))));
+        assert!(matches!(pending.insert('c'), Err(NotAdmitted::Closed('c'))));
     }
 
     #[test]

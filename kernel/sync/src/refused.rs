@@ -3,14 +3,14 @@
 use std::fmt;
 
 /// Why something was not let in, and the thing itself, back in its owner's hands.
-pub enum Refused<T> {
+pub enum NotAdmitted<T> {
     /// The bound is reached: later may do.
     Full(T),
     /// It was closed: later will not do either.
     Closed(T),
 }
 
-impl<T> Refused<T> {
+impl<T> NotAdmitted<T> {
     /// What was refused.
     #[must_use]
     pub fn into_inner(self) -> T {
@@ -20,7 +20,7 @@ impl<T> Refused<T> {
     }
 }
 
-impl<T> fmt::Display for Refused<T> {
+impl<T> fmt::Display for NotAdmitted<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full(_) => "full",
@@ -29,7 +29,7 @@ impl<T> fmt::Display for Refused<T> {
     }
 }
 
-impl<T> fmt::Debug for Refused<T> {
+impl<T> fmt::Debug for NotAdmitted<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full(_) => "Full(..)",
@@ -38,4 +38,4 @@ impl<T> fmt::Debug for Refused<T> {
     }
 }
 
-impl<T> std::error::Error for Refused<T> {}
+impl<T> std::error::Error for NotAdmitted<T> {}

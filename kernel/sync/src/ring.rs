@@ -1,13 +1,13 @@
 //! A reader gets replay, then live events of its lane, without gap and without duplicate.
 //!
 //! Readers read from the ring itself and nowhere else, so replay and live have no seam between
-//! them: what is new lands where the next poll looks. What is gone is told as [`Next::Lost`], never
+//! them: what is new lands where the next poll looks. What is gone is told as [`RingNext::Lost`], never
 //! passed over in silence.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-pub use crate::refused::Refused;
+pub use crate::refused::NotAdmitted;
 use crate::shim::Mutex;
 
 mod events;
@@ -17,16 +17,16 @@ mod loom_tests;
 #[cfg(all(test, not(mgp_loom)))]
 mod tests;
 
-use events::Event;
-use log::Log;
+use events::RingEvent;
+use log::RingLog;
 
 /// The events of one session, numbered through all its lanes; a lane is one stream of the session.
 ///
 /// Events are cloned and dropped under the ring's lock: let `T` be an `Arc`, `Bytes` or the like.
 /// A ring that holds nothing has allocated nothing.
 pub struct Ring<T> {
-    log: Mutex<Log<T>>,
-    limits: Limits,
+    log: Mutex<RingLog<T>>,
+    limits: RingLimits,
 }
 
 /// How much a ring holds.
@@ -35,7 +35,7 @@ pub struct Ring<T> {
 /// weigh. Lanes are bounded by the caller, who closes each when its stream ends: a lane is
 /// forgotten when it is closed and has neither an event nor a reader left.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct RingLimits {
     /// The newest events that stay for replay, at most.
     pub events: usize,
     /// The sum of their weights, at most, in bytes. An event above it leaves nothing for replay,
@@ -48,7 +48,7 @@ pub struct Limits {
 
 /// What a reader finds next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next<T> {
+pub enum RingNext<T> {
     /// An event of the lane; later ones have a higher number.
     Event {
         /// Its number in the ring.
@@ -66,7 +66,7 @@ pub enum Next<T> {
 
 /// The one who reads a lane; dropping it leaves the lane to the next.
 #[must_use = "dropping the reader detaches it"]
-pub struct Reader<T> {
+pub struct RingReader<T> {
     ring: Arc<Ring<T>>,
     lane: u64,
     number: u64,
@@ -81,11 +81,11 @@ const MOST: usize = isize::MAX as usize;
 impl<T> Ring<T> {
     /// An empty ring.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: RingLimits) -> Self {
         let bytes = limits.bytes.min(MOST);
         Self {
-            log: Mutex::new(Log::new()),
-            limits: Limits { bytes, ..limits },
+            log: Mutex::new(RingLog::new()),
+            limits: RingLimits { bytes, ..limits },
         }
     }
 
@@ -93,17 +93,17 @@ impl<T> Ring<T> {
     /// lane's reader. Gives its number: 1, 2, 3, … through all lanes.
     ///
     /// # Errors
-    /// [`Refused::Full`] when `undelivered` events are held for readers that do not take them (see
-    /// [`detach_slowest`](Self::detach_slowest)); [`Refused::Closed`] when the lane or the ring is.
-    pub fn push(&self, lane: u64, item: T, weight: usize) -> Result<u64, Refused<T>> {
+    /// [`NotAdmitted::Full`] when `undelivered` events are held for readers that do not take them (see
+    /// [`detach_slowest`](Self::detach_slowest)); [`NotAdmitted::Closed`] when the lane or the ring is.
+    pub fn push(&self, lane: u64, item: T, weight: usize) -> Result<u64, NotAdmitted<T>> {
         self.add(lane, item, weight, self.limits.undelivered)
     }
 
     /// Adds an event that must not be lost: however many others wait, there is room reserved for it.
     ///
     /// # Errors
-    /// As [`push`](Self::push), but [`Refused::Full`] only at twice `undelivered`.
-    pub fn push_kept(&self, lane: u64, item: T, weight: usize) -> Result<u64, Refused<T>> {
+    /// As [`push`](Self::push), but [`NotAdmitted::Full`] only at twice `undelivered`.
+    pub fn push_kept(&self, lane: u64, item: T, weight: usize) -> Result<u64, NotAdmitted<T>> {
         self.add(
             lane,
             item,
@@ -112,10 +112,10 @@ impl<T> Ring<T> {
         )
     }
 
-    fn add(&self, lane: u64, item: T, weight: usize, most: usize) -> Result<u64, Refused<T>> {
+    fn add(&self, lane: u64, item: T, weight: usize, most: usize) -> Result<u64, NotAdmitted<T>> {
         let weight = weight.min(MOST);
-        let event = Event { lane, weight, item };
-        let limits = Limits {
+        let event = RingEvent { lane, weight, item };
+        let limits = RingLimits {
             undelivered: most,
             ..self.limits
         };
@@ -133,12 +133,12 @@ impl<T> Ring<T> {
     ///
     /// 0 reads all that is left of the lane; a number not given yet, such as [`LIVE`], reads only
     /// what comes. A lane not known is opened by either; with any other `after` it is one that was
-    /// forgotten, and the reader finds [`Next::Lost`] (unless nothing can be missing) and
-    /// [`Next::End`].
-    pub fn attach(self: &Arc<Self>, lane: u64, after: u64) -> Reader<T> {
+    /// forgotten, and the reader finds [`RingNext::Lost`] (unless nothing can be missing) and
+    /// [`RingNext::End`].
+    pub fn attach(self: &Arc<Self>, lane: u64, after: u64) -> RingReader<T> {
         let (number, former) = self.log.lock().attach(lane, after);
         former.into_iter().for_each(Waker::wake);
-        Reader {
+        RingReader {
             ring: Arc::clone(self),
             lane,
             number,
@@ -153,7 +153,7 @@ impl<T> Ring<T> {
         Some(lane)
     }
 
-    /// Ends a lane: its reader takes what is left, then finds [`Next::End`].
+    /// Ends a lane: its reader takes what is left, then finds [`RingNext::End`].
     pub fn close_lane(&self, lane: u64) {
         let waker = self.log.lock().close_lane(lane);
         waker.into_iter().for_each(Waker::wake);
@@ -166,11 +166,11 @@ impl<T> Ring<T> {
     }
 }
 
-impl<T: Clone> Reader<T> {
+impl<T: Clone> RingReader<T> {
     /// Takes the next event, or leaves the task's waker where the next event comes in.
     ///
-    /// [`Next::End`] and [`Next::Detached`] are final: every later poll finds them again.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next<T>> {
+    /// [`RingNext::End`] and [`RingNext::Detached`] are final: every later poll finds them again.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<RingNext<T>> {
         let mut log = self.ring.log.lock();
         if let Some(next) = log.take(self.lane, self.number) {
             return Poll::Ready(next);
@@ -182,7 +182,7 @@ impl<T: Clone> Reader<T> {
     }
 }
 
-impl<T> Drop for Reader<T> {
+impl<T> Drop for RingReader<T> {
     fn drop(&mut self) {
         let waker = self.ring.log.lock().detach(self.lane, self.number);
         drop(waker);
@@ -190,4 +190,4 @@ impl<T> Drop for Reader<T> {
 }
 
 opaque_debug!(Ring<T>);
-opaque_debug!(Reader<T>);
+opaque_debug!(RingReader<T>);

@@ -11,9 +11,9 @@ use crate::numbers::NumberMap;
 use crate::shim::Mutex;
 
 /// The place of something that is restarted: handles hold the slot, the supervisor refills it.
-pub struct Slot<T>(Mutex<Room<T>>);
+pub struct Slot<T>(Mutex<SlotState<T>>);
 
-struct Room<T> {
+struct SlotState<T> {
     tenant: Option<Arc<T>>,
     tenancy: u64,
     /// Empty while there is a tenant. Each waiter is a future somebody holds and takes itself out
@@ -37,7 +37,7 @@ impl<T> Slot<T> {
     /// An empty slot.
     #[must_use]
     pub fn new() -> Self {
-        Self(Mutex::new(Room {
+        Self(Mutex::new(SlotState {
             tenant: None,
             tenancy: 0,
             waiters: NumberMap::default(),

@@ -29,9 +29,9 @@ const START_LOOK: Duration = Duration::from_millis(1);
 /// The processes that descend from this one, whatever group or session they are in: its children, and
 /// theirs. What ended is no link: its children are those of the subreaper above it.
 #[must_use]
-pub fn below(root: Pid) -> Vec<Process> {
+pub fn below(root: Pid) -> Vec<Descendant> {
     let mut rest = processes().collect::<Vec<_>>();
-    let mut found = Vec::<Process>::new();
+    let mut found = Vec::<Descendant>::new();
     let mut parents = vec![root];
     while let Some(parent) = parents.pop() {
         let children = rest.extract_if(.., |process| process.parent == parent);
@@ -43,11 +43,11 @@ pub fn below(root: Pid) -> Vec<Process> {
 }
 
 /// All that run now.
-fn processes() -> impl Iterator<Item = Process> {
+fn processes() -> impl Iterator<Item = Descendant> {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     numbers
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(|number| Process::read(Pid::from_raw(number)))
+        .filter_map(|number| Descendant::read(Pid::from_raw(number)))
 }
 
 /// The processes of one server, or of all servers of a kernel.
@@ -67,7 +67,7 @@ impl Kin {
         Self {
             groups: vec![leader],
             mark: format!("{MARK_VARIABLE}={kernel_mark}:{id}\0").into(),
-            since: Process::read(leader).map_or(0, |process| process.started),
+            since: Descendant::read(leader).map_or(0, |process| process.started),
         }
     }
 
@@ -82,7 +82,7 @@ impl Kin {
     }
 
     /// Those that live now. Takes some milliseconds for a few hundred processes.
-    pub(crate) fn living(&self) -> Vec<Process> {
+    pub(crate) fn living(&self) -> Vec<Descendant> {
         let own = Pid::this();
         processes()
             .filter(|process| process.pid != own)
@@ -92,9 +92,9 @@ impl Kin {
     }
 
     /// Signals the groups, and those of the `living` that are in none of them by now.
-    pub(crate) fn signal(&self, living: &[Process], signal: Signal) {
+    pub(crate) fn signal(&self, living: &[Descendant], signal: Signal) {
         self.signal_groups(signal);
-        let outside = |process: &&Process| {
+        let outside = |process: &&Descendant| {
             let now = process.now();
             now.is_some_and(|now| !self.groups.contains(&now.group))
         };
@@ -128,7 +128,7 @@ fn environment(pid: Pid) -> Option<Vec<u8>> {
         let mut all = Vec::new();
         let file = File::open(format!("/proc/{pid}/environ")).ok()?;
         file.take(MAX_ENVIRONMENT).read_to_end(&mut all).ok()?;
-        if !all.is_empty() || !Stat::read(pid)?.is_starting() {
+        if !all.is_empty() || !ProcStat::read(pid)?.is_starting() {
             return Some(all);
         }
         sleep(START_LOOK);
@@ -143,7 +143,7 @@ fn carries(environment: &[u8], mark: &[u8]) -> bool {
 
 /// A process that was running when it was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct Descendant {
     pid: Pid,
     parent: Pid,
     group: Pid,
@@ -151,10 +151,10 @@ pub struct Process {
     started: u64,
 }
 
-impl Process {
+impl Descendant {
     /// The process with this number, unless it has ended; a zombie has.
     pub(crate) fn read(pid: Pid) -> Option<Self> {
-        Stat::read(pid)?.process(pid)
+        ProcStat::read(pid)?.process(pid)
     }
 
     /// True while it is still the same process, and runs.
@@ -183,9 +183,9 @@ impl Process {
 }
 
 /// The text of `/proc/PID/stat`; its fields are counted from the one after the name.
-struct Stat(String);
+struct ProcStat(String);
 
-impl Stat {
+impl ProcStat {
     const STATE: usize = 0;
     const PARENT: usize = 1;
     const GROUP: usize = 2;
@@ -212,13 +212,13 @@ impl Stat {
         self.field(field)?.parse().ok()
     }
 
-    fn process(&self, pid: Pid) -> Option<Process> {
+    fn process(&self, pid: Pid) -> Option<Descendant> {
         // One whose first thread has ended runs on in the others.
         let threads = self.number(Self::THREADS).unwrap_or(0_u32);
         if matches!(self.field(Self::STATE)?, "Z" | "X") && threads <= 1 {
             return None;
         }
-        Some(Process {
+        Some(Descendant {
             pid,
             parent: Pid::from_raw(self.number(Self::PARENT)?),
             group: Pid::from_raw(self.number(Self::GROUP)?),
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_does_not_confuse() {
-        let parse = |stat: &str| Stat(stat.into()).process(Pid::from_raw(7));
+        let parse = |stat: &str| ProcStat(stat.into()).process(Pid::from_raw(7));
         let stat = "7 (a) Z (b) S 1 42 43 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 0 0";
         let process = parse(stat).unwrap();
         assert_eq!(
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn this_process_is_nobodys_prey() {
-        let own = Process::read(Pid::this()).unwrap();
+        let own = Descendant::read(Pid::this()).unwrap();
         assert!(own.lives());
         assert!(
             !Kin::of_kernel(vec![own.group], None)

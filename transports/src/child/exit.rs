@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 
 /// The end of a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exit {
+pub struct ChildExit {
     /// The code it exited with.
     pub code: Option<i32>,
     /// The number of the signal that killed it. Neither of the two is there when the process hangs
@@ -31,11 +31,11 @@ pub enum How {
     Killed,
 }
 
-impl fmt::Display for Exit {
+impl fmt::Display for ChildExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code, self.signal) {
             (Some(code), _) => write!(f, "exited with code {code}")?,
-            (None, Some(number)) => write!(f, "killed by signal {number}{}", Name(number))?,
+            (None, Some(number)) => write!(f, "killed by signal {number}{}", SignalName(number))?,
             (None, None) => f.write_str("hangs in the system and cannot be killed")?,
         }
         f.write_str(match self.how {
@@ -51,9 +51,9 @@ impl fmt::Display for Exit {
     }
 }
 
-struct Name(i32);
+struct SignalName(i32);
 
-impl fmt::Display for Name {
+impl fmt::Display for SignalName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match Signal::try_from(self.0) {
             Ok(signal) => write!(f, " ({})", signal.as_str()),
@@ -70,7 +70,7 @@ mod tests {
     fn an_end_reads_like_a_sentence() {
         let text = |code, signal, how| {
             let left = code == Some(5);
-            Exit {
+            ChildExit {
                 code,
                 signal,
                 how,

@@ -50,7 +50,7 @@ async fn output(child: &mut Child) -> String {
 }
 
 /// The processes whose numbers the child prints, one a line, until it prints `ready`.
-async fn started_by(child: &mut Child) -> Vec<Process> {
+async fn started_by(child: &mut Child) -> Vec<Descendant> {
     let mut lines = lines(child);
     let mut found = Vec::new();
     loop {
@@ -58,16 +58,16 @@ async fn started_by(child: &mut Child) -> Vec<Process> {
             "ready" => return found,
             number => {
                 let number = Pid::from_raw(number.parse().unwrap());
-                found.push(Process::read(number).expect("it runs"));
+                found.push(Descendant::read(number).expect("it runs"));
             }
         }
     }
 }
 
 /// Waits until none of them lives.
-async fn ended(family: &[Process]) {
+async fn ended(family: &[Descendant]) {
     let deadline = Instant::now() + LONG;
-    while family.iter().any(Process::lives) {
+    while family.iter().any(Descendant::lives) {
         assert!(Instant::now() < deadline, "killed, but still there");
         tokio::task::yield_now().await;
     }
@@ -155,7 +155,7 @@ async fn grandchildren_go_with_the_server() {
     assert_eq!(family.len(), 2);
     let exit = child.stop(LONG).await;
     assert_eq!((exit.code, exit.how), (Some(0), How::StdinClosed));
-    assert!(!family.iter().any(Process::lives));
+    assert!(!family.iter().any(Descendant::lives));
 }
 
 /// CMCP-073: also when the server has ended by itself, and when they ignore SIGTERM.
@@ -169,7 +169,7 @@ async fn what_a_dead_server_left_behind_is_ended() {
     let exit = child.stop(SOON).await;
     assert_eq!(exit.to_string(), "exited with code 3");
     assert_eq!(exit.how, How::ByItself);
-    assert!(!family.iter().any(Process::lives));
+    assert!(!family.iter().any(Descendant::lives));
 }
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn who_leaves_the_group_while_it_is_being_ended_is_ended_too() {
     let script = format!("exec 3<&0; ({leaver}) & echo $!; wait");
     let mut child = start("leaver", &script);
     let mut lines = lines(&mut child);
-    let leaver = Process::read(Pid::from_raw(next(&mut lines).await.parse().unwrap())).unwrap();
+    let leaver = Descendant::read(Pid::from_raw(next(&mut lines).await.parse().unwrap())).unwrap();
     let living = child.kin.living();
     assert!(living.contains(&leaver));
     let stdin = child.stdin.as_mut().unwrap();
@@ -204,7 +204,7 @@ async fn a_server_of_a_similar_name_is_not_touched() {
 async fn a_dropped_child_takes_all_with_it() {
     let mut child = start("dropped", "setsid sleep 300 & echo $!; echo ready; cat");
     let mut family = started_by(&mut child).await;
-    family.push(Process::read(child.leader).unwrap());
+    family.push(Descendant::read(child.leader).unwrap());
     drop(child);
     ended(&family).await;
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getpgrp};
 
-use crate::child::descendants::{Kin, Process};
+use crate::child::descendants::{Descendant, Kin};
 
 /// Groups remembered: far more than the servers of one machine. Later ones have only their mark.
 const MAX_GROUPS: usize = 4096;
@@ -89,7 +89,7 @@ fn take_line(bytes: &[u8], line: &mut Vec<u8>) -> (usize, bool) {
 struct Wards {
     mark: Option<String>,
     /// Groups, each with its leader as it was when the kernel named it.
-    groups: HashMap<i32, Option<Process>>,
+    groups: HashMap<i32, Option<Descendant>>,
 }
 
 impl Wards {
@@ -117,7 +117,7 @@ impl Wards {
         };
         if group > 1 && group != getpgrp().as_raw() && self.groups.len() < MAX_GROUPS {
             self.groups
-                .insert(group, Process::read(Pid::from_raw(group)));
+                .insert(group, Descendant::read(Pid::from_raw(group)));
         }
     }
 
@@ -143,9 +143,9 @@ impl Wards {
     /// A number whose leader is another one now was given to a stranger. A leader that has ended
     /// keeps its number from being used again for as long as its group has members.
     fn groups(&self) -> Vec<Pid> {
-        let ours = |(group, leader): (&i32, &Option<Process>)| {
+        let ours = |(group, leader): (&i32, &Option<Descendant>)| {
             let group = Pid::from_raw(*group);
-            let now = Process::read(group);
+            let now = Descendant::read(group);
             (now.is_none() || now == *leader).then_some(group)
         };
         self.groups.iter().filter_map(ours).collect()
@@ -209,7 +209,7 @@ mod tests {
         let mut wards = Wards::default();
         wards.groups.insert(own.as_raw(), None);
         assert_eq!(wards.groups(), []);
-        wards.groups.insert(own.as_raw(), Process::read(own));
+        wards.groups.insert(own.as_raw(), Descendant::read(own));
         assert_eq!(wards.groups(), [own]);
     }
 }

@@ -13,9 +13,9 @@ use mgp_protocol::framing::KEPT;
 use tokio::time::timeout;
 
 use super::innermost;
-use crate::room::Room;
+use crate::budget::MessageBudget;
 
-pub use reply::Reply;
+pub use reply::ReplyBody;
 
 /// Most bytes set aside because of a `Content-Length` alone; a longer body has to come to be kept.
 const TRUSTED: usize = 1 << 20;
@@ -102,7 +102,7 @@ pub async fn collect<B>(
     mut body: B,
     limit: usize,
     within: Duration,
-    room: impl FnOnce() -> Room,
+    room: impl FnOnce() -> MessageBudget,
 ) -> Result<Bytes, Untaken>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -110,8 +110,8 @@ where
 {
     let (mut room, mut held, mut ends) = (Some(room), None, Ends::default());
     let reach = |bytes| {
-        held = held.take().or_else(|| Some(room.take()?().hold()));
-        held.as_mut().is_some_and(|held| held.reach(bytes))
+        held = held.take().or_else(|| Some(room.take()?().reserve()));
+        held.as_mut().is_some_and(|held| held.grow_to(bytes))
     };
     let taken = timeout(within, gathered(&mut body, limit, reach, &mut ends)).await;
     match taken.unwrap_or(Err(BodyError::TooSlow { within })) {
@@ -243,7 +243,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_in_one_piece_is_not_copied() {
         let piece = Bytes::from_static(b"{\"a\":1}");
-        let body = collect(Reply::full(piece.clone()), 7, DAY, || {
+        let body = collect(ReplyBody::full(piece.clone()), 7, DAY, || {
             panic!("it takes no room")
         })
         .await
@@ -262,7 +262,7 @@ mod tests {
         let too_large = Err(BodyError::TooLarge { limit: 6 });
         assert_eq!(taken(pieces(&all), 6).await, too_large);
         assert_eq!(taken(pieces(&["1234567"]), 6).await, too_large);
-        let announced = collect(Reply::full("1234567"), 6, DAY, || room(1 << 20));
+        let announced = collect(ReplyBody::full("1234567"), 6, DAY, || room(1 << 20));
         let announced = announced.await.map_err(|untaken| untaken.why);
         assert_eq!(announced, too_large);
         assert_eq!(taken(pieces(&[]), 0).await.unwrap(), "");
@@ -284,16 +284,16 @@ mod tests {
         assert_eq!(none.unwrap_err().ends.head, whole.as_bytes()[..KEPT]);
     }
 
-    fn room(bytes: u64) -> Room {
+    fn room(bytes: u64) -> MessageBudget {
         let credit = Credit::new(bytes);
-        Room::new(credit.clone(), credit)
+        MessageBudget::new(credit.clone(), credit)
     }
 
     /// What is half sent is bounded whatever was announced; what is whole stays counted while it is held.
     #[tokio::test]
     async fn a_body_takes_room_as_it_comes_and_while_it_is_held() {
         let credit = Credit::new(64 << 10);
-        let room = || Room::new(credit.clone(), Credit::new(1 << 20));
+        let room = || MessageBudget::new(credit.clone(), Credit::new(1 << 20));
         let part: &'static str = String::leak("x".repeat(20 << 10));
         let taken = |count| collect(pieces(&vec![part; count]), 1 << 20, DAY, room);
         let whole = taken(2).await.unwrap();
@@ -311,7 +311,10 @@ mod tests {
             Some((Bytes::from_static(b"x"), ()))
         });
         let within = Duration::from_secs(10);
-        let late = collect(Reply::stream(trickle), 1 << 20, within, || room(1 << 20)).await;
+        let late = collect(ReplyBody::stream(trickle), 1 << 20, within, || {
+            room(1 << 20)
+        })
+        .await;
         assert_eq!(late.unwrap_err().why, BodyError::TooSlow { within });
     }
 }

@@ -236,7 +236,7 @@ where
 }
 
 /// Reads an answer as an event stream with events of at most `limit` bytes.
-pub fn events<B>(body: B, limit: usize) -> Events<B> {
+pub fn events<B>(body: B, limit: usize) -> SseEvents<B> {
     Events {
         body,
         decoder: sse::Decoder::new(limit),
@@ -245,7 +245,7 @@ pub fn events<B>(body: B, limit: usize) -> Events<B> {
 
 /// The events of an answer, in order.
 #[derive(Debug)]
-pub struct Events<B = Incoming> {
+pub struct SseEvents<B = Incoming> {
     body: B,
     decoder: sse::Decoder,
 }
@@ -261,7 +261,7 @@ pub enum EventsError {
     Broken(#[from] BodyError),
 }
 
-impl<B> Events<B>
+impl<B> SseEvents<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Error + 'static,
@@ -271,7 +271,7 @@ where
     ///
     /// # Errors
     /// [`EventsError`].
-    pub async fn next(&mut self) -> Result<Option<sse::Event>, EventsError> {
+    pub async fn next(&mut self) -> Result<Option<sse::SseEvent>, EventsError> {
         loop {
             if let Some(event) = self.decoder.next() {
                 return Ok(Some(event?));

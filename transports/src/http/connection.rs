@@ -23,10 +23,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::body::Reply;
+use super::body::ReplyBody;
 use super::door_tls::DoorTls;
 use super::guard::{Allow, Denied};
-use super::server::{DoorLimits, Peer};
+use super::server::{DoorLimits, HttpPeer};
 use crate::stall::StallGuard;
 
 /// What no HTTP/1 request begins with, and every HTTP/2 connection does.
@@ -101,8 +101,8 @@ impl<H> Hall<H> {
 /// Serves one connection until either side ends it.
 pub(super) async fn serve<H, F>(stream: TcpStream, addr: SocketAddr, hall: Arc<Hall<H>>)
 where
-    H: Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static,
-    F: Future<Output = Response<Reply>> + Send + 'static,
+    H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
     let first = async {
         prepare(&stream)?;
@@ -114,34 +114,34 @@ where
         () = hall.closing.cancelled() => return,
     };
     let Ok(Ok(opening)) = opened else { return };
-    let peer = Peer {
+    let peer = HttpPeer {
         addr,
         certificate: None,
     };
     match (opening, &hall.tls) {
         // Both are large: they are not to make every other connection's task larger.
-        (Opening::Http2, _) => Box::pin(speak_http2(stream, peer, &hall)).await,
-        (Opening::Tls, Some(tls)) => Box::pin(behind_tls(stream, peer, tls, &hall)).await,
-        (Opening::Other, Some(_)) => wants_tls(stream).await,
-        (Opening::Tls | Opening::Other, None) => speak_http1(stream, peer, &hall).await,
+        (FirstBytes::Http2, _) => Box::pin(speak_http2(stream, peer, &hall)).await,
+        (FirstBytes::Tls, Some(tls)) => Box::pin(behind_tls(stream, peer, tls, &hall)).await,
+        (FirstBytes::Other, Some(_)) => wants_tls(stream).await,
+        (FirstBytes::Tls | FirstBytes::Other, None) => speak_http1(stream, peer, &hall).await,
     }
 }
 
-async fn speak_http1<IO, H, F>(stream: IO, peer: Peer, hall: &Arc<Hall<H>>)
+async fn speak_http1<IO, H, F>(stream: IO, peer: HttpPeer, hall: &Arc<Hall<H>>)
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    H: Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static,
-    F: Future<Output = Response<Reply>> + Send + 'static,
+    H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
     let io = TokioIo::new(StallGuard::new(stream, hall.limits.stall));
     let service = service_fn(|request| answer(hall, request, peer.clone()));
     drive(hall.http1.serve_connection(io, service), hall).await;
 }
 
-async fn speak_http2<H, F>(stream: TcpStream, peer: Peer, hall: &Arc<Hall<H>>)
+async fn speak_http2<H, F>(stream: TcpStream, peer: HttpPeer, hall: &Arc<Hall<H>>)
 where
-    H: Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static,
-    F: Future<Output = Response<Reply>> + Send + 'static,
+    H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
     let io = TokioIo::new(StallGuard::new(stream, hall.limits.stall));
     let asked = Arc::clone(hall);
@@ -149,10 +149,10 @@ where
     drive(hall.http2.serve_connection(io, service), hall).await;
 }
 
-async fn behind_tls<H, F>(stream: TcpStream, peer: Peer, tls: &DoorTls, hall: &Arc<Hall<H>>)
+async fn behind_tls<H, F>(stream: TcpStream, peer: HttpPeer, tls: &DoorTls, hall: &Arc<Hall<H>>)
 where
-    H: Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static,
-    F: Future<Output = Response<Reply>> + Send + 'static,
+    H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
     let shaken = tokio::select! {
         biased;
@@ -160,7 +160,7 @@ where
         () = hall.closing.cancelled() => return,
     };
     if let Some((stream, certificate)) = shaken {
-        let peer = Peer {
+        let peer = HttpPeer {
             certificate,
             ..peer
         };
@@ -192,21 +192,21 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 
 /// What a connection opens with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Opening {
+enum FirstBytes {
     Tls,
     Http2,
     Other,
 }
 
 /// Looks at the first bytes and leaves them where they are.
-async fn opening(stream: &TcpStream, tls: bool) -> io::Result<Opening> {
+async fn opening(stream: &TcpStream, tls: bool) -> io::Result<FirstBytes> {
     let peek = || {
         let mut first = [0; HTTP2.len()];
         let len = recv(stream.as_raw_fd(), &mut first, MsgFlags::MSG_PEEK)?;
         if tls {
             return Ok(match first[0] {
-                HANDSHAKE_RECORD => Opening::Tls,
-                _ => Opening::Other,
+                HANDSHAKE_RECORD => FirstBytes::Tls,
+                _ => FirstBytes::Other,
             });
         }
         let undecided = 0 < len && len < HTTP2.len() && HTTP2.starts_with(&first[..len]);
@@ -215,8 +215,8 @@ async fn opening(stream: &TcpStream, tls: bool) -> io::Result<Opening> {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         Ok(match first[..len] == *HTTP2 {
-            true => Opening::Http2,
-            false => Opening::Other,
+            true => FirstBytes::Http2,
+            false => FirstBytes::Other,
         })
     };
     loop {
@@ -224,7 +224,7 @@ async fn opening(stream: &TcpStream, tls: bool) -> io::Result<Opening> {
         match stream.try_io(Interest::READABLE, peek) {
             // It will never be more: a beginning of neither, which HTTP/1 turns away.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock && ready.is_read_closed() => {
-                return Ok(Opening::Other);
+                return Ok(FirstBytes::Other);
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             decided => return decided,
@@ -236,11 +236,11 @@ async fn opening(stream: &TcpStream, tls: bool) -> io::Result<Opening> {
 fn answer<H, F>(
     hall: &Arc<Hall<H>>,
     request: Request<Incoming>,
-    peer: Peer,
-) -> impl Future<Output = Result<Response<Reply>, Infallible>> + use<H, F>
+    peer: HttpPeer,
+) -> impl Future<Output = Result<Response<ReplyBody>, Infallible>> + use<H, F>
 where
-    H: Fn(Request<Incoming>, Peer) -> F,
-    F: Future<Output = Response<Reply>>,
+    H: Fn(Request<Incoming>, HttpPeer) -> F,
+    F: Future<Output = Response<ReplyBody>>,
 {
     let handled = hall
         .allow
@@ -257,8 +257,8 @@ where
     }
 }
 
-fn forbidden(denied: &Denied) -> Response<Reply> {
-    let mut response = Response::new(Reply::full(format!("{denied}\n")));
+fn forbidden(denied: &Denied) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::full(format!("{denied}\n")));
     *response.status_mut() = StatusCode::FORBIDDEN;
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, plain);

@@ -31,7 +31,7 @@ const LONGEST: u64 = 1 << 20;
 
 /// The files, all PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Papers {
+pub struct TlsFiles {
     /// The door's certificate and what leads from it to an authority.
     pub cert: PathBuf,
     /// Its private key.
@@ -49,7 +49,7 @@ pub struct Clients {
     pub required: bool,
 }
 
-impl Papers {
+impl TlsFiles {
     /// All files.
     #[must_use]
     pub fn files(&self) -> Vec<PathBuf> {
@@ -64,7 +64,7 @@ impl Papers {
 
 /// Why the files are of no use. Nothing of a key is repeated.
 #[derive(Debug, thiserror::Error)]
-pub enum Unusable {
+pub enum TlsError {
     /// It cannot be read.
     #[error("{0} cannot be read: {1}")]
     Unread(PathBuf, std::io::Error),
@@ -80,7 +80,7 @@ pub enum Unusable {
 }
 
 /// What was read last, and what became of it.
-struct Read {
+struct LoadedTls {
     texts: Vec<Vec<u8>>,
     config: Arc<ServerConfig>,
 }
@@ -88,8 +88,8 @@ struct Read {
 /// The TLS of a door; clones share it.
 #[derive(Clone)]
 pub struct DoorTls {
-    papers: Arc<Papers>,
-    read: Arc<Snapshot<Read>>,
+    papers: Arc<TlsFiles>,
+    read: Arc<Snapshot<LoadedTls>>,
     turns: Arc<Semaphore>,
 }
 
@@ -103,34 +103,34 @@ impl DoorTls {
     /// Reads the files.
     ///
     /// # Errors
-    /// [`Unusable`].
-    pub fn open(papers: Papers) -> Result<Self, Unusable> {
+    /// [`TlsError`].
+    pub fn open(papers: TlsFiles) -> Result<Self, TlsError> {
         let texts = texts(&papers)?;
         let config = config(&papers, &texts)?;
         Ok(Self {
             papers: Arc::new(papers),
-            read: Arc::new(Snapshot::new(Read { texts, config })),
+            read: Arc::new(Snapshot::new(LoadedTls { texts, config })),
             turns: Arc::new(Semaphore::new(HANDSHAKES)),
         })
     }
 
     /// The files.
     #[must_use]
-    pub fn papers(&self) -> &Papers {
+    pub fn papers(&self) -> &TlsFiles {
         &self.papers
     }
 
     /// Reads the files again, for the connections to come; true when they say something else.
     ///
     /// # Errors
-    /// [`Unusable`]; then everything stays as it was.
-    pub fn reload(&self) -> Result<bool, Unusable> {
+    /// [`TlsError`]; then everything stays as it was.
+    pub fn reload(&self) -> Result<bool, TlsError> {
         let texts = texts(&self.papers)?;
         if texts == self.read.load().texts {
             return Ok(false);
         }
         let config = config(&self.papers, &texts)?;
-        self.read.store(Arc::new(Read { texts, config }));
+        self.read.store(Arc::new(LoadedTls { texts, config }));
         Ok(true)
     }
 
@@ -158,12 +158,12 @@ impl DoorTls {
     }
 }
 
-fn texts(papers: &Papers) -> Result<Vec<Vec<u8>>, Unusable> {
+fn texts(papers: &TlsFiles) -> Result<Vec<Vec<u8>>, TlsError> {
     papers.files().iter().map(|file| text(file)).collect()
 }
 
-fn text(file: &Path) -> Result<Vec<u8>, Unusable> {
-    let unread = |error| Unusable::Unread(file.to_owned(), error);
+fn text(file: &Path) -> Result<Vec<u8>, TlsError> {
+    let unread = |error| TlsError::Unread(file.to_owned(), error);
     let found = std::fs::metadata(file).map_err(unread)?;
     if !found.is_file() || found.len() > LONGEST {
         return Err(unread(std::io::Error::other(format!(
@@ -173,13 +173,13 @@ fn text(file: &Path) -> Result<Vec<u8>, Unusable> {
     std::fs::read(file).map_err(unread)
 }
 
-fn config(papers: &Papers, texts: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Unusable> {
+fn config(papers: &TlsFiles, texts: &[Vec<u8>]) -> Result<Arc<ServerConfig>, TlsError> {
     let [cert, key, ca @ ..] = texts else {
         unreachable!("a certificate and a key are always read");
     };
     let chain = certificates(&papers.cert, cert)?;
     let key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|_: pem::Error| Unusable::Nothing(papers.key.clone(), "private key"))?;
+        .map_err(|_: pem::Error| TlsError::Nothing(papers.key.clone(), "private key"))?;
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -192,7 +192,7 @@ fn config(papers: &Papers, texts: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Unusa
     };
     let mut config = builder
         .with_single_cert(chain, key)
-        .map_err(|error| Unusable::Pair(papers.cert.clone(), error))?;
+        .map_err(|error| TlsError::Pair(papers.cert.clone(), error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     if papers.clients.is_some() {
         // A resumed session would bring a certificate that nobody judges again.
@@ -205,8 +205,8 @@ fn config(papers: &Papers, texts: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Unusa
 fn verifier(
     clients: &Clients,
     authorities: Vec<CertificateDer<'static>>,
-) -> Result<Arc<dyn ClientCertVerifier>, Unusable> {
-    let wrong = |why: String| Unusable::Authority(clients.ca.clone(), why);
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let wrong = |why: String| TlsError::Authority(clients.ca.clone(), why);
     let mut roots = RootCertStore::empty();
     for authority in authorities {
         roots.add(authority).map_err(|e| wrong(e.to_string()))?;
@@ -220,10 +220,10 @@ fn verifier(
     builder.build().map_err(|e| wrong(e.to_string()))
 }
 
-fn certificates(file: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+fn certificates(file: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(text).collect();
     match read {
         Ok(read) if !read.is_empty() => Ok(read),
-        Ok(_) | Err(_) => Err(Unusable::Nothing(file.to_owned(), "certificate")),
+        Ok(_) | Err(_) => Err(TlsError::Nothing(file.to_owned(), "certificate")),
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::body::Reply;
+use super::body::ReplyBody;
 use super::certificate::Certificate;
 use super::connection::{self, Hall};
 use super::door_tls::DoorTls;
@@ -68,7 +68,7 @@ impl Default for DoorLimits {
 
 /// Where a request comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub struct HttpPeer {
     /// The other end.
     pub addr: SocketAddr,
     /// What it showed, where the door's TLS asks for it: good, and signed by whom the door trusts.
@@ -128,8 +128,8 @@ impl Door {
         handler: H,
         closing: CancellationToken,
     ) where
-        H: Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static,
-        F: Future<Output = Response<Reply>> + Send + 'static,
+        H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
+        F: Future<Output = Response<ReplyBody>> + Send + 'static,
     {
         let places = u32::try_from(limits.connections).unwrap_or(u32::MAX);
         let room = Arc::new(Semaphore::new(places as usize));

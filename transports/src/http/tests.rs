@@ -19,10 +19,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::body::{Reply, collect};
+use super::body::{ReplyBody, collect};
 use super::guard::Allow;
-use super::server::{Door, DoorLimits, Peer};
-use crate::room::Room;
+use super::server::{Door, DoorLimits, HttpPeer};
+use crate::budget::MessageBudget;
 
 /// What should happen at all happens within this time.
 async fn soon<T>(event: impl Future<Output = T>) -> T {
@@ -39,8 +39,8 @@ struct Open {
 
 fn open<H, F>(limits: DoorLimits, handler: H) -> Open
 where
-    H: Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static,
-    F: Future<Output = Response<Reply>> + Send + 'static,
+    H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
     let door = Door::bind(([127, 0, 0, 1], 0).into()).unwrap();
     let at = door.addr().to_string();
@@ -54,12 +54,12 @@ where
 }
 
 /// Answers with the body of the request, or with why it could not be taken.
-async fn echo(request: Request<Incoming>, _: Peer) -> Response<Reply> {
-    let room = || Room::new(Credit::new(1 << 20), Credit::new(1 << 20));
+async fn echo(request: Request<Incoming>, _: HttpPeer) -> Response<ReplyBody> {
+    let room = || MessageBudget::new(Credit::new(1 << 20), Credit::new(1 << 20));
     match collect(request.into_body(), 100, Duration::from_millis(200), room).await {
-        Ok(body) => Response::new(Reply::full(body)),
+        Ok(body) => Response::new(ReplyBody::full(body)),
         Err(e) => {
-            let mut response = Response::new(Reply::full(e.why.to_string()));
+            let mut response = Response::new(ReplyBody::full(e.why.to_string()));
             *response.status_mut() = e.why.status();
             response
         }

@@ -12,7 +12,7 @@ use mgp_protocol::framing::{Frame, Framer};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::room::{Held, Room};
+use crate::budget::{MessageBudget, Reservation};
 
 /// Room for one read while bytes flow, in bytes: a frame of 64 KiB takes two reads.
 pub const READ_AHEAD: usize = 128 << 10;
@@ -67,7 +67,7 @@ pub async fn read<R: AsyncRead + Unpin>(
 pub async fn read_within<R: AsyncRead + Unpin>(
     mut stream: R,
     max_frame: usize,
-    room: Option<Room>,
+    room: Option<MessageBudget>,
     mut on: impl FnMut(Frame),
 ) -> ReadEnd {
     let mut half = Half::default();
@@ -112,19 +112,19 @@ pub async fn read_within<R: AsyncRead + Unpin>(
 /// A line that takes room, while it is not whole.
 #[derive(Debug, Default)]
 struct Half {
-    held: Option<Held>,
+    held: Option<Reservation>,
     due: Option<Instant>,
 }
 
 impl Half {
     /// So much of it is there; false when there is no room for it.
-    fn grows(&mut self, room: &Room, bytes: usize) -> bool {
+    fn grows(&mut self, room: &MessageBudget, bytes: usize) -> bool {
         if bytes <= SMALL {
             return true;
         }
         self.due.get_or_insert_with(|| Instant::now() + LINE);
-        let held = self.held.get_or_insert_with(|| room.clone().hold());
-        held.reach(bytes)
+        let held = self.held.get_or_insert_with(|| room.clone().reserve());
+        held.grow_to(bytes)
     }
 
     /// It has ended, one way or the other.
@@ -264,8 +264,8 @@ mod tests {
         assert!(matches!(end, ReadEnd::Runaway));
     }
 
-    fn room(credit: &Arc<Credit>) -> Option<Room> {
-        Some(Room::new(credit.clone(), Credit::new(1 << 30)))
+    fn room(credit: &Arc<Credit>) -> Option<MessageBudget> {
+        Some(MessageBudget::new(credit.clone(), Credit::new(1 << 30)))
     }
 
     /// A line that finds no room is dropped, the next one is read; one that is whole stays counted while

@@ -43,19 +43,19 @@ pub enum SendError {
 /// A queue of frames and the writer that empties it.
 #[must_use]
 pub fn sink(limits: QueueLimits) -> (LineSink, LineWriter) {
-    let queue = Arc::new(Queue {
+    let queue = Arc::new(FrameQueue {
         limits,
         state: Mutex::default(),
     });
-    let sink = LineSink(Arc::new(Inlet(Arc::clone(&queue))));
-    (sink, LineWriter::new(Outlet(queue)))
+    let sink = LineSink(Arc::new(QueueInlet(Arc::clone(&queue))));
+    (sink, LineWriter::new(QueueOutlet(queue)))
 }
 
 /// Where frames go in. All clones feed the same stream, each frame whole (CMCP-016).
 ///
 /// When the last clone is dropped the writer finishes what is queued and ends.
 #[derive(Clone, Debug)]
-pub struct LineSink(Arc<Inlet>);
+pub struct LineSink(Arc<QueueInlet>);
 
 impl LineSink {
     /// Queues one frame, given without its newline. Never waits.
@@ -104,9 +104,9 @@ impl LineSink {
 
 /// All sinks of a stream together: its end is theirs.
 #[derive(Debug)]
-struct Inlet(Arc<Queue>);
+struct QueueInlet(Arc<FrameQueue>);
 
-impl Drop for Inlet {
+impl Drop for QueueInlet {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -114,9 +114,9 @@ impl Drop for Inlet {
 
 /// The writer's end of the queue. Dropped, it refuses further frames and frees the queued ones.
 #[derive(Debug)]
-pub(super) struct Outlet(Arc<Queue>);
+pub(super) struct QueueOutlet(Arc<FrameQueue>);
 
-impl Outlet {
+impl QueueOutlet {
     /// Gives back what was `written` and, when `batch` is used up, moves all that is queued into
     /// it. `false` when the stream is closed and everything has been taken.
     pub(super) fn poll_refill(
@@ -143,7 +143,7 @@ impl Outlet {
     }
 }
 
-impl Drop for Outlet {
+impl Drop for QueueOutlet {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.closed = true;
@@ -160,14 +160,14 @@ pub(super) struct Load {
 }
 
 #[derive(Debug)]
-struct Queue {
+struct FrameQueue {
     limits: QueueLimits,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
 }
 
 /// Invariant: `load` is what lies in `frames` and in the writer's hands.
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     frames: VecDeque<Bytes>,
     load: Load,
     closed: bool,
@@ -175,7 +175,7 @@ struct State {
     writer: Option<Waker>,
 }
 
-impl State {
+impl QueueState {
     /// Room kept by a stream that has nothing to send: thousands of them idle at once.
     const IDLE_ROOM: usize = 32;
 
@@ -186,7 +186,7 @@ impl State {
     }
 }
 
-impl Queue {
+impl FrameQueue {
     fn push(&self, frame: Bytes, limits: QueueLimits) -> Result<(), SendError> {
         let mut state = self.lock();
         if state.closed {
@@ -210,13 +210,13 @@ impl Queue {
     }
 
     /// No code panics while it holds the lock, so a poisoned state is a whole one.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Wakes the writer if it sleeps, after the lock is free again.
-fn wake(mut state: MutexGuard<'_, State>) {
+fn wake(mut state: MutexGuard<'_, QueueState>) {
     let writer = state.writer.take();
     drop(state);
     if let Some(writer) = writer {
@@ -248,11 +248,11 @@ mod tests {
 
     #[test]
     fn what_is_being_written_still_counts_until_it_is_written() {
-        let queue = Arc::new(Queue {
+        let queue = Arc::new(FrameQueue {
             limits: SMALL,
             state: Mutex::default(),
         });
-        let (outlet, mut batch) = (Outlet(Arc::clone(&queue)), VecDeque::new());
+        let (outlet, mut batch) = (QueueOutlet(Arc::clone(&queue)), VecDeque::new());
         let refill = |written: &mut Load, batch: &mut VecDeque<Bytes>| {
             outlet.poll_refill(batch, written, &mut Context::from_waker(Waker::noop()))
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::sink::{Load, Outlet};
+use super::sink::{Load, QueueOutlet};
 use crate::stall::{self, StallGuard};
 
 /// Frames per system call: their slices stay on the stack, and what a longer batch would save is
@@ -41,15 +41,15 @@ impl From<io::Error> for WriteEnd {
 /// Empties the queue of a [`LineSink`](super::LineSink) into a stream.
 #[derive(Debug)]
 pub struct LineWriter {
-    queue: Outlet,
-    batch: Batch,
+    queue: QueueOutlet,
+    batch: WriteBatch,
 }
 
 impl LineWriter {
-    pub(super) fn new(queue: Outlet) -> Self {
+    pub(super) fn new(queue: QueueOutlet) -> Self {
         Self {
             queue,
-            batch: Batch::default(),
+            batch: WriteBatch::default(),
         }
     }
 
@@ -77,7 +77,7 @@ impl LineWriter {
 
 /// Frames on their way into the stream, each followed by a newline.
 #[derive(Debug, Default)]
-struct Batch {
+struct WriteBatch {
     frames: VecDeque<Bytes>,
     /// The first frame is out and only its newline is missing.
     newline_due: bool,
@@ -85,7 +85,7 @@ struct Batch {
     written: Load,
 }
 
-impl Batch {
+impl WriteBatch {
     fn poll_write<W: AsyncWrite + Unpin>(
         &mut self,
         stream: &mut W,

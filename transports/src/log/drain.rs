@@ -10,7 +10,7 @@ const READ: usize = 8 << 10;
 /// Reads `stderr` to its end. Never waits for anyone but the child, so the child never waits.
 pub async fn drain<R: AsyncRead + Unpin>(mut stderr: R, log: ServerLog) {
     let mut room = vec![0; READ];
-    let mut line = Line::default();
+    let mut line = LineBuffer::default();
     while let Ok(count) = stderr.read(&mut room).await {
         if count == 0 {
             break;
@@ -22,9 +22,9 @@ pub async fn drain<R: AsyncRead + Unpin>(mut stderr: R, log: ServerLog) {
 
 /// The line that has not ended yet; one byte over the limit is kept to show that it was cut.
 #[derive(Debug, Default)]
-struct Line(Vec<u8>);
+struct LineBuffer(Vec<u8>);
 
-impl Line {
+impl LineBuffer {
     fn take(&mut self, bytes: &[u8], log: &ServerLog) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let ended = piece.strip_suffix(b"\n");

@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 /// What a blank line completed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// The `id` this event brought, to be sent as `Last-Event-ID`; empty text resets it.
     pub id: Option<String>,
     /// The name, when it is not the default one.
@@ -42,20 +42,20 @@ pub struct Decoder {
     line_lost: bool,
     after_cr: bool,
     started: bool,
-    event: Parts,
+    event: EventParts,
     oversized: bool,
 }
 
 #[derive(Debug, Default)]
-struct Parts {
+struct EventParts {
     id: Option<String>,
     name: Option<String>,
-    data: Data,
+    data: EventLines,
     retry: Option<u64>,
 }
 
 #[derive(Debug, Default)]
-enum Data {
+enum EventLines {
     #[default]
     None,
     Line(Bytes),
@@ -73,7 +73,7 @@ impl Decoder {
             line_lost: false,
             after_cr: false,
             started: false,
-            event: Parts::default(),
+            event: EventParts::default(),
             oversized: false,
         }
     }
@@ -118,7 +118,7 @@ impl Decoder {
         if mem::replace(&mut self.oversized, true) {
             return None;
         }
-        self.event.data = Data::None;
+        self.event.data = EventLines::None;
         Some(TooLarge {
             limit: self.max_event,
             id: self.event.id.clone(),
@@ -158,28 +158,28 @@ impl Decoder {
     }
 
     /// What a blank line completes.
-    fn complete(&mut self) -> Option<Event> {
+    fn complete(&mut self) -> Option<SseEvent> {
         self.oversized = false;
-        let Parts {
+        let EventParts {
             id,
             name,
             data,
             retry,
         } = mem::take(&mut self.event);
         let data = match data {
-            Data::None if id.is_none() && retry.is_none() => return None,
+            EventLines::None if id.is_none() && retry.is_none() => return None,
             // Without data there is no event to have a name.
-            Data::None => {
-                return Some(Event {
+            EventLines::None => {
+                return Some(SseEvent {
                     id,
                     retry,
-                    ..Event::default()
+                    ..SseEvent::default()
                 });
             }
-            Data::Line(line) => line,
-            Data::Lines(lines) => lines.freeze(),
+            EventLines::Line(line) => line,
+            EventLines::Lines(lines) => lines.freeze(),
         };
-        Some(Event {
+        Some(SseEvent {
             id,
             event: name,
             data,
@@ -189,7 +189,7 @@ impl Decoder {
 }
 
 impl Iterator for Decoder {
-    type Item = Result<Event, TooLarge>;
+    type Item = Result<SseEvent, TooLarge>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while let Some((part, ended)) = self.cut() {
@@ -214,7 +214,7 @@ impl Iterator for Decoder {
     }
 }
 
-impl Data {
+impl EventLines {
     fn len(&self) -> usize {
         match self {
             Self::None => 0,
@@ -248,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    fn decode(max_event: usize, chunks: &[&[u8]]) -> Vec<Result<Event, TooLarge>> {
+    fn decode(max_event: usize, chunks: &[&[u8]]) -> Vec<Result<SseEvent, TooLarge>> {
         let mut decoder = Decoder::new(max_event);
         let mut out = Vec::new();
         for chunk in chunks {
@@ -258,7 +258,7 @@ mod tests {
         out
     }
 
-    fn events(stream: &str) -> Vec<Event> {
+    fn events(stream: &str) -> Vec<SseEvent> {
         let events = decode(1024, &[stream.as_bytes()]);
         events.into_iter().map(Result::unwrap).collect()
     }
@@ -289,9 +289,9 @@ mod tests {
     /// CMCP-036: a heartbeat that only has an id moves the place to resume at.
     #[test]
     fn an_id_without_data_comes_out() {
-        let only_id = Event {
+        let only_id = SseEvent {
             id: Some("9".into()),
-            ..Event::default()
+            ..SseEvent::default()
         };
         assert_eq!(events(": beat\nid: 9\n\n"), [only_id]);
         assert!(events("id: a\0b\n\nevent: x\n\nretry: soon\n\n").is_empty());
@@ -315,13 +315,13 @@ mod tests {
             limit: 12,
             id: Some("4".into()),
         };
-        let moved = Event {
+        let moved = SseEvent {
             id: Some("5".into()),
-            ..Event::default()
+            ..SseEvent::default()
         };
-        let next = Event {
+        let next = SseEvent {
             data: "ok".into(),
-            ..Event::default()
+            ..SseEvent::default()
         };
         assert_eq!(decode(12, &[stream]), [Err(too_large), Ok(moved), Ok(next)]);
         let many = "data: 12\n".repeat(9) + "\n";
@@ -363,7 +363,7 @@ mod tests {
     }
 
     /// The rules of the standard, written down without a thought for chunks, copies and limits.
-    fn reference(stream: &[u8]) -> Vec<Event> {
+    fn reference(stream: &[u8]) -> Vec<SseEvent> {
         let stream = stream.strip_prefix(b"\xef\xbb\xbf").unwrap_or(stream);
         let latin: String = stream.iter().map(|b| char::from(*b)).collect();
         let latin = latin.replace("\r\n", "\n").replace('\r', "\n");
@@ -371,7 +371,7 @@ mod tests {
         let Some((whole, _)) = latin.rsplit_once('\n') else {
             return Vec::new();
         };
-        let (mut out, mut event, mut lines) = (Vec::new(), Event::default(), Vec::new());
+        let (mut out, mut event, mut lines) = (Vec::new(), SseEvent::default(), Vec::new());
         for line in whole.split('\n') {
             let (name, value) = line.split_once(':').unwrap_or((line, ""));
             let value = value.strip_prefix(' ').unwrap_or(value);
@@ -381,7 +381,7 @@ mod tests {
                     let mut event = mem::take(&mut event);
                     if mem::take(&mut lines).is_empty() {
                         event.event = None;
-                        out.extend((event != Event::default()).then_some(event));
+                        out.extend((event != SseEvent::default()).then_some(event));
                     } else {
                         out.push(event);
                     }

@@ -10,8 +10,8 @@ use mgp_protocol::splice::{Splice, member};
 use mgp_transports::lines::LineSink;
 use serde_json::value::RawValue;
 
-use crate::exchange::{Class, Exchange};
-use crate::streams::Streams;
+use crate::exchange::streams::Streams;
+use crate::exchange::{Delivery, Exchange};
 
 /// Where an agent's messages go.
 #[derive(Debug)]
@@ -48,10 +48,10 @@ pub(super) fn tagged(frame: &Bytes, tag: &str) -> Option<Bytes> {
 }
 
 /// Sends a line that may be lost when its reader lags behind, or one that may not.
-pub fn pass_line(sink: &LineSink, frame: Bytes, class: Class) {
+pub fn pass_line(sink: &LineSink, frame: Bytes, class: Delivery) {
     match class {
-        Class::Lossy => drop(sink.offer(frame)),
-        Class::Kept => send_line(sink, frame),
+        Delivery::Lossy => drop(sink.offer(frame)),
+        Delivery::Reliable => send_line(sink, frame),
     }
 }
 

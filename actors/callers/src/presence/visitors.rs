@@ -9,7 +9,7 @@ use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::kernel;
 
-use super::Presence;
+use super::ClientActivity;
 
 /// Who asked nothing for this long is not there any more, in milliseconds: a model thinks for minutes.
 const FORGOTTEN_MS: u64 = 5 * 60 * 1000;
@@ -18,43 +18,43 @@ const MOST: usize = 1024;
 
 /// Who asked lately. Two clients that call themselves the same, as the same agent, are one.
 #[derive(Debug, Default)]
-pub struct Visitors {
-    seen: RwLock<HashMap<u64, Visitor>>,
+pub struct StatelessClients {
+    seen: RwLock<HashMap<u64, StatelessClient>>,
     hasher: RandomState,
 }
 
 #[derive(Debug)]
-struct Visitor {
+struct StatelessClient {
     agent: AgentId,
     view: CatalogView,
-    presence: Arc<Presence>,
+    activity: Arc<ClientActivity>,
 }
 
-impl Visitors {
+impl StatelessClients {
     /// The client behind a request: `client` is the JSON text of its `clientInfo`.
-    pub fn presence(
+    pub fn activity(
         &self,
         agent: &AgentId,
         view: &CatalogView,
         client: Option<&str>,
-    ) -> Arc<Presence> {
+    ) -> Arc<ClientActivity> {
         let key = self.hasher.hash_one((agent, view, client));
         let seen = self.seen.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(visitor) = seen.get(&key) {
-            return visitor.presence.clone();
+            return visitor.activity.clone();
         }
         drop(seen);
         let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
         if seen.len() >= MOST && !seen.contains_key(&key) {
             make_room(&mut seen);
         }
-        let visitor = seen.entry(key).or_insert_with(|| Visitor {
+        let visitor = seen.entry(key).or_insert_with(|| StatelessClient {
             agent: agent.clone(),
             view: view.clone(),
-            presence: Arc::default(),
+            activity: Arc::default(),
         });
-        visitor.presence.introduce_text(client, Version::MODERN);
-        visitor.presence.clone()
+        visitor.activity.introduce_text(client, Version::MODERN);
+        visitor.activity.clone()
     }
 
     /// Those who are there.
@@ -63,24 +63,24 @@ impl Visitors {
         forget(&mut seen);
         let told = seen.values().map(|visitor| {
             let agent = visitor.agent.to_string();
-            visitor.presence.told(agent, "http", &visitor.view)
+            visitor.activity.told(agent, "http", &visitor.view)
         });
         told.collect()
     }
 }
 
-fn forget(seen: &mut HashMap<u64, Visitor>) {
-    seen.retain(|_, visitor| visitor.presence.silent_ms() < FORGOTTEN_MS);
+fn forget(seen: &mut HashMap<u64, StatelessClient>) {
+    seen.retain(|_, visitor| visitor.activity.silent_ms() < FORGOTTEN_MS);
 }
 
 /// Room for half of them, so that a flood of names costs little for each.
-fn make_room(seen: &mut HashMap<u64, Visitor>) {
+fn make_room(seen: &mut HashMap<u64, StatelessClient>) {
     forget(seen);
     if seen.len() < MOST {
         return;
     }
     // Read once: a clock that goes on meanwhile would change who is older than whom.
-    let silent = seen.iter().map(|(key, v)| (v.presence.silent_ms(), *key));
+    let silent = seen.iter().map(|(key, v)| (v.activity.silent_ms(), *key));
     let mut silent: Vec<_> = silent.collect();
     silent.select_nth_unstable(MOST / 2);
     for (_, key) in &silent[MOST / 2..] {
@@ -94,17 +94,17 @@ mod tests {
 
     #[test]
     fn clients_are_told_apart_and_are_not_remembered_without_end() {
-        let (visitors, agent) = (Visitors::default(), AgentId::new("agent.a"));
+        let (stateless_clients, agent) = (StatelessClients::default(), AgentId::new("agent.a"));
         let of = |name: &str| {
             let client = format!(r#"{{"name":"{name}","version":"1"}}"#);
-            visitors.presence(&agent, &CatalogView::All, Some(&client))
+            stateless_clients.activity(&agent, &CatalogView::All, Some(&client))
         };
         assert!(Arc::ptr_eq(&of("one"), &of("one")));
         assert!(!Arc::ptr_eq(&of("one"), &of("two")));
         for number in 0..3 * MOST {
             of(&number.to_string());
         }
-        let there = visitors.told().len();
+        let there = stateless_clients.told().len();
         assert!((MOST / 2..=MOST).contains(&there), "{there}");
     }
 }

@@ -11,7 +11,7 @@ const MAX_GIVEN: usize = 10_000;
 
 /// The tasks, oldest first.
 #[derive(Debug, Default)]
-pub struct Given(Mutex<VecDeque<Entry>>);
+pub struct IssuedTasks(Mutex<VecDeque<Entry>>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
@@ -20,7 +20,7 @@ struct Entry {
     id: String,
 }
 
-impl Given {
+impl IssuedTasks {
     /// A client was given a task under this name.
     pub fn note(&self, task: NamedTask, principal: String, id: String) {
         let entry = Entry {

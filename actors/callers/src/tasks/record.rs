@@ -12,11 +12,11 @@ use mgp_protocol::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{MAX_TASKS, POLL_MS, keeper};
+use super::{MAX_TASKS, POLL_MS, follow};
 
 /// How a task stands, as it is kept. Times are in milliseconds since 1970.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Record {
+pub struct TaskRecord {
     /// The life of the kernel that made it.
     pub boot: u64,
     /// Which task of that life.
@@ -44,7 +44,7 @@ pub struct Record {
     pub error: Option<Box<RawValue>>,
 }
 
-impl Record {
+impl TaskRecord {
     /// What lasts of a task; one that has not ended is kept as `working`, whatever it waits for.
     pub(super) fn of(
         (boot, number): (u64, u64),
@@ -86,7 +86,7 @@ impl Record {
                 server: self.server.clone(),
                 reason: "the kernel was restarted while the task was under way".into(),
             };
-            keeper::failed(&lost, Version::MODERN.into())
+            follow::failed(&lost, Version::MODERN.into())
         });
         let mut task = Task::new(self.created_ms, self.ttl_ms, POLL_MS);
         let ended = task.step(self.updated_ms, end);
@@ -138,7 +138,7 @@ fn write_all(path: &Path, bytes: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// The folder cannot be made or read.
-pub fn load(folder: &Path) -> io::Result<Vec<Record>> {
+pub fn load(folder: &Path) -> io::Result<Vec<TaskRecord>> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -155,7 +155,7 @@ pub fn load(folder: &Path) -> io::Result<Vec<Record>> {
     Ok(records)
 }
 
-fn read(path: &Path) -> Option<Record> {
+fn read(path: &Path) -> Option<TaskRecord> {
     let record =
         fs::read(path).and_then(|bytes| serde_json::from_slice(&bytes).map_err(io::Error::from));
     match record {
@@ -173,8 +173,8 @@ mod tests {
 
     use super::*;
 
-    fn record(number: u64) -> Record {
-        Record {
+    fn record(number: u64) -> TaskRecord {
+        TaskRecord {
             boot: u64::MAX,
             number,
             server: ServerId::new("files"),

@@ -14,7 +14,7 @@ use mgp_protocol::refusal::{Denial, Refusal};
 use mgp_protocol::splice::{member, quoted};
 
 use crate::Context;
-use mgp_callers::attempts::Attempts;
+use mgp_callers::exchange::rounds::CallRounds;
 use mgp_callers::request::Request;
 use mgp_policy::approvals::legible;
 use mgp_runtime::time::{moment, unix_ms};
@@ -100,8 +100,8 @@ async fn settle(cx: &Context, wanted: &ConfirmationRequest<'_>) -> Result<Settle
         caller, exchange, ..
     } = wanted.request;
     let can = exchange
-        .attempts()
-        .map_or(caller.capabilities, Attempts::capabilities);
+        .rounds()
+        .map_or(caller.capabilities, CallRounds::capabilities);
     let reach = OpenChannels {
         // No door takes the answer to a callback of the kernel's own.
         callback: false,

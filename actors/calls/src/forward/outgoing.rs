@@ -4,7 +4,7 @@ use mgp_engine::callers::request_ids::WireId;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mirror::{self, ParamHeader};
+use mgp_protocol::request_headers::{self, ParamHeader};
 use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
 
@@ -67,7 +67,7 @@ impl<'a> Outgoing<'a> {
     pub(super) fn headers(&self, era: Era) -> Vec<(String, String)> {
         match (era, self.mirrored.arguments) {
             (Era::Modern, Some((headers, arguments))) if !headers.is_empty() => {
-                let said = mirror::param_headers(headers, Some(arguments)).into_iter();
+                let said = request_headers::param_headers(headers, Some(arguments)).into_iter();
                 said.map(|(name, value)| (name.to_owned(), value)).collect()
             }
             _ => Vec::new(),

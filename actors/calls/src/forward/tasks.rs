@@ -24,7 +24,7 @@ pub(crate) const EXTENSION: &str = r#"{"extensions":{"io.modelcontextprotocol/ta
 /// A tool call may become a task of the kernel where its client knows tasks and its server makes
 /// none.
 pub(crate) fn may_take_long(request: &Request, link: &Link, tool: Option<&CatalogTool>) {
-    let (Some(attempts), Some(tool)) = (request.exchange.attempts(), tool) else {
+    let (Some(attempts), Some(tool)) = (request.exchange.rounds(), tool) else {
         return;
     };
     let limits = &link.limits;
@@ -114,7 +114,7 @@ pub(crate) async fn through_task(
     else {
         return shown(request, link, outgoing.method, created);
     };
-    if let Some((attempts, tool)) = request.exchange.attempts().zip(outgoing.tool) {
+    if let Some((attempts, tool)) = request.exchange.rounds().zip(outgoing.tool) {
         attempts.may_take_long(LongCall {
             server: link.server.clone(),
             tool: (*tool.own_name).into(),

@@ -16,7 +16,7 @@ use crate::forward::tasks::knows_tasks;
 use crate::mcp::{resources, tasks};
 use crate::{Context, listener};
 use mgp_callers::agent::Agent;
-use mgp_callers::exchange::Class;
+use mgp_callers::exchange::Delivery;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::link::Link;
 
@@ -42,7 +42,7 @@ pub async fn listen(cx: &Context, request: &Request) -> Outcome {
     if !notifications.task_ids.is_empty() {
         knows_tasks(request)?;
     }
-    let attempts = request.exchange.attempts();
+    let attempts = request.exchange.rounds();
     let id = attempts.ok_or_else(|| Refusal::UnknownMethod("subscriptions/listen".into()))?;
     let tag = format!(r#"{{"{SUBSCRIPTION_ID}":{}}}"#, id.id().as_json());
     let (mut wanted, resources) = agreed(cx, request, notifications).await;
@@ -55,7 +55,7 @@ pub async fn listen(cx: &Context, request: &Request) -> Outcome {
     let _followed = followed.agreed().await;
     request
         .exchange
-        .send(acknowledged(&wanted, &tag), Class::Kept);
+        .send(acknowledged(&wanted, &tag), Delivery::Reliable);
     agent.set_ready();
     tokio::select! {
         () = request.exchange.cancelled() => Err(Refusal::Cancelled),

@@ -18,9 +18,9 @@ use super::scene::Scene;
 use super::watched::Watched;
 use crate::connection;
 use mgp_callers::agent::{self, Agent};
-use mgp_callers::attempts::{Attempt, Attempts, Outlet};
-use mgp_callers::exchange::{Exchange, Way};
-use mgp_callers::request::{Back, Caller, Request};
+use mgp_callers::exchange::rounds::{CallRound, CallRounds, Outlet};
+use mgp_callers::exchange::{Exchange, ReplyPath};
+use mgp_callers::request::{Caller, CallerSession, Request};
 use mgp_calls::listener;
 use mgp_runtime::trace::Trace;
 
@@ -74,7 +74,7 @@ async fn a_closed_connection_leaves_nothing() {
 
 /// A request that listens, of a client of no session.
 fn listening() -> Request {
-    let attempt = Attempt {
+    let round = CallRound {
         id: RequestId::from_json("1").unwrap(),
         outlet: Some(Outlet::Stream(tokio::sync::mpsc::channel(8).0)),
         token: None,
@@ -92,10 +92,10 @@ fn listening() -> Request {
             version: Version::MODERN,
             capabilities: ClientCapabilities::default(),
             mgp: PLAIN,
-            back: Back::Alone,
-            presence: Arc::default(),
+            session: CallerSession::Stateless,
+            activity: Arc::default(),
         }),
-        exchange: Exchange::new(Way::Attempts(Box::new(Attempts::new(attempt, false)))),
+        exchange: Exchange::new(ReplyPath::Rounds(Box::new(CallRounds::new(round, false)))),
         method: ByteString::from_static("subscriptions/listen"),
         params: None,
         trace: Trace::of(None, None),

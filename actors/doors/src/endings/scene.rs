@@ -23,11 +23,11 @@ use crate::bodies::Bodies;
 use crate::reception::Reception;
 use crate::stateless::Stateless;
 use mgp_callers::agent::Agent;
-use mgp_callers::agents::AgentsActor;
+use mgp_callers::agent::supervisor::AgentsActor;
 use mgp_callers::directory::Directory;
-use mgp_callers::parked::ParkedCalls;
+use mgp_callers::registered_agents::RegisteredAgents;
+use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::request::{Answering, Caller, Request, Routes};
-use mgp_callers::rostered::Rostered;
 use mgp_callers::tasks::Tasks;
 use mgp_policy::access::Books;
 use mgp_runtime::mailbox::Mailbox;
@@ -62,7 +62,7 @@ impl Scene {
         let tasks = Tasks::new(seal.clone(), boot, patience, at, Vec::new(), known);
         let stateless = Stateless {
             routes: routes.clone(),
-            parked: ParkedCalls::new(patience),
+            suspended: SuspendedCalls::new(patience),
             tasks,
             seal,
             boot,
@@ -73,7 +73,7 @@ impl Scene {
                 routes: routes.clone(),
                 bodies: Bodies::new(128 << 20, 8 << 20),
                 stateless: Arc::new(stateless),
-                rostered: Rostered::new(AgentRegistry::default()),
+                registered_agents: RegisteredAgents::new(AgentRegistry::default()),
                 directory,
             },
             routes,

@@ -14,8 +14,8 @@ use mgp_protocol::mgp::tools::Budget;
 use super::scene::Scene;
 use super::watched::Watched;
 use crate::session::{Session, SessionLimits, Sessions};
-use mgp_callers::exchange::Class;
-use mgp_callers::holding::{Holding, Outside};
+use mgp_callers::exchange::Delivery;
+use mgp_callers::tool_cache::{CallableTools, Holding};
 
 const HELLO: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"t","version":"1"}}"#;
 
@@ -47,7 +47,7 @@ async fn a_deleted_session_leaves_nothing() {
     let id = RequestId::from_json("1").unwrap();
     let lane = session.streams.lane();
     let exchange = session.agent.open(&id, Some(lane)).unwrap();
-    exchange.send(Bytes::from(vec![b'x'; 500 << 10]), Class::Kept);
+    exchange.send(Bytes::from(vec![b'x'; 500 << 10]), Delivery::Reliable);
     let mut stream = session.standing(session.streams.open(lane, false));
     while stream.next().await.unwrap().len() < 500 << 10 {}
     session
@@ -60,7 +60,7 @@ async fn a_deleted_session_leaves_nothing() {
         Budget::default(),
         scene.reception.agents.get_cell(),
     );
-    let outside = Outside {
+    let outside = CallableTools {
         pinned: Vec::new(),
         there: Box::new(|_| true),
     };

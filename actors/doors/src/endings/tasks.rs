@@ -18,11 +18,11 @@ use tokio::sync::oneshot;
 use super::scene::Scene;
 use super::watched::Watched;
 use mgp_callers::agent;
-use mgp_callers::attempts::{Attempt, Attempts};
-use mgp_callers::errand::Errand;
-use mgp_callers::exchange::{Exchange, Way};
-use mgp_callers::request::{Back, Caller};
-use mgp_callers::tasks::{Again, LongCall};
+use mgp_callers::exchange::rounds::{CallRound, CallRounds};
+use mgp_callers::exchange::{Exchange, ReplyPath};
+use mgp_callers::request::background_call::BackgroundCall;
+use mgp_callers::request::{Caller, CallerSession};
+use mgp_callers::tasks::{CallRetry, LongCall};
 use mgp_runtime::trace::Trace;
 
 fn caller(agent: &AgentId) -> Arc<Caller> {
@@ -34,14 +34,14 @@ fn caller(agent: &AgentId) -> Arc<Caller> {
         version: Version::MODERN,
         capabilities: ClientCapabilities::default(),
         mgp: PLAIN,
-        back: Back::Alone,
-        presence: Arc::default(),
+        session: CallerSession::Stateless,
+        activity: Arc::default(),
     })
 }
 
 /// A call that answers when it is told to, or taken back.
-fn errand() -> (Arc<Errand>, oneshot::Sender<Bytes>) {
-    let attempt = Attempt {
+fn background() -> (Arc<BackgroundCall>, oneshot::Sender<Bytes>) {
+    let round = CallRound {
         id: RequestId::from_json("1").unwrap(),
         outlet: None,
         token: None,
@@ -49,7 +49,7 @@ fn errand() -> (Arc<Errand>, oneshot::Sender<Bytes>) {
         level: None,
         left: None,
     };
-    let exchange = Exchange::new(Way::Attempts(Box::new(Attempts::new(attempt, true))));
+    let exchange = Exchange::new(ReplyPath::Rounds(Box::new(CallRounds::new(round, true))));
     let (tell, told) = oneshot::channel();
     let own = exchange.clone();
     let answering = Box::pin(async move {
@@ -58,7 +58,7 @@ fn errand() -> (Arc<Errand>, oneshot::Sender<Bytes>) {
             () = own.cancelled() => Err(Refusal::Cancelled),
         }
     });
-    (Errand::begin(exchange, answering), tell)
+    (BackgroundCall::begin(exchange, answering), tell)
 }
 
 /// A task that has ended keeps its result and nothing else, and one that is forgotten, long before its
@@ -69,24 +69,24 @@ async fn a_task_that_has_ended_leaves_its_result_and_then_nothing() {
     let tasks = scene.reception.stateless.tasks.clone();
     let who = AgentId::new("agent.local");
     let mut forgotten = Watched::begin();
-    let (caller, (errand, tell)) = (caller(&who), errand());
+    let (caller, (background, tell)) = (caller(&who), background());
     forgotten.add("the caller", &caller);
-    forgotten.add("the call", &errand);
-    forgotten.add("its exchange", &errand.exchange);
+    forgotten.add("the call", &background);
+    forgotten.add("its exchange", &background.exchange);
     let call = LongCall {
         server: ServerId::new("it"),
         tool: "slow".into(),
         after: Duration::ZERO,
         ttl: Duration::from_secs(3600),
     };
-    let again = Again {
+    let again = CallRetry {
         routes: scene.routes.clone(),
         caller: caller.clone(),
         method: ByteString::from_static("tools/call"),
         params: None,
         trace: Trace::of(None, None),
     };
-    let created = tasks.make(again, &call, errand).await.unwrap();
+    let created = tasks.make(again, &call, background).await.unwrap();
     let created: serde_json::Value = serde_json::from_slice(&created).unwrap();
     let id = created["taskId"].as_str().unwrap();
     let named = tasks.find(&caller, id).unwrap();
@@ -105,19 +105,19 @@ async fn a_task_that_has_ended_leaves_its_result_and_then_nothing() {
     gone.gone().await;
 }
 
-/// A call that was parked and whose client came back leaves no clock.
+/// A call that was suspended and whose client came back leaves no clock.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_parked_leaves_nothing() {
     let scene = Scene::new().await;
-    let parked = &scene.reception.stateless.parked;
+    let suspended = &scene.reception.stateless.suspended;
     let mut watched = Watched::begin();
-    let (caller, (errand, tell)) = (caller(&AgentId::new("agent.local")), errand());
+    let (caller, (background, tell)) = (caller(&AgentId::new("agent.local")), background());
     watched.add("the caller", &caller);
-    watched.add("the call", &errand);
-    parked.park(1, errand, caller, None).unwrap();
-    let taken = parked.take(1).unwrap();
+    watched.add("the call", &background);
+    suspended.park(1, background, caller, None).unwrap();
+    let taken = suspended.take(1).unwrap();
     tell.send(Bytes::new()).unwrap();
-    taken.errand.outcome().await.unwrap();
+    taken.background.outcome().await.unwrap();
     drop(taken);
     watched.gone().await;
 }

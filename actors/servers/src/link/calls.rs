@@ -11,12 +11,12 @@ use mgp_engine::servers::attribution::Party;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::pending::Refused;
+use mgp_sync::pending::NotAdmitted;
 use tokio::sync::oneshot;
 
 use super::turns::{Turn, party};
 use super::{InFlight, Link, List, envelope};
-use mgp_callers::exchange::{Exchange, Way};
+use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::{Caller, Outcome};
 use mgp_runtime::time::moment;
 
@@ -157,7 +157,7 @@ impl Link {
     /// # Errors
     /// Whatever kept the answer from coming, or the server's own error.
     pub async fn ask_in(self: &Arc<Self>, era: Era, method: &str, params: Option<&str>) -> Outcome {
-        self.ask_by(Exchange::new(Way::Nowhere), era, method, params)
+        self.ask_by(Exchange::new(ReplyPath::Nowhere), era, method, params)
             .await
     }
 
@@ -171,7 +171,7 @@ impl Link {
         method: &str,
         params: Option<&str>,
     ) -> Outcome {
-        let exchange = Exchange::new(Way::Nowhere);
+        let exchange = Exchange::new(ReplyPath::Nowhere);
         exchange.take_time();
         self.ask_by(exchange, era, method, params).await
     }
@@ -234,8 +234,8 @@ impl Link {
 
     pub(super) fn insert(&self, in_flight: InFlight) -> Result<u64, Refusal> {
         let refused = |refused| match refused {
-            Refused::Full(_) => self.overloaded(),
-            Refused::Closed(_) => self.unreached("its connection was closed"),
+            NotAdmitted::Full(_) => self.overloaded(),
+            NotAdmitted::Closed(_) => self.unreached("its connection was closed"),
         };
         self.pending.insert(in_flight).map_err(refused)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mgp_engine::servers::spec::QuestionAttribution;
 use mgp_protocol::dialect::Era;
-use mgp_protocol::mcp::Belonging;
+use mgp_protocol::mcp::RelatedCall;
 use mgp_protocol::refusal::Refusal;
 use tokio::time::Instant;
 
@@ -15,8 +15,8 @@ use super::turns::party;
 use super::{InFlight, Link};
 use crate::question;
 use mgp_callers::agent::ClientAnswer;
-use mgp_callers::attempts::Attempts;
 use mgp_callers::exchange::Exchange;
+use mgp_callers::exchange::rounds::CallRounds;
 use mgp_callers::request::Caller;
 
 /// Who answers this soon keeps others waiting meanwhile: a client that does it without a person may be
@@ -29,7 +29,7 @@ pub(super) enum Source {
     /// On the stream of this call.
     Stream(u64),
     /// From the call that it names.
-    Named(Belonging),
+    Named(RelatedCall),
     /// From no call: roots, which the server wants for itself.
     Outside,
     /// From a call that it must name, and does not.
@@ -42,7 +42,7 @@ pub(super) enum Source {
 /// the calls is not parked.
 fn left(calls: &[Arc<Exchange>]) -> Option<Duration> {
     let left = calls.iter().map(|call| {
-        let parked = call.attempts().and_then(Attempts::parked_for)?;
+        let parked = call.rounds().and_then(CallRounds::suspended_for)?;
         Some(question::PARKED.saturating_sub(parked))
     });
     left.collect::<Option<Vec<_>>>()?.into_iter().max()
@@ -63,7 +63,7 @@ impl Link {
         if let Some(call) = via {
             return Ok(Source::Stream(call));
         }
-        let said = Belonging::read(params)?;
+        let said = RelatedCall::read(params)?;
         if said.call.is_some() || self.named(&said).is_some() {
             return Ok(Source::Named(said));
         }
@@ -96,7 +96,7 @@ impl Link {
     }
 
     /// The call under way that a question names: by its id, by its progress token or by its task.
-    fn named(&self, said: &Belonging) -> Option<Origin> {
+    fn named(&self, said: &RelatedCall) -> Option<Origin> {
         let of = |call: &InFlight| {
             let caller = call.caller.clone().filter(|_| call.era == Era::Legacy)?;
             Some(Origin::Call(caller, call.exchange.clone()))
@@ -290,11 +290,11 @@ mod tests {
             let (second, _two) = it.call(2);
             it.next().await;
             it.ask_with("q", &meta(&request["id"]));
-            let attempts = first.attempts().unwrap();
-            let asked = tokio::time::timeout(Duration::from_secs(1), attempts.asked()).await;
+            let rounds = first.rounds().unwrap();
+            let asked = tokio::time::timeout(Duration::from_secs(1), rounds.asked()).await;
             asked.expect("it is clear who is meant");
-            assert!(!attempts.input_requests().contains(RELATED_CALL));
-            assert!(!second.attempts().unwrap().is_asking());
+            assert!(!rounds.input_requests().contains(RELATED_CALL));
+            assert!(!second.rounds().unwrap().is_asking());
             let (_, _three) = it.call(3);
             it.next().await;
             assert_eq!(it.link.waiting(), 0);
@@ -315,7 +315,7 @@ mod tests {
         assert!(words.contains(RELATED_CALL), "{words}");
         it.say(&json!({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"}));
         assert_eq!(it.next().await["result"], json!({"roots": []}));
-        assert!(!exchange.attempts().unwrap().is_asking());
+        assert!(!exchange.rounds().unwrap().is_asking());
         it.answer(&request, "result", &json!({}));
         calling.await.unwrap().unwrap();
         it.ask_with("late", &json!({ RELATED_CALL: request["id"] }));
@@ -343,7 +343,7 @@ mod tests {
         );
         it.say(&ask);
         assert_eq!(it.next().await["result"], json!({"roots": []}));
-        assert!(!exchange.attempts().unwrap().is_asking());
+        assert!(!exchange.rounds().unwrap().is_asking());
         let (_, _two) = it.call(2);
         it.next().await;
         // What it asks next it asks in a call, of which there are two.

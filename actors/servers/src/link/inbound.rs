@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use super::turns::party;
 use super::{InFlight, Link, List, Wire, envelope};
 use crate::question;
-use mgp_callers::exchange::{Class, Exchange, Flag};
+use mgp_callers::exchange::{Delivery, Exchange, Flag};
 use mgp_callers::request::Caller;
 
 /// Questions of one server that may be open at once; a person answers one at a time.
@@ -306,7 +306,7 @@ impl Link {
             let mut splice = Splice::new(params);
             splice.replace(progress.progress_token.get(), &*token);
             let frame = jsonrpc::notification("notifications/progress", Some(&splice.finish()));
-            exchange.send(frame.into(), Class::Lossy);
+            exchange.send(frame.into(), Delivery::Lossy);
         }
     }
 
@@ -326,7 +326,7 @@ impl Link {
                 {
                     let frame =
                         mgp_callers::directory::log_frame(&self.server, &caller.view, params);
-                    exchange.send(frame, Class::Lossy);
+                    exchange.send(frame, Delivery::Lossy);
                 }
             }
             Origin::Nobody | Origin::Several => self.upward.logged(&self.server, params),
@@ -377,7 +377,7 @@ impl Link {
             && let Some(agent) = self.elicited.complete(&complete.elicitation_id)
         {
             let frame = jsonrpc::notification("notifications/elicitation/complete", params);
-            agent.tell(frame.into(), Class::Kept);
+            agent.tell(frame.into(), Delivery::Reliable);
         }
     }
 
@@ -386,7 +386,10 @@ impl Link {
     fn pass_on(&self, method: &str, params: Option<&str>, via: Option<u64>) {
         match self.origin(via) {
             Origin::Call(caller, exchange) if caller.hears() => {
-                exchange.send(jsonrpc::notification(method, params).into(), Class::Lossy);
+                exchange.send(
+                    jsonrpc::notification(method, params).into(),
+                    Delivery::Lossy,
+                );
             }
             Origin::Call(..) | Origin::Likely(..) | Origin::Nobody | Origin::Several => {
                 self.dropped();

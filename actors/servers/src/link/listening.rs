@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use super::calls::Forget;
 use super::{InFlight, Link, List, Mirror, envelope};
-use mgp_callers::exchange::{Exchange, Way};
+use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::Outcome;
 
 /// Listens that may stand at once: the one in force, the one that takes its place, and those that
@@ -267,7 +267,7 @@ impl Standing {
         let (answer, settled) = oneshot::channel();
         let in_flight = InFlight {
             answer,
-            exchange: Exchange::new(Way::Nowhere),
+            exchange: Exchange::new(ReplyPath::Nowhere),
             caller: None,
             token: None,
             era: Era::Modern,

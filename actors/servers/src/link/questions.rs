@@ -183,9 +183,9 @@ mod tests {
         let (first, parked) = it.call(1);
         it.next().await;
         it.ask("one");
-        let attempts = first.attempts().unwrap();
-        attempts.asked().await;
-        attempts.leave();
+        let rounds = first.rounds().unwrap();
+        rounds.asked().await;
+        rounds.leave();
         // Another call of the same client comes and goes.
         let (_, quick) = it.call(1);
         let request = it.next().await;
@@ -195,13 +195,13 @@ mod tests {
         let soon = tokio::time::timeout(Duration::from_secs(1), it.next());
         let request = soon.await.expect("its client rests, so others may go in");
         it.ask("two");
-        let seconds = second.attempts().unwrap();
+        let seconds = second.rounds().unwrap();
         let soon = tokio::time::timeout(question::PARKED - Duration::from_secs(1), seconds.asked());
         assert!(soon.await.is_err(), "it could be the parked call that asks");
         assert!(!parked.is_finished());
         seconds.asked().await;
         assert!(seconds.input_requests().contains("two"));
-        assert!(!attempts.input_requests().contains("two"));
+        assert!(!rounds.input_requests().contains("two"));
         parked.await.unwrap().unwrap_err();
         seconds.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
         let mut message = it.next().await;
@@ -220,16 +220,16 @@ mod tests {
         let mut it = Scripted::met(Version::V2025_06_18, "{}");
         let (exchange, _calling) = it.call(1);
         it.next().await;
-        let attempts = exchange.attempts().unwrap();
+        let rounds = exchange.rounds().unwrap();
         let url = json!({"mode": "url", "message": "go", "url": "https://a.example/",
             "elicitationId": "e1", "_meta": {"progressToken": 7}});
         it.say(&json!({"jsonrpc": "2.0", "id": "visit", "method": "elicitation/create", "params": url}));
-        attempts.asked().await;
-        let asked = attempts.input_requests();
+        rounds.asked().await;
+        let asked = rounds.input_requests();
         assert!(asked.contains("https://a.example/"), "{asked}");
         assert!(!asked.contains("elicitationId"), "{asked}");
         assert!(!asked.contains("progressToken"), "{asked}");
-        attempts.answer(r#"{"elicitation-1":{"action":"accept"}}"#);
+        rounds.answer(r#"{"elicitation-1":{"action":"accept"}}"#);
         assert_eq!(it.next().await["result"]["action"], "accept");
         let text = json!({"type": "text", "text": "4"});
         let one = json!([text]);
@@ -238,10 +238,10 @@ mod tests {
             let params = json!({"messages": [], "maxTokens": 1});
             let method = "sampling/createMessage";
             it.say(&json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params}));
-            attempts.asked().await;
+            rounds.asked().await;
             let said = json!({"role": "assistant", "model": "m", "content": blocks});
             let key = format!("sampling-{number}");
-            attempts.answer(&json!({ key: said }).to_string());
+            rounds.answer(&json!({ key: said }).to_string());
             let heard = it.next().await;
             match blocks == &one {
                 true => assert_eq!(heard["result"]["content"], text),

@@ -25,9 +25,9 @@ use tokio::task::JoinHandle;
 
 use super::{Call, Link, List, Mirror, Peer, Upward, Ways, Wire};
 use mgp_callers::agent::Agent;
-use mgp_callers::attempts::{Attempt, Attempts, Outlet};
-use mgp_callers::exchange::{Exchange, Way};
-use mgp_callers::request::{Answering, Back, Caller, Outcome};
+use mgp_callers::exchange::rounds::{CallRound, CallRounds, Outlet};
+use mgp_callers::exchange::{Exchange, ReplyPath};
+use mgp_callers::request::{Answering, Caller, CallerSession, Outcome};
 
 /// What the server of a link says unasked.
 #[derive(Debug, Default)]
@@ -176,10 +176,10 @@ impl Scripted {
             version: Version::MODERN,
             capabilities,
             mgp: PLAIN,
-            back: Back::Alone,
-            presence: Arc::default(),
+            session: CallerSession::Stateless,
+            activity: Arc::default(),
         });
-        let attempt = Attempt {
+        let attempt = CallRound {
             id: RequestId::from(1),
             outlet: Some(Outlet::Stream(mpsc::channel(1).0)),
             token: None,
@@ -187,7 +187,7 @@ impl Scripted {
             level: None,
             left: None,
         };
-        let exchange = Exchange::new(Way::Attempts(Box::new(Attempts::new(attempt, true))));
+        let exchange = Exchange::new(ReplyPath::Rounds(Box::new(CallRounds::new(attempt, true))));
         let (link, own) = (self.link.clone(), exchange.clone());
         let calling = tokio::spawn(async move {
             let call = Call {
@@ -226,9 +226,9 @@ impl Scripted {
         let (exchange, calling) = self.call(9);
         let request = self.next().await;
         self.ask("first");
-        let attempts = exchange.attempts().unwrap();
-        attempts.asked().await;
-        attempts.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
+        let rounds = exchange.rounds().unwrap();
+        rounds.asked().await;
+        rounds.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
         assert_eq!(self.next().await["id"], "first");
         self.answer(&request, "result", &json!({}));
         calling.await.unwrap().unwrap();

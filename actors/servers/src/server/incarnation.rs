@@ -514,7 +514,7 @@ pub(super) enum End {
     /// The process ended.
     ByItself,
     /// The process ended, and this is how.
-    Exited(child::Exit),
+    Exited(child::ChildExit),
     /// Something is wrong with it.
     Failed(String),
     /// It may not run as it is, and starting it again does not change that.

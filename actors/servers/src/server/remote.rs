@@ -8,7 +8,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::refusal::Refusal;
-use mgp_transports::http::client::Events;
+use mgp_transports::http::client::SseEvents;
 
 use super::handshake::{self, DISCOVER, Found, PROBE, Spoken, Trouble, unspoken};
 use super::incarnation::{End, Life};
@@ -25,7 +25,7 @@ struct Met {
 enum Way {
     /// Streamable HTTP; with the result of `initialize` where the server speaks the legacy era.
     Streamable(Arc<HttpWire>, Option<Bytes>),
-    Sse(Arc<SseWire>, Box<Events>),
+    Sse(Arc<SseWire>, Box<SseEvents>),
 }
 
 impl Life {
@@ -203,7 +203,7 @@ impl Life {
         end
     }
 
-    async fn old_style(&self, wire: Arc<SseWire>, stream: Box<Events>) -> End {
+    async fn old_style(&self, wire: Arc<SseWire>, stream: Box<SseEvents>) -> End {
         let link = self.link(Wire::Sse(wire.clone()));
         let listening = tokio::spawn(wire.listen(link.clone(), stream));
         let shake = async { Ok(handshake::legacy(&link, &self.connector.version).await?) };

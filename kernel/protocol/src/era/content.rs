@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::object::{Part, array, joined, object, parts, text, value};
+use super::object::{Member, array, joined, object, parts, text, value};
 use crate::dialect::Version;
 use crate::splice::quoted;
 
@@ -62,7 +62,7 @@ fn block(json: &str, at: usize, to: Version) -> Option<String> {
 }
 
 /// Audio as an embedded resource: the same bytes under the same type.
-fn embedded(audio: &[Part<'_>], at: usize) -> Option<String> {
+fn embedded(audio: &[Member<'_>], at: usize) -> Option<String> {
     let kind = value(audio, "mimeType").unwrap_or(r#""audio/*""#);
     let data = value(audio, "data")?;
     // A resource needs a URI; this one is unique within the result.
@@ -72,7 +72,7 @@ fn embedded(audio: &[Part<'_>], at: usize) -> Option<String> {
 }
 
 /// A link as a text that names the resource.
-fn told(link: &[Part<'_>]) -> Option<String> {
+fn told(link: &[Member<'_>]) -> Option<String> {
     let said = |name: &str| value(link, name).and_then(text);
     let name = said("title").or_else(|| said("name")).unwrap_or_default();
     let uri = said("uri")?;
@@ -98,7 +98,7 @@ fn told(link: &[Part<'_>]) -> Option<String> {
 }
 
 /// A block with `new` for the members that are `used` up; annotations and `_meta` stay.
-fn instead(block: &[Part<'_>], used: &[&str], new: &str) -> String {
+fn instead(block: &[Member<'_>], used: &[&str], new: &str) -> String {
     let kept = block.iter().filter(|part| !used.contains(&&*part.name));
     object([new].into_iter().chain(kept.map(|part| &*part.text)))
 }

@@ -16,7 +16,7 @@ use crate::refusal::{
 use crate::splice::{Splice, member};
 
 #[derive(Deserialize)]
-struct Said<'a> {
+struct ErrorText<'a> {
     #[serde(borrow)]
     code: &'a RawValue,
     #[serde(borrow, default)]
@@ -34,7 +34,7 @@ pub fn error_for<'a>(error: &'a RawValue, from: Era, to: Version, method: &str) 
     if from == to.era() {
         return Cow::Borrowed(text);
     }
-    let Ok(said) = lookalike::from_object::<Said<'_>>(text) else {
+    let Ok(said) = lookalike::from_object::<ErrorText<'_>>(text) else {
         return Cow::Borrowed(text);
     };
     let Ok(code) = said.code.get().parse::<i64>() else {

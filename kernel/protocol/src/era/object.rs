@@ -6,14 +6,14 @@ use crate::splice::{members, quoted};
 
 /// A member of an object.
 #[derive(Debug)]
-pub(super) struct Part<'a> {
+pub(super) struct Member<'a> {
     pub(super) name: Cow<'a, str>,
     pub(super) value: &'a str,
     /// Name and value as they stand, or in new words.
     pub(super) text: Cow<'a, str>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> Member<'a> {
     /// A member with another value.
     pub(super) fn new(name: &'a str, value: &'a str) -> Self {
         Self {
@@ -30,7 +30,7 @@ impl<'a> Part<'a> {
 }
 
 /// The members of an object in their order; `None` when it is no object.
-pub(super) fn parts(object: &str) -> Option<Vec<Part<'_>>> {
+pub(super) fn parts(object: &str) -> Option<Vec<Member<'_>>> {
     let members = members(object)?;
     let mut at = object.find('{')? + 1;
     let base = object.as_ptr() as usize;
@@ -39,7 +39,7 @@ pub(super) fn parts(object: &str) -> Option<Vec<Part<'_>>> {
         let end = value.as_ptr() as usize - base + value.len();
         let text = object[at..end].trim_start_matches([',', ' ', '\t', '\r', '\n']);
         at = end;
-        Part {
+        Member {
             name,
             value,
             text: Cow::Borrowed(text),
@@ -49,7 +49,7 @@ pub(super) fn parts(object: &str) -> Option<Vec<Part<'_>>> {
 }
 
 /// The last member of this name: of two with one name most readers take the last.
-pub(super) fn value<'a>(parts: &[Part<'a>], name: &str) -> Option<&'a str> {
+pub(super) fn value<'a>(parts: &[Member<'a>], name: &str) -> Option<&'a str> {
     parts.iter().rev().find(|p| p.name == name).map(|p| p.value)
 }
 
@@ -76,7 +76,7 @@ fn list<'t>(open: char, texts: impl IntoIterator<Item = &'t str>, close: char) -
 }
 
 /// An object of these parts.
-pub(super) fn joined(parts: &[Part<'_>]) -> String {
+pub(super) fn joined(parts: &[Member<'_>]) -> String {
     object(parts.iter().map(|p| &*p.text))
 }
 
@@ -108,7 +108,7 @@ pub(super) fn without<'a>(object: &'a str, names: &[&str]) -> Option<Cow<'a, str
 
 /// Takes members out of `_meta` among these parts, and `_meta` with its last one. True when
 /// something was taken.
-pub(super) fn strip_meta(all: &mut Vec<Part<'_>>, names: &[&str]) -> bool {
+pub(super) fn strip_meta(all: &mut Vec<Member<'_>>, names: &[&str]) -> bool {
     let mut changed = false;
     all.retain_mut(|part| {
         if part.name != "_meta" {

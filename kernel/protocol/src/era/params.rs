@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::object::{Part, joined, mentions, object, parts, strip_meta, value};
+use super::object::{Member, joined, mentions, object, parts, strip_meta, value};
 use crate::dialect::Version;
 use crate::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION};
 use crate::splice::quoted;
@@ -41,14 +41,14 @@ pub fn to_modern_params(params: Option<&str>, stamp: &Stamp<'_>) -> String {
     let version = quoted(Version::MODERN.as_str());
     let level = stamp.log_level.map(quoted);
     let mut said = vec![
-        Part::new(PROTOCOL_VERSION, &version),
-        Part::new(CLIENT_INFO, stamp.client_info),
-        Part::new(CLIENT_CAPABILITIES, stamp.capabilities),
+        Member::new(PROTOCOL_VERSION, &version),
+        Member::new(CLIENT_INFO, stamp.client_info),
+        Member::new(CLIENT_CAPABILITIES, stamp.capabilities),
     ];
-    said.extend(level.as_deref().map(|level| Part::new(LOG_LEVEL, level)));
+    said.extend(level.as_deref().map(|level| Member::new(LOG_LEVEL, level)));
     let said = said.iter().chain(&meta);
     let meta = object(said.map(|part| &*part.text));
-    let meta = Part::new("_meta", &meta);
+    let meta = Member::new("_meta", &meta);
     let rest = all.iter().filter(|part| part.name != "_meta");
     object([&meta].into_iter().chain(rest).map(|part| &*part.text))
 }

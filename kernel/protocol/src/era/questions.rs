@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::content::elements;
-use super::object::{Part, array, joined, mentions, parts, strip_meta, text, value};
+use super::object::{Member, array, joined, mentions, parts, strip_meta, text, value};
 use crate::dialect::Version;
 use crate::lookalike;
 use crate::mcp::meta::{RELATED_CALL, RELATED_TASK};
@@ -52,7 +52,7 @@ fn elicit<'a>(params: &'a str, to: Version, id: &str) -> Option<Cow<'a, str>> {
 }
 
 /// A form of 2025-06-18: no `mode`, and a choice has its titles in `enumNames`.
-fn old_form(mut all: Vec<Part<'_>>) -> Option<String> {
+fn old_form(mut all: Vec<Member<'_>>) -> Option<String> {
     all.retain(|part| part.name != "mode");
     if let Some(schema) = all.iter_mut().find(|part| part.name == "requestedSchema") {
         let mut keywords = parts(schema.value)?;
@@ -87,8 +87,8 @@ fn old_field(schema: &str) -> Option<Cow<'_, str>> {
         .collect();
     let (names, titles) = (array(consts), array(titles));
     all.retain(|part| part.name != "oneOf");
-    all.push(Part::new("enum", &names));
-    all.push(Part::new("enumNames", &titles));
+    all.push(Member::new("enum", &names));
+    all.push(Member::new("enumNames", &titles));
     Some(Cow::Owned(joined(&all)))
 }
 
@@ -195,7 +195,7 @@ pub fn to_legacy_answer<'a>(method: &str, result: &'a str, to: Version) -> Optio
 #[must_use]
 pub fn url_questions(error: &str) -> Option<Vec<String>> {
     #[derive(Deserialize)]
-    struct Said<'a> {
+    struct UrlError<'a> {
         code: i64,
         #[serde(borrow)]
         data: Elicitations<'a>,
@@ -205,7 +205,7 @@ pub fn url_questions(error: &str) -> Option<Vec<String>> {
         #[serde(borrow)]
         elicitations: Vec<&'a RawValue>,
     }
-    let said: Said<'_> = lookalike::from_object(error).ok()?;
+    let said: UrlError<'_> = lookalike::from_object(error).ok()?;
     if said.code != URL_ELICITATION_REQUIRED {
         return None;
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::content::{knows_all, to_version};
-use super::object::{Part, array, joined, mentions, parts, strip_meta, value};
+use super::object::{Member, array, joined, mentions, parts, strip_meta, value};
 use crate::dialect::{Era, Version};
 use crate::mcp::meta::SERVER_INFO;
 use crate::splice::{Splice, member, quoted};
@@ -103,14 +103,14 @@ pub fn to_legacy_result(result: &str, to: Version) -> Cow<'_, str> {
 const SERVER_INFO_WORD: &str = "serverInfo";
 
 /// Legacy structures are objects. Another one goes away; its text remains in the content.
-fn strip_structure(all: &mut Vec<Part<'_>>) -> bool {
+fn strip_structure(all: &mut Vec<Member<'_>>) -> bool {
     let Some(structure) = value(all, STRUCTURED).filter(|json| !json.starts_with('{')) else {
         return false;
     };
     all.retain(|part| part.name != STRUCTURED);
     if value(all, "content").is_none() {
         let block = format!(r#"{{"type":"text","text":{}}}"#, quoted(structure));
-        let mut content = Part::new("content", "[]");
+        let mut content = Member::new("content", "[]");
         content.replace(&array([&*block]));
         all.push(content);
     }

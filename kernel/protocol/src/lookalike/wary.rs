@@ -48,7 +48,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Wary<D> {
         visitor: V,
     ) -> Result<V::Value, D::Error> {
         let names = self.names;
-        let members = Members {
+        let members = MemberVisitor {
             visitor,
             fields,
             names,
@@ -136,13 +136,13 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Within<V> {
 }
 
 /// The members of a struct that knows these.
-struct Members<V> {
+struct MemberVisitor<V> {
     visitor: V,
     fields: &'static [&'static str],
     names: bool,
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Members<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for MemberVisitor<V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -181,7 +181,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Looking<A> {
         seed: K,
     ) -> Result<Option<K::Value>, A::Error> {
         let fields = self.fields;
-        self.map.next_key_seed(Key {
+        self.map.next_key_seed(WaryKey {
             inner: seed,
             fields,
         })
@@ -230,17 +230,17 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Value<A> {
 
 /// A member's name on its way: first the seed that wants it, then the deserializer that has it, then
 /// the visitor that takes it.
-struct Key<T> {
+struct WaryKey<T> {
     inner: T,
     fields: &'static [&'static str],
 }
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Key<S> {
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for WaryKey<S> {
     type Value = S::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<S::Value, D::Error> {
         let fields = self.fields;
-        self.inner.deserialize(Name {
+        self.inner.deserialize(MemberName {
             of: d,
             fields,
             lifetime: PhantomData,
@@ -248,18 +248,18 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Key<S> {
     }
 }
 
-struct Name<'de, D> {
+struct MemberName<'de, D> {
     of: D,
     fields: &'static [&'static str],
     lifetime: PhantomData<&'de ()>,
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Name<'de, D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for MemberName<'de, D> {
     type Error = D::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
         let fields = self.fields;
-        self.of.deserialize_identifier(Key {
+        self.of.deserialize_identifier(WaryKey {
             inner: visitor,
             fields,
         })
@@ -271,7 +271,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Name<'de, D> {
     }
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Key<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for WaryKey<V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

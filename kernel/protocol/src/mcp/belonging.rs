@@ -10,7 +10,7 @@ use crate::refusal::Refusal;
 
 /// The call a question names, by the words its server read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Belonging {
+pub struct RelatedCall {
     /// The id of the call: [`RELATED_CALL`].
     pub call: Option<u64>,
     /// A progress token: that of the call, or one of the server's own.
@@ -35,7 +35,7 @@ struct Task {
     task_id: String,
 }
 
-impl Belonging {
+impl RelatedCall {
     /// Reads it from the params of a question.
     ///
     /// # Errors
@@ -81,8 +81,8 @@ fn number(raw: &RawValue) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn read(meta: &str) -> Result<Belonging, Refusal> {
-        Belonging::read(Some(&format!(r#"{{"message":"?","_meta":{meta}}}"#)))
+    fn read(meta: &str) -> Result<RelatedCall, Refusal> {
+        RelatedCall::read(Some(&format!(r#"{{"message":"?","_meta":{meta}}}"#)))
     }
 
     /// The constant and the renamed member are two texts: here they meet.
@@ -99,7 +99,7 @@ mod tests {
             crate::mcp::meta::RELATED_TASK
         ));
         assert_eq!(task.unwrap().task.as_deref(), Some("t"));
-        assert!(Belonging::read(None).unwrap().is_empty());
+        assert!(RelatedCall::read(None).unwrap().is_empty());
         assert!(read("{}").unwrap().is_empty());
     }
 

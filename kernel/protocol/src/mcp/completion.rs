@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lookalike::Unread;
+use crate::lookalike::Present;
 
 super::methods! { "completion/complete" => Complete<'_> }
 
@@ -23,7 +23,7 @@ pub struct Complete<'a> {
     pub context: Option<Context>,
     /// Relayed verbatim.
     #[serde(default, rename = "_meta")]
-    pub meta: Option<Unread>,
+    pub meta: Option<Present>,
 }
 
 /// `argument`: its members are known so that nothing else can pass for them.
@@ -31,10 +31,10 @@ pub struct Complete<'a> {
 pub struct Argument {
     /// Which argument.
     #[serde(default)]
-    pub name: Option<Unread>,
+    pub name: Option<Present>,
     /// What is typed so far.
     #[serde(default)]
-    pub value: Option<Unread>,
+    pub value: Option<Present>,
 }
 
 /// `context`: known for the same reason; what is within `arguments` is the server's own.
@@ -42,7 +42,7 @@ pub struct Argument {
 pub struct Context {
     /// Values by the name of the argument.
     #[serde(default)]
-    pub arguments: Option<Unread>,
+    pub arguments: Option<Present>,
 }
 
 /// `ref`: a prompt by name or a template by URI.

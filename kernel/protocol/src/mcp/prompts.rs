@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lookalike::{self, Unread};
+use crate::lookalike::{self, Present};
 
 super::methods! {
     "prompts/list" => List,
@@ -26,13 +26,13 @@ pub struct Get<'a> {
     pub arguments: Option<&'a RawValue>,
     /// Relayed verbatim.
     #[serde(default, rename = "_meta")]
-    pub meta: Option<Unread>,
+    pub meta: Option<Present>,
     /// Known so that nothing else can pass for it; relayed verbatim, like all that follows.
     #[serde(default, rename = "inputResponses")]
-    pub input_responses: Option<Unread>,
+    pub input_responses: Option<Present>,
     /// What a server gave to be brought back.
     #[serde(default, rename = "requestState")]
-    pub request_state: Option<Unread>,
+    pub request_state: Option<Present>,
 }
 
 /// `notifications/prompts/list_changed`.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lookalike::Unread;
+use crate::lookalike::Present;
 
 super::methods! {
     "resources/list" => List,
@@ -37,13 +37,13 @@ pub struct About<'a> {
     pub uri: &'a RawValue,
     /// Relayed verbatim.
     #[serde(default, rename = "_meta")]
-    pub meta: Option<Unread>,
+    pub meta: Option<Present>,
     /// Known so that nothing else can pass for it; relayed verbatim, like all that follows.
     #[serde(default, rename = "inputResponses")]
-    pub input_responses: Option<Unread>,
+    pub input_responses: Option<Present>,
     /// What a server gave to be brought back.
     #[serde(default, rename = "requestState")]
-    pub request_state: Option<Unread>,
+    pub request_state: Option<Present>,
 }
 
 /// `resources/read`.

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lookalike::Unread;
+use crate::lookalike::Present;
 
 super::methods! {
     "tasks/get" => Get<'_>,
@@ -23,7 +23,7 @@ pub struct About<'a> {
     pub task_id: &'a RawValue,
     /// Known so that nothing else can pass for it; relayed verbatim.
     #[serde(default, rename = "_meta")]
-    pub meta: Option<Unread>,
+    pub meta: Option<Present>,
 }
 
 /// `tasks/get`: how a task stands.
@@ -43,7 +43,7 @@ pub struct Update<'a> {
     pub input_responses: Option<&'a RawValue>,
     /// Relayed verbatim.
     #[serde(default, rename = "_meta")]
-    pub meta: Option<Unread>,
+    pub meta: Option<Present>,
 }
 
 /// `tasks/cancel`: the task's work is no longer wanted.

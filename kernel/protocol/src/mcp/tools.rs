@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lookalike::{Unread, is_there};
+use crate::lookalike::{Present, is_there};
 
 super::methods! {
     "tools/list" => List,
@@ -29,13 +29,13 @@ pub struct Call<'a> {
     pub meta: Option<&'a RawValue>,
     /// Known so that nothing else can pass for it; relayed verbatim, like all that follows.
     #[serde(default, rename = "inputResponses")]
-    pub input_responses: Option<Unread>,
+    pub input_responses: Option<Present>,
     /// What a server gave to be brought back.
     #[serde(default, rename = "requestState")]
-    pub request_state: Option<Unread>,
+    pub request_state: Option<Present>,
     /// That it shall be a task (2025-11-25).
     #[serde(default)]
-    pub task: Option<Unread>,
+    pub task: Option<Present>,
     /// MGP has a trace there.
     #[serde(default, deserialize_with = "is_there")]
     pub trace_id: bool,
@@ -59,10 +59,10 @@ pub struct Called<'a> {
     pub is_error: bool,
     /// Relayed verbatim.
     #[serde(default, rename = "_meta")]
-    pub meta: Option<Unread>,
+    pub meta: Option<Present>,
     /// Relayed verbatim.
     #[serde(default)]
-    pub result_type: Option<Unread>,
+    pub result_type: Option<Present>,
 }
 
 /// `notifications/tools/list_changed`.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Given, PARAM_PREFIX, coded, differs, encode, required, unasked, unreadable};
+use super::{GivenHeader, PARAM_PREFIX, coded, differs, encode, required, unasked, unreadable};
 use crate::mention::may_mention;
 use crate::refusal::Refusal;
 use crate::splice::members;
@@ -79,13 +79,13 @@ pub fn annotations(input_schema: &str) -> Result<Vec<ParamHeader>, BadAnnotation
     }
     let schema: Value =
         serde_json::from_str(input_schema).map_err(|_| BadAnnotation::Unreadable)?;
-    let mut search = Search::default();
+    let mut search = AnnotationSearch::default();
     search.schema(&schema, true)?;
     Ok(search.found)
 }
 
 #[derive(Default)]
-struct Search {
+struct AnnotationSearch {
     found: Vec<ParamHeader>,
     names: HashSet<String>,
     /// Keywords and names from the root to here.
@@ -94,7 +94,7 @@ struct Search {
     path: Vec<Box<str>>,
 }
 
-impl Search {
+impl AnnotationSearch {
     /// Looks into a schema; `reached` says that only `properties` led here.
     fn schema(&mut self, schema: &Value, reached: bool) -> Result<(), BadAnnotation> {
         match schema {
@@ -208,14 +208,14 @@ pub fn param_headers<'p>(
 pub fn check_params<'h>(
     params: &[ParamHeader],
     arguments: Option<&str>,
-    given: impl Fn(&str) -> Given<'h>,
+    given: impl Fn(&str) -> GivenHeader<'h>,
 ) -> Result<(), Refusal> {
     for param in params {
         let header = &*param.header;
         match (body_value(param, arguments), given(header)) {
-            (None, Given::Absent) => {}
-            (None, Given::Text(said)) => return Err(unasked(header, said)),
-            (None, Given::Unreadable) => return Err(unreadable(header)),
+            (None, GivenHeader::Absent) => {}
+            (None, GivenHeader::Text(said)) => return Err(unasked(header, said)),
+            (None, GivenHeader::Unreadable) => return Err(unreadable(header)),
             (Some(value), said) => {
                 let said = coded(header, required(header, said)?)?;
                 if !value.is_said_by(&said) {
@@ -306,7 +306,7 @@ mod tests {
         let params = annotations(SCHEMA).unwrap();
         let given = |name: &str| {
             let found = headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
-            Given::of(found.map(|(_, value)| value.as_bytes()))
+            GivenHeader::of(found.map(|(_, value)| value.as_bytes()))
         };
         check_params(&params, Some(arguments), given).map_err(|e| e.to_string())
     }

@@ -114,7 +114,7 @@ impl PeerError {
     #[must_use]
     pub fn read(error: &RawValue) -> Option<Self> {
         #[derive(Deserialize)]
-        struct Told {
+        struct PeerErrorText {
             code: i64,
             data: Extended,
         }
@@ -123,7 +123,7 @@ impl PeerError {
             #[serde(rename = "_mgp")]
             recovery: Recovery,
         }
-        let told: Told = serde_json::from_str(error.get()).ok()?;
+        let told: PeerErrorText = serde_json::from_str(error.get()).ok()?;
         Some(Self {
             code: told.code,
             recovery: told.data.recovery,

@@ -2,19 +2,19 @@
 
 use std::collections::VecDeque;
 
-pub(super) struct Event<T> {
+pub(super) struct RingEvent<T> {
     pub(super) lane: u64,
     pub(super) weight: usize,
     pub(super) item: T,
 }
 
 /// Grows at the newest end and shrinks at the oldest; the last one held is number `newest`.
-pub(super) struct Events<T> {
-    held: VecDeque<Event<T>>,
+pub(super) struct RingEvents<T> {
+    held: VecDeque<RingEvent<T>>,
     newest: u64,
 }
 
-impl<T> Events<T> {
+impl<T> RingEvents<T> {
     pub(super) fn new() -> Self {
         Self {
             held: VecDeque::new(),
@@ -36,19 +36,19 @@ impl<T> Events<T> {
         self.newest + 1 - self.held.len() as u64
     }
 
-    pub(super) fn push(&mut self, event: Event<T>) {
+    pub(super) fn push(&mut self, event: RingEvent<T>) {
         self.held.push_back(event);
         self.newest += 1;
     }
 
     /// Takes the newest back: it was never there.
-    pub(super) fn take_back(&mut self) -> Option<Event<T>> {
+    pub(super) fn take_back(&mut self) -> Option<RingEvent<T>> {
         let event = self.held.pop_back()?;
         self.newest -= 1;
         Some(event)
     }
 
-    pub(super) fn take_oldest(&mut self) -> Option<(u64, Event<T>)> {
+    pub(super) fn take_oldest(&mut self) -> Option<(u64, RingEvent<T>)> {
         let oldest = self.oldest();
         self.held.pop_front().map(|event| (oldest, event))
     }
@@ -64,7 +64,7 @@ impl<T> Events<T> {
     }
 
     /// All events with their numbers, oldest first.
-    pub(super) fn numbered(&self) -> impl Iterator<Item = (u64, &Event<T>)> {
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (u64, &RingEvent<T>)> {
         (self.oldest()..).zip(&self.held)
     }
 

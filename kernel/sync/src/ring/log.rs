@@ -4,17 +4,17 @@
 
 use std::task::Waker;
 
-use super::events::{Event, Events};
-use super::{Limits, Next, Refused};
+use super::events::{RingEvent, RingEvents};
+use super::{NotAdmitted, RingLimits, RingNext};
 use crate::numbers::NumberMap;
 
-pub(super) struct Log<T> {
-    events: Events<T>,
+pub(super) struct RingLog<T> {
+    events: RingEvents<T>,
     /// How many of the oldest are past the limits, held only because the first is awaited.
     overdue: usize,
     /// The weight of those that are not.
     bytes: usize,
-    lanes: NumberMap<Lane>,
+    lanes: NumberMap<RingLane>,
     /// The newest event of all lanes that were forgotten.
     forgotten: u64,
     /// The number of the last reader.
@@ -23,7 +23,7 @@ pub(super) struct Log<T> {
 }
 
 #[derive(Default)]
-struct Lane {
+struct RingLane {
     seat: Option<Seat>,
     /// Its newest event, 0 before the first.
     newest: u64,
@@ -41,10 +41,10 @@ struct Seat {
     waker: Option<Waker>,
 }
 
-impl<T> Log<T> {
+impl<T> RingLog<T> {
     pub(super) fn new() -> Self {
         Self {
-            events: Events::new(),
+            events: RingEvents::new(),
             overdue: 0,
             bytes: 0,
             lanes: NumberMap::default(),
@@ -61,18 +61,18 @@ impl<T> Log<T> {
     /// Gives the event's number and the waker of who waits for it.
     pub(super) fn push(
         &mut self,
-        event: Event<T>,
-        limits: &Limits,
-    ) -> Result<(u64, Option<Waker>), Refused<T>> {
+        event: RingEvent<T>,
+        limits: &RingLimits,
+    ) -> Result<(u64, Option<Waker>), NotAdmitted<T>> {
         let (key, weight) = (event.lane, event.weight);
         if self.closed || self.lanes.get(&key).is_some_and(|lane| lane.closed) {
-            return Err(Refused::Closed(event.item));
+            return Err(NotAdmitted::Closed(event.item));
         }
         self.events.push(event);
         let (overdue, bytes) = self.aged(weight, limits);
         if overdue - self.unawaited(overdue) > limits.undelivered {
             let event = self.events.take_back().expect("it has just been pushed");
-            return Err(Refused::Full(event.item));
+            return Err(NotAdmitted::Full(event.item));
         }
         (self.overdue, self.bytes) = (overdue, bytes);
         let lane = self.lanes.entry(key).or_default();
@@ -83,7 +83,7 @@ impl<T> Log<T> {
     }
 
     /// How many are past the limits, and the weight of the rest, now that `weight` has come in.
-    fn aged(&self, weight: usize, limits: &Limits) -> (usize, usize) {
+    fn aged(&self, weight: usize, limits: &RingLimits) -> (usize, usize) {
         let (mut overdue, mut bytes) = (self.overdue, self.bytes + weight);
         while self.events.len() - overdue > limits.events || bytes > limits.bytes {
             bytes -= self.events.weight(overdue);
@@ -100,7 +100,7 @@ impl<T> Log<T> {
     }
 
     /// True while the reader of its lane has not taken it.
-    fn awaited(&self, seq: u64, event: &Event<T>) -> bool {
+    fn awaited(&self, seq: u64, event: &RingEvent<T>) -> bool {
         let lane = self.lanes.get(&event.lane);
         let seat = lane.and_then(|lane| lane.seat.as_ref());
         seat.is_some_and(|seat| seat.cursor < seq)
@@ -132,7 +132,7 @@ impl<T> Log<T> {
         self.readers += 1;
         let forgotten = (1..=self.events.newest()).contains(&after);
         let gone = if forgotten { self.forgotten } else { 0 };
-        let lane = self.lanes.entry(key).or_insert_with(|| Lane {
+        let lane = self.lanes.entry(key).or_insert_with(|| RingLane {
             seat: None,
             newest: gone,
             gone,
@@ -150,27 +150,27 @@ impl<T> Log<T> {
     }
 
     /// What the reader finds; `None` when it has to wait.
-    pub(super) fn take(&mut self, key: u64, reader: u64) -> Option<Next<T>>
+    pub(super) fn take(&mut self, key: u64, reader: u64) -> Option<RingNext<T>>
     where
         T: Clone,
     {
         let lane = self.lanes.get_mut(&key);
         let seated = lane.and_then(|lane| Some((lane.newest, lane.closed, lane.seat_of(reader)?)));
         let Some((newest, closed, seat)) = seated else {
-            return Some(Next::Detached);
+            return Some(RingNext::Detached);
         };
         if std::mem::take(&mut seat.lost) {
-            return Some(Next::Lost);
+            return Some(RingNext::Lost);
         }
         if newest <= seat.cursor {
-            return closed.then_some(Next::End);
+            return closed.then_some(RingNext::End);
         }
         let found = self.events.first_after(key, seat.cursor);
         let (seq, item) = found.expect("what a reader has not taken is held");
         let item = item.clone();
         seat.cursor = seq;
         self.evict();
-        Some(Next::Event { seq, item })
+        Some(RingNext::Event { seq, item })
     }
 
     /// Leaves the waker of a reader that found nothing and gives the one it left before.
@@ -191,7 +191,7 @@ impl<T> Log<T> {
 
     /// Gives the lane of the slowest reader and the waker it left.
     pub(super) fn detach_slowest(&mut self) -> Option<(u64, Option<Waker>)> {
-        let awaited = |&(seq, event): &(u64, &Event<T>)| self.awaited(seq, event);
+        let awaited = |&(seq, event): &(u64, &RingEvent<T>)| self.awaited(seq, event);
         let key = self.events.numbered().find(awaited)?.1.lane;
         let reader = self.lanes.get(&key)?.seat.as_ref()?.reader;
         Some((key, self.detach(key, reader)))
@@ -214,14 +214,14 @@ impl<T> Log<T> {
     }
 }
 
-impl Lane {
+impl RingLane {
     fn seat_of(&mut self, reader: u64) -> Option<&mut Seat> {
         self.seat.as_mut().filter(|seat| seat.reader == reader)
     }
 }
 
 #[cfg(test)]
-impl<T> Log<T> {
+impl<T> RingLog<T> {
     /// How many events are held, and how many lanes remembered.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.events.len(), self.lanes.len())

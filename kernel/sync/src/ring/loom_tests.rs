@@ -5,32 +5,32 @@ use loom::thread;
 
 fn ring(events: usize, undelivered: usize) -> Arc<Ring<()>> {
     let bytes = 99;
-    Arc::new(Ring::new(Limits {
+    Arc::new(Ring::new(RingLimits {
         events,
         bytes,
         undelivered,
     }))
 }
 
-fn next(reader: &mut Reader<()>) -> Next<()> {
+fn next(reader: &mut RingReader<()>) -> RingNext<()> {
     block_on(|cx| reader.poll_next(cx))
 }
 
 /// The numbers of all events to the end, and whether any were told as lost before them.
-fn read_to_the_end(reader: &mut Reader<()>) -> (bool, Vec<u64>) {
+fn read_to_the_end(reader: &mut RingReader<()>) -> (bool, Vec<u64>) {
     let (mut lost, mut found) = (false, Vec::new());
     loop {
         match next(reader) {
-            Next::Event { seq, .. } => found.push(seq),
-            Next::Lost => {
+            RingNext::Event { seq, .. } => found.push(seq),
+            RingNext::Lost => {
                 assert!(
                     !lost && found.is_empty(),
                     "a gap is told once, and before what is left"
                 );
                 lost = true;
             }
-            Next::End => return (lost, found),
-            Next::Detached => panic!("nobody else reads"),
+            RingNext::End => return (lost, found),
+            RingNext::Detached => panic!("nobody else reads"),
         }
     }
 }
@@ -107,10 +107,10 @@ fn a_lane_is_taken_over_without_gap_or_duplicate() {
         let reader = thread::spawn(move || {
             loop {
                 match next(&mut old) {
-                    Next::Event { seq, .. } => {
+                    RingNext::Event { seq, .. } => {
                         assert_eq!(last.swap(seq, Ordering::AcqRel) + 1, seq)
                     }
-                    told @ (Next::End | Next::Detached | Next::Lost) => return told,
+                    told @ (RingNext::End | RingNext::Detached | RingNext::Lost) => return told,
                 }
             }
         });
@@ -124,8 +124,8 @@ fn a_lane_is_taken_over_without_gap_or_duplicate() {
         assert_eq!(found, (false, (after + 1..=2).collect()));
         pusher.join().unwrap();
         let told = reader.join().unwrap();
-        let at_the_end = told == Next::End && seen.load(Ordering::Acquire) == 2;
-        assert!(told == Next::Detached || at_the_end, "{told:?}");
+        let at_the_end = told == RingNext::End && seen.load(Ordering::Acquire) == 2;
+        assert!(told == RingNext::Detached || at_the_end, "{told:?}");
     });
 }
 

@@ -1,14 +1,14 @@
 use super::*;
 use crate::shim::bell::Bell;
-use Next::{Detached, End, Lost};
+use RingNext::{Detached, End, Lost};
 
-const ROOMY: Limits = Limits {
+const ROOMY: RingLimits = RingLimits {
     events: 256,
     bytes: 1 << 20,
     undelivered: 64,
 };
 
-fn ring(limits: Limits) -> Arc<Ring<u64>> {
+fn ring(limits: RingLimits) -> Arc<Ring<u64>> {
     Arc::new(Ring::new(limits))
 }
 
@@ -17,12 +17,12 @@ fn push(ring: &Ring<u64>, lane: u64, seq: u64) {
     assert_eq!(ring.push(lane, seq, 10).unwrap(), seq);
 }
 
-fn event(seq: u64) -> Next<u64> {
-    Next::Event { seq, item: seq }
+fn event(seq: u64) -> RingNext<u64> {
+    RingNext::Event { seq, item: seq }
 }
 
 /// All there is to read for now; ends with the first `End` or `Detached`.
-fn read(reader: &mut Reader<u64>) -> Vec<Next<u64>> {
+fn read(reader: &mut RingReader<u64>) -> Vec<RingNext<u64>> {
     let mut cx = Context::from_waker(Waker::noop());
     let mut found = Vec::new();
     while let Poll::Ready(next) = reader.poll_next(&mut cx) {
@@ -36,7 +36,7 @@ fn read(reader: &mut Reader<u64>) -> Vec<Next<u64>> {
 }
 
 /// Leaves the bell with a reader that has nothing to read.
-fn leave(reader: &mut Reader<u64>) -> Arc<Bell> {
+fn leave(reader: &mut RingReader<u64>) -> Arc<Bell> {
     let bell = Arc::new(Bell::default());
     let waker = bell.waker();
     assert!(
@@ -96,7 +96,7 @@ fn a_number_not_given_yet_reads_only_what_comes() {
 
 #[test]
 fn bytes_bound_the_replay_as_well() {
-    let limits = Limits { bytes: 25, ..ROOMY };
+    let limits = RingLimits { bytes: 25, ..ROOMY };
     let ring = ring(limits);
     (1..=3).for_each(|seq| push(&ring, 7, seq));
     assert_eq!(ring.log.lock().size(), (2, 1));
@@ -108,7 +108,7 @@ fn bytes_bound_the_replay_as_well() {
 
 #[test]
 fn an_event_too_heavy_for_replay_is_still_delivered() {
-    let ring = ring(Limits { bytes: 5, ..ROOMY });
+    let ring = ring(RingLimits { bytes: 5, ..ROOMY });
     let mut reader = ring.attach(7, 0);
     push(&ring, 7, 1);
     push(&ring, 7, 2);
@@ -118,7 +118,7 @@ fn an_event_too_heavy_for_replay_is_still_delivered() {
 
 #[test]
 fn a_slow_reader_fills_the_ring_and_can_be_detached() {
-    let limits = Limits {
+    let limits = RingLimits {
         events: 2,
         undelivered: 1,
         ..ROOMY
@@ -128,13 +128,13 @@ fn a_slow_reader_fills_the_ring_and_can_be_detached() {
     (1..)
         .zip([7, 8, 8])
         .for_each(|(seq, lane)| push(&ring, lane, seq));
-    assert!(matches!(ring.push(8, 4, 10), Err(Refused::Full(4))));
+    assert!(matches!(ring.push(8, 4, 10), Err(NotAdmitted::Full(4))));
     assert_eq!(read(&mut quick), [event(2), event(3)]);
     assert_eq!(read(&mut slow), [event(1)]);
     (4..)
         .zip([7, 8, 8])
         .for_each(|(seq, lane)| push(&ring, lane, seq));
-    assert!(matches!(ring.push(7, 7, 10), Err(Refused::Full(7))));
+    assert!(matches!(ring.push(7, 7, 10), Err(NotAdmitted::Full(7))));
     assert_eq!(ring.detach_slowest(), Some(7));
     push(&ring, 7, 7);
     assert_eq!(read(&mut slow), [Detached]);
@@ -145,7 +145,7 @@ fn a_slow_reader_fills_the_ring_and_can_be_detached() {
 
 #[test]
 fn a_kept_event_has_room_that_others_cannot_take() {
-    let limits = Limits {
+    let limits = RingLimits {
         events: 1,
         undelivered: 1,
         ..ROOMY
@@ -155,15 +155,18 @@ fn a_kept_event_has_room_that_others_cannot_take() {
     (1..)
         .zip([7, 7])
         .for_each(|(seq, lane)| push(&ring, lane, seq));
-    assert!(matches!(ring.push(7, 3, 10), Err(Refused::Full(3))));
+    assert!(matches!(ring.push(7, 3, 10), Err(NotAdmitted::Full(3))));
     assert_eq!(ring.push_kept(7, 3, 10).unwrap(), 3);
-    assert!(matches!(ring.push_kept(7, 4, 10), Err(Refused::Full(4))));
+    assert!(matches!(
+        ring.push_kept(7, 4, 10),
+        Err(NotAdmitted::Full(4))
+    ));
     assert_eq!(read(&mut reader), [event(1), event(2), event(3)]);
 }
 
 #[test]
 fn without_an_allowance_nothing_awaited_is_overdue() {
-    let limits = Limits {
+    let limits = RingLimits {
         events: 1,
         undelivered: 0,
         ..ROOMY
@@ -171,7 +174,7 @@ fn without_an_allowance_nothing_awaited_is_overdue() {
     let ring = ring(limits);
     let mut reader = ring.attach(7, 0);
     push(&ring, 7, 1);
-    assert!(matches!(ring.push(8, 2, 10), Err(Refused::Full(2))));
+    assert!(matches!(ring.push(8, 2, 10), Err(NotAdmitted::Full(2))));
     assert_eq!(read(&mut reader), [event(1)]);
     push(&ring, 8, 2);
 }
@@ -199,7 +202,7 @@ fn a_closed_lane_is_read_to_its_end() {
     let bell = leave(&mut reader);
     ring.close_lane(7);
     assert_eq!(bell.rung(), 1);
-    assert!(matches!(ring.push(7, 2, 10), Err(Refused::Closed(2))));
+    assert!(matches!(ring.push(7, 2, 10), Err(NotAdmitted::Closed(2))));
     assert_eq!(
         (read(&mut reader), read(&mut reader)),
         (vec![End], vec![End])
@@ -220,7 +223,7 @@ fn a_closed_ring_is_read_to_its_end() {
         (read(&mut a), read(&mut b)),
         (vec![event(1), End], vec![End])
     );
-    assert!(matches!(ring.push(9, 2, 10), Err(Refused::Closed(2))));
+    assert!(matches!(ring.push(9, 2, 10), Err(NotAdmitted::Closed(2))));
     assert_eq!(read(&mut ring.attach(9, LIVE)), [End]);
 }
 

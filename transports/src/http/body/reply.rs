@@ -14,9 +14,9 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 /// The body of a reply. All but streams have a length and are written without copying.
-pub struct Reply(Kind);
+pub struct ReplyBody(ReplyKind);
 
-enum Kind {
+enum ReplyKind {
     Whole(Bytes),
     Parts(std::vec::IntoIter<Bytes>),
     Stream(Box<Flow>),
@@ -31,7 +31,7 @@ struct Flow {
     end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-impl Reply {
+impl ReplyBody {
     /// No body.
     #[must_use]
     pub fn empty() -> Self {
@@ -41,7 +41,7 @@ impl Reply {
     /// One piece.
     #[must_use]
     pub fn full(body: impl Into<Bytes>) -> Self {
-        Self(Kind::Whole(body.into()))
+        Self(ReplyKind::Whole(body.into()))
     }
 
     /// A few pieces, written one after the other.
@@ -49,13 +49,13 @@ impl Reply {
     pub fn parts<const N: usize>(parts: [Bytes; N]) -> Self {
         let mut parts = Vec::from(parts);
         parts.retain(|part| !part.is_empty());
-        Self(Kind::Parts(parts.into_iter()))
+        Self(ReplyKind::Parts(parts.into_iter()))
     }
 
     /// What the stream yields, until it ends. Dropped when the client goes away.
     #[must_use]
     pub fn stream(items: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self(Kind::Stream(Box::new(Flow {
+        Self(ReplyKind::Stream(Box::new(Flow {
             items: Box::pin(items),
             heartbeat: None,
             standing: false,
@@ -67,7 +67,7 @@ impl Reply {
     /// Puts `beat` into the stream whenever it was silent for `every`. Only streams beat.
     #[must_use]
     pub fn heartbeat(mut self, every: Duration, beat: Bytes) -> Self {
-        if let Kind::Stream(flow) = &mut self.0 {
+        if let ReplyKind::Stream(flow) = &mut self.0 {
             flow.heartbeat = Some(Heartbeat::new(every, beat));
         }
         self
@@ -77,7 +77,7 @@ impl Reply {
     /// where an answer may still be finished.
     #[must_use]
     pub fn standing(mut self) -> Self {
-        if let Kind::Stream(flow) = &mut self.0 {
+        if let ReplyKind::Stream(flow) = &mut self.0 {
             flow.standing = true;
         }
         self
@@ -85,14 +85,14 @@ impl Reply {
 
     /// Breaks a stream off, whatever it answers, as soon as this resolves.
     pub fn until(&mut self, end: impl Future<Output = ()> + Send + 'static) {
-        if let Kind::Stream(flow) = &mut self.0 {
+        if let ReplyKind::Stream(flow) = &mut self.0 {
             flow.end = Some(Box::pin(end));
         }
     }
 
     /// Ends a standing stream when the door closes.
     pub(in crate::http) fn ends_with(&mut self, door: &CancellationToken) {
-        if let Kind::Stream(flow) = &mut self.0
+        if let ReplyKind::Stream(flow) = &mut self.0
             && flow.standing
         {
             flow.closing = Some(Box::pin(door.clone().cancelled_owned()));
@@ -100,17 +100,17 @@ impl Reply {
     }
 }
 
-impl fmt::Debug for Reply {
+impl fmt::Debug for ReplyBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Whole(body) => f.debug_tuple("Whole").field(&body.len()).finish(),
-            Kind::Parts(parts) => f.debug_tuple("Parts").field(&parts.len()).finish(),
-            Kind::Stream(_) => f.write_str("Stream"),
+            ReplyKind::Whole(body) => f.debug_tuple("Whole").field(&body.len()).finish(),
+            ReplyKind::Parts(parts) => f.debug_tuple("Parts").field(&parts.len()).finish(),
+            ReplyKind::Stream(_) => f.write_str("Stream"),
         }
     }
 }
 
-impl Body for Reply {
+impl Body for ReplyBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -119,28 +119,28 @@ impl Body for Reply {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let next = match &mut self.0 {
-            Kind::Whole(body) if body.is_empty() => Poll::Ready(None),
-            Kind::Whole(body) => Poll::Ready(Some(std::mem::take(body))),
-            Kind::Parts(parts) => Poll::Ready(parts.next()),
-            Kind::Stream(flow) => flow.poll_next(cx),
+            ReplyKind::Whole(body) if body.is_empty() => Poll::Ready(None),
+            ReplyKind::Whole(body) => Poll::Ready(Some(std::mem::take(body))),
+            ReplyKind::Parts(parts) => Poll::Ready(parts.next()),
+            ReplyKind::Stream(flow) => flow.poll_next(cx),
         };
         next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Kind::Whole(body) => body.is_empty(),
-            Kind::Parts(parts) => parts.len() == 0,
-            Kind::Stream(_) => false,
+            ReplyKind::Whole(body) => body.is_empty(),
+            ReplyKind::Parts(parts) => parts.len() == 0,
+            ReplyKind::Stream(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         let exact = |len: usize| SizeHint::with_exact(len as u64);
         match &self.0 {
-            Kind::Whole(body) => exact(body.len()),
-            Kind::Parts(parts) => exact(parts.as_slice().iter().map(Bytes::len).sum()),
-            Kind::Stream(_) => SizeHint::default(),
+            ReplyKind::Whole(body) => exact(body.len()),
+            ReplyKind::Parts(parts) => exact(parts.as_slice().iter().map(Bytes::len).sum()),
+            ReplyKind::Stream(_) => SizeHint::default(),
         }
     }
 }
@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    async fn beat_of(body: &mut Reply) -> Bytes {
+    async fn beat_of(body: &mut ReplyBody) -> Bytes {
         body.frame().await.unwrap().unwrap().into_data().unwrap()
     }
 
@@ -225,7 +225,7 @@ mod tests {
             receiver.recv().await.map(|item| (item, receiver))
         });
         let every = Duration::from_secs(10);
-        let mut body = Reply::stream(items_out).heartbeat(every, Bytes::from_static(b":\n\n"));
+        let mut body = ReplyBody::stream(items_out).heartbeat(every, Bytes::from_static(b":\n\n"));
         let start = Instant::now();
         assert_eq!(beat_of(&mut body).await, ":\n\n");
         assert_eq!(beat_of(&mut body).await, ":\n\n");

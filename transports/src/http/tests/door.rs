@@ -37,7 +37,9 @@ async fn requests_follow_each_other_on_a_connection() {
 #[tokio::test]
 async fn pieces_leave_as_one_body_with_its_length() {
     let door = open(DoorLimits::default(), |_, _| async {
-        Response::new(Reply::parts(["{\"id\":", "", "7", "}"].map(Bytes::from)))
+        Response::new(ReplyBody::parts(
+            ["{\"id\":", "", "7", "}"].map(Bytes::from),
+        ))
     });
     let mut client = Raw::to(&door.at).await;
     client.say(GET).await;
@@ -181,7 +183,7 @@ async fn an_event_stream_beats_while_it_is_silent() {
         let items = futures_util::stream::iter([crate::sse::event(Some(1.into()), b"{}")]);
         let items = futures_util::StreamExt::chain(items, futures_util::stream::pending());
         let beat = crate::sse::comment("beat");
-        let body = Reply::stream(items).heartbeat(Duration::from_millis(20), beat);
+        let body = ReplyBody::stream(items).heartbeat(Duration::from_millis(20), beat);
         let response = Response::builder().header(CONTENT_TYPE, "text/event-stream");
         response.body(body).unwrap()
     });
@@ -207,7 +209,7 @@ async fn a_client_that_leaves_frees_its_stream() {
     let tell = Mutex::new(Some(tell));
     let door = open(DoorLimits::default(), move |_, _| {
         let tell = tell.lock().unwrap().take().unwrap();
-        async { Response::new(Reply::stream(silent(tell))) }
+        async { Response::new(ReplyBody::stream(silent(tell))) }
     });
     let mut client = Raw::to(&door.at).await;
     client.say(GET).await;
@@ -249,7 +251,7 @@ async fn a_client_that_never_reads_is_dropped() {
     let door = open(limits, move |_, _| {
         let tell = tell.lock().unwrap().take().unwrap();
         let body = endless(Bytes::from_static(&[b'x'; 4096]), tell);
-        async { Response::new(Reply::stream(body)) }
+        async { Response::new(ReplyBody::stream(body)) }
     });
     let mut client = Raw::to(&door.at).await;
     client.say(GET).await;

@@ -18,7 +18,7 @@ fn grace(grace: Duration) -> DoorLimits {
 async fn closing_ends_standing_streams() {
     let door = open(grace(Duration::from_secs(60)), |_, _| async {
         let (tell, _) = Tell::new();
-        Response::new(Reply::stream(silent(tell)).standing())
+        Response::new(ReplyBody::stream(silent(tell)).standing())
     });
     let mut idle = Raw::to(&door.at).await;
     idle.say(GET).await;
@@ -41,7 +41,7 @@ async fn closing_lets_calls_in_flight_finish() {
         async {
             called.send(()).unwrap();
             finished.await.unwrap();
-            Response::new(Reply::full("done"))
+            Response::new(ReplyBody::full("done"))
         }
     });
     let mut client = Raw::to(&door.at).await;

@@ -4,7 +4,7 @@ use http::{HeaderMap, Method};
 use tokio::sync::mpsc;
 
 use super::super::body::BodyError;
-use super::super::client::{self, Client, Events, EventsError};
+use super::super::client::{self, Client, EventsError, SseEvents};
 use super::super::tls::Tls;
 use super::*;
 
@@ -15,7 +15,7 @@ fn chunk(text: &str) -> String {
     format!("{:x}\r\n{text}\r\n", text.len())
 }
 
-async fn listen(url: &Uri) -> Events {
+async fn listen(url: &Uri) -> SseEvents {
     let client = Client::new(Tls::system());
     let asked = client.request(Method::GET, url, HeaderMap::new(), None);
     client::events(soon(asked).await.unwrap().body, 64)

@@ -15,8 +15,8 @@ use mgp_protocol::mgp::negotiation::Features;
 use crate::Context;
 use crate::mcp::lists::exposure;
 use crate::mgp::tools::session;
-use mgp_callers::holding::Names;
 use mgp_callers::request::Caller;
+use mgp_callers::tool_cache::Names;
 use mgp_runtime::time::unix_ms;
 use mgp_tools::catalog::Shown;
 

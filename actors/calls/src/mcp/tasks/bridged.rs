@@ -19,7 +19,7 @@ use crate::forward::tasks::with_related;
 use crate::forward::to_modern::{self, ask};
 use crate::forward::{Mirrored, Outgoing, of_peer, send};
 use crate::mcp::tasks::{MAX_ID, named, own_id};
-use mgp_callers::input_required::Needs;
+use mgp_callers::request::input_required::Needs;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::link::{Leave, Link};
 

@@ -150,7 +150,7 @@ async fn tasks_of(cx: &Context, link: &Arc<Link>, caller: &Caller) -> Vec<String
                     task: serde_json::from_str(own).unwrap_or_default(),
                 },
             };
-            if let Some((named, id)) = cx.directory.given.name(&task_ref, &principal)
+            if let Some((named, id)) = cx.directory.issued_tasks.name(&task_ref, &principal)
                 && tasks::about(cx, caller, &named, Refusal::Cancelled).is_ok()
             {
                 let mut splice = Splice::new(task.get());
@@ -203,7 +203,7 @@ fn created_there(
     let id = cx.tasks.name(caller, &task);
     let mut splice = Splice::new(result);
     splice.replace(own, quoted(&id));
-    cx.directory.given.note(task, caller.principal(), id);
+    cx.directory.issued_tasks.note(task, caller.principal(), id);
     Some(splice.finish().into_owned())
 }
 

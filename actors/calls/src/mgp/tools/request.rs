@@ -19,8 +19,8 @@ use crate::answer::json;
 use crate::audit::CallFacts;
 use crate::mgp::tools::session::{self, ALONE};
 use crate::mgp::tools::{self, told};
-use mgp_callers::holding::Loaded;
 use mgp_callers::request::{Caller, Outcome};
+use mgp_callers::tool_cache::Loaded;
 use mgp_tools::finder::{Hit, Status, Wanted};
 
 /// What was found, by `server:tool`.
@@ -102,7 +102,7 @@ async fn loaded(
         count: outside.pinned.len(),
         added: tools
             .iter()
-            .map(|tool| mgp_callers::holding::priced(tool).tokens)
+            .map(|tool| mgp_callers::tool_cache::priced(tool).tokens)
             .sum(),
     };
     Ok((loaded, Some(ALONE)))

@@ -12,8 +12,8 @@ use mgp_protocol::refusal::Refusal;
 use crate::Context;
 use crate::answer::json;
 use mgp_callers::agent::Agent;
-use mgp_callers::holding::{Holding, HoldingHandle, Names, Outside, priced};
 use mgp_callers::request::{Caller, Outcome};
+use mgp_callers::tool_cache::{CallableTools, Holding, HoldingHandle, Names, priced};
 use mgp_runtime::time::unix_ms;
 
 /// What a caller without a session reads.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use mgp_protocol::mirror::Mirrored;
+use mgp_protocol::request_headers::RequestHeaders;
 
 use crate::link::Mirror;
 
@@ -13,7 +13,7 @@ use crate::link::Mirror;
 /// The name of a header that cannot be one, or whose value cannot.
 pub(super) fn headers(every: &HeaderMap, mirror: Mirror<'_>) -> Result<HeaderMap, String> {
     let mut headers = every.clone();
-    let said = Mirrored {
+    let said = RequestHeaders {
         method: mirror.method,
         name: mirror.name.map(Cow::Borrowed),
     };

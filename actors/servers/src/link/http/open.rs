@@ -9,10 +9,10 @@ use http::{Method, StatusCode};
 use mgp_protocol::address;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::jsonrpc::{self, Message};
-use mgp_protocol::mirror::METHOD;
+use mgp_protocol::request_headers::METHOD;
 use mgp_transports::http::body::BodyError;
 use mgp_transports::http::client::{
-    Client, ClientError, Events, EventsError, Response, events, parse_url, read_json,
+    Client, ClientError, EventsError, Response, SseEvents, events, parse_url, read_json,
 };
 
 use super::{HttpWire, SESSION, SseWire, VERSION, is, mirrored};
@@ -36,7 +36,7 @@ pub enum Opened {
         /// The wire.
         wire: Arc<SseWire>,
         /// The stream on which everything comes back.
-        stream: Box<Events>,
+        stream: Box<SseEvents>,
     },
 }
 

@@ -7,7 +7,7 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Uri};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
-use mgp_transports::http::client::{Client, Events, EventsError};
+use mgp_transports::http::client::{Client, EventsError, SseEvents};
 
 use super::{MAX_TELLS, parted, without_words};
 use crate::link::Link;
@@ -82,7 +82,7 @@ impl SseWire {
     }
 
     /// Feeds the stream to the link; its end is the end of the connection.
-    pub async fn listen(self: Arc<Self>, link: Arc<Link>, mut stream: Box<Events>) {
+    pub async fn listen(self: Arc<Self>, link: Arc<Link>, mut stream: Box<SseEvents>) {
         let read = async {
             loop {
                 match stream.next().await {

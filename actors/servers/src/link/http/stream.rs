@@ -8,8 +8,8 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::http::body::BodyError;
-use mgp_transports::http::client::{ClientError, Events, EventsError, Response, events};
-use mgp_transports::sse::Event;
+use mgp_transports::http::client::{ClientError, EventsError, Response, SseEvents, events};
+use mgp_transports::sse::SseEvent;
 
 use super::{HttpWire, LAST_EVENT, broken, is};
 use crate::link::Link;
@@ -31,7 +31,7 @@ struct Place {
 }
 
 impl Place {
-    fn at(&mut self, event: &Event) {
+    fn at(&mut self, event: &SseEvent) {
         if let Some(id) = &event.id
             && let Ok(id) = HeaderValue::from_bytes(id.as_ref())
         {
@@ -101,7 +101,7 @@ impl HttpWire {
         &self,
         link: &Arc<Link>,
         via: Option<u64>,
-        stream: &mut Events,
+        stream: &mut SseEvents,
         place: &mut Place,
     ) -> Result<(), BodyError> {
         loop {

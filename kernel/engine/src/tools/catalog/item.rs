@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mgp_protocol::era::to_legacy_tool;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::lookalike::lookalike;
-use mgp_protocol::mirror::{BadAnnotation, ParamHeader, annotations};
+use mgp_protocol::request_headers::{BadAnnotation, ParamHeader, annotations};
 use mgp_protocol::splice::{Splice, members, quoted};
 use serde::Deserialize;
 use serde_json::value::RawValue;

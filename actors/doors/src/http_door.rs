@@ -5,11 +5,11 @@
 
 mod answer;
 mod auth;
-mod declared;
 mod headers;
+mod http_sse;
 mod modern;
-mod old_style;
 mod post;
+mod refusal_dialect;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::{AgentId, ServerId};
-use mgp_transports::http::body::Reply;
-use mgp_transports::http::server::Peer;
+use mgp_transports::http::body::ReplyBody;
+use mgp_transports::http::server::HttpPeer;
 use mgp_transports::sse;
 
 use self::answer::{plain, refusal, unknown_session};
@@ -29,11 +29,11 @@ use self::headers::{LAST_EVENT, SESSION};
 use crate::oauth::WELL_KNOWN;
 use crate::reception::Reception;
 use crate::session::{Session, Sessions};
-use mgp_callers::pass::Pass;
+use mgp_callers::credential::Credential;
 use mgp_callers::request::identity;
 
 pub use self::auth::{Auth, Tokens};
-pub use self::old_style::OldStyle;
+pub use self::http_sse::HttpSse;
 
 /// Comments keep quiet streams alive through proxies, and show a dead client within a minute.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -46,7 +46,7 @@ pub struct HttpDoor {
     /// Legacy sessions.
     pub sessions: Arc<Sessions>,
     /// Connections of clients of 2024-11-05.
-    pub old_style: Arc<OldStyle>,
+    pub http_sse: Arc<HttpSse>,
     /// How callers show who they are.
     pub auth: Auth,
     /// How answers are given.
@@ -69,8 +69,8 @@ impl HttpDoor {
     pub async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-        peer: Peer,
-    ) -> Response<Reply> {
+        peer: HttpPeer,
+    ) -> Response<ReplyBody> {
         if request.uri().path() == "/healthz" {
             return plain(StatusCode::OK, "ok\n");
         }
@@ -87,7 +87,7 @@ impl HttpDoor {
             Err(unwelcome) => {
                 let refused = self.auth.refuse(&unwelcome, request.headers(), &view);
                 let bodies = &self.reception.bodies;
-                let declared = declared::declared(request, bodies).await;
+                let declared = refusal_dialect::refusal_dialect(request, bodies).await;
                 return unwelcome.in_words_of(declared, refused);
             }
         };
@@ -115,47 +115,58 @@ impl HttpDoor {
 
     /// Protected-resource metadata (RFC 9728), for everybody: of an endpoint by its path, of the one
     /// that shows everything without. Which servers there are is not told.
-    fn metadata(&self, method: &Method, headers: &http::HeaderMap, path: &str) -> Response<Reply> {
+    fn metadata(
+        &self,
+        method: &Method,
+        headers: &http::HeaderMap,
+        path: &str,
+    ) -> Response<ReplyBody> {
         if *method != Method::GET {
             return not_allowed("GET");
         }
         let view = match address(path) {
-            Some((Way::Streamable, view)) => Some(view),
-            Some((Way::OldStyle | Way::OldEndpoint, _)) => None,
+            Some((HttpEndpoint::Streamable, view)) => Some(view),
+            Some((HttpEndpoint::Sse | HttpEndpoint::SseMessages, _)) => None,
             None => path
                 .trim_matches('/')
                 .is_empty()
                 .then_some(CatalogView::All),
         };
         match view.and_then(|view| self.auth.metadata(headers, &view)) {
-            Some(metadata) => answer::json(StatusCode::OK, Reply::full(metadata)),
+            Some(metadata) => answer::json(StatusCode::OK, ReplyBody::full(metadata)),
             None => refusal(StatusCode::NOT_FOUND, "no such resource"),
         }
     }
 
     async fn enter(
         self: Arc<Self>,
-        way: Way,
+        way: HttpEndpoint,
         request: Request<Incoming>,
         view: CatalogView,
         agent: AgentId,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         match (way, request.method()) {
-            (Way::Streamable, &Method::POST) => post::post(&self, request, view, agent).await,
-            (Way::Streamable, _) if headers::names_modern(request.headers()) => not_allowed("POST"),
-            (Way::Streamable, &Method::GET) => self.get(&request, &view, &agent),
-            (Way::Streamable, &Method::DELETE) => self.delete(&request, &view, &agent),
-            (Way::Streamable, _) => not_allowed("GET, POST, DELETE"),
-            (Way::OldStyle, &Method::GET) => self.old_style.open(&self, view, agent),
-            (Way::OldStyle, _) => not_allowed("GET"),
-            (Way::OldEndpoint, &Method::POST) => self.old_style.post(&self, request, &agent).await,
-            (Way::OldEndpoint, _) => not_allowed("POST"),
+            (HttpEndpoint::Streamable, &Method::POST) => {
+                post::post(&self, request, view, agent).await
+            }
+            (HttpEndpoint::Streamable, _) if headers::names_modern(request.headers()) => {
+                not_allowed("POST")
+            }
+            (HttpEndpoint::Streamable, &Method::GET) => self.get(&request, &view, &agent),
+            (HttpEndpoint::Streamable, &Method::DELETE) => self.delete(&request, &view, &agent),
+            (HttpEndpoint::Streamable, _) => not_allowed("GET, POST, DELETE"),
+            (HttpEndpoint::Sse, &Method::GET) => self.http_sse.open(&self, view, agent),
+            (HttpEndpoint::Sse, _) => not_allowed("GET"),
+            (HttpEndpoint::SseMessages, &Method::POST) => {
+                self.http_sse.post(&self, request, &agent).await
+            }
+            (HttpEndpoint::SseMessages, _) => not_allowed("POST"),
         }
     }
 
     /// The pass ended while its request was under way. What the request opened meanwhile, after
     /// everything else of a withdrawn pass was ended, ends here.
-    fn shut_out(&self, pass: &Pass) -> Response<Reply> {
+    fn shut_out(&self, pass: &Credential) -> Response<ReplyBody> {
         if pass.is_withdrawn() {
             self.sessions.end_of(&pass.agent);
             self.reception.directory.end_of(&pass.agent);
@@ -170,7 +181,7 @@ impl HttpDoor {
         request: &Request<Incoming>,
         view: &CatalogView,
         agent: &AgentId,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         if !headers::accepts_events(request.headers()) {
             return refusal(
                 StatusCode::NOT_ACCEPTABLE,
@@ -197,7 +208,7 @@ impl HttpDoor {
         request: &Request<Incoming>,
         view: &CatalogView,
         agent: &AgentId,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         match self.session(request, view, agent) {
             Ok(session) => {
                 self.sessions.close(&session.id);
@@ -213,7 +224,7 @@ impl HttpDoor {
         request: &Request<Incoming>,
         view: &CatalogView,
         agent: &AgentId,
-    ) -> Result<Arc<Session>, Box<Response<Reply>>> {
+    ) -> Result<Arc<Session>, Box<Response<ReplyBody>>> {
         let Some(id) = request.headers().get(SESSION) else {
             return Err(Box::new(refusal(
                 StatusCode::BAD_REQUEST,
@@ -235,20 +246,20 @@ impl HttpDoor {
 
 /// How a path is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum HttpEndpoint {
     Streamable,
-    OldStyle,
-    OldEndpoint,
+    Sse,
+    SseMessages,
 }
 
 /// `/mcp` and `/mcp/<server>`, `/sse` and `/sse/<server>`, and the endpoint the latter name.
-fn address(path: &str) -> Option<(Way, CatalogView)> {
-    if path == old_style::ENDPOINT {
-        return Some((Way::OldEndpoint, CatalogView::All));
+fn address(path: &str) -> Option<(HttpEndpoint, CatalogView)> {
+    if path == http_sse::ENDPOINT {
+        return Some((HttpEndpoint::SseMessages, CatalogView::All));
     }
     let (way, rest) = match (path.strip_prefix("/mcp"), path.strip_prefix("/sse")) {
-        (Some(rest), _) => (Way::Streamable, rest),
-        (None, Some(rest)) => (Way::OldStyle, rest),
+        (Some(rest), _) => (HttpEndpoint::Streamable, rest),
+        (None, Some(rest)) => (HttpEndpoint::Sse, rest),
         (None, None) => return None,
     };
     let view = match rest.strip_prefix('/') {
@@ -260,7 +271,7 @@ fn address(path: &str) -> Option<(Way, CatalogView)> {
     Some((way, view))
 }
 
-fn not_allowed(methods: &'static str) -> Response<Reply> {
+fn not_allowed(methods: &'static str) -> Response<ReplyBody> {
     let words = format!("only {methods} here");
     let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, &words);
     response
@@ -270,12 +281,12 @@ fn not_allowed(methods: &'static str) -> Response<Reply> {
 }
 
 /// An event stream of a session: the answer to a request, which is seen to its end.
-fn events(session: &Arc<Session>, stream: mgp_callers::streams::Stream) -> Reply {
+fn events(session: &Arc<Session>, stream: mgp_callers::exchange::streams::Stream) -> ReplyBody {
     let beat: Bytes = sse::comment("");
-    Reply::stream(session.standing(stream)).heartbeat(HEARTBEAT, beat)
+    ReplyBody::stream(session.standing(stream)).heartbeat(HEARTBEAT, beat)
 }
 
-fn stream_response(body: Reply) -> Response<Reply> {
+fn stream_response(body: ReplyBody) -> Response<ReplyBody> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -287,8 +298,8 @@ fn stream_response(body: Reply) -> Response<Reply> {
     response
 }
 
-fn status(status: StatusCode) -> Response<Reply> {
-    let mut response = Response::new(Reply::empty());
+fn status(status: StatusCode) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::empty());
     *response.status_mut() = status;
     response
 }
@@ -300,13 +311,19 @@ mod tests {
     #[test]
     fn paths_name_views() {
         let one = || CatalogView::One(ServerId::new("a.b"));
-        assert_eq!(address("/mcp"), Some((Way::Streamable, CatalogView::All)));
-        assert_eq!(address("/mcp/"), Some((Way::Streamable, CatalogView::All)));
-        assert_eq!(address("/mcp/a.b"), Some((Way::Streamable, one())));
-        assert_eq!(address("/sse/a.b"), Some((Way::OldStyle, one())));
+        assert_eq!(
+            address("/mcp"),
+            Some((HttpEndpoint::Streamable, CatalogView::All))
+        );
+        assert_eq!(
+            address("/mcp/"),
+            Some((HttpEndpoint::Streamable, CatalogView::All))
+        );
+        assert_eq!(address("/mcp/a.b"), Some((HttpEndpoint::Streamable, one())));
+        assert_eq!(address("/sse/a.b"), Some((HttpEndpoint::Sse, one())));
         assert_eq!(
             address("/sse/messages"),
-            Some((Way::OldEndpoint, CatalogView::All))
+            Some((HttpEndpoint::SseMessages, CatalogView::All))
         );
         for nothing in ["/mcp/a/b", "/mcpx", "/", ""] {
             assert_eq!(address(nothing), None);

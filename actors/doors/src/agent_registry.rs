@@ -17,15 +17,15 @@ use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::json;
 
-use crate::belongings::Belongings;
-use mgp_callers::rostered::Rostered;
+use crate::revocation::Revocation;
+use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
 use mgp_runtime::time::unix_ms;
 use mgp_store::audit::{self, AuditHandle, NotWritten};
 
 pub use self::file::{Damaged, begin, load};
 
-/// Why the roster is as it was.
+/// Why the registry is as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum NotChanged {
     /// It cannot be.
@@ -58,19 +58,22 @@ impl std::fmt::Debug for NewToken {
     }
 }
 
-/// The way to the roster.
+/// The way to the registry.
 #[derive(Debug, Clone)]
-pub struct RosterHandle {
-    mailbox: Mailbox<RosterMsg>,
+pub struct AgentRegistryHandle {
+    mailbox: Mailbox<AgentRegistryMsg>,
     /// What the doors read.
-    pub rostered: Rostered,
+    pub registered_agents: RegisteredAgents,
 }
 
-impl RosterHandle {
+impl AgentRegistryHandle {
     /// The handle of a running actor.
     #[must_use]
-    pub fn new(mailbox: Mailbox<RosterMsg>, rostered: Rostered) -> Self {
-        Self { mailbox, rostered }
+    pub fn new(mailbox: Mailbox<AgentRegistryMsg>, registered_agents: RegisteredAgents) -> Self {
+        Self {
+            mailbox,
+            registered_agents,
+        }
     }
 
     /// A new agent and its token; they are on disk when this returns.
@@ -112,7 +115,7 @@ impl RosterHandle {
         .await
     }
 
-    /// Takes an agent off the roster. Its token is good for nothing when this returns, and what it had
+    /// Takes an agent off the registry. Its token is good for nothing when this returns, and what it had
     /// under way has been told to end.
     ///
     /// # Errors
@@ -131,7 +134,7 @@ impl RosterHandle {
     ) -> Result<NewToken, NotChanged> {
         let text = new_token();
         self.change(change(TokenDigest::of(&text)), trace).await?;
-        let entry = self.rostered.roster().get(agent).cloned();
+        let entry = self.registered_agents.registry().get(agent).cloned();
         let entry = entry.ok_or_else(|| RegistryRefusal::Unknown(agent.clone()))?;
         Ok(NewToken { text, entry })
     }
@@ -139,7 +142,7 @@ impl RosterHandle {
     async fn change(&self, change: AgentChange, trace: &TraceId) -> Result<(), NotChanged> {
         let trace = trace.clone();
         self.mailbox
-            .ask(|reply| RosterMsg::Change(change, trace, reply))
+            .ask(|reply| AgentRegistryMsg::Change(change, trace, reply))
             .await?
     }
 }
@@ -153,27 +156,27 @@ fn new_token() -> String {
 
 /// What the actor is asked.
 #[derive(Debug)]
-pub enum RosterMsg {
-    /// Changes the roster: answered when it is in the audit log, on disk, published, and what it ends
+pub enum AgentRegistryMsg {
+    /// Changes the registry: answered when it is in the audit log, on disk, published, and what it ends
     /// was told to.
     Change(AgentChange, TraceId, Reply<Result<(), NotChanged>>),
 }
 
 /// What never changes.
 #[derive(Debug)]
-pub struct RosterActor {
+pub struct AgentRegistryActor {
     /// Where it is kept.
     pub file: PathBuf,
     /// What the doors read.
-    pub rostered: Rostered,
+    pub registered_agents: RegisteredAgents,
     /// What ends with a token.
-    pub belongings: Arc<Belongings>,
+    pub revocation: Arc<Revocation>,
     /// Where it is written down.
     pub audit: AuditHandle,
 }
 
-impl Actor for RosterActor {
-    type Msg = Letter<RosterMsg>;
+impl Actor for AgentRegistryActor {
+    type Msg = Letter<AgentRegistryMsg>;
     type State = AgentRegistry;
     type Arguments = ();
 
@@ -182,32 +185,32 @@ impl Actor for RosterActor {
         _myself: ActorRef<Self::Msg>,
         (): (),
     ) -> Result<AgentRegistry, ActorProcessingErr> {
-        Ok(self.rostered.roster())
+        Ok(self.registered_agents.registry())
     }
 
     async fn handle(
         &self,
         _myself: ActorRef<Self::Msg>,
         letter: Self::Msg,
-        roster: &mut AgentRegistry,
+        registry: &mut AgentRegistry,
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
-            RosterMsg::Change(change, trace, reply) => {
-                reply.send(self.change(change, &trace, roster).await);
+            AgentRegistryMsg::Change(change, trace, reply) => {
+                reply.send(self.change(change, &trace, registry).await);
             }
         }
         Ok(())
     }
 }
 
-impl RosterActor {
+impl AgentRegistryActor {
     async fn change(
         &self,
         change: AgentChange,
         trace: &TraceId,
-        roster: &mut AgentRegistry,
+        registry: &mut AgentRegistry,
     ) -> Result<(), NotChanged> {
-        let mut next = roster.clone();
+        let mut next = registry.clone();
         next.apply(&change)?;
         // Written down first: then there is no change without a record.
         self.audit
@@ -220,14 +223,14 @@ impl RosterActor {
             self.audit.tell(noted(&change, trace, Outcome::Failure));
             return Err(error.into());
         }
-        *roster = next.clone();
+        *registry = next.clone();
         // First nobody new is let in, then those who are in go.
-        let life = self.rostered.publish(&change, next);
+        let life = self.registered_agents.publish(&change, next);
         if change.ends_a_token() {
             if let Some(life) = life {
                 life.cancel();
             }
-            self.belongings.end(change.agent()).await;
+            self.revocation.end(change.agent()).await;
         }
         Ok(())
     }

@@ -9,14 +9,14 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::quoted;
 use serde_json::value::RawValue;
 
-use crate::errand::Errand;
-use crate::input_required::{MAX_ROUNDS, Needs, needs, next_round};
+use crate::request::background_call::BackgroundCall;
+use crate::request::input_required::{MAX_ROUNDS, Needs, needs, next_round};
 use crate::request::{Caller, Outcome, Request, Routes};
 use mgp_runtime::trace::Trace;
 
 /// How the call of a task is made once more.
 #[derive(Debug, Clone)]
-pub struct Again {
+pub struct CallRetry {
     /// Who answers it.
     pub routes: Arc<dyn Routes>,
     /// Whose call it is.
@@ -30,19 +30,19 @@ pub struct Again {
 }
 
 /// Resolves with the outcome of a call that needs nothing more.
-pub(super) async fn whole(errand: &Errand, again: &Again) -> Outcome {
-    let mut outcome = errand.outcome().await?;
+pub(super) async fn whole(background: &BackgroundCall, again: &CallRetry) -> Outcome {
+    let mut outcome = background.outcome().await?;
     for _ in 0..MAX_ROUNDS {
         let text = String::from_utf8_lossy(&outcome).into_owned();
         let Some(needs) = needs(&text) else {
             return Ok(outcome);
         };
-        let responses = ask(errand, &needs).await?;
+        let responses = ask(background, &needs).await?;
         let first = again.params.as_deref().unwrap_or("{}");
         let params = next_round(first, &responses, needs.request_state);
         let request = Request {
             caller: again.caller.clone(),
-            exchange: errand.exchange.clone(),
+            exchange: background.exchange.clone(),
             method: again.method.clone(),
             params: Some(params.into()),
             trace: again.trace.clone(),
@@ -55,12 +55,12 @@ pub(super) async fn whole(errand: &Errand, again: &Again) -> Outcome {
 }
 
 /// Puts the questions of a round to the client; answers the `inputResponses` object.
-async fn ask(errand: &Errand, needs: &Needs<'_>) -> Result<String, Refusal> {
-    let exchange = &errand.exchange;
-    let attempts = exchange.attempts().expect("a task is a stateless client's");
+async fn ask(background: &BackgroundCall, needs: &Needs<'_>) -> Result<String, Refusal> {
+    let exchange = &background.exchange;
+    let rounds = exchange.rounds().expect("a task is a stateless client's");
     let asking = needs.input_requests.iter().map(|(key, input)| async move {
         let params = input.params.map(RawValue::get);
-        let answer = attempts.ask(exchange, &input.method, params).await;
+        let answer = rounds.ask(exchange, &input.method, params).await;
         match answer {
             Ok(Ok(result)) => Ok(format!(
                 "{}:{}",

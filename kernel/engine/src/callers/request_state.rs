@@ -10,7 +10,7 @@ const OF_ONE_TRY: [&str; 3] = ["_meta", "inputResponses", "requestState"];
 
 /// What the kernel puts, sealed, into the `requestState` of an `input_required` result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ParkedState {
+pub struct RequestState {
     /// Which life of the kernel parked the call.
     pub boot: u64,
     /// Which call of that life.
@@ -18,17 +18,17 @@ pub struct ParkedState {
     /// Its method.
     pub method: String,
     /// What was asked for: an answer to one call is none to another.
-    pub digest: ParkedDigest,
+    pub digest: RequestDigest,
     /// Until when it may come back, in milliseconds since 1970.
     pub expires_ms: u64,
     /// What coming back leads to.
-    pub kind: ParkedKind,
+    pub kind: RequestStateKind,
 }
 
 /// What a retry leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ParkedKind {
+pub enum RequestStateKind {
     /// The call still waits at its server, and the answers go there.
     Parked,
     /// Nothing waits: the call is made once more from its beginning.
@@ -49,7 +49,7 @@ pub enum Stale {
     AnotherCall,
 }
 
-impl ParkedState {
+impl RequestState {
     /// Judges a retry of `method` with `params`, made in the kernel's life `boot` at `now_ms`
     /// (milliseconds since 1970).
     ///
@@ -62,15 +62,15 @@ impl ParkedState {
         method: &str,
         params: Option<&str>,
     ) -> Result<(), Stale> {
-        if self.method != method || self.digest != ParkedDigest::of(method, params) {
+        if self.method != method || self.digest != RequestDigest::of(method, params) {
             return Err(Stale::AnotherCall);
         }
         if now_ms >= self.expires_ms {
             return Err(Stale::Expired);
         }
         match self.kind {
-            ParkedKind::Parked if self.boot != boot => Err(Stale::Restarted),
-            ParkedKind::Parked | ParkedKind::Again => Ok(()),
+            RequestStateKind::Parked if self.boot != boot => Err(Stale::Restarted),
+            RequestStateKind::Parked | RequestStateKind::Again => Ok(()),
         }
     }
 }
@@ -78,9 +78,9 @@ impl ParkedState {
 /// What a call asks for, in 32 bytes: the same for all tries of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub struct ParkedDigest([u8; blake3::OUT_LEN]);
+pub struct RequestDigest([u8; blake3::OUT_LEN]);
 
-impl ParkedDigest {
+impl RequestDigest {
     /// Of a method and the members of its `params` but for `_meta`, `inputResponses` and
     /// `requestState`: the order of members does not count, their texts do to the byte.
     #[must_use]
@@ -108,13 +108,13 @@ impl ParkedDigest {
     }
 }
 
-impl From<ParkedDigest> for String {
-    fn from(digest: ParkedDigest) -> Self {
+impl From<RequestDigest> for String {
+    fn from(digest: RequestDigest) -> Self {
         URL_SAFE_NO_PAD.encode(digest.0)
     }
 }
 
-impl TryFrom<String> for ParkedDigest {
+impl TryFrom<String> for RequestDigest {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
@@ -131,12 +131,12 @@ mod tests {
 
     const PARAMS: &str = r#"{"name":"ask","arguments":{"a":1.0e2,"b":[]}}"#;
 
-    fn state(kind: ParkedKind) -> ParkedState {
-        ParkedState {
+    fn state(kind: RequestStateKind) -> RequestState {
+        RequestState {
             boot: 3,
             call: 77,
             method: "tools/call".into(),
-            digest: ParkedDigest::of("tools/call", Some(PARAMS)),
+            digest: RequestDigest::of("tools/call", Some(PARAMS)),
             expires_ms: 1_000,
             kind,
         }
@@ -145,12 +145,12 @@ mod tests {
     /// SEP-2322: what a client adds for a retry does not make it another call.
     #[test]
     fn all_tries_of_a_call_have_one_digest() {
-        let first = ParkedDigest::of("tools/call", Some(PARAMS));
+        let first = RequestDigest::of("tools/call", Some(PARAMS));
         for same in [
             r#"{"arguments":{"a":1.0e2,"b":[]},"name":"ask"}"#,
             r#"{"name" : "ask","requestState":"x","_meta":{"progressToken":1},"arguments":{"a":1.0e2,"b":[]},"inputResponses":{}}"#,
         ] {
-            assert_eq!(ParkedDigest::of("tools/call", Some(same)), first, "{same}");
+            assert_eq!(RequestDigest::of("tools/call", Some(same)), first, "{same}");
         }
         for other in [
             r#"{"name":"ask","arguments":{"a":100,"b":[]}}"#,
@@ -160,24 +160,24 @@ mod tests {
             "[]",
         ] {
             assert_ne!(
-                ParkedDigest::of("tools/call", Some(other)),
+                RequestDigest::of("tools/call", Some(other)),
                 first,
                 "{other}"
             );
         }
-        assert_ne!(ParkedDigest::of("prompts/get", Some(PARAMS)), first);
+        assert_ne!(RequestDigest::of("prompts/get", Some(PARAMS)), first);
         assert_eq!(
-            ParkedDigest::of("x", None),
-            ParkedDigest::of("x", Some("{}"))
+            RequestDigest::of("x", None),
+            RequestDigest::of("x", Some("{}"))
         );
         // Where one member ends and the next begins is part of it.
-        let one = ParkedDigest::of("x", Some(r#"{"a":"1","b":"2"}"#));
-        assert_ne!(one, ParkedDigest::of("x", Some(r#"{"a\"1\"b":"2"}"#)));
+        let one = RequestDigest::of("x", Some(r#"{"a":"1","b":"2"}"#));
+        assert_ne!(one, RequestDigest::of("x", Some(r#"{"a\"1\"b":"2"}"#)));
     }
 
     #[test]
     fn a_state_leads_back_to_its_own_call_only() {
-        let parked = state(ParkedKind::Parked);
+        let parked = state(RequestStateKind::Parked);
         let call = Some(PARAMS);
         assert_eq!(parked.judge(3, 999, "tools/call", call), Ok(()));
         let judged = |boot, now, method, params| parked.judge(boot, now, method, params);
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(judged(4, 999, "tools/call", call), Err(Stale::Restarted));
         assert_eq!(judged(3, 999, "prompts/get", call), Err(Stale::AnotherCall));
         assert_eq!(judged(3, 999, "tools/call", None), Err(Stale::AnotherCall));
-        let again = state(ParkedKind::Again);
+        let again = state(RequestStateKind::Again);
         assert_eq!(again.judge(4, 999, "tools/call", call), Ok(()));
         assert_eq!(
             again.judge(4, 1_000, "tools/call", call),
@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn a_state_survives_its_seal() {
         let key = SealKey::new([1; 32]);
-        let text = key.seal(Purpose::State, "ann", &state(ParkedKind::Parked));
+        let text = key.seal(Purpose::State, "ann", &state(RequestStateKind::Parked));
         assert!(text.len() < 400, "{}", text.len());
         let opened = key.open(Purpose::State, "ann", &text);
-        assert_eq!(opened, Ok(state(ParkedKind::Parked)));
+        assert_eq!(opened, Ok(state(RequestStateKind::Parked)));
     }
 }

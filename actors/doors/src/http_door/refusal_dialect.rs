@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The id of the request and the words of its caller, where it is one that declares MGP; `None` for
 /// everybody else, who is refused in HTTP's own, and where too many strangers are half-way through.
-pub(super) async fn declared(
+pub(super) async fn refusal_dialect(
     request: Request<Incoming>,
     bodies: &Bodies,
 ) -> Option<(RequestId, Dialect)> {

@@ -1,4 +1,4 @@
-//! The roster on disk: one file, written whole and put in the place of the one before. It has at most
+//! The registry on disk: one file, written whole and put in the place of the one before. It has at most
 //! a few thousand lines and is changed by hand, so that it needs no journal and never grows beyond
 //! what it says.
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// Longest file that is read: every agent there can be, with room to spare.
 const LONGEST: u64 = 4 << 20;
 
-/// Why the roster cannot be read. Nobody is let in by half of it.
+/// Why the registry cannot be read. Nobody is let in by half of it.
 #[derive(Debug, thiserror::Error)]
 pub enum Damaged {
     /// The disk's own words.
@@ -44,7 +44,7 @@ struct Sheet {
     agents: Box<serde_json::value::RawValue>,
 }
 
-/// The roster of an earlier life; an empty one when there was none.
+/// The registry of an earlier life; an empty one when there was none.
 ///
 /// # Errors
 /// [`Damaged`].
@@ -80,7 +80,7 @@ pub fn load(path: &Path) -> Result<AgentRegistry, Damaged> {
     AgentRegistry::of(kept).map_err(|twice: RegistryRefusal| content(twice.to_string()))
 }
 
-/// Writes a roster without agents.
+/// Writes a registry without agents.
 ///
 /// # Errors
 /// The disk's own words.
@@ -119,16 +119,16 @@ mod tests {
 
     use super::*;
 
-    fn roster() -> AgentRegistry {
-        let mut roster = AgentRegistry::default();
+    fn registry() -> AgentRegistry {
+        let mut registry = AgentRegistry::default();
         let added = AgentChange::Added {
             agent: AgentId::new("agent.a"),
             digest: TokenDigest::of("mgp_secret"),
             at_ms: 1,
             not_after_ms: Some(2),
         };
-        roster.apply(&added).unwrap();
-        roster
+        registry.apply(&added).unwrap();
+        registry
     }
 
     #[test]
@@ -136,9 +136,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agents.json");
         assert_eq!(load(&path).unwrap(), AgentRegistry::default());
-        write(&path, &roster().kept()).unwrap();
-        write(&path, &roster().kept()).unwrap();
-        assert_eq!(load(&path).unwrap(), roster());
+        write(&path, &registry().kept()).unwrap();
+        write(&path, &registry().kept()).unwrap();
+        assert_eq!(load(&path).unwrap(), registry());
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert!(!fs::read_to_string(&path).unwrap().contains("secret"));
     }
@@ -148,7 +148,7 @@ mod tests {
     fn a_damaged_roster_is_never_half_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agents.json");
-        write(&path, &roster().kept()).unwrap();
+        write(&path, &registry().kept()).unwrap();
         let good = fs::read(&path).unwrap();
         for at in 0..good.len() {
             let mut bad = good.clone();

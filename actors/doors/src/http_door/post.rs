@@ -17,7 +17,7 @@ use mgp_protocol::jsonrpc::torn::{self, Glance};
 use mgp_protocol::jsonrpc::{self, Malformed, Message, RequestId};
 use mgp_protocol::mcp;
 use mgp_protocol::refusal::Refusal;
-use mgp_transports::http::body::{BodyError, Ends, Reply, collect};
+use mgp_transports::http::body::{BodyError, Ends, ReplyBody, collect};
 use serde_json::value::RawValue;
 
 use super::answer::{json, overloaded, refusal, refusal_of};
@@ -26,8 +26,8 @@ use super::{HttpDoor, events, modern, status, stream_response};
 use crate::session::{NoSession, Session};
 use crate::stateless;
 use mgp_callers::exchange::Exchange;
+use mgp_callers::exchange::streams::Lane;
 use mgp_callers::request::{Answering, Outcome, Request, answer_frame, answer_parts};
-use mgp_callers::streams::Lane;
 use mgp_runtime::trace::Trace;
 
 /// How long a client may take to send a message.
@@ -38,7 +38,7 @@ pub(super) async fn post(
     request: HttpRequest<Incoming>,
     view: CatalogView,
     agent: AgentId,
-) -> Response<Reply> {
+) -> Response<ReplyBody> {
     if let Some(response) = judge_headers(&request) {
         return response;
     }
@@ -81,7 +81,7 @@ pub(super) async fn post(
         }
         (Ok(Message::Request { id, method, .. }), None) if method == "ping" => json(
             StatusCode::OK,
-            Reply::full(jsonrpc::result(id.as_json(), "{}")),
+            ReplyBody::full(jsonrpc::result(id.as_json(), "{}")),
         ),
         (Ok(_), None) => refusal(
             StatusCode::BAD_REQUEST,
@@ -101,7 +101,7 @@ pub(super) async fn taken(
     door: &HttpDoor,
     body: Incoming,
     agent: &AgentId,
-) -> Result<Bytes, Box<Response<Reply>>> {
+) -> Result<Bytes, Box<Response<ReplyBody>>> {
     let bodies = &door.reception.bodies;
     let room = || bodies.room(agent);
     let body = collect(body, bodies.longest(), BODY_DEADLINE, room).await;
@@ -128,7 +128,7 @@ fn whose(ends: &Ends) -> Option<RequestId> {
 }
 
 /// MCP-076, MCP-077, A-16: judged before the body is read.
-fn judge_headers(request: &HttpRequest<Incoming>) -> Option<Response<Reply>> {
+fn judge_headers(request: &HttpRequest<Incoming>) -> Option<Response<ReplyBody>> {
     let headers = request.headers();
     if !headers::is_json(headers) {
         return Some(refusal(
@@ -150,7 +150,7 @@ fn judge_headers(request: &HttpRequest<Incoming>) -> Option<Response<Reply>> {
 
 /// An answer has the id of a question of the kernel: nothing is said under it. `begun`: whoever sent it
 /// is past its handshake, or needs none.
-fn malformed(text: &str, error: &Malformed, begun: bool) -> Response<Reply> {
+fn malformed(text: &str, error: &Malformed, begun: bool) -> Response<ReplyBody> {
     let frame = match Glance::at(text.as_bytes()).answers() {
         true => Some(error.to_nobody()),
         false => error.to_frame(),
@@ -162,7 +162,7 @@ fn malformed(text: &str, error: &Malformed, begun: bool) -> Response<Reply> {
         true => StatusCode::OK,
         false => StatusCode::BAD_REQUEST,
     };
-    json(code, Reply::full(frame))
+    json(code, ReplyBody::full(frame))
 }
 
 /// Opens a session; a malformed `initialize` never gets one (CMCP-020).
@@ -172,7 +172,7 @@ async fn initialize(
     params: Option<&str>,
     view: CatalogView,
     agent: AgentId,
-) -> Response<Reply> {
+) -> Response<ReplyBody> {
     let (agent, streams) = door.sessions.agent(agent);
     let caller =
         mcp::read::<mcp::Initialize<'_>>(params).and_then(|hello| agent.hello(view, &hello));
@@ -180,7 +180,7 @@ async fn initialize(
         Ok(caller) => caller,
         Err(wrong) => {
             let frame = wrong.answer(id.as_json(), mgp_protocol::dialect::Version::LATEST_LEGACY);
-            return json(StatusCode::BAD_REQUEST, Reply::full(frame));
+            return json(StatusCode::BAD_REQUEST, ReplyBody::full(frame));
         }
     };
     let welcome = door.reception.routes.welcome(caller.clone()).await;
@@ -191,7 +191,7 @@ async fn initialize(
         }
     };
     let frame = answer_frame(id.as_json(), &welcome, caller.dialect());
-    let mut response = json(StatusCode::OK, Reply::full(frame));
+    let mut response = json(StatusCode::OK, ReplyBody::full(frame));
     let value = HeaderValue::from_str(session.id.as_str()).expect("a UUID is visible ASCII");
     response.headers_mut().insert(SESSION, value);
     response
@@ -202,7 +202,7 @@ async fn one(
     session: &Arc<Session>,
     text: &ByteString,
     message: Message<'_>,
-) -> Response<Reply> {
+) -> Response<ReplyBody> {
     match message {
         Message::Request {
             id,
@@ -231,19 +231,19 @@ async fn request(
     id: RequestId,
     method: &str,
     (params, trace): (Option<ByteString>, Trace),
-) -> Response<Reply> {
+) -> Response<ReplyBody> {
     let dialect = session.caller.dialect();
     if method == "ping" {
         return json(
             StatusCode::OK,
-            Reply::full(jsonrpc::result(id.as_json(), "{}")),
+            ReplyBody::full(jsonrpc::result(id.as_json(), "{}")),
         );
     }
     if method == "initialize" {
         let wrong = Refusal::BadRequest("this session is initialized already".into());
         return json(
             StatusCode::BAD_REQUEST,
-            Reply::full(wrong.answer(id.as_json(), dialect)),
+            ReplyBody::full(wrong.answer(id.as_json(), dialect)),
         );
     }
     let lane = session.streams.lane();
@@ -252,7 +252,7 @@ async fn request(
         Err(refusal) => {
             return json(
                 StatusCode::OK,
-                Reply::full(refusal.answer(id.as_json(), dialect)),
+                ReplyBody::full(refusal.answer(id.as_json(), dialect)),
             );
         }
     };
@@ -263,7 +263,7 @@ async fn request(
         params,
         trace,
     });
-    let mut work = Work {
+    let mut work = SessionRequest {
         answering: Some(answering),
         session: session.clone(),
         exchange,
@@ -281,7 +281,7 @@ async fn request(
 
 /// A request under way. Dropped before its end, because the client's connection is gone, it goes on
 /// by itself: in the legacy era a broken connection is no cancellation.
-struct Work {
+struct SessionRequest {
     answering: Option<Answering>,
     session: Arc<Session>,
     exchange: Arc<Exchange>,
@@ -289,7 +289,7 @@ struct Work {
     lane: Lane,
 }
 
-impl Future for Work {
+impl Future for SessionRequest {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
@@ -304,9 +304,9 @@ impl Future for Work {
     }
 }
 
-impl Work {
+impl SessionRequest {
     /// The answer came: plain JSON, or behind what came before it on the stream.
-    fn reply(&self, outcome: &Outcome) -> Response<Reply> {
+    fn reply(&self, outcome: &Outcome) -> Response<ReplyBody> {
         let (streams, caller) = (&self.session.streams, &self.session.caller);
         let dialect = caller.dialect();
         if self.exchange.is_cancelled() {
@@ -320,11 +320,11 @@ impl Work {
             return stream_response(events(&self.session, stream));
         }
         let parts = answer_parts(self.id.as_json(), outcome, dialect);
-        json(StatusCode::OK, Reply::parts(parts))
+        json(StatusCode::OK, ReplyBody::parts(parts))
     }
 
     /// Something else comes first, or the answer takes its time: a stream.
-    fn stream(mut self, door: &HttpDoor) -> Response<Reply> {
+    fn stream(mut self, door: &HttpDoor) -> Response<ReplyBody> {
         let primed = self.session.caller.version.primes_streams();
         let streams = self.session.streams.clone();
         self.exchange.prime();
@@ -373,7 +373,7 @@ impl Work {
     }
 }
 
-impl Drop for Work {
+impl Drop for SessionRequest {
     fn drop(&mut self) {
         if let Some(answering) = self.answering.take() {
             self.go_on(answering);
@@ -406,7 +406,11 @@ fn settle(
 }
 
 /// A batch of 2025-03-26: all answers in one JSON array, notifications and answers taken as they are.
-async fn batch(door: &Arc<HttpDoor>, session: &Arc<Session>, text: &ByteString) -> Response<Reply> {
+async fn batch(
+    door: &Arc<HttpDoor>,
+    session: &Arc<Session>,
+    text: &ByteString,
+) -> Response<ReplyBody> {
     let messages = jsonrpc::batch(text.as_bytes()).unwrap_or_default();
     if messages.is_empty() {
         return refusal(StatusCode::BAD_REQUEST, "Invalid Request: an empty batch");
@@ -422,7 +426,7 @@ async fn batch(door: &Arc<HttpDoor>, session: &Arc<Session>, text: &ByteString) 
     let mut out = vec![b'['];
     out.extend(frames.join(&b','));
     out.push(b']');
-    json(StatusCode::OK, Reply::full(out))
+    json(StatusCode::OK, ReplyBody::full(out))
 }
 
 async fn batched(door: &HttpDoor, session: &Arc<Session>, text: ByteString) -> Option<Bytes> {

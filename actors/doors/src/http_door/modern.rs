@@ -13,17 +13,17 @@ use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::{Message, RequestId};
-use mgp_protocol::mirror::{self, Given};
 use mgp_protocol::refusal::Refusal;
+use mgp_protocol::request_headers::{self, GivenHeader};
 use mgp_protocol::splice::member;
-use mgp_transports::http::body::Reply;
+use mgp_transports::http::body::ReplyBody;
 use mgp_transports::sse;
 use tokio::sync::mpsc;
 
 use super::answer::{json, refusal};
 use super::{HEARTBEAT, HttpDoor, status, stream_response};
 use crate::stateless::{self, Arrival, Stated};
-use mgp_callers::attempts::{Outlet, STREAM_QUEUE};
+use mgp_callers::exchange::rounds::{Outlet, STREAM_QUEUE};
 use mgp_callers::request::{self, Outcome, answer_frame, answer_parts};
 use mgp_runtime::trace::Trace;
 
@@ -35,7 +35,7 @@ pub(super) async fn post(
     message: Message<'_>,
     view: CatalogView,
     agent: AgentId,
-) -> Response<Reply> {
+) -> Response<ReplyBody> {
     let (id, method, params, trace) = match message {
         Message::Request {
             id,
@@ -68,10 +68,10 @@ pub(super) async fn post(
         Err(_) => Version::MODERN.into(),
     };
     let begun = read.and_then(|stated| {
-        let visitors = &door.reception.directory.visitors;
+        let stateless_clients = &door.reception.directory.stateless_clients;
         let client = stated.client.as_deref();
-        let presence = visitors.presence(&arrival.agent, &arrival.view, client);
-        door.reception.stateless.open(arrival, stated, presence)
+        let activity = stateless_clients.activity(&arrival.agent, &arrival.view, client);
+        door.reception.stateless.open(arrival, stated, activity)
     });
     match begun {
         Err(refused) => answered(&id, &Err(refused), dialect),
@@ -92,8 +92,9 @@ pub(super) async fn post(
 fn read(door: &HttpDoor, headers: &HeaderMap, arrival: &Arrival) -> Result<Stated, Refusal> {
     let params = arrival.params.as_deref();
     let (stated, mirrored) = stateless::read(&arrival.method, params)?;
-    let given = |name: &str| Given::of(headers.get_all(name).iter().map(HeaderValue::as_bytes));
-    mirror::check_version(&stated.version, given(mirror::VERSION))?;
+    let given =
+        |name: &str| GivenHeader::of(headers.get_all(name).iter().map(HeaderValue::as_bytes));
+    request_headers::check_version(&stated.version, given(request_headers::VERSION))?;
     stated.check_version()?;
     mirrored.check(given)?;
     let who = request::identity(&arrival.agent, arrival.operator);
@@ -103,19 +104,19 @@ fn read(door: &HttpDoor, headers: &HeaderMap, arrival: &Arrival) -> Result<State
         && !tool.param_headers.is_empty()
     {
         let arguments = params.and_then(|params| member(params, "arguments"));
-        mirror::check_params(&tool.param_headers, arguments, given)?;
+        request_headers::check_params(&tool.param_headers, arguments, given)?;
     }
     Ok(stated)
 }
 
-fn answered(id: &RequestId, outcome: &Outcome, dialect: Dialect) -> Response<Reply> {
+fn answered(id: &RequestId, outcome: &Outcome, dialect: Dialect) -> Response<ReplyBody> {
     let status = match outcome {
         Ok(_) => StatusCode::OK,
         Err(refusal) => StatusCode::from_u16(refusal.http_status()).unwrap_or(StatusCode::OK),
     };
     json(
         status,
-        Reply::parts(answer_parts(id.as_json(), outcome, dialect)),
+        ReplyBody::parts(answer_parts(id.as_json(), outcome, dialect)),
     )
 }
 
@@ -131,7 +132,7 @@ struct Conversation {
 
 impl Conversation {
     /// Plain JSON when nothing comes before the answer and it comes soon; else a stream.
-    async fn reply(mut self, door: &HttpDoor) -> Response<Reply> {
+    async fn reply(mut self, door: &HttpDoor) -> Response<ReplyBody> {
         let mut outcome = self.outcome.take().expect("it is there at first");
         let first = tokio::select! {
             biased;
@@ -155,7 +156,7 @@ impl Conversation {
         let before = before.map(|message| sse::event(None, &message));
         let before = futures_util::stream::iter(before);
         let events = futures_util::StreamExt::chain(before, self);
-        stream_response(Reply::stream(events).heartbeat(HEARTBEAT, sse::comment("")))
+        stream_response(ReplyBody::stream(events).heartbeat(HEARTBEAT, sse::comment("")))
     }
 }
 

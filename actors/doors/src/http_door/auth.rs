@@ -13,13 +13,13 @@ use mgp_protocol::dialect::Dialect;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::refusal::{Denial, Refusal};
-use mgp_transports::http::body::Reply;
+use mgp_transports::http::body::ReplyBody;
 use mgp_transports::http::certificate::Certificate;
 use subtle::ConstantTimeEq;
 
 use crate::oauth::OAuth;
-use mgp_callers::pass::Pass;
-use mgp_callers::rostered::Rostered;
+use mgp_callers::credential::Credential;
+use mgp_callers::registered_agents::RegisteredAgents;
 
 /// How callers show who they are.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ pub struct Tokens {
     /// The hash of the kernel's own, whose holder is `agent.local`.
     pub own: blake3::Hash,
     /// The agents that have one.
-    pub rostered: Rostered,
+    pub registered_agents: RegisteredAgents,
 }
 
 /// Why a caller is not let in.
@@ -70,7 +70,7 @@ impl Auth {
         headers: &HeaderMap,
         shown: Option<&Certificate>,
         view: &CatalogView,
-    ) -> Result<Pass, Unwelcome> {
+    ) -> Result<Credential, Unwelcome> {
         let Some(certificate) = shown else {
             return self.judge_token(headers, view).await;
         };
@@ -91,9 +91,9 @@ impl Auth {
         &self,
         headers: &HeaderMap,
         view: &CatalogView,
-    ) -> Result<Pass, Unwelcome> {
+    ) -> Result<Credential, Unwelcome> {
         match self {
-            Self::None => Ok(Pass::lasting(AgentId::new(AgentId::ANONYMOUS))),
+            Self::None => Ok(Credential::lasting(AgentId::new(AgentId::ANONYMOUS))),
             Self::Token(tokens) => tokens.judge(bearer(headers)?),
             Self::OAuth(oauth, tokens) => {
                 let token = bearer(headers)?;
@@ -120,7 +120,7 @@ impl Auth {
         unwelcome: &Unwelcome,
         headers: &HeaderMap,
         view: &CatalogView,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         let hints = match self {
             Self::OAuth(oauth, _) => Some(oauth.hints(view, host(headers))),
             Self::None | Self::Token(_) => None,
@@ -130,14 +130,14 @@ impl Auth {
 }
 
 /// A connection may outlive the certificate it was opened with; what it is good for does not.
-fn by_certificate(certificate: &Certificate) -> Result<Pass, Unwelcome> {
+fn by_certificate(certificate: &Certificate) -> Result<Credential, Unwelcome> {
     let names = CertificateNames {
         uris: &certificate.uris,
         hosts: &certificate.hosts,
         common: &certificate.common,
     };
     let agent = mgp_engine::doors::certificate::agent(names).map_err(Unwelcome::Certificate)?;
-    let pass = Pass::lasting(agent).until(Some(certificate.not_after_ms));
+    let pass = Credential::lasting(agent).until(Some(certificate.not_after_ms));
     match pass.is_over() {
         true => Err(Unwelcome::Expired(rfc3339_ms(certificate.not_after_ms))),
         false => Ok(pass),
@@ -149,8 +149,8 @@ fn host(headers: &HeaderMap) -> Option<&str> {
 }
 
 impl Tokens {
-    fn judge(&self, token: &str) -> Result<Pass, Unwelcome> {
-        match self.rostered.judge(token) {
+    fn judge(&self, token: &str) -> Result<Credential, Unwelcome> {
+        match self.registered_agents.judge(token) {
             Ok(pass) => return Ok(pass),
             Err(BadAgentToken::Expired(_, at_ms)) => {
                 return Err(Unwelcome::Expired(rfc3339_ms(at_ms)));
@@ -160,7 +160,7 @@ impl Tokens {
         let hash = blake3::hash(token.as_bytes());
         let same = hash.as_bytes().ct_eq(self.own.as_bytes());
         match bool::from(same) {
-            true => Ok(Pass::lasting(AgentId::new(AgentId::LOCAL))),
+            true => Ok(Credential::lasting(AgentId::new(AgentId::LOCAL))),
             false => Err(Unwelcome::Invalid("nobody has this token".into())),
         }
     }
@@ -225,8 +225,8 @@ impl Unwelcome {
     pub(super) fn in_words_of(
         &self,
         caller: Option<(RequestId, Dialect)>,
-        refused: Response<Reply>,
-    ) -> Response<Reply> {
+        refused: Response<ReplyBody>,
+    ) -> Response<ReplyBody> {
         let denial = match self {
             Self::Scope => return refused,
             Self::Expired(_) => Denial::CredentialsExpired(self.words()),
@@ -238,11 +238,11 @@ impl Unwelcome {
             return refused;
         };
         let frame = Refusal::Denied(Box::new(denial)).answer(id.as_json(), dialect);
-        refused.map(|_| Reply::full(frame))
+        refused.map(|_| ReplyBody::full(frame))
     }
 
     /// 401, or 403 where another token of the same caller would do; `hints` say where to get one.
-    pub(super) fn answer(&self, hints: Option<String>) -> Response<Reply> {
+    pub(super) fn answer(&self, hints: Option<String>) -> Response<ReplyBody> {
         let mut parts = Vec::new();
         if let Some((error, description)) = self.error() {
             parts.push(format!(r#"error="{error}""#));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     fn auth() -> Auth {
-        let mut roster = AgentRegistry::default();
+        let mut registry = AgentRegistry::default();
         for (name, not_after_ms) in [("alice", None), ("late", Some(1))] {
             let change = AgentChange::Added {
                 agent: AgentId::parse(name).unwrap(),
@@ -291,11 +291,11 @@ mod tests {
                 at_ms: 0,
                 not_after_ms,
             };
-            roster.apply(&change).unwrap();
+            registry.apply(&change).unwrap();
         }
         Auth::Token(Tokens {
             own: blake3::hash(b"secret"),
-            rostered: Rostered::new(roster),
+            registered_agents: RegisteredAgents::new(registry),
         })
     }
 
@@ -304,7 +304,11 @@ mod tests {
         Ok(pass.agent.to_string())
     }
 
-    async fn shown(headers: HeaderMap, name: &str, not_after_ms: u64) -> Result<Pass, Unwelcome> {
+    async fn shown(
+        headers: HeaderMap,
+        name: &str,
+        not_after_ms: u64,
+    ) -> Result<Credential, Unwelcome> {
         let certificate = Certificate {
             uris: vec![format!("mgp:agent:{name}")],
             not_after_ms,

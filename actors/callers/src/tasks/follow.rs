@@ -7,22 +7,22 @@ use mgp_engine::callers::tasks::TaskStep;
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::refusal::{Refusal, Rendered};
 
-use super::again::{Again, whole};
-use super::{Kept, MAX_BYTES, Tasks};
-use crate::errand::Errand;
+use super::call_retry::{CallRetry, whole};
+use super::{KernelTask, MAX_BYTES, Tasks};
 use crate::request::Outcome;
+use crate::request::background_call::BackgroundCall;
 use mgp_runtime::time::unix_ms;
 
 /// Ends when the task's time is over, or it is forgotten before.
-pub(super) async fn keep(tasks: Arc<Tasks>, kept: Arc<Kept>, again: Option<Again>) {
+pub(super) async fn keep(tasks: Arc<Tasks>, kept: Arc<KernelTask>, again: Option<CallRetry>) {
     let left = kept.expires_ms().saturating_sub(unix_ms());
     let mut time = std::pin::pin!(tokio::time::sleep(Duration::from_millis(left)));
-    if let (Some(errand), Some(again)) = (kept.errand(), again) {
+    if let (Some(background), Some(again)) = (kept.background(), again) {
         tokio::select! {
-            outcome = follow(&tasks, &kept, &errand, &again) => {
-                tasks.end(&kept, step(&errand, outcome, again.caller.dialect())).await;
+            outcome = follow(&tasks, &kept, &background, &again) => {
+                tasks.end(&kept, step(&background, outcome, again.caller.dialect())).await;
             }
-            () = &mut time => errand.exchange.cancel(),
+            () = &mut time => background.exchange.cancel(),
         }
         kept.let_go();
     }
@@ -33,14 +33,19 @@ pub(super) async fn keep(tasks: Arc<Tasks>, kept: Arc<Kept>, again: Option<Again
 }
 
 /// Says what the server asks meanwhile; resolves with the call's outcome.
-async fn follow(tasks: &Tasks, kept: &Kept, errand: &Errand, again: &Again) -> Outcome {
-    let attempts = errand
+async fn follow(
+    tasks: &Tasks,
+    kept: &KernelTask,
+    background: &BackgroundCall,
+    again: &CallRetry,
+) -> Outcome {
+    let rounds = background
         .exchange
-        .attempts()
+        .rounds()
         .expect("only calls of stateless clients become tasks");
-    let mut outcome = std::pin::pin!(whole(errand, again));
+    let mut outcome = std::pin::pin!(whole(background, again));
     loop {
-        let mut changed = std::pin::pin!(attempts.changed());
+        let mut changed = std::pin::pin!(rounds.changed());
         changed.as_mut().enable();
         if kept.look() {
             tasks.tell(kept);
@@ -49,15 +54,15 @@ async fn follow(tasks: &Tasks, kept: &Kept, errand: &Errand, again: &Again) -> O
             biased;
             outcome = &mut outcome => {
                 // What was taken back is cancelled, whatever the server still made of it.
-                let taken_back = errand.exchange.is_cancelled();
-                return match taken_back && errand.exchange.lacking().is_none() {
+                let taken_back = background.exchange.is_cancelled();
+                return match taken_back && background.exchange.lacking().is_none() {
                     true => Err(Refusal::Cancelled),
                     false => outcome,
                 };
             }
             () = changed => {}
-            () = tokio::time::sleep(tasks.patience), if attempts.is_asking() => {
-                errand.exchange.cancel();
+            () = tokio::time::sleep(tasks.patience), if rounds.is_asking() => {
+                background.exchange.cancel();
                 let secs = tasks.patience.as_secs();
                 return Err(Refusal::Broken(format!(
                     "nobody answered what the server asked within {secs} s"
@@ -68,8 +73,8 @@ async fn follow(tasks: &Tasks, kept: &Kept, errand: &Errand, again: &Again) -> O
 }
 
 /// What the outcome of a call means to its task.
-fn step(errand: &Errand, outcome: Outcome, dialect: Dialect) -> TaskStep {
-    let refusal = match (outcome, errand.exchange.lacking()) {
+fn step(background: &BackgroundCall, outcome: Outcome, dialect: Dialect) -> TaskStep {
+    let refusal = match (outcome, background.exchange.lacking()) {
         (Ok(result), _) => {
             return TaskStep::Complete(String::from_utf8_lossy(&result).into_owned());
         }

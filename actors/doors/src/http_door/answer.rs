@@ -4,9 +4,9 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use mgp_protocol::jsonrpc::{self, ErrorObject, INTERNAL_ERROR, INVALID_REQUEST, RequestId};
-use mgp_transports::http::body::Reply;
+use mgp_transports::http::body::ReplyBody;
 
-pub(super) fn json(status: StatusCode, body: Reply) -> Response<Reply> {
+pub(super) fn json(status: StatusCode, body: ReplyBody) -> Response<ReplyBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     response
@@ -15,8 +15,8 @@ pub(super) fn json(status: StatusCode, body: Reply) -> Response<Reply> {
     response
 }
 
-pub(super) fn plain(status: StatusCode, text: &'static str) -> Response<Reply> {
-    let mut response = Response::new(Reply::full(Bytes::from_static(text.as_bytes())));
+pub(super) fn plain(status: StatusCode, text: &'static str) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::full(Bytes::from_static(text.as_bytes())));
     *response.status_mut() = status;
     response
         .headers_mut()
@@ -25,7 +25,7 @@ pub(super) fn plain(status: StatusCode, text: &'static str) -> Response<Reply> {
 }
 
 /// A refusal of the door itself: a JSON-RPC error without id, so that clients can show its words.
-pub(super) fn refusal(status: StatusCode, words: &str) -> Response<Reply> {
+pub(super) fn refusal(status: StatusCode, words: &str) -> Response<ReplyBody> {
     refusal_of(None, status, words)
 }
 
@@ -34,13 +34,13 @@ pub(super) fn refusal_of(
     id: Option<&RequestId>,
     status: StatusCode,
     words: &str,
-) -> Response<Reply> {
+) -> Response<ReplyBody> {
     under(id, (status, INVALID_REQUEST), words)
 }
 
 /// The kernel holds all it may right now: the client tries again, soonest after a second. `id` of the
 /// request, as far as it could be read.
-pub(super) fn overloaded(id: Option<&RequestId>, words: &str) -> Response<Reply> {
+pub(super) fn overloaded(id: Option<&RequestId>, words: &str) -> Response<ReplyBody> {
     let code = (StatusCode::SERVICE_UNAVAILABLE, INTERNAL_ERROR);
     let mut response = under(id, code, words);
     response
@@ -50,15 +50,15 @@ pub(super) fn overloaded(id: Option<&RequestId>, words: &str) -> Response<Reply>
 }
 
 /// The session is unknown, has ended, or is somebody else's: the client starts anew.
-pub(super) fn unknown_session() -> Response<Reply> {
+pub(super) fn unknown_session() -> Response<ReplyBody> {
     let words = "Session not found; begin a new one with `initialize`";
     under(None, (StatusCode::NOT_FOUND, -32001), words)
 }
 
-fn under(id: Option<&RequestId>, code: (StatusCode, i64), words: &str) -> Response<Reply> {
+fn under(id: Option<&RequestId>, code: (StatusCode, i64), words: &str) -> Response<ReplyBody> {
     let (status, code) = code;
     let error = ErrorObject::new(code, words);
     let error = serde_json::to_string(&error).expect("an error object is always JSON");
     let id = id.map_or("null", RequestId::as_json);
-    json(status, Reply::full(jsonrpc::error(id, &error)))
+    json(status, ReplyBody::full(jsonrpc::error(id, &error)))
 }

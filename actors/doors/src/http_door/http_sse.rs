@@ -16,7 +16,7 @@ use mgp_protocol::framing::one_line;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::torn::Glance;
 use mgp_protocol::jsonrpc::{self, Malformed};
-use mgp_transports::http::body::Reply;
+use mgp_transports::http::body::ReplyBody;
 use mgp_transports::sse;
 use tokio::io::{AsyncRead, DuplexStream, duplex};
 use tokio::sync::mpsc;
@@ -38,28 +38,28 @@ const PIPE: usize = 64 << 10;
 
 /// Open connections of old clients, by the id in their endpoint.
 #[derive(Debug, Default)]
-pub struct OldStyle {
-    open: Mutex<HashMap<String, Arc<Visit>>>,
+pub struct HttpSse {
+    open: Mutex<HashMap<String, Arc<SseClient>>>,
 }
 
 #[derive(Debug)]
-struct Visit {
+struct SseClient {
     agent: AgentId,
     way_in: mpsc::Sender<Bytes>,
 }
 
-impl OldStyle {
+impl HttpSse {
     /// Opens a connection; its first event names the endpoint.
     pub(super) fn open(
         self: &Arc<Self>,
         door: &HttpDoor,
         view: CatalogView,
         agent: AgentId,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         let id = mgp_runtime::ids::new_id().to_string();
         let (way_in, messages) = mpsc::channel(WAITING);
         let (writer, way_out) = duplex(PIPE);
-        let visit = Arc::new(Visit {
+        let visit = Arc::new(SseClient {
             agent: agent.clone(),
             way_in,
         });
@@ -82,11 +82,11 @@ impl OldStyle {
         ));
         let endpoint = format!("{ENDPOINT}?session={id}");
         let first = sse::named("endpoint", None, endpoint.as_bytes());
-        let leaving = Leaving {
+        let leaving = SseClientEntry {
             table: self.clone(),
             id,
         };
-        let body = Reply::stream(events(first, way_out, leaving))
+        let body = ReplyBody::stream(events(first, way_out, leaving))
             .heartbeat(HEARTBEAT, sse::comment(""))
             .standing();
         stream_response(body)
@@ -98,7 +98,7 @@ impl OldStyle {
         door: &HttpDoor,
         request: Request<Incoming>,
         agent: &AgentId,
-    ) -> Response<Reply> {
+    ) -> Response<ReplyBody> {
         let query = request.uri().query().unwrap_or("");
         let visit = query
             .split('&')
@@ -122,24 +122,27 @@ impl OldStyle {
                 // The connection fails the question it was to answer, and says nothing.
                 let _ = visit.pass(body).await;
             }
-            return json(StatusCode::BAD_REQUEST, Reply::full(frame));
+            return json(StatusCode::BAD_REQUEST, ReplyBody::full(frame));
         }
         match visit.pass(body).await {
             Ok(()) => status(StatusCode::ACCEPTED),
-            Err(Left) => unknown_session(),
+            Err(SseClientGone) => unknown_session(),
         }
     }
 }
 
-impl Visit {
+impl SseClient {
     /// A message on one line. It is handed over whole or, when its client is gone before, not at all.
-    async fn pass(&self, body: Bytes) -> Result<(), Left> {
-        self.way_in.send(one_line(body)).await.map_err(|_| Left)
+    async fn pass(&self, body: Bytes) -> Result<(), SseClientGone> {
+        self.way_in
+            .send(one_line(body))
+            .await
+            .map_err(|_| SseClientGone)
     }
 }
 
 /// The connection has ended.
-struct Left;
+struct SseClientGone;
 
 /// Messages as the lines that a connection reads.
 fn lines(messages: mpsc::Receiver<Bytes>) -> impl AsyncRead + Unpin + Send + 'static {
@@ -151,12 +154,12 @@ fn lines(messages: mpsc::Receiver<Bytes>) -> impl AsyncRead + Unpin + Send + 'st
 }
 
 /// Closes the connection when its stream is dropped.
-struct Leaving {
-    table: Arc<OldStyle>,
+struct SseClientEntry {
+    table: Arc<HttpSse>,
     id: String,
 }
 
-impl Drop for Leaving {
+impl Drop for SseClientEntry {
     fn drop(&mut self) {
         let mut open = self
             .table
@@ -171,7 +174,7 @@ impl Drop for Leaving {
 fn events(
     first: Bytes,
     way_out: DuplexStream,
-    leaving: Leaving,
+    leaving: SseClientEntry,
 ) -> impl Stream<Item = Bytes> + Send {
     let lines = FramedRead::new(way_out, LinesCodec::new()).filter_map(move |line| {
         let _open = &leaving;
@@ -191,7 +194,7 @@ mod tests {
     #[tokio::test]
     async fn a_post_given_up_leaves_no_half_line() {
         let (way_in, messages) = mpsc::channel(WAITING);
-        let visit = Visit {
+        let visit = SseClient {
             agent: AgentId::new(AgentId::LOCAL),
             way_in,
         };
