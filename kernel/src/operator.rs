@@ -133,7 +133,7 @@ impl Operator {
     /// None at present; the type is that of every answer.
     pub fn stop(&self) -> Outcome {
         self.closing.cancel();
-        Ok(mgp_calls::relay::nothing())
+        Ok(mgp_calls::nothing())
     }
 
     /// `mgp/kernel/reload`.

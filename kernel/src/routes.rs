@@ -1,36 +1,249 @@
-//! Every method and who answers it.
+//! Every method agents may call: who may, and who answers it.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use mgp_callers::agent::Agent;
 use mgp_callers::request::{Answering, Caller, Outcome, Request, Routes};
-use mgp_calls::relay::{Relay, nothing};
+use mgp_calls::checks::access;
+use mgp_calls::mcp::tasks::legacy::{self, LegacyTask};
+use mgp_calls::mcp::{
+    completion, initialize, lists, logging, prompts, resources, roots, subscriptions, tasks, tools,
+};
+use mgp_calls::mgp;
+use mgp_calls::mgp::access::AccessTool;
+use mgp_calls::offered::{Capability, offers};
+use mgp_calls::{Context, nothing};
 use mgp_engine::policy::access::Principal;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView, ListKind};
 use mgp_protocol::dialect::Era;
-use mgp_protocol::era::{Modern, to_modern_result};
-use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::PREFIX;
+use mgp_protocol::era;
+use mgp_protocol::mgp::discovery::DiscoveryTool;
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::mgp::tools::Call;
 use mgp_protocol::refusal::Refusal;
 
-use crate::operator::{Operator, tools};
+use crate::operator::{self, Operator};
 use crate::pulse::Pulse;
 
-/// Prefix of the methods about who may do what, which agents may ask some of.
-const ACCESS: &str = "mgp/access/";
-/// Prefix of the methods that find, register and take out servers.
-const DISCOVERY: &str = "mgp/discovery/";
-/// Prefix of the methods that find tools.
-const TOOLS: &str = "mgp/tools/";
+/// Answered by a function of the calls, which may wait.
+macro_rules! call {
+    ($answer:path $(, $more:expr)?) => {
+        |table, request| {
+            let calls = table.calls.clone();
+            Box::pin(async move { $answer(&calls, &request $(, $more)?).await })
+        }
+    };
+}
+
+/// Answered by the operator's part of the kernel, which may wait.
+macro_rules! operate {
+    ($answer:ident()) => {
+        |table, _| {
+            let operator = table.operator.clone();
+            Box::pin(async move { operator.$answer().await })
+        }
+    };
+    ($answer:ident) => {
+        |table, request| {
+            let operator = table.operator.clone();
+            Box::pin(async move { operator.$answer(&request).await })
+        }
+    };
+}
+
+/// What agents may call: the method, and which clients know it; `None` for everything else.
+fn from_agents(method: &str, era: Era) -> Option<Route> {
+    use Capability::{Completions, Logging, Prompts, ResourceUpdates, Resources, Tools};
+    use Era::{Legacy, Modern};
+    Some(match (method, era) {
+        ("ping", Legacy) => mcp(|_, _| ready(Ok(nothing()))),
+        ("server/discover", Modern) => mcp(discover),
+        ("tools/call", _) => mcp(call_tool).of(Tools).waits(tools::still),
+        ("tools/list", _) => mcp(|t, r| list(t, r, ListKind::Tools)).of(Tools),
+        ("prompts/get", _) => mcp(call!(prompts::get)).of(Prompts).waits(prompts::still),
+        ("prompts/list", _) => mcp(|t, r| list(t, r, ListKind::Prompts)).of(Prompts),
+        ("resources/read", _) => mcp(call!(resources::read))
+            .of(Resources)
+            .waits(resources::still),
+        ("resources/list", _) => mcp(|t, r| list(t, r, ListKind::Resources)).of(Resources),
+        ("resources/templates/list", _) => {
+            mcp(|t, r| list(t, r, ListKind::Templates)).of(Resources)
+        }
+        ("resources/subscribe", Legacy) => mcp(call!(resources::subscribe)).of(ResourceUpdates),
+        ("resources/unsubscribe", Legacy) => mcp(call!(resources::unsubscribe)).of(ResourceUpdates),
+        ("subscriptions/listen", Modern) => mcp(call!(subscriptions::listen)),
+        ("completion/complete", _) => mcp(call!(completion::complete)).of(Completions),
+        ("logging/setLevel", Legacy) => mcp(call!(logging::set_level)).of(Logging),
+        ("tasks/get", Modern) => mcp(call!(tasks::get)),
+        ("tasks/update", Modern) => mcp(call!(tasks::update)),
+        ("tasks/cancel", Modern) => mcp(call!(tasks::cancel)),
+        ("tasks/get", Legacy) => mcp(call!(legacy::about, LegacyTask::Get)),
+        ("tasks/result", Legacy) => mcp(call!(legacy::about, LegacyTask::Result)),
+        ("tasks/cancel", Legacy) => mcp(call!(legacy::about, LegacyTask::Cancel)),
+        ("tasks/list", Legacy) => mcp(call!(legacy::list)),
+
+        ("mgp/access/query", _) => access(call!(mgp::access::answer, AccessTool::Query)),
+        ("mgp/access/grant", _) => access(call!(mgp::access::answer, AccessTool::Grant)),
+        ("mgp/access/revoke", _) => access(call!(mgp::access::answer, AccessTool::Revoke)),
+        ("mgp/access/list", _) => access(call!(mgp::access::answer, AccessTool::List)),
+        ("mgp/access/explain", _) => access(call!(mgp::access::answer, AccessTool::Explain)),
+        ("mgp/discovery/list", _) => discovery(call!(mgp::discovery::answer, DiscoveryTool::List)),
+        ("mgp/discovery/register", _) => {
+            discovery(call!(mgp::discovery::answer, DiscoveryTool::Register))
+        }
+        ("mgp/discovery/deregister", _) => {
+            discovery(call!(mgp::discovery::answer, DiscoveryTool::Deregister))
+        }
+        ("mgp/tools/discover", _) => finding(call!(mgp::tools::discover)),
+        ("mgp/tools/call", _) => finding(call!(tools::call_found)).relayed(),
+        ("mgp/tools/request", _) => finding(call!(mgp::tools::request)),
+        ("mgp/tools/session", _) => finding(call!(mgp::tools::session)),
+        ("mgp/tools/session/evict", _) => finding(call!(mgp::tools::evict)),
+        ("mgp/health/ping", _) => lifecycle(|t, r| ready(t.pulse.ping(&r))),
+        ("mgp/health/status", _) => lifecycle(|t, r| t.pulse.clone().status(&r)),
+        ("mgp/lifecycle/shutdown", _) => lifecycle(|t, r| ready(t.pulse.shutdown(&r))),
+
+        ("mgp/kernel/status", _) => operator(|t, r| ready(t.operator.status(&r))),
+        ("mgp/kernel/stop", _) => operator(|t, _| ready(t.operator.stop())),
+        ("mgp/kernel/reload", _) => operator(operate!(reload())),
+        ("mgp/agents/add", _) => operator(operate!(add_agent)),
+        ("mgp/agents/list", _) => operator(|t, _| ready(t.operator.list_agents())),
+        ("mgp/agents/remove", _) => operator(operate!(remove_agent)),
+        ("mgp/agents/token", _) => operator(operate!(agent_token)),
+        ("mgp/names/read", _) => operator(|t, r| ready(t.operator.read_names(&r))),
+        ("mgp/names/list", _) => operator(|t, _| ready(t.operator.list_names())),
+        ("mgp/index/search", _) => operator(operate!(search)),
+        ("mgp/servers/list", _) => operator(operate!(list())),
+        ("mgp/servers/start", _) => operator(operate!(start)),
+        ("mgp/servers/wait", _) => operator(operate!(wait)),
+        ("mgp/servers/stop", _) => operator(operate!(stop_server)),
+        ("mgp/servers/restart", _) => operator(operate!(restart)),
+        ("mgp/servers/logs", _) => operator(operate!(logs)),
+        ("mgp/audit/replay", _) => operator(operate!(replay)),
+        ("mgp/audit/last", _) => operator(|t, _| ready(t.operator.last_record())),
+        ("mgp/audit/acknowledge", _) => operator(operate!(acknowledge)),
+        ("mgp/approvals/list", _) => operator(|t, _| ready(t.operator.pending())),
+        ("mgp/approvals/approve", _) => operator(operate!(approve)),
+        ("mgp/approvals/deny", _) => operator(operate!(deny)),
+        ("mgp/permission/revoke", _) => operator(operate!(revoke_permission)),
+        ("mgp/permission/grant", _) => operator(operate!(grant_permissions)),
+        _ => return None,
+    })
+}
+
+/// What agents tell: the notification, and who takes note of it; `None` for what nobody reads.
+fn told_by_agents(method: &str) -> Option<fn(&Table, &Caller, Option<&str>)> {
+    Some(match method {
+        "notifications/progress" => |_, caller, params| {
+            if let Some(agent) = caller.standing() {
+                agent.progressed(params.unwrap_or("{}"));
+            }
+        },
+        "notifications/initialized" | "notifications/roots/list_changed" => {
+            |table, caller, _| roots::changed(&table.calls, caller)
+        }
+        _ => return None,
+    })
+}
+
+type Handler = fn(&Table, Request) -> Answering;
+type Still = fn(&Context, &Caller, &str) -> Result<(), Refusal>;
+
+/// A method that may be called.
+struct Route {
+    who: Who,
+    /// What the one server of a view must be able to do.
+    of: Option<Capability>,
+    /// Its results are the kernel's own, which come without what each result of the caller's era has.
+    own: bool,
+    handler: Handler,
+    /// Asked again when the call has waited for its client.
+    still: Option<Still>,
+}
+
+/// For whom a method is there. To all others it is one that does not exist: what is there is not shown.
+enum Who {
+    Everybody,
+    /// Who agreed to this, and the operator.
+    Agreed(Features),
+    /// Who agreed to discovery, or may register servers.
+    Discovery,
+    Operator,
+}
+
+impl Who {
+    fn admits(&self, calls: &Context, caller: &Caller) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::Agreed(features) => caller.operator || caller.mgp.features().contains(*features),
+            Self::Discovery => mgp::discovery::offered(calls, caller),
+            Self::Operator => caller.operator,
+        }
+    }
+}
+
+impl Route {
+    const fn new(who: Who, own: bool, handler: Handler) -> Self {
+        Self {
+            who,
+            of: None,
+            own,
+            handler,
+            still: None,
+        }
+    }
+
+    const fn of(mut self, capability: Capability) -> Self {
+        self.of = Some(capability);
+        self
+    }
+
+    const fn waits(mut self, still: Still) -> Self {
+        self.still = Some(still);
+        self
+    }
+
+    /// Its result comes from a server.
+    const fn relayed(mut self) -> Self {
+        self.own = false;
+        self
+    }
+
+    fn is_for(&self, calls: &Context, caller: &Caller) -> bool {
+        let offered = self.of.is_none_or(|of| offers(calls, caller, of));
+        offered && self.who.admits(calls, caller)
+    }
+}
+
+const fn mcp(handler: Handler) -> Route {
+    Route::new(Who::Everybody, false, handler)
+}
+
+const fn access(handler: Handler) -> Route {
+    Route::new(Who::Agreed(Features::ACCESS_CONTROL), true, handler)
+}
+
+const fn discovery(handler: Handler) -> Route {
+    Route::new(Who::Discovery, true, handler)
+}
+
+const fn finding(handler: Handler) -> Route {
+    Route::new(Who::Agreed(Features::TOOL_DISCOVERY), true, handler)
+}
+
+const fn lifecycle(handler: Handler) -> Route {
+    Route::new(Who::Agreed(Features::LIFECYCLE), true, handler)
+}
+
+const fn operator(handler: Handler) -> Route {
+    Route::new(Who::Operator, true, handler)
+}
 
 /// The routing table of a kernel.
 #[derive(Debug)]
 pub struct Table {
     /// What agents ask.
-    pub relay: Arc<Relay>,
+    pub calls: Arc<Context>,
     /// What the operator asks.
     pub operator: Arc<Operator>,
     /// What is asked about health, and of the end.
@@ -40,9 +253,9 @@ pub struct Table {
 impl Table {
     /// The table of a kernel with these parts.
     #[must_use]
-    pub fn new(relay: Arc<Relay>, operator: Arc<Operator>, pulse: Arc<Pulse>) -> Self {
+    pub fn new(calls: Arc<Context>, operator: Arc<Operator>, pulse: Arc<Pulse>) -> Self {
         Self {
-            relay,
+            calls,
             operator,
             pulse,
         }
@@ -52,141 +265,28 @@ impl Table {
 impl Routes for Table {
     fn answer(&self, request: Request) -> Answering {
         request.caller.activity.asks(&request.method);
-        if request.method.starts_with(PREFIX) {
-            return self.answer_of_mgp(request);
-        }
-        let relay = self.relay.clone();
-        if !relay.offers(&request.caller, &request.method) {
-            return ready(Err(Refusal::UnknownMethod(request.method.to_string())));
-        }
-        match (request.caller.version.era(), &*request.method) {
-            (Era::Legacy, "ping") => ready(Ok(nothing())),
-            (Era::Modern, "server/discover") => ready(relay.discover(&request.caller)),
-            (Era::Modern, "subscriptions/listen") => {
-                Box::pin(async move { relay.listen(&request).await })
-            }
-            (Era::Modern, "tasks/get") => Box::pin(async move { relay.get_task(&request).await }),
-            (Era::Modern, "tasks/update") => {
-                Box::pin(async move { relay.update_task(&request).await })
-            }
-            (Era::Modern, "tasks/cancel") => {
-                Box::pin(async move { relay.cancel_task(&request).await })
-            }
-            (Era::Legacy, "tasks/get" | "tasks/result" | "tasks/cancel") => {
-                Box::pin(async move { relay.legacy_task(&request).await })
-            }
-            (Era::Legacy, "tasks/list") => {
-                Box::pin(async move { relay.list_tasks(&request).await })
-            }
-            (_, "tools/list") => listed(relay, request, ListKind::Tools),
-            (_, "prompts/list") => listed(relay, request, ListKind::Prompts),
-            (_, "resources/list") => listed(relay, request, ListKind::Resources),
-            (_, "resources/templates/list") => listed(relay, request, ListKind::Templates),
-            (_, "tools/call") => match tools::meant(&request) {
-                Some(method) => {
-                    let answer = self.of_mgp(method);
-                    Box::pin(async move { relay.answer_as_tool(&request, answer).await })
-                }
-                None => Box::pin(async move { relay.call_tool(&request).await }),
-            },
-            (_, "prompts/get") => Box::pin(async move { relay.get_prompt(&request).await }),
-            (_, "resources/read") => Box::pin(async move { relay.read_resource(&request).await }),
-            (Era::Legacy, "resources/subscribe") => {
-                Box::pin(async move { relay.subscribe(&request).await })
-            }
-            (Era::Legacy, "resources/unsubscribe") => {
-                Box::pin(async move { relay.unsubscribe(&request).await })
-            }
-            (_, "completion/complete") => Box::pin(async move { relay.complete(&request).await }),
-            (Era::Legacy, "logging/setLevel") => {
-                Box::pin(async move { relay.set_level(&request).await })
-            }
-            (_, unknown) => ready(Err(Refusal::UnknownMethod(unknown.to_owned()))),
-        }
-    }
-
-    fn note(&self, caller: &Arc<Caller>, method: &str, params: Option<&str>) {
-        match method {
-            "notifications/progress" => {
-                if let Some(agent) = caller.standing() {
-                    agent.progressed(params.unwrap_or("{}"));
-                }
-            }
-            "notifications/initialized" | "notifications/roots/list_changed" => {
-                self.relay.roots_changed(caller);
-            }
-            _ => tracing::debug!(agent = %caller.agent, method, "a notification nobody reads"),
-        }
-    }
-
-    fn tool(&self, view: &CatalogView, name: &str, who: &Principal) -> Option<Arc<CatalogTool>> {
-        let tool = self.relay.tool(view, name);
-        tool.filter(|tool| self.relay.may_call(who, tool))
-    }
-
-    fn welcome(&self, caller: Arc<Caller>) -> Answering {
-        ready(self.relay.welcome(&caller))
-    }
-
-    fn knows(&self, view: &CatalogView, who: &Principal) -> bool {
-        self.relay.knows(view, who)
-    }
-
-    fn still(&self, caller: &Caller, method: &str, params: &str) -> Result<(), Refusal> {
-        self.relay.still(caller, method, params)
-    }
-
-    fn farewell(&self, agent: &Agent) {
-        self.relay.subscriptions.leave(agent.connection);
-        self.relay.registrar.ended(agent.connection);
-        if let Some(caller) = agent.caller() {
-            self.relay.roots_changed(caller);
-        }
-    }
-}
-
-impl Table {
-    /// What `mgp/*` answers, with what every result of the caller's era has.
-    fn answer_of_mgp(&self, request: Request) -> Answering {
-        // The result of a tool that was called has it from where it comes.
-        let own = request.method != Call::METHOD;
         let era = request.caller.version.era();
-        let answering = self.of_mgp(request);
+        let route = from_agents(&request.method, era);
+        let Some(route) = route.filter(|route| route.is_for(&self.calls, &request.caller)) else {
+            return ready(Err(Refusal::UnknownMethod(request.method.to_string())));
+        };
+        let answering = (route.handler)(self, request);
         match era {
-            Era::Modern if own => {
+            Era::Modern if route.own => {
                 Box::pin(async move { answering.await.map(|result| complete(&result)) })
             }
             Era::Modern | Era::Legacy => answering,
         }
     }
 
-    fn of_mgp(&self, request: Request) -> Answering {
-        let relay = self.relay.clone();
-        if request.method.starts_with(ACCESS) {
-            return Box::pin(async move { relay.administer(&request).await });
-        }
-        if request.method.starts_with(DISCOVERY) {
-            return Box::pin(async move { relay.discovery(&request).await });
-        }
-        if request.method.starts_with(TOOLS) {
-            return Box::pin(async move { relay.find(&request).await });
-        }
-        let answer = self.for_mgp(&request);
-        answer.unwrap_or_else(|| self.for_operator(request))
-    }
-
-    /// What MGP has for agents, too; `None` for who did not negotiate it.
-    fn for_mgp(&self, request: &Request) -> Option<Answering> {
-        let caller = &request.caller;
-        let lifecycle = caller.operator || caller.mgp.features().contains(Features::LIFECYCLE);
-        match &*request.method {
-            "mgp/health/ping" if lifecycle => Some(ready(self.pulse.ping(request))),
-            "mgp/health/status" if lifecycle => Some(self.pulse.clone().status(request)),
-            "mgp/lifecycle/shutdown" if lifecycle => Some(ready(self.pulse.shutdown(request))),
-            _ => None,
+    fn note(&self, caller: &Arc<Caller>, method: &str, params: Option<&str>) {
+        match told_by_agents(method) {
+            Some(note) => note(self, caller, params),
+            None => tracing::debug!(agent = %caller.agent, method, "a notification nobody reads"),
         }
     }
 
+<<<<<<< HEAD
     fn for_operator(&self, request: Request) -> Answering {
         if !request.caller.operator {
             // The same answer as for a method that does not exist: what is there is not shown.
@@ -226,23 +326,109 @@ impl Table {
                 Box::pin(async move { operator.grant_permissions(&request).await })
             }
             unknown => ready(Err(Refusal::UnknownMethod(unknown.to_owned()))),
+=======
+    fn tool(&self, view: &CatalogView, name: &str, who: &Principal) -> Option<Arc<CatalogTool>> {
+        let tool = self.calls.tool(view, name);
+        tool.filter(|tool| access::may_call(&self.calls, who, tool))
+    }
+
+    fn welcome(&self, caller: Arc<Caller>) -> Answering {
+        ready(initialize::initialize(&self.calls, &caller))
+    }
+
+    fn knows(&self, view: &CatalogView, who: &Principal) -> bool {
+        access::knows(&self.calls, view, who)
+    }
+
+    fn still(&self, caller: &Caller, method: &str, params: &str) -> Result<(), Refusal> {
+        let route = from_agents(method, caller.version.era());
+        match route.and_then(|route| route.still) {
+            Some(still) => still(&self.calls, caller, params),
+            None => Ok(()),
+>>>>>>> calls
         }
     }
+
+    fn farewell(&self, agent: &Agent) {
+        self.calls.subscriptions.leave(agent.connection);
+        self.calls.registrar.ended(agent.connection);
+        if let Some(caller) = agent.caller() {
+            roots::changed(&self.calls, caller);
+        }
+    }
+}
+
+/// A call of a tool: of a server's, or of one that stands for a method of the operator's.
+fn call_tool(table: &Table, request: Request) -> Answering {
+    let calls = table.calls.clone();
+    let meant = operator::tools::meant(&request);
+    let route = meant.and_then(|meant| {
+        let route = from_agents(&meant.method, meant.caller.version.era())?;
+        Some((route, meant))
+    });
+    match route {
+        Some((route, meant)) => {
+            let answer = (route.handler)(table, meant);
+            Box::pin(async move { tools::answer_as_tool(&calls, &request, answer).await })
+        }
+        None => Box::pin(async move { tools::call(&calls, &request).await }),
+    }
+}
+
+fn list(table: &Table, request: Request, kind: ListKind) -> Answering {
+    let calls = table.calls.clone();
+    match lists::awaits_newcomers(&calls, &request.caller) {
+        false => ready(lists::list(&calls, &request, kind)),
+        true => Box::pin(async move { lists::list_with_newcomers(&calls, &request, kind).await }),
+    }
+}
+
+fn discover(table: &Table, request: Request) -> Answering {
+    ready(initialize::discover(&table.calls, &request.caller))
 }
 
 /// A result of 2026-07-28 says that it is one, and that it is whole (`resultType`).
 fn complete(result: &[u8]) -> Bytes {
     let result = String::from_utf8_lossy(result);
-    to_modern_result(&result, Modern::default()).into()
-}
-
-fn listed(relay: Arc<Relay>, request: Request, kind: ListKind) -> Answering {
-    match relay.awaits_newcomers(&request.caller) {
-        false => ready(relay.list(&request, kind)),
-        true => Box::pin(async move { relay.list_with_newcomers(&request, kind).await }),
-    }
+    era::to_modern_result(&result, era::Modern::default()).into()
 }
 
 fn ready(outcome: Outcome) -> Answering {
     Box::pin(std::future::ready(outcome))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_is_there_for_the_clients_that_know_it() {
+        let known =
+            |method| [Era::Legacy, Era::Modern].map(|era| from_agents(method, era).is_some());
+        assert_eq!(known("tools/call"), [true, true]);
+        assert_eq!(known("ping"), [true, false]);
+        assert_eq!(known("tasks/update"), [false, true]);
+        assert_eq!(known("mgp/kernel/status"), [true, true]);
+        assert_eq!(known("mgp/kernel"), [false, false]);
+    }
+
+    /// A call that waited is looked at again where one that is new is looked at, too.
+    #[test]
+    fn what_names_something_of_a_server_is_asked_again_after_it_waited() {
+        let again = |method| from_agents(method, Era::Modern).is_some_and(|r| r.still.is_some());
+        for method in ["tools/call", "prompts/get", "resources/read"] {
+            assert!(again(method), "{method}");
+        }
+    }
+
+    #[test]
+    fn every_tool_of_the_operators_stands_for_a_method() {
+        for method in operator::tools::METHODS {
+            let route = from_agents(method, Era::Modern).expect(method);
+            assert!(
+                matches!(route.who, Who::Operator | Who::Agreed(_)),
+                "{method}"
+            );
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! What one session of an agent holds of tools (MGP §16.7): made when it is first needed, and gone
 //! with its connection.
-//! Told by: relay. Asked by: relay. Asks: nobody.
+//! Told by: calls. Asked by: calls. Asks: nobody.
 //!
 //! A call tells it and goes on, and says nothing where the call before was of the same tool; whoever wants
 //! to read what is held asks it, behind all that was told.

@@ -1,6 +1,143 @@
 //! A call on its way: the checks before it leaves and its forwarding, one file for each family of methods.
+//!
+//! Reads published snapshots only. Payloads stay the text they came as; what must change (a name, a
+//! URI, a progress token) is spliced.
 
+mod answer;
+mod audit;
+pub mod checks;
+mod forward;
 pub mod listener;
 pub mod naming;
-pub mod relay;
-pub mod validation;
+pub mod offered;
+
+/// The methods of MCP that agents call.
+pub mod mcp {
+    pub mod completion;
+    pub mod initialize;
+    pub mod lists;
+    pub mod logging;
+    mod own_resources;
+    pub mod prompts;
+    pub mod resources;
+    pub mod roots;
+    pub mod subscriptions;
+    pub mod tasks;
+    pub mod tools;
+}
+
+/// The methods of MGP that agents call.
+pub mod mgp {
+    pub mod access;
+    pub mod discovery;
+    pub mod tools;
+}
+
+pub use self::answer::nothing;
+pub use self::checks::Policies;
+pub use self::checks::confirmation::ConfirmationRules;
+pub use self::checks::rates::Rates;
+pub use self::checks::validators::Validation;
+pub use self::mcp::lists::exposure::{Exposing, Showing, ToolCounts};
+pub use self::mcp::lists::filtered::SiftedLists;
+
+use crate::checks::access;
+use crate::naming::Naming;
+use mgp_callers::agent::supervisor::Agents;
+use mgp_callers::directory::Directory;
+use mgp_callers::request::{Caller, Request};
+use mgp_callers::tasks::Tasks;
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::refusal::Refusal;
+use mgp_servers::link::Link;
+use mgp_servers::server::ServerTable;
+use mgp_store::audit::AuditHandle;
+use mgp_sync::snapshot::Snapshot;
+use mgp_tools::catalog::Shown;
+use mgp_tools::finder::FinderHandle;
+use mgp_tools::registrar::Registrar;
+use mgp_tools::subscriptions::SubscriptionsHandle;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// What answering needs: published state, and the ways to those who own it.
+#[derive(Debug)]
+pub struct Context {
+    /// What is offered right now.
+    pub shown: Arc<Snapshot<Shown>>,
+    /// All servers.
+    pub servers: Arc<ServerTable>,
+    /// Who and what there is, by name.
+    pub naming: Naming,
+    /// Servers that come and go while the kernel runs.
+    pub registrar: Arc<Registrar>,
+    /// Lists for those who may not see everything.
+    pub sifted: SiftedLists,
+    /// Who wants to hear about which resource.
+    pub subscriptions: SubscriptionsHandle,
+    /// Who is connected.
+    pub directory: Arc<Directory>,
+    /// The parent of event subscriptions.
+    pub agents: Agents,
+    /// The kernel's own tasks, and the names of all.
+    pub tasks: Arc<Tasks>,
+    /// What is asked before a call leaves.
+    pub policies: Policies,
+    /// Where what is done is written down.
+    pub audit: AuditHandle,
+    /// The kernel ends.
+    pub closing: CancellationToken,
+    /// Who finds tools.
+    pub finder: FinderHandle,
+    /// What of all tools agents are shown.
+    pub exposing: Exposing,
+}
+
+impl Context {
+    /// The tool of that name, as shown in the view.
+    #[must_use]
+    pub fn tool(&self, view: &CatalogView, name: &str) -> Option<Arc<CatalogTool>> {
+        self.shown.load().catalog.tool(view, name).cloned()
+    }
+
+    /// The connection to a server that this request goes over.
+    pub(crate) async fn link(
+        &self,
+        request: &Request,
+        server: &ServerId,
+    ) -> Result<Arc<Link>, Refusal> {
+        let servers = self.servers.load();
+        let handle = servers
+            .get(server)
+            .ok_or_else(|| Refusal::UnknownServer(server.to_string()))?;
+        let (caller, exchange) = (&request.caller, &request.exchange);
+        handle.connection_of(caller, exchange).await
+    }
+
+    /// The servers a caller may reach, connected right now.
+    pub(crate) fn links(&self, caller: &Caller) -> Vec<Arc<Link>> {
+        let servers = self.servers.load();
+        let mut links: Vec<_> = match &caller.view {
+            CatalogView::All => servers.values().filter_map(|s| s.link()).collect(),
+            CatalogView::One(id) => servers.get(id).and_then(|s| s.link()).into_iter().collect(),
+        };
+        links.retain(|link| access::sees(self, caller, &link.server));
+        links
+    }
+
+    /// Where the caller's calls go that are connected right now: those servers, or its own instances of them.
+    pub(crate) fn links_of(&self, caller: &Caller) -> Vec<Arc<Link>> {
+        let (servers, links) = (self.servers.load(), self.links(caller));
+        let own = |link: Arc<Link>| servers.get(&link.server)?.link_of(caller);
+        links.into_iter().filter_map(own).collect()
+    }
+
+    /// The caller's own instances of servers, connected right now.
+    pub(crate) fn own_links(&self, caller: &Caller) -> Vec<Arc<Link>> {
+        let mut own = self.links_of(caller);
+        let shared = self.links(caller);
+        own.retain(|link| shared.iter().all(|other| other.number != link.number));
+        own
+    }
+}

@@ -1,5 +1,5 @@
 //! Who may do what: holds the grants, and carries out what is decided about them.
-//! Asked by: relay, operator, approvals, tree. Asks: journal, audit.
+//! Asked by: calls, operator, approvals, tree. Asks: journal, audit.
 //!
 //! A decision is signed, appended to the journal, on disk, written to the audit log, in force for the
 //! next call, and only then acknowledged. Those that come while the disk is busy share the next sync.

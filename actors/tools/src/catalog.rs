@@ -11,8 +11,13 @@ use std::time::Duration;
 use mgp_engine::tools::catalog::{CatalogView, ListKind, ServerOffer, changes};
 use mgp_protocol::ids::ServerId;
 use mgp_sync::snapshot::Snapshot;
+<<<<<<< HEAD
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio::sync::oneshot;
+=======
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio_util::sync::CancellationToken;
+>>>>>>> calls
 
 use crate::finder::FinderHandle;
 pub use crate::shown::Shown;
@@ -27,6 +32,22 @@ use mgp_servers::server::{Fetched, ServerMsg, ServerTable};
 /// list_changed must arrive.
 const COALESCE: Duration = Duration::from_millis(20);
 
+<<<<<<< HEAD
+=======
+/// What is offered right now, and by whom.
+#[derive(Debug)]
+pub struct Shown {
+    /// The merged lists and the way to each entry's server.
+    pub catalog: Arc<Catalog>,
+    /// What the connected servers said of themselves.
+    pub peers: BTreeMap<ServerId, Peer>,
+    /// When their lists were fetched.
+    pub fetched: BTreeMap<ServerId, Fetched>,
+    /// Cancelled when something else is published.
+    pub replaced: CancellationToken,
+}
+
+>>>>>>> calls
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
 pub struct CatalogHandle {
@@ -225,11 +246,14 @@ impl CatalogActor {
             (catalog, changed)
         });
         let (catalog, changed) = merging.await.expect("merging offers does not panic");
+        let replaced = self.shown.load().replaced.clone();
         self.shown.store(Arc::new(Shown {
             catalog,
             peers: state.peers.clone(),
             fetched: state.fetched.clone(),
+            replaced: CancellationToken::new(),
         }));
+        replaced.cancel();
         self.finder.published();
         for (view, kind) in &changed {
             let of = |(changed, of_kind): &(CatalogView, ListKind)| match changed {

@@ -1,5 +1,5 @@
 //! Registers servers while the kernel runs, and takes them out again (MGP §15.4, §15.5).
-//! Asked by: the relay. Asks: the tree, the operator, the audit log, access.
+//! Asked by: the calls. Asks: the tree, the operator, the audit log, access.
 //!
 //! A registration is judged, written down and kept before anything of it is started. One whose code
 //! cannot be read waits for a person first.

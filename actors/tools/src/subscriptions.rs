@@ -1,5 +1,5 @@
 //! Who wants to hear about which resource: one subscription at the server for any number of agents.
-//! Asked by: relay, server supervisors, links.
+//! Asked by: calls, server supervisors, links.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

@@ -12,8 +12,9 @@ use mgp_callers::request::Routes;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::tasks::{TaskRecord, Tasks};
 use mgp_calls::naming::Naming;
-use mgp_calls::relay::{Confirmation, Counted, Exposing, Rates, Relay, SiftedLists};
-use mgp_calls::validation::Validation;
+use mgp_calls::{
+    ConfirmationRules, Context, Exposing, Policies, Rates, SiftedLists, ToolCounts, Validation,
+};
 use mgp_discovery::config::LookUp;
 use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};
 use mgp_doors::bodies::Bodies;
@@ -108,8 +109,8 @@ pub(super) async fn grow(
     pillars.registrar.revive().await;
     let operator = pillars.operator(options, &tree, &source, closing);
     let pulse = pillars.pulse(connector.clone(), closing);
-    let relay = pillars.relay(kernel, closing);
-    let routes: Arc<dyn Routes> = Arc::new(Table::new(relay, operator, pulse));
+    let calls = pillars.calls(kernel, closing);
+    let routes: Arc<dyn Routes> = Arc::new(Table::new(calls, operator, pulse));
     let reception = Reception {
         agents: pillars.agents,
         bodies: Bodies::new(kernel.http.max_bodies, kernel.limits.max_frame),
@@ -312,23 +313,16 @@ impl Pillars {
         })
     }
 
-    fn relay(&self, kernel: &KernelConfig, closing: &CancellationToken) -> Arc<Relay> {
-        Arc::new(Relay {
+    fn calls(&self, kernel: &KernelConfig, closing: &CancellationToken) -> Arc<Context> {
+        Arc::new(Context {
             shown: self.shown.clone(),
             servers: self.servers.clone(),
-            access: self.access.clone(),
             naming: self.naming(kernel),
             sifted: SiftedLists::default(),
-            approvals: self.approvals.clone(),
-            permissions: self.permissions.clone(),
-            pins: self.pins.clone(),
             subscriptions: self.subscriptions.clone(),
             directory: self.directory.clone(),
             agents: self.agents.clone(),
             tasks: self.revocation.tasks.clone(),
-            rates: Rates::new(kernel.rates),
-            validation: Validation::default(),
-            confirmation: confirmation(kernel),
             audit: self.audit.clone(),
             closing: closing.clone(),
             finder: self.finder.clone(),
@@ -338,9 +332,17 @@ impl Pillars {
                 agents: kernel.discovery.agents.clone(),
                 doors: kernel.discovery.doors.clone(),
                 budget: kernel.discovery.budget,
-                counted: Counted::default(),
+                counted: ToolCounts::default(),
             },
-            version: env!("CARGO_PKG_VERSION").into(),
+            policies: Policies {
+                access: self.access.clone(),
+                permissions: self.permissions.clone(),
+                pins: self.pins.clone(),
+                approvals: self.approvals.clone(),
+                rates: Rates::new(kernel.rates),
+                validation: Validation::default(),
+                confirmation: confirmation(kernel),
+            },
         })
     }
 }
@@ -419,9 +421,9 @@ fn table(kernel: &KernelConfig, books: &Books) -> Arc<Snapshot<AccessTable>> {
 }
 
 /// How a person's yes is had.
-fn confirmation(kernel: &KernelConfig) -> Confirmation {
+fn confirmation(kernel: &KernelConfig) -> ConfirmationRules {
     let asked = &kernel.confirmation;
-    Confirmation {
+    ConfirmationRules {
         caution: Caution {
             confirm_moderate: asked.moderate,
         },
@@ -440,6 +442,7 @@ fn nothing(kernel: &KernelConfig) -> Shown {
         })),
         peers: BTreeMap::new(),
         fetched: BTreeMap::new(),
+        replaced: CancellationToken::new(),
     }
 }
 

@@ -12,8 +12,8 @@ use mgp_protocol::mgp::health::{Ping, Status};
 use mgp_protocol::mgp::lifecycle::Shutdown;
 use mgp_protocol::mgp::spells;
 
-/// What they stand for; what is about access and about servers has its tools in the relay.
-const METHODS: [&str; 4] = [
+/// What they stand for; what is about access and about servers has its tools among the calls.
+pub(crate) const METHODS: [&str; 4] = [
     Ping::METHOD,
     Status::METHOD,
     Shutdown::METHOD,

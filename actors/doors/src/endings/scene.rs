@@ -33,6 +33,7 @@ use mgp_policy::access::Books;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_tools::catalog::Shown;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use tokio_util::sync::CancellationToken;
 
 /// When a request ends in a panic that does so later.
 pub(crate) const LATER: Duration = Duration::from_millis(50);
@@ -103,6 +104,7 @@ fn nothing() -> Shown {
         })),
         peers: BTreeMap::new(),
         fetched: BTreeMap::new(),
+        replaced: CancellationToken::new(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mgp_calls::relay::Showing;
+use mgp_calls::Showing;
 use mgp_engine::callers::tool_cache::{self, MAX_TOKENS};
 use mgp_engine::env::resolve_secret;
 use mgp_engine::names::{canonical, is_qualified};

@@ -1,0 +1,324 @@
+//! Every call is written down, however it ends: answered, refused, taken back or let go (MGP §6.4).
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytestring::ByteString;
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::store::audit::commit::CommitRefusal;
+use mgp_engine::store::audit::redact::KeptArguments;
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::tools::catalog::CatalogTool;
+use mgp_protocol::mcp::tools::Called;
+use mgp_protocol::mention::may_mention;
+use mgp_protocol::mgp::audit::{Event, EventType, Failure, Outcome as Ending, Target, TraceId};
+use mgp_protocol::refusal::{Denial, Refusal};
+use mgp_protocol::splice::member;
+use mgp_screening::validators::Validator;
+use serde_json::{Map, Value};
+
+use crate::Context;
+use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_runtime::time::{moment, unix_ms};
+use mgp_store::audit::{AuditHandle, NotWritten, Note, Place, by_agent, by_operator};
+
+/// What a call turned out to be of: filled in on its way.
+#[derive(Debug, Default)]
+pub(crate) struct CallFacts {
+    tool: OnceLock<Arc<CatalogTool>>,
+    asked: OnceLock<Box<str>>,
+    arguments: OnceLock<ByteString>,
+    task: OnceLock<TraceId>,
+}
+
+impl CallFacts {
+    /// It asks for a tool of this name, whether there is one or not.
+    pub(crate) fn asks_for(&self, name: &str, request: &Request, arguments: Option<&str>) {
+        let _ = self.asked.set(name.into());
+        let params = request.params.as_ref();
+        if let Some((params, arguments)) = params.zip(arguments) {
+            let _ = self.arguments.set(params.slice_ref(arguments));
+        }
+    }
+
+    /// It belongs to a task with a trace of its own.
+    pub(crate) fn is_part_of(&self, task: TraceId) {
+        let _ = self.task.set(task);
+    }
+
+    /// It is a call of this tool, whether the caller may see it or not.
+    pub(crate) fn is_of(&self, tool: &Arc<CatalogTool>) {
+        let _ = self.tool.set(tool.clone());
+    }
+}
+
+/// Takes a place in the log, makes the call and writes down how it ended. A call that could not be
+/// written down is not made.
+pub(crate) async fn audited<'a, F>(
+    cx: &Context,
+    request: &'a Request,
+    call: impl FnOnce(Arc<CallFacts>) -> F,
+) -> Outcome
+where
+    F: Future<Output = Outcome> + 'a,
+{
+    if !cx.audit.is_on() {
+        let outcome = call(Arc::default()).await;
+        return outcome.map_err(|refusal| limited(cx, request, &refusal).unwrap_or(refusal));
+    }
+    let place = cx.audit.place().map_err(refused)?;
+    let facts = Arc::new(CallFacts::default());
+    let mut under_way = UnderWay {
+        request,
+        audit: &cx.audit,
+        facts: facts.clone(),
+        place: Some(place),
+        began: moment(),
+        too_often: false,
+    };
+    let mut outcome = call(facts).await;
+    if let Err(refusal) = &outcome
+        && let Some(limited) = limited(cx, request, refusal)
+    {
+        under_way.too_often = true;
+        outcome = Err(limited);
+    }
+    under_way.done(&outcome).await.map_err(refused)?;
+    outcome
+}
+
+/// What an agent reads that was refused too often: neither why, nor whether there is such a tool.
+fn limited(cx: &Context, request: &Request, refusal: &Refusal) -> Option<Refusal> {
+    let (ending, _) = Ending::of_refusal(refusal);
+    if request.caller.operator || !matches!(ending, Ending::Denied | Ending::Blocked) {
+        return None;
+    }
+    if let Refusal::Denied(denial) = refusal
+        && let Denial::RateLimited { .. } | Denial::OverQuota { .. } = &**denial
+    {
+        return None;
+    }
+    cx.policies.rates.refused(&request.caller.agent)
+}
+
+fn refused(NotWritten(why): NotWritten) -> Refusal {
+    match why {
+        CommitRefusal::Full => Refusal::Overloaded {
+            what: "the audit log".into(),
+        },
+        CommitRefusal::Broken | CommitRefusal::Late => Refusal::Broken(NotWritten(why).to_string()),
+    }
+}
+
+/// A call that is not yet written down.
+struct UnderWay<'a> {
+    request: &'a Request,
+    audit: &'a AuditHandle,
+    facts: Arc<CallFacts>,
+    place: Option<Place>,
+    began: MonotonicTime,
+    /// Its caller was refused too often: it is counted with others of it, whatever they were of.
+    too_often: bool,
+}
+
+impl UnderWay<'_> {
+    async fn done(&mut self, outcome: &Outcome) -> Result<(), NotWritten> {
+        let note = self.note(outcome);
+        if let Err(Refusal::Denied(denial)) = outcome
+            && let Some(cause) = cause(denial)
+        {
+            // The cause has an event of its own, before that of the call.
+            self.audit.tell(note.event_of(cause));
+        }
+        match self.place.take() {
+            Some(place) => place.fill(note).await,
+            None => Ok(()),
+        }
+    }
+
+    fn note(&self, outcome: &Outcome) -> CallNote {
+        let (ending, failure) = match outcome {
+            Ok(result) => Ending::of_result(says_error(result)),
+            // The words of an unknown tool for one that there is: the caller may not know of it.
+            Err(Refusal::UnknownTool(_)) if self.facts.tool.get().is_some() => {
+                (Ending::Denied, None)
+            }
+            Err(refusal) => Ending::of_refusal(refusal),
+        };
+        CallNote {
+            at_ms: unix_ms(),
+            trace: self
+                .facts
+                .task
+                .get()
+                .unwrap_or(&self.request.trace.id)
+                .clone(),
+            caller: self.request.caller.clone(),
+            facts: match self.too_often {
+                true => Arc::default(),
+                false => self.facts.clone(),
+            },
+            kept: match self.facts.arguments.get() {
+                Some(text) if !self.too_often => self.audit.kept(text),
+                Some(_) | None => None,
+            },
+            lasted: moment().since(self.began),
+            ending,
+            failure,
+            why: outcome.as_ref().err().map(why),
+        }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    /// Its client has gone, or it was let go for another reason: what it did at the server nobody
+    /// knows.
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.put(self.note(&Err(Refusal::Cancelled)));
+        }
+    }
+}
+
+/// A call that ended, as it waits to be written.
+struct CallNote {
+    at_ms: u64,
+    trace: TraceId,
+    caller: Arc<Caller>,
+    facts: Arc<CallFacts>,
+    kept: Option<KeptArguments>,
+    lasted: Duration,
+    ending: Ending,
+    failure: Option<Failure>,
+    why: Option<Map<String, Value>>,
+}
+
+impl CallNote {
+    fn event_of(&self, event_type: EventType) -> Event {
+        let Self { caller, facts, .. } = self;
+        let tool = facts.tool.get();
+        let own = tool.map(|tool| tool.own_name.to_string());
+        Event {
+            timestamp: rfc3339_ms(self.at_ms),
+            trace_id: self.trace.clone(),
+            event_type,
+            actor: match caller.operator {
+                true => by_operator(),
+                false => by_agent(&caller.agent.to_string()),
+            },
+            target: Target {
+                server_id: tool.map(|tool| tool.server.to_string()),
+                tool_name: own.or_else(|| facts.asked.get().map(ToString::to_string)),
+                agent_id: None,
+            },
+            result: self.ending,
+            details: self.details(),
+        }
+    }
+
+    fn details(&self) -> Map<String, Value> {
+        let mut details = self.why.clone().unwrap_or_default();
+        let mut add = |name: &str, value: Value| drop(details.insert(name.into(), value));
+        add("duration_ms", millis(self.lasted).into());
+        if let Some(failure) = self.failure {
+            add("failure", failure.to_string().into());
+        }
+        if let Some(tool) = self.facts.tool.get() {
+            add("risk_level", tool.requirements.risk.level.as_str().into());
+            let validators = tool.requirements.validators.chosen().iter();
+            let names: Vec<&str> = validators.map(|v| v.name()).collect();
+            if !names.is_empty() {
+                add("validator_applied", names.join(",").into());
+            }
+            let unknown = tool.requirements.validators.unknown();
+            if !unknown.is_empty() {
+                add("validator_unknown", unknown.join(",").into());
+            }
+        }
+        details
+    }
+}
+
+impl Note for CallNote {
+    fn event(self: Box<Self>) -> (Event, Option<KeptArguments>) {
+        let event_type = match self.ending {
+            Ending::Blocked | Ending::Denied => EventType::ToolBlocked,
+            Ending::Success | Ending::Failure | Ending::Timeout | Ending::Cancelled => {
+                EventType::ToolExecuted
+            }
+        };
+        (self.event_of(event_type), self.kept)
+    }
+}
+
+/// The event of what kept a call in the kernel, beside that of the call.
+fn cause(denial: &Denial) -> Option<EventType> {
+    match denial {
+        Denial::Validator { .. } => Some(EventType::ValidationFailed),
+        Denial::UnsafeCode { .. } => Some(EventType::CodeRejected),
+        Denial::Permission { .. }
+        | Denial::NotGranted { .. }
+        | Denial::Unconfirmed { .. }
+        | Denial::NoCredentials(_)
+        | Denial::CredentialsExpired(_)
+        | Denial::Registration { .. }
+        | Denial::RateLimited { .. }
+        | Denial::OverQuota { .. }
+        | Denial::Disabled { .. } => None,
+    }
+}
+
+/// Why a call was refused, without what it was asked or answered.
+fn why(refusal: &Refusal) -> Map<String, Value> {
+    let mut why = Map::new();
+    let mut add = |name: &str, value: Value| drop(why.insert(name.into(), value));
+    if let Refusal::Peer(error) = refusal {
+        let code = member(error.get(), "code").and_then(|code| code.parse::<i64>().ok());
+        add("error_code", code.into());
+    } else if let Refusal::BadArguments { path, keyword, .. }
+    | Refusal::BadResult { path, keyword, .. } = refusal
+    {
+        // Their words may hold what the arguments or the answer held.
+        add("reason", "it does not fit the schema of the tool".into());
+        add("at", path.as_str().into());
+        add("keyword", keyword.as_str().into());
+    } else if let Refusal::Denied(denial) = refusal
+        && let Denial::NotGranted { rule, .. } = &**denial
+    {
+        // The caller reads other words: those of a tool that does not exist.
+        add("reason", format!("denied: {rule}").into());
+    } else {
+        add("reason", refusal.to_string().into());
+    }
+    if let Refusal::Denied(denial) = refusal {
+        if let Denial::Validator {
+            validator,
+            path,
+            rule,
+            ..
+        } = &**denial
+        {
+            add("validator", validator.as_str().into());
+            add("at", path.as_str().into());
+            add("rule", rule.as_str().into());
+        } else if let Denial::UnsafeCode {
+            violations, path, ..
+        } = &**denial
+        {
+            add("validator", Validator::CodeSafety.name().into());
+            add("at", path.as_str().into());
+            add("violations", violations.clone().into());
+        }
+    }
+    why
+}
+
+/// Whether the tool itself says that it failed.
+fn says_error(result: &[u8]) -> bool {
+    may_mention(result, "\"isError\"")
+        && serde_json::from_slice::<Called<'_>>(result).is_ok_and(|called| called.is_error)
+}
+
+fn millis(lasted: Duration) -> u64 {
+    u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,149 @@
+//! Who may call what, on every way to a server. What a caller may not see is to it as if it did not
+//! exist.
+
+use std::sync::OnceLock;
+
+use mgp_engine::policy::access::{AccessDecision, AccessLease, DenialAnswer, Principal, told};
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::refusal::{Denial, Refusal};
+
+use crate::Context;
+use mgp_callers::request::Caller;
+use mgp_policy::access::AccessHandle;
+use mgp_runtime::time::unix_ms;
+use mgp_servers::link::Leave;
+
+/// Leave to ask something of a server, for one request: to call a tool, by the server's own name for
+/// it, or anything that is not about a tool.
+#[derive(Debug)]
+pub(crate) struct Admission<'a> {
+    access: &'a AccessHandle,
+    principal: Principal,
+    server: &'a ServerId,
+    tool: Option<&'a str>,
+    /// Since it was looked at once.
+    lease: OnceLock<AccessLease>,
+    /// What the caller would read if there was no such thing.
+    unknown: Refusal,
+}
+
+impl<'a> Admission<'a> {
+    /// Nobody has looked yet.
+    pub(crate) fn new(
+        cx: &'a Context,
+        caller: &Caller,
+        server: &'a ServerId,
+        tool: Option<&'a str>,
+        unknown: Refusal,
+    ) -> Self {
+        Self {
+            access: &cx.policies.access,
+            principal: caller.identity(),
+            server,
+            tool,
+            lease: OnceLock::new(),
+            unknown,
+        }
+    }
+}
+
+impl Leave for Admission<'_> {
+    fn still(&self) -> Result<(), Refusal> {
+        let (table, now) = (self.access.table(), unix_ms());
+        let lease = self.lease.get();
+        if lease.is_some_and(|lease| table.honours(*lease, now)) {
+            return Ok(());
+        }
+        let decision = table.decide(&self.principal, self.server, self.tool, now);
+        match table.pass(&decision) {
+            Some(lease) => {
+                self.lease.get_or_init(|| lease);
+                Ok(())
+            }
+            None => Err(closed(self.unknown.clone(), &decision)),
+        }
+    }
+}
+
+/// Leave for this caller, had now and asked again before the request leaves.
+///
+/// # Errors
+/// `unknown`, with the rule that closes the server or the tool.
+pub(crate) fn admit<'a>(
+    cx: &'a Context,
+    caller: &Caller,
+    server: &'a ServerId,
+    tool: Option<&'a str>,
+    unknown: Refusal,
+) -> Result<Admission<'a>, Refusal> {
+    let admission = Admission::new(cx, caller, server, tool, unknown);
+    admission.still()?;
+    Ok(admission)
+}
+
+/// A denied tool, in the words its caller may read; `shown` when it was shown the tool before.
+pub(crate) fn denied(cx: &Context, caller: &Caller, refusal: Refusal, shown: bool) -> Refusal {
+    let Refusal::Denied(denial) = refusal else {
+        return refusal;
+    };
+    let Denial::NotGranted { tool, .. } = &*denial else {
+        return Refusal::Denied(denial);
+    };
+    let agreed = caller.mgp.features().contains(Features::ACCESS_CONTROL);
+    // A caller that does not speak MGP reads the same of both.
+    match told(agreed, shown, cx.policies.access.reveals()) {
+        DenialAnswer::Unknown => Refusal::UnknownTool(tool.clone()),
+        DenialAnswer::Denied => Refusal::Denied(denial),
+    }
+}
+
+/// Whether this caller may call the tool, as far as access control goes.
+#[must_use]
+pub fn may_call(cx: &Context, who: &Principal, tool: &CatalogTool) -> bool {
+    let table = cx.policies.access.table();
+    table.admits(who, &tool.server, Some(&tool.own_name), unix_ms())
+}
+
+/// Whether the server as a whole is open to the caller.
+pub(crate) fn opens(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
+    let table = cx.policies.access.table();
+    table.opens(&caller.identity(), server, unix_ms())
+}
+
+/// Whether the caller knows of the server at all.
+pub(crate) fn sees(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
+    let table = cx.policies.access.table();
+    table.sees(&caller.identity(), server, unix_ms())
+}
+
+/// The tool is not for this caller.
+pub(crate) fn not_granted(name: &str) -> Refusal {
+    Refusal::Denied(Box::new(Denial::NotGranted {
+        tool: name.to_owned(),
+        rule: String::new(),
+    }))
+}
+
+/// The refusal of what is closed, with the rule that closes it.
+fn closed(mut refusal: Refusal, decision: &AccessDecision<'_>) -> Refusal {
+    if let Refusal::Denied(denial) = &mut refusal
+        && let Denial::NotGranted { rule, .. } = &mut **denial
+    {
+        *rule = decision.rule();
+    }
+    refusal
+}
+
+/// True when this view shows something that exists, as far as this caller may know.
+#[must_use]
+pub fn knows(cx: &Context, view: &CatalogView, who: &Principal) -> bool {
+    match view {
+        CatalogView::All => true,
+        CatalogView::One(id) => {
+            let table = cx.policies.access.table();
+            cx.servers.load().contains_key(id) && table.sees(who, id, unix_ms())
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Names that stand in no published list: whoever may use what a server that is away has waits for the
+//! server, or is told how it stands. For all others there is no such thing, and they wait for nothing.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use mgp_engine::names;
+use mgp_engine::policy::access::{GrantTable, Principal};
+use mgp_engine::tools::catalog::{Catalog, CatalogView, ListKind, NameClaim, NamedItem, Prospect};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::refusal::{Denial, Refusal};
+
+use crate::Context;
+use crate::checks::access;
+use mgp_callers::request::{Caller, Request};
+use mgp_runtime::time::unix_ms;
+use mgp_servers::server::ServerHandle;
+
+pub(crate) fn named_item<'a>(request: &'a Request, kind: ListKind, name: &'a str) -> NamedItem<'a> {
+    NamedItem {
+        view: &request.caller.view,
+        kind,
+        name,
+    }
+}
+
+/// A server that may be meant, and what becomes of who means it.
+struct Claimant {
+    handle: Arc<ServerHandle>,
+    /// Its own name for what is meant, where that is known.
+    own: Option<String>,
+    formed: bool,
+    offered: bool,
+    prospect: Prospect,
+}
+
+/// Looks again each time one of the servers that may be meant has come, until it finds something;
+/// `None` when they have all come or do not.
+///
+/// # Errors
+/// [`Refusal::Cancelled`]; [`Refusal::Overloaded`] where too many wait already.
+pub(crate) async fn arrived<T>(
+    cx: &Context,
+    request: &Request,
+    named: NamedItem<'_>,
+    look: impl Fn() -> Option<T>,
+) -> Result<Option<T>, Refusal> {
+    let mut claimants = claimants(cx, &request.caller, named);
+    claimants.retain(|claimant| claimant.prospect.waits);
+    // One that came just now is asked by nobody any more.
+    if let Some(found) = look() {
+        return Ok(Some(found));
+    }
+    let arrivals = claimants.iter();
+    let arrivals = arrivals.map(|one| one.handle.connection(&request.exchange));
+    let mut arrivals: FuturesUnordered<_> = arrivals.collect();
+    while let Some(arrival) = arrivals.next().await {
+        if let Err(stop @ (Refusal::Cancelled | Refusal::Overloaded { .. })) = arrival {
+            return Err(stop);
+        }
+        if let Some(found) = look() {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// How the server stands that is meant, where the caller may know: it is away.
+pub(crate) fn standing(cx: &Context, caller: &Caller, named: NamedItem<'_>) -> Option<Refusal> {
+    let told = claimants(cx, caller, named);
+    let told = told.into_iter().find(|claimant| claimant.prospect.told)?;
+    Some(told.handle.not_ready())
+}
+
+/// The server that is meant while it is away, and its own name for what is meant: for what can be
+/// done without it.
+pub(crate) fn absent_owner(
+    cx: &Context,
+    caller: &Caller,
+    named: NamedItem<'_>,
+) -> Option<(ServerId, String)> {
+    let told = claimants(cx, caller, named);
+    let told = told.into_iter().find(|claimant| claimant.prospect.told)?;
+    Some((told.handle.id.clone(), told.own?))
+}
+
+/// All servers without a published list that may be meant.
+fn claimants(cx: &Context, caller: &Caller, named: NamedItem<'_>) -> Vec<Claimant> {
+    let (servers, shown) = (cx.servers.load(), cx.shown.load());
+    let (table, who) = (cx.policies.access.table(), caller.identity());
+    let (mut found, mut formed) = (Vec::new(), false);
+    for (id, handle) in servers.iter() {
+        // A server it does not know of leaves no trace.
+        if !table.sees(&who, id, unix_ms()) {
+            continue;
+        }
+        formed |= named.has_form_of(id);
+        if shown.catalog.counts(id).is_none() {
+            found.extend(claimant(&table, &who, handle, named));
+        }
+    }
+    match formed {
+        true => found.retain(|claimant| claimant.formed),
+        // A bare name that several have is nobody's.
+        false => {
+            let had = found.iter().filter(|claimant| claimant.offered).count();
+            if had + others(cx, &shown.catalog, caller, named) > 1 {
+                found.retain(|claimant| !claimant.offered);
+            }
+        }
+    }
+    found
+}
+
+/// How many of the servers that are there have something of this bare name for the caller.
+fn others(cx: &Context, catalog: &Catalog, caller: &Caller, named: NamedItem<'_>) -> usize {
+    let (table, who, now) = (cx.policies.access.table(), caller.identity(), unix_ms());
+    let tool = (named.kind == ListKind::Tools).then_some(named.name);
+    let has = catalog.offers().filter(|offer| {
+        *named.view == CatalogView::All
+            && table.admits(&who, offer.server(), tool, now)
+            && offer.has(named.kind, named.name)
+    });
+    has.count()
+}
+
+/// What a server that publishes nothing can claim of the name.
+fn claimant(
+    table: &GrantTable,
+    who: &Principal,
+    handle: &Arc<ServerHandle>,
+    named: NamedItem<'_>,
+) -> Option<Claimant> {
+    let (id, now) = (&handle.id, unix_ms());
+    let outlook = handle.outlook();
+    let last = handle.last();
+    let claim = named.claim(id, last.as_ref())?;
+    let formed = claim.formed;
+    let offered = claim.offered == Some(true);
+    let open = table.opens(who, id, now);
+    let own = match named.kind {
+        ListKind::Tools => own_name(table, who, id, &claim, named.name),
+        ListKind::Prompts | ListKind::Resources | ListKind::Templates => claim.own.clone(),
+    };
+    let may = match (named.kind, &own) {
+        (ListKind::Tools, Some(own)) => table.admits(who, id, Some(own), now),
+        (ListKind::Tools, None) => false,
+        (ListKind::Prompts | ListKind::Resources | ListKind::Templates, _) => open,
+    };
+    Some(Claimant {
+        handle: handle.clone(),
+        prospect: claim.prospect(outlook, open, may),
+        own: own.map(Cow::into_owned),
+        formed,
+        offered,
+    })
+}
+
+/// The server's own name for a tool. A name that is closed with a hash is found among those that
+/// somebody has said something of, where the server itself has not.
+fn own_name<'a>(
+    table: &'a GrantTable,
+    who: &Principal,
+    server: &ServerId,
+    claim: &NameClaim<'a>,
+    name: &str,
+) -> Option<Cow<'a, str>> {
+    let granted = || {
+        let mut granted = table.named(who, server);
+        granted.find(|tool| names::shown(server, tool) == name)
+    };
+    claim.own.clone().or_else(|| granted().map(Cow::Borrowed))
+}
+
+/// A tool that is not there: it changed, or its server is away (MGP-193), as far as the caller may
+/// know.
+pub(crate) fn absent(cx: &Context, caller: &Caller, name: String) -> Refusal {
+    let named = NamedItem {
+        view: &caller.view,
+        kind: ListKind::Tools,
+        name: &name,
+    };
+    let why = changed(cx, caller, &name);
+    let why = why.or_else(|| standing(cx, caller, named));
+    why.unwrap_or(Refusal::UnknownTool(name))
+}
+
+/// A tool that changed is gone for everybody; who speaks MGP and may call it hears why (MGP-202).
+fn changed(cx: &Context, caller: &Caller, name: &str) -> Option<Refusal> {
+    if !caller.mgp.says_codes() {
+        return None;
+    }
+    let (server, own) = cx.policies.pins.meant(&caller.view, name)?;
+    let unknown = Refusal::UnknownTool(name.to_owned());
+    access::admit(cx, caller, &server, Some(&own), unknown).ok()?;
+    Some(Refusal::Denied(Box::new(Denial::Disabled {
+        tool: name.to_owned(),
+        reason: format!(
+            "its definition is not the one that was approved; `mgp pending` shows the operator the change of server {server}"
+        ),
+    })))
+}

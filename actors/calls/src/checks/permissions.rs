@@ -1,0 +1,25 @@
+//! What the server of a tool may do (MGP §3).
+
+use mgp_engine::policy::permissions::Lacking;
+use mgp_engine::tools::catalog::CatalogTool;
+use mgp_protocol::refusal::{Denial, Refusal};
+
+use crate::Context;
+
+/// The server of the tool has what a call of it needs.
+///
+/// # Errors
+/// 1000 (MGP-050), which names the first that is missing.
+pub(super) fn permitted(cx: &Context, name: &str, tool: &CatalogTool) -> Result<(), Refusal> {
+    let needed = &tool.requirements.permissions;
+    let judged = cx.policies.permissions.may(&tool.server, needed);
+    judged.map_err(|lacking| lacks(name, &lacking))
+}
+
+fn lacks(name: &str, lacking: &Lacking) -> Refusal {
+    let missing = lacking.permissions.first();
+    Refusal::Denied(Box::new(Denial::Permission {
+        tool: name.to_owned(),
+        permission: missing.map(ToString::to_string).unwrap_or_default(),
+    }))
+}

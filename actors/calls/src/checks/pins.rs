@@ -1,0 +1,24 @@
+//! Whether a tool is the one that was approved (MGP §4.3).
+
+use mgp_engine::tools::catalog::CatalogTool;
+use mgp_protocol::refusal::Refusal;
+
+use crate::Context;
+use crate::checks::catalog;
+use mgp_callers::request::Caller;
+
+/// A tool that changed since it was approved is as good as gone.
+///
+/// # Errors
+/// What [`catalog::absent`] says.
+pub(super) fn approved(
+    cx: &Context,
+    caller: &Caller,
+    name: &str,
+    tool: &CatalogTool,
+) -> Result<(), Refusal> {
+    match cx.policies.pins.blocks(&tool.server, &tool.own_name) {
+        true => Err(catalog::absent(cx, caller, name.to_owned())),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,106 @@
+//! What goes to a tool and what comes from it is held against the tool's own schemas.
+
+use bytes::Bytes;
+use mgp_engine::tools::catalog::{CatalogPrompt, CatalogTool};
+use mgp_protocol::lookalike;
+use mgp_protocol::mcp::tools::Called;
+use mgp_protocol::mention::may_mention;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{Splice, members, quoted};
+use serde_json::value::RawValue;
+
+use mgp_callers::request::Outcome;
+
+/// CMCP-009: arguments are checked before anything leaves the kernel. No arguments are `{}`.
+pub(crate) fn arguments(
+    tool: &str,
+    route: &CatalogTool,
+    arguments: Option<&RawValue>,
+) -> Result<(), Refusal> {
+    route
+        .input
+        .check(arguments.map_or("{}", RawValue::get))
+        .map_err(|mismatch| Refusal::BadArguments {
+            tool: tool.to_owned(),
+            path: mismatch.path,
+            keyword: mismatch.keyword,
+            message: mismatch.message,
+        })
+}
+
+/// MCP-045, CMCP-043: a prompt gets what it cannot do without. Of the rest its server judges.
+pub(crate) fn prompt_arguments(
+    name: &str,
+    route: &CatalogPrompt,
+    arguments: Option<&RawValue>,
+) -> Result<(), Refusal> {
+    if route.required.is_empty() {
+        return Ok(());
+    }
+    let given = members(arguments.map_or("{}", RawValue::get)).unwrap_or_default();
+    let is_given = |wanted: &str| {
+        let mut all = given.iter();
+        all.any(|(name, value)| name == wanted && value.get() != "null")
+    };
+    let all = route.required.iter();
+    let missing: Vec<&str> = all
+        .map(|wanted| &**wanted)
+        .filter(|wanted| !is_given(wanted))
+        .collect();
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(Refusal::BadParams(format!(
+            "prompt {name} needs {}",
+            missing.join(", ")
+        ))),
+    }
+}
+
+/// CMCP-012, CMCP-013: a structured result fits the tool's `outputSchema`, and has a text for
+/// clients that do not read it.
+pub(crate) fn result(tool: &str, route: &CatalogTool, result: Bytes) -> Outcome {
+    let structured = may_mention(&result, "\"structuredContent\"");
+    // Where there is a schema, what others would take for structured content counts too.
+    if !structured && route.output.is_none() {
+        return Ok(result);
+    }
+    let Ok(text) = std::str::from_utf8(&result) else {
+        return Ok(result);
+    };
+    let called: Called<'_> = match lookalike::from_str(text) {
+        Ok(called) => called,
+        Err(error) => {
+            return match lookalike::words(&error) {
+                None => Ok(result),
+                Some(message) => Err(Refusal::BadResult {
+                    server: route.server.clone(),
+                    tool: tool.to_owned(),
+                    path: String::new(),
+                    keyword: "member".into(),
+                    message,
+                }),
+            };
+        }
+    };
+    let Some(structured) = called.structured_content else {
+        return Ok(result);
+    };
+    if let Some(schema) = route.output.as_ref().filter(|_| !called.is_error) {
+        schema
+            .check(structured.get())
+            .map_err(|mismatch| Refusal::BadResult {
+                server: route.server.clone(),
+                tool: tool.to_owned(),
+                path: mismatch.path,
+                keyword: mismatch.keyword,
+                message: mismatch.message,
+            })?;
+    }
+    if called.content.is_some() {
+        return Ok(result);
+    }
+    let mut splice = Splice::new(text);
+    let content = format!(r#"[{{"type":"text","text":{}}}]"#, quoted(structured.get()));
+    splice.insert_member(text, "content", &content);
+    Ok(splice.finish().into_owned().into())
+}

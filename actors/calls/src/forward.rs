@@ -1,0 +1,140 @@
+//! A request on its way to a server that may speak another era than its caller.
+
+mod outgoing;
+pub(crate) mod tasks;
+mod to_legacy;
+pub(crate) mod to_modern;
+pub(crate) mod trace;
+
+pub(crate) use self::outgoing::{Mirrored, Outgoing};
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use mgp_protocol::dialect::Era;
+use mgp_protocol::mcp::meta::progress_token;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::Splice;
+use serde_json::value::RawValue;
+
+use self::outgoing::frame;
+use self::tasks::{may_take_long, only_as_task, through_task};
+use self::to_legacy::down;
+use self::to_modern::rounds;
+use self::trace::traced;
+use crate::Context;
+use mgp_callers::negotiation;
+use mgp_callers::request::{Outcome, Request};
+use mgp_servers::link::{Call, Link};
+
+/// Calls a server; once more over a new connection when the first was gone before the server
+/// had looked at the request.
+pub(crate) async fn forward(cx: &Context, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
+    let mut first = true;
+    loop {
+        let link = cx.link(request, outgoing.server).await?;
+        let caller = request.caller.version.era();
+        let as_task = outgoing.tool.is_some_and(|tool| only_as_task(&link, tool));
+        if !as_task {
+            may_take_long(request, &link, outgoing.tool);
+        }
+        let outcome = match (caller, link.era(caller)) {
+            (Era::Modern, Era::Legacy) if as_task => {
+                Box::pin(through_task(request, &link, outgoing)).await
+            }
+            (Era::Legacy, Era::Modern) => rounds(request, &link, outgoing).await,
+            (Era::Modern, Era::Legacy) => down(request, &link, outgoing).await,
+            (Era::Legacy, Era::Legacy) | (Era::Modern, Era::Modern) => {
+                along(request, &link, outgoing, caller).await
+            }
+        };
+        match outcome {
+            Err(refusal) if first && is_untaken(&refusal) => first = false,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// The connection was gone before the server had looked at the request.
+pub(crate) fn is_untaken(refusal: &Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::NotReady {
+            retry_after_ms: Some(0),
+            ..
+        }
+    )
+}
+
+/// Caller and server speak the same era: the payload goes through as it is.
+pub(crate) async fn along(
+    request: &Request,
+    link: &Arc<Link>,
+    outgoing: Outgoing<'_>,
+    era: Era,
+) -> Outcome {
+    let headers = outgoing.headers(era);
+    let call = Call {
+        caller: Some(&request.caller),
+        exchange: &request.exchange,
+        token: outgoing.token.map(RawValue::get),
+        era,
+        leave: outgoing.leave,
+        mirror: outgoing.mirror(&headers),
+    };
+    let redeclared = match era {
+        Era::Legacy => None,
+        Era::Modern => {
+            let (client, server) = (&request.caller.mgp, link.mgp_in(era));
+            let consents = link.limits.consents;
+            negotiation::redeclared(outgoing.params, client, server, consents)
+        }
+    };
+    link.call(call, |id| {
+        let mut splice = outgoing.spliced(Some(id));
+        if let Some((said, instead)) = redeclared {
+            splice.replace(said, instead);
+        }
+        traced(request, link, era, outgoing, &mut splice);
+        frame(id, outgoing.method, splice)
+    })
+    .await
+}
+
+/// A peer's error, in the words of its caller's era.
+pub(crate) fn of_peer(error: Cow<'_, str>) -> Refusal {
+    match RawValue::from_string(error.into_owned()) {
+        Ok(error) => Refusal::Peer(error),
+        Err(error) => Refusal::Broken(format!("an error that is no JSON: {error}")),
+    }
+}
+
+/// Sends params that were made for this server.
+pub(crate) async fn send(
+    request: &Request,
+    link: &Arc<Link>,
+    outgoing: Outgoing<'_>,
+    era: Era,
+    params: &str,
+) -> Outcome {
+    let outgoing = Outgoing { params, ..outgoing };
+    let token = progress_token(params)?;
+    let headers = outgoing.headers(era);
+    let call = Call {
+        caller: Some(&request.caller),
+        exchange: &request.exchange,
+        token: token.map(RawValue::get),
+        era,
+        leave: outgoing.leave,
+        mirror: outgoing.mirror(&headers),
+    };
+    link.call(call, |id| {
+        let mut splice = Splice::new(params);
+        if let Some(token) = token {
+            splice.replace(token.get(), id.to_string());
+        }
+        traced(request, link, era, outgoing, &mut splice);
+        frame(id, outgoing.method, splice)
+    })
+    .await
+}

@@ -1,0 +1,100 @@
+//! A request as it goes to a server: what is spliced into it, and what HTTP headers repeat of it.
+
+use mgp_engine::callers::request_ids::WireId;
+use mgp_engine::tools::catalog::CatalogTool;
+use mgp_protocol::dialect::Era;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::request_headers::{self, ParamHeader};
+use mgp_protocol::splice::Splice;
+use serde_json::value::RawValue;
+
+use mgp_servers::link::{Leave, Mirror};
+
+/// A request on its way to a server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) server: &'a ServerId,
+    /// Leave of its caller, asked again right before it goes.
+    pub(crate) leave: Option<&'a dyn Leave>,
+    /// The tool that is called, when one is.
+    pub(crate) tool: Option<&'a CatalogTool>,
+    pub(crate) method: &'a str,
+    pub(crate) params: &'a str,
+    /// They may hold what MGP puts beside the members that MCP knows.
+    pub(crate) of_mgp: bool,
+    /// The part of `params` that names what is asked for, and the server's own name for it.
+    pub(crate) edit: (&'a str, &'a str),
+    /// The client's progress token, borrowed from `params`.
+    pub(crate) token: Option<&'a RawValue>,
+    /// What HTTP headers repeat of the body for servers of the modern era.
+    pub(crate) mirrored: Mirrored<'a>,
+}
+
+/// What is repeated in HTTP headers (MCP 2026-07-28, request metadata).
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Mirrored<'a> {
+    /// The server's own name for what is asked for.
+    pub(crate) name: Option<&'a str>,
+    /// Arguments the tool wants repeated.
+    pub(crate) arguments: Option<(&'a [ParamHeader], &'a str)>,
+}
+
+impl<'a> Mirrored<'a> {
+    /// What is repeated is only the name.
+    pub(crate) fn named(name: &'a str) -> Self {
+        Self {
+            name: Some(name),
+            arguments: None,
+        }
+    }
+}
+
+impl<'a> Outgoing<'a> {
+    /// The params under the server's own name, and, with the id of the call, its progress token.
+    pub(crate) fn spliced(&self, id: Option<WireId>) -> Splice<'a> {
+        let mut splice = Splice::new(self.params);
+        let (part, json) = self.edit;
+        if part != json {
+            splice.replace(part, json);
+        }
+        if let (Some(token), Some(id)) = (self.token, id) {
+            splice.replace(token.get(), id.to_string());
+        }
+        splice
+    }
+
+    /// The arguments a modern server wants repeated in headers.
+    pub(super) fn headers(&self, era: Era) -> Vec<(String, String)> {
+        match (era, self.mirrored.arguments) {
+            (Era::Modern, Some((headers, arguments))) if !headers.is_empty() => {
+                let said = request_headers::param_headers(headers, Some(arguments)).into_iter();
+                said.map(|(name, value)| (name.to_owned(), value)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn mirror<'m>(&self, params: &'m [(String, String)]) -> Mirror<'m>
+    where
+        'a: 'm,
+    {
+        Mirror {
+            method: self.method,
+            name: self.mirrored.name,
+            params,
+        }
+    }
+}
+
+/// Writes a request frame; the payload is copied once.
+pub(crate) fn frame(id: WireId, method: &str, params: Splice<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64 + method.len() + params.size());
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    out.extend_from_slice(id.to_string().as_bytes());
+    out.extend_from_slice(br#","method":""#);
+    out.extend_from_slice(method.as_bytes());
+    out.extend_from_slice(br#"","params":"#);
+    params.append_to(&mut out);
+    out.push(b'}');
+    out
+}

@@ -1,0 +1,180 @@
+//! Calls that become tasks: where a server takes them only so, or where its client asks for one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::tools::catalog::CatalogTool;
+use mgp_protocol::dialect::{Era, Version};
+use mgp_protocol::era;
+use mgp_protocol::mcp::meta::RELATED_TASK;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{Splice, member, members, quoted};
+use serde_json::value::RawValue;
+
+use crate::forward::to_legacy::shown;
+use crate::forward::{Outgoing, send};
+use mgp_callers::request::{Outcome, Request};
+use mgp_callers::tasks::LongCall;
+use mgp_runtime::task::detached;
+use mgp_servers::link::Link;
+
+/// What a client must declare to be given tasks.
+pub(crate) const EXTENSION: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+
+/// A tool call may become a task of the kernel where its client knows tasks and its server makes
+/// none.
+pub(crate) fn may_take_long(request: &Request, link: &Link, tool: Option<&CatalogTool>) {
+    let (Some(attempts), Some(tool)) = (request.exchange.rounds(), tool) else {
+        return;
+    };
+    let limits = &link.limits;
+    if attempts.capabilities().tasks && !limits.task_after.is_zero() && !makes_tasks(link) {
+        attempts.may_take_long(LongCall {
+            server: link.server.clone(),
+            tool: (*tool.own_name).into(),
+            after: limits.task_after,
+            ttl: limits.task_ttl,
+        });
+    }
+}
+
+/// Tasks are only for clients that declare the extension.
+pub(crate) fn knows_tasks(request: &Request) -> Result<(), Refusal> {
+    if request.caller.capabilities.tasks {
+        return Ok(());
+    }
+    let required = RawValue::from_string(EXTENSION.into()).expect("a literal is JSON");
+    Err(Refusal::MissingCapability { required })
+}
+
+/// True for a server that decides itself which calls become tasks.
+pub(crate) fn makes_tasks(link: &Link) -> bool {
+    link.peer_in(Era::Modern)
+        .is_some_and(|peer| peer.capabilities.tasks_extension)
+}
+
+/// True for a call whose client of 2025-11-25 wants it as a task, where its server makes tasks.
+pub(crate) fn wants_task(request: &Request, link: &Link, params: &str) -> bool {
+    request.caller.version == Version::V2025_11_25
+        && &*request.method == "tools/call"
+        && member(params, "task").is_some()
+        && link.bridges_tasks()
+}
+
+/// The params of a call without `task`: in the extension the server decides what becomes one.
+pub(crate) fn without_task(params: &str) -> String {
+    let members = members(params).unwrap_or_default();
+    let kept = members.iter().filter(|(name, _)| name != "task");
+    let kept: Vec<String> = kept
+        .map(|(name, value)| format!("{}:{}", quoted(name), value.get()))
+        .collect();
+    format!("{{{}}}", kept.join(","))
+}
+
+/// A message with the task it belongs to in its `_meta` (2025-11-25, related-task).
+pub(crate) fn with_related(message: &str, id: &str) -> String {
+    let task = format!(r#"{{"taskId":{}}}"#, quoted(id));
+    let mut splice = Splice::new(message);
+    let meta = member(message, "_meta").filter(|json| json.starts_with('{'));
+    match (meta, meta.and_then(|meta| member(meta, RELATED_TASK))) {
+        (_, Some(said)) => splice.replace(said, task),
+        (Some(meta), None) => splice.insert_member(meta, RELATED_TASK, &task),
+        (None, None) => {
+            let meta = format!("{{{}:{task}}}", quoted(RELATED_TASK));
+            splice.insert_member(message, "_meta", &meta);
+        }
+    }
+    splice.finish().into_owned()
+}
+
+/// A stateless client calls a tool of a server of 2025-11-25 that takes such calls only as tasks:
+/// for the client it is a task of the kernel, from its beginning.
+pub(crate) async fn through_task(
+    request: &Request,
+    link: &Arc<Link>,
+    outgoing: Outgoing<'_>,
+) -> Outcome {
+    knows_tasks(request)?;
+    let own = outgoing.spliced(None).finish();
+    let params = era::to_legacy_params(&own);
+    let ttl = link.limits.task_ttl;
+    let mut splice = Splice::new(&params);
+    splice.insert_member(
+        &params,
+        "task",
+        &format!(r#"{{"ttl":{}}}"#, ttl.as_millis()),
+    );
+    let params = splice.finish();
+    let created = send(request, link, outgoing, Era::Legacy, &params).await;
+    let text = created.as_ref().ok().map(|c| String::from_utf8_lossy(c));
+    let own = text.as_deref().and_then(|text| member(text, "task"));
+    let Some(own) = own
+        .and_then(|task| member(task, "taskId"))
+        .map(str::to_owned)
+    else {
+        return shown(request, link, outgoing.method, created);
+    };
+    if let Some((attempts, tool)) = request.exchange.rounds().zip(outgoing.tool) {
+        attempts.may_take_long(LongCall {
+            server: link.server.clone(),
+            tool: (*tool.own_name).into(),
+            after: Duration::ZERO,
+            ttl,
+        });
+    }
+    request.exchange.take_time();
+    let params = format!(r#"{{"taskId":{own}}}"#);
+    let working = Working {
+        link,
+        params: Some(params.clone()),
+    };
+    let fetching = Outgoing {
+        method: "tasks/result",
+        params: &params,
+        edit: ("", ""),
+        token: None,
+        ..outgoing
+    };
+    let outcome = send(request, link, fetching, Era::Legacy, &params).await;
+    if matches!(outcome, Ok(_) | Err(Refusal::Peer(_))) {
+        working.done();
+    }
+    shown(request, link, outgoing.method, outcome)
+}
+
+/// A task at a server, taken back when nobody waits for it any more.
+struct Working<'a> {
+    link: &'a Arc<Link>,
+    params: Option<String>,
+}
+
+impl Working<'_> {
+    fn done(mut self) {
+        self.params = None;
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        if let Some(params) = self.params.take() {
+            let link = self.link.clone();
+            detached("cancelling a task of a server", async move {
+                let cancelled = link.ask_in(Era::Legacy, "tasks/cancel", Some(&params));
+                let _ = cancelled.await;
+            });
+        }
+    }
+}
+
+/// What a server said that takes part in the experiment.
+pub(crate) fn experiment(link: &Arc<Link>) -> Option<&mgp_servers::link::Peer> {
+    let peer = link.peer_in(Era::Legacy)?;
+    peer.capabilities.tasks_call.then_some(peer)
+}
+
+/// True for a tool that a server of 2025-11-25 only takes as a task.
+pub(crate) fn only_as_task(link: &Arc<Link>, tool: &CatalogTool) -> bool {
+    let execution = member(&tool.raw, "execution");
+    experiment(link).is_some()
+        && execution.and_then(|said| member(said, "taskSupport")) == Some("\"required\"")
+}

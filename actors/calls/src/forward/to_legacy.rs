@@ -1,0 +1,84 @@
+//! A modern caller, a legacy server.
+
+use std::sync::Arc;
+
+use mgp_protocol::dialect::Era;
+use mgp_protocol::era::{self, Modern};
+use mgp_protocol::mention::may_mention;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::member;
+
+use crate::forward::{Outgoing, of_peer, send};
+use mgp_callers::request::{Outcome, Request};
+use mgp_servers::levels;
+use mgp_servers::link::Link;
+
+/// A modern caller, a legacy server. What the server asks meanwhile parks the call
+/// (`doors`); here only shapes change.
+pub(crate) async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Outcome {
+    // One of the kernel's leads back to a parked call and never comes here.
+    if is_said(outgoing.params, "requestState") {
+        return Err(Refusal::Expired("the kernel did not give it".into()));
+    }
+    let mut aside = None;
+    if let Some(level) = request.exchange.level(&request.caller) {
+        levels::want(link, level).await;
+        aside = link.beside(&request.caller, &request.exchange);
+    }
+    let own = outgoing.spliced(None).finish();
+    let params = era::to_legacy_params(&own);
+    let outcome = send(request, link, outgoing, Era::Legacy, &params).await;
+    if let Some(aside) = aside {
+        aside.late().await;
+    }
+    shown(request, link, outgoing.method, outcome)
+}
+
+fn is_said(params: &str, name: &str) -> bool {
+    may_mention(params.as_bytes(), name) && member(params, name).is_some()
+}
+
+/// What a legacy server answered, as a modern caller is shown it.
+pub(crate) fn shown(request: &Request, link: &Link, method: &str, outcome: Outcome) -> Outcome {
+    match outcome {
+        Ok(result) => {
+            let result = String::from_utf8_lossy(&result);
+            let peer = link.peer_in(Era::Legacy);
+            let extra = Modern {
+                // A legacy server says nothing about keeping what it reads out.
+                caching: (method == "resources/read").then_some((0, "private")),
+                server_info: peer.and_then(|peer| peer.info.as_deref()),
+            };
+            Ok(era::to_modern_result(&result, extra).into())
+        }
+        Err(Refusal::Peer(error)) => {
+            if let Some(questions) = era::url_questions(error.get()) {
+                return Ok(visits(&questions).into());
+            }
+            let version = request.caller.version;
+            Err(of_peer(era::error_for(
+                &error,
+                Era::Legacy,
+                version,
+                method,
+            )))
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// What a modern client is told when a legacy server wants URLs visited first: nothing waits for it at
+/// the server, so there is no `requestState`.
+fn visits(questions: &[String]) -> String {
+    let asked = questions.iter().enumerate().map(|(at, params)| {
+        format!(
+            r#""elicitation-{}":{{"method":"elicitation/create","params":{params}}}"#,
+            at + 1
+        )
+    });
+    let asked: Vec<String> = asked.collect();
+    format!(
+        r#"{{"resultType":"input_required","inputRequests":{{{}}}}}"#,
+        asked.join(",")
+    )
+}

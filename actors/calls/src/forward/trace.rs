@@ -1,0 +1,78 @@
+//! The trace goes on to the server (MGP §6.5, A-05): as a param to one that agreed to MGP, in `_meta` to
+//! any other, and to that one only when the caller itself said it. What MGP puts beside the members that
+//! MCP knows stays here, for a server that does not speak it.
+
+use mgp_protocol::dialect::Era;
+use mgp_protocol::mention::may_mention;
+use mgp_protocol::splice::{Splice, member, quoted};
+
+use crate::forward::Outgoing;
+use mgp_callers::request::Request;
+use mgp_runtime::trace::{Trace, span};
+use mgp_servers::link::Link;
+
+/// What requests of MGP carry beside their own members.
+const OF_MGP: [&str; 2] = ["trace_id", "_mgp"];
+
+/// Whether params may hold some of it.
+pub(crate) fn may_be_of_mgp(params: &str) -> bool {
+    let mut names = OF_MGP.iter();
+    names.any(|name| may_mention(params.as_bytes(), name))
+}
+
+/// Puts the trace of a request into params that go to a server, and takes out what is not for it.
+pub(crate) fn traced(
+    request: &Request,
+    link: &Link,
+    era: Era,
+    outgoing: Outgoing<'_>,
+    splice: &mut Splice<'_>,
+) {
+    let (trace, params) = (&request.trace, outgoing.params);
+    if link.mgp_in(era).is_active() {
+        let id = quoted(trace.id.as_str());
+        match said(params, "trace_id") {
+            None => splice.insert_member(params, "trace_id", &id),
+            // One that was not taken over goes nowhere.
+            Some(other) if !trace.is(other) => splice.replace(other, id),
+            Some(_) => {}
+        }
+        return;
+    }
+    if outgoing.of_mgp {
+        splice.remove_members(params, &OF_MGP);
+    }
+    if trace.said {
+        in_meta(trace, params, splice);
+    }
+}
+
+fn in_meta(trace: &Trace, params: &str, splice: &mut Splice<'_>) {
+    let meta = member(params, "_meta").filter(|meta| meta.starts_with('{'));
+    let parent = trace.id.parent(span()).map(|parent| quoted(&parent));
+    let id = quoted(trace.id.as_str());
+    let wanted = [("trace_id", Some(id)), ("traceparent", parent)];
+    let missing = wanted.iter().filter_map(|(name, value)| {
+        let there = meta.is_some_and(|meta| said(meta, name).is_some());
+        Some((*name, value.as_deref().filter(|_| !there)?))
+    });
+    let missing: Vec<(&str, &str)> = missing.collect();
+    match meta {
+        Some(meta) => splice.insert_members(meta, &missing),
+        None if member(params, "_meta").is_none() => {
+            let members = missing
+                .iter()
+                .map(|(name, value)| format!("\"{name}\":{value}"));
+            let members = members.collect::<Vec<_>>().join(",");
+            splice.insert_member(params, "_meta", &format!("{{{members}}}"));
+        }
+        // What stands there is no object: whoever sent it is told so by the server.
+        None => {}
+    }
+}
+
+fn said<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    may_mention(object.as_bytes(), name)
+        .then(|| member(object, name))
+        .flatten()
+}

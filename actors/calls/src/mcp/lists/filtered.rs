@@ -1,0 +1,158 @@
+//! A list as one caller may see it: what is hidden from it is as if it did not exist.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use mgp_engine::names::canonical;
+use mgp_engine::policy::access::{Audience, GrantTable, Principal};
+use mgp_engine::tools::catalog::cursor::BadCursor;
+use mgp_engine::tools::catalog::{CatalogView, Form, ListKind, Sifted};
+use mgp_engine::tools::exposure::Exposure;
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mgp::negotiation::Features;
+
+use crate::Context;
+use crate::mcp::lists::exposure;
+use crate::mgp::tools::session;
+use mgp_callers::request::Caller;
+use mgp_callers::tool_cache::Names;
+use mgp_runtime::time::unix_ms;
+use mgp_tools::catalog::Shown;
+
+/// Lists kept for those who do not see everything.
+const LISTS_MAX: usize = 1024;
+
+/// Bytes of them together; at either bound the oldest goes and is made again when it is asked for.
+const BYTES_MAX: usize = 64 << 20;
+
+/// A page of a list, as this caller may see it.
+pub(crate) fn page(
+    cx: &Context,
+    shown: &Shown,
+    caller: &Caller,
+    kind: ListKind,
+    cursor: Option<&str>,
+) -> Result<Bytes, BadCursor> {
+    let view = &caller.view;
+    let form = Form {
+        era: caller.version.era(),
+        told: caller.mgp.features().contains(Features::TOOL_SECURITY),
+    };
+    let (table, principal) = (cx.policies.access.table(), caller.identity());
+    let audience = table.audience(&principal);
+    let exposure = exposure::exposure(cx, shown, caller, kind);
+    if audience == Audience::All && exposure == Exposure::All {
+        return shown.catalog.page(view, kind, cursor, form);
+    }
+    let agents = &cx.exposing.agents;
+    let key = ListKey {
+        named: agents
+            .get_key_value(&caller.agent)
+            .map(|(agent, _)| agent.clone()),
+        exposure,
+        catalog: shown.catalog.generation(),
+        view: view.clone(),
+        kind,
+        form,
+        audience,
+    };
+    let held = session::cached(caller, exposure);
+    let list = match held.is_empty() {
+        true => cx.sifted.get(&key).or_else(|| {
+            let made = Arc::new(sift(cx, shown, &key, &table, &principal, &held)?);
+            cx.sifted.keep(key, made.clone());
+            Some(made)
+        }),
+        // Of one session, and short: made again each time it is asked for.
+        false => {
+            let made = sift(cx, shown, &key, &table, &principal, &held);
+            made.map(Arc::new)
+        }
+    };
+    let page = match list {
+        Some(list) => list.page(cursor, form)?,
+        None => shown.catalog.page(view, kind, cursor, form)?,
+    };
+    Ok(match cursor {
+        None => exposure::with_meta(cx, page, caller, exposure, form.told),
+        Some(_) => page,
+    })
+}
+
+fn sift(
+    cx: &Context,
+    shown: &Shown,
+    key: &ListKey,
+    table: &GrantTable,
+    principal: &Principal,
+    held: &Names,
+) -> Option<Sifted> {
+    let now = unix_ms();
+    let cached = |server: &ServerId, tool: &str| {
+        !held.is_empty() && held.contains(&*canonical(server, tool))
+    };
+    let showing = match &key.named {
+        Some(agent) => cx.exposing.of(agent),
+        None => &cx.exposing.general,
+    };
+    let lists = |server: &ServerId, tool: &str| {
+        showing.lists(key.exposure, server, tool) || cached(server, tool)
+    };
+    let keep = |server: &ServerId, tool: Option<&str>| {
+        tool.is_none_or(|tool| lists(server, tool)) && table.admits(principal, server, tool, now)
+    };
+    let (whose, named) = (&key.audience, &key.named);
+    let audience = format!("{whose:?} {named:?} {:?} {held:?}", key.exposure);
+    let (view, kind, form) = (&key.view, key.kind, key.form);
+    shown.catalog.sift(view, kind, form, &audience, keep)
+}
+
+/// Which list it is, and for whom.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ListKey {
+    catalog: u64,
+    view: CatalogView,
+    kind: ListKind,
+    form: Form,
+    audience: Audience,
+    exposure: Exposure,
+    /// Who has pinned tools of its own.
+    named: Option<AgentId>,
+}
+
+/// Lists that were made for those who do not see everything.
+#[derive(Debug, Default)]
+pub struct SiftedLists(Mutex<KeptLists>);
+
+#[derive(Debug, Default)]
+struct KeptLists {
+    lists: HashMap<ListKey, Arc<Sifted>>,
+    order: VecDeque<ListKey>,
+    bytes: usize,
+}
+
+impl SiftedLists {
+    fn get(&self, key: &ListKey) -> Option<Arc<Sifted>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.lists.get(key).cloned()
+    }
+
+    fn keep(&self, key: ListKey, list: Arc<Sifted>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.bytes += list.size();
+        if let Some(before) = kept.lists.insert(key.clone(), list) {
+            kept.bytes -= before.size();
+        } else {
+            kept.order.push_back(key);
+        }
+        while kept.lists.len() > LISTS_MAX || kept.bytes > BYTES_MAX {
+            let Some(oldest) = kept.order.pop_front() else {
+                return;
+            };
+            if let Some(gone) = kept.lists.remove(&oldest) {
+                kept.bytes -= gone.size();
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! `logging/setLevel`.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mgp_engine::servers::log_levels::LogLevel;
+use mgp_protocol::mcp::{self, logging};
+use mgp_protocol::refusal::Refusal;
+
+use crate::Context;
+use crate::answer::nothing;
+use mgp_callers::request::{Outcome, Request};
+use mgp_servers::levels;
+
+/// How long a level may take to reach the servers before the agent is answered anyway: a hung server
+/// delays nobody.
+const LEVEL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// `logging/setLevel`: the agent's own floor; each server gets the most verbose one anybody
+/// wants of it (MCP-061, MCP-062).
+///
+/// # Errors
+/// A level outside the eight of RFC 5424.
+pub async fn set_level(cx: &Context, request: &Request) -> Outcome {
+    let wanted: logging::SetLevel<'_> = mcp::read(request.params.as_deref())?;
+    let level: LogLevel = wanted.level.parse().map_err(|_| {
+        Refusal::BadParams(format!(
+            "`level` must be one of debug, info, notice, warning, error, critical, alert, emergency, not {:?}",
+            wanted.level
+        ))
+    })?;
+    if let Some(agent) = request.caller.standing() {
+        agent.set_level(level);
+    }
+    let mut links = cx.links(&request.caller);
+    links.extend(cx.own_links(&request.caller));
+    let telling = links.iter().map(|link| levels::tell(&cx.directory, link));
+    let _ = tokio::time::timeout(LEVEL_PATIENCE, join_all(telling)).await;
+    Ok(nothing())
+}

@@ -1,0 +1,50 @@
+//! Resources of the kernel itself: only the operator's connections know them.
+
+use bytes::Bytes;
+use mgp_engine::tools::catalog::{CatalogView, ListKind};
+use mgp_protocol::mgp::approvals::PENDING_URI;
+use mgp_protocol::splice::quoted;
+
+use crate::Context;
+use mgp_callers::request::Caller;
+use mgp_policy::approvals;
+
+/// True when this URI is one of the kernel's, for this caller. For an agent it is no URI at all.
+pub(crate) fn is_own(caller: &Caller, uri: &str) -> bool {
+    shows_own(caller) && uri == PENDING_URI
+}
+
+/// The answer to `resources/read` of [`PENDING_URI`].
+pub(crate) fn read_own(cx: &Context, caller: &Caller) -> Bytes {
+    let text = quoted(&cx.policies.approvals.text()).to_string();
+    let contents = format!(
+        r#"{{"contents":[{{"uri":"{PENDING_URI}","mimeType":"application/json","text":{text}}}]"#
+    );
+    let tail = match caller.version.is_legacy() {
+        true => "}".to_owned(),
+        // It changes whenever somebody asks or answers.
+        false => r#","resultType":"complete","ttlMs":0,"cacheScope":"private"}"#.to_owned(),
+    };
+    (contents + &tail).into()
+}
+
+fn shows_own(caller: &Caller) -> bool {
+    caller.operator && caller.view == CatalogView::All
+}
+
+/// The first page of a list, with the kernel's own entries before the servers'.
+pub(crate) fn with_own(page: Bytes, caller: &Caller, kind: ListKind, first: bool) -> Bytes {
+    const OPEN: &[u8] = br#"{"resources":["#;
+    let servers = page.strip_prefix(OPEN);
+    let (true, true, ListKind::Resources, Some(servers)) =
+        (first, shows_own(caller), kind, servers)
+    else {
+        return page;
+    };
+    let comma: &[u8] = match servers.starts_with(b"]") {
+        true => b"",
+        false => b",",
+    };
+    let own = approvals::resource();
+    [OPEN, own.as_bytes(), comma, servers].concat().into()
+}

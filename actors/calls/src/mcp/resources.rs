@@ -1,0 +1,233 @@
+//! `resources/read`, `resources/subscribe`, `resources/unsubscribe`, and whose a URI is.
+
+use std::borrow::Cow;
+
+use mgp_engine::tools::catalog::{CatalogView, ListKind, NamedItem};
+use mgp_engine::tools::uris::WRAPPED;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::meta::progress_token;
+use mgp_protocol::mcp::{self, resources};
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{Splice, member, quoted};
+use serde_json::value::RawValue;
+
+use crate::Context;
+use crate::answer::{nothing, required, text};
+use crate::checks::access;
+use crate::checks::catalog::{self, named_item};
+use crate::forward::trace::may_be_of_mgp;
+use crate::forward::{self, Mirrored, Outgoing};
+use crate::mcp::own_resources;
+use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_policy::approvals;
+use mgp_servers::link::Peer;
+
+/// Reads a resource; its contents come back under the URI that was asked for.
+///
+/// # Errors
+/// Any refusal of a call.
+pub async fn read(cx: &Context, request: &Request) -> Outcome {
+    let params = required(request)?;
+    let about: resources::About<'_> = mcp::read(Some(params))?;
+    let uri = text(about.uri, "uri")?;
+    if own_resources::is_own(&request.caller, &uri) {
+        return Ok(own_resources::read_own(cx, &request.caller));
+    }
+    let (server, own) = Box::pin(owner(cx, request, &uri)).await?;
+    let unknown = Refusal::UnknownResource(uri.clone());
+    let leave = access::admit(cx, &request.caller, &server, None, unknown)?;
+    let outgoing = Outgoing {
+        tool: None,
+        server: &server,
+        leave: Some(&leave),
+        method: "resources/read",
+        params,
+        of_mgp: may_be_of_mgp(params),
+        edit: (about.uri.get(), &quoted(&own)),
+        token: progress_token(params)?,
+        mirrored: Mirrored::named(&own),
+    };
+    let result = forward::forward(cx, request, outgoing).await?;
+    if own == uri {
+        return Ok(result);
+    }
+    Ok(rename_contents(&result, &own, &uri).map_or(result, Into::into))
+}
+
+/// Whose resource a URI is, and under which URI its server knows it. A server that comes and may
+/// have it is waited for.
+pub(crate) async fn owner(
+    cx: &Context,
+    request: &Request,
+    uri: &str,
+) -> Result<(ServerId, String), Refusal> {
+    let look = || listed_owner(cx, &request.caller, uri);
+    owner_by(
+        cx,
+        request,
+        named_item(request, ListKind::Resources, uri),
+        look,
+    )
+    .await
+}
+
+pub(crate) async fn owner_by(
+    cx: &Context,
+    request: &Request,
+    named: NamedItem<'_>,
+    look: impl Fn() -> Option<(ServerId, String)>,
+) -> Result<(ServerId, String), Refusal> {
+    if let Some(owner) = look() {
+        return Ok(owner);
+    }
+    if let Some(owner) = Box::pin(catalog::arrived(cx, request, named, look)).await? {
+        return Ok(owner);
+    }
+    match catalog::standing(cx, &request.caller, named) {
+        Some(away) => Err(away),
+        None => unlisted_owner(cx, &request.caller, named.name),
+    }
+}
+
+/// The same of what is known right now, of servers that are away as well. A server that is not
+/// open to the caller owns nothing.
+pub(crate) fn owner_of(
+    cx: &Context,
+    caller: &Caller,
+    uri: &str,
+) -> Result<(ServerId, String), Refusal> {
+    let named = NamedItem {
+        view: &caller.view,
+        kind: ListKind::Resources,
+        name: uri,
+    };
+    let listed = listed_owner(cx, caller, uri);
+    match listed.or_else(|| catalog::absent_owner(cx, caller, named)) {
+        Some(owner) => Ok(owner),
+        None => unlisted_owner(cx, caller, uri),
+    }
+}
+
+pub(crate) fn listed_owner(cx: &Context, caller: &Caller, uri: &str) -> Option<(ServerId, String)> {
+    let shown = cx.shown.load();
+    let route = shown.catalog.resource(&caller.view, uri);
+    let open = route.filter(|route| access::opens(cx, caller, route.server))?;
+    Some((open.server.clone(), open.uri.into_owned()))
+}
+
+/// A server may know more than it lists; where it is clear which server is meant, it is asked.
+fn unlisted_owner(cx: &Context, caller: &Caller, uri: &str) -> Result<(ServerId, String), Refusal> {
+    let shown = cx.shown.load();
+    // A wrapped one names its server: no other one answers for it.
+    if caller.view == CatalogView::All && uri.starts_with(WRAPPED) {
+        return Err(Refusal::UnknownResource(uri.to_owned()));
+    }
+    let mut can = shown.peers.iter().filter(|(id, peer)| {
+        peer.capabilities.resources && caller.view.shows(id) && access::opens(cx, caller, id)
+    });
+    match (can.next(), can.next()) {
+        (Some((only, _)), None) => Ok((only.clone(), uri.to_owned())),
+        (None | Some(_), _) => Err(Refusal::UnknownResource(uri.to_owned())),
+    }
+}
+
+/// Puts the URI the client knows in the place of the server's own.
+fn rename_contents(result: &[u8], own: &str, shown: &str) -> Option<String> {
+    let result = std::str::from_utf8(result).ok()?;
+    let contents = member(result, "contents")?;
+    let contents: Vec<&RawValue> = serde_json::from_str(contents).ok()?;
+    let mut splice = Splice::new(result);
+    for content in contents {
+        let uri = member(content.get(), "uri")?;
+        if serde_json::from_str::<Cow<'_, str>>(uri).ok()? == own {
+            splice.replace(uri, quoted(shown));
+        }
+    }
+    Some(splice.finish().into_owned())
+}
+
+/// `resources/subscribe`: one subscription at the server for any number of agents.
+///
+/// # Errors
+/// Unknown resource, a full table, or the server's own error.
+pub async fn subscribe(cx: &Context, request: &Request) -> Outcome {
+    let about: resources::About<'_> = mcp::read(Some(required(request)?))?;
+    let uri = text(about.uri, "uri")?;
+    let (server, own) = followed(cx, request, uri).await?;
+    if !tells_of_resources(cx, &server) {
+        return Err(Refusal::UnknownMethod(format!(
+            "resources/subscribe (server {server} does not offer it)"
+        )));
+    }
+    let server = life(cx, request, server).await?;
+    cx.subscriptions
+        .subscribe(request.caller.connection, server, own)
+        .await?;
+    Ok(nothing())
+}
+
+/// Whose resource is followed under a URI, and what it is called there: the kernel has its own.
+pub(crate) async fn followed(
+    cx: &Context,
+    request: &Request,
+    uri: String,
+) -> Result<(ServerId, String), Refusal> {
+    match own_resources::is_own(&request.caller, &uri) {
+        true => Ok((approvals::own(), uri)),
+        false => Box::pin(owner(cx, request, &uri)).await,
+    }
+}
+
+/// The name under which a subscription at the server is kept: of the caller's own instance, where it has
+/// one. That is there then.
+pub(crate) async fn life(
+    cx: &Context,
+    request: &Request,
+    server: ServerId,
+) -> Result<ServerId, Refusal> {
+    let life = life_of(cx, &request.caller, server);
+    if life.is_instance() {
+        cx.link(request, &life.server()).await?;
+    }
+    Ok(life)
+}
+
+fn life_of(cx: &Context, caller: &Caller, server: ServerId) -> ServerId {
+    let servers = cx.servers.load();
+    let handle = servers.get(&server);
+    handle.map_or(server, |handle| handle.key_of(caller))
+}
+
+/// True when it says so when one of its resources changes.
+pub(crate) fn tells_of_resources(cx: &Context, server: &ServerId) -> bool {
+    let tells = |peer: &Peer| peer.capabilities.resources_subscribe;
+    *server == approvals::own() || cx.shown.load().peers.get(server).is_some_and(tells)
+}
+
+/// `resources/unsubscribe`.
+///
+/// # Errors
+/// Unknown resource.
+pub async fn unsubscribe(cx: &Context, request: &Request) -> Outcome {
+    let about: resources::About<'_> = mcp::read(Some(required(request)?))?;
+    let uri = text(about.uri, "uri")?;
+    let (server, own) = match own_resources::is_own(&request.caller, &uri) {
+        true => (approvals::own(), uri),
+        // Its server need not be there for that.
+        false => owner_of(cx, &request.caller, &uri)?,
+    };
+    let server = life_of(cx, &request.caller, server);
+    cx.subscriptions
+        .unsubscribe(request.caller.connection, server, own)
+        .await?;
+    Ok(nothing())
+}
+
+/// Whether a request that waited for its client may go on.
+///
+/// # Errors
+/// [`Refusal::UnknownResource`] for one that is closed to the caller by now.
+pub fn still(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal> {
+    let about: resources::About<'_> = mcp::read(Some(params))?;
+    owner_of(cx, caller, &text(about.uri, "uri")?).map(|_| ())
+}

@@ -1,0 +1,177 @@
+//! `subscriptions/listen`: a stateless client hears of what it named until either side ends it (MCP
+//! 2026-07-28, subscriptions).
+
+use std::sync::{Arc, Weak};
+
+use futures_util::future::join_all;
+use mgp_engine::callers::tasks::{Maker, NamedTask};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::meta::SUBSCRIPTION_ID;
+use mgp_protocol::mcp::subscriptions::{Filter, Listen};
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::{jsonrpc, mcp};
+
+use crate::answer::required;
+use crate::forward::tasks::knows_tasks;
+use crate::mcp::{resources, tasks};
+use crate::{Context, listener};
+use mgp_callers::agent::Agent;
+use mgp_callers::exchange::Delivery;
+use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_servers::link::Link;
+
+/// Resources one request may name, and tasks; a client that wants more listens twice.
+const MAX_RESOURCES: usize = 1000;
+
+/// Sends the client what it wants to hear; the answer comes when the kernel ends.
+///
+/// # Errors
+/// [`Refusal::BadParams`]; [`Refusal::Cancelled`] when the client has heard enough.
+pub async fn listen(cx: &Context, request: &Request) -> Outcome {
+    let Listen { notifications } = mcp::read(Some(required(request)?))?;
+    if notifications.resource_subscriptions.len() > MAX_RESOURCES {
+        return Err(Refusal::BadParams(format!(
+            "`resourceSubscriptions` names more than {MAX_RESOURCES} resources; listen twice"
+        )));
+    }
+    if notifications.task_ids.len() > MAX_RESOURCES {
+        return Err(Refusal::BadParams(format!(
+            "`taskIds` names more than {MAX_RESOURCES} tasks; listen twice"
+        )));
+    }
+    if !notifications.task_ids.is_empty() {
+        knows_tasks(request)?;
+    }
+    let attempts = request.exchange.rounds();
+    let id = attempts.ok_or_else(|| Refusal::UnknownMethod("subscriptions/listen".into()))?;
+    let tag = format!(r#"{{"{SUBSCRIPTION_ID}":{}}}"#, id.id().as_json());
+    let (mut wanted, resources) = agreed(cx, request, notifications).await;
+    let tasks = named(cx, request, &mut wanted);
+    let followed = follow_tasks(cx, &request.caller, &tasks);
+    let agent = Agent::listening(request, &wanted, &tag, tasks);
+    let listener = listener::begin(&cx.agents, &cx.directory, &cx.subscriptions, &agent);
+    let _listener = listener.await?;
+    let wanted = follow(cx, &agent, wanted, resources).await;
+    let _followed = followed.agreed().await;
+    request
+        .exchange
+        .send(acknowledged(&wanted, &tag), Delivery::Reliable);
+    agent.set_ready();
+    tokio::select! {
+        () = request.exchange.cancelled() => Err(Refusal::Cancelled),
+        () = cx.closing.cancelled() => {
+            Ok(format!(r#"{{"resultType":"complete","_meta":{tag}}}"#).into())
+        }
+    }
+}
+
+/// What the client will hear of what it wants, and whose the resources are. All servers that come
+/// are waited for at once.
+async fn agreed(
+    cx: &Context,
+    request: &Request,
+    wanted: Filter,
+) -> (Filter, Vec<FollowedResource>) {
+    let owned = async |shown: &String| {
+        let (server, own) = resources::followed(cx, request, shown.clone()).await.ok()?;
+        if !resources::tells_of_resources(cx, &server) {
+            return None;
+        }
+        let server = resources::life(cx, request, server).await.ok()?;
+        Some(FollowedResource {
+            shown: shown.clone(),
+            server,
+            own,
+        })
+    };
+    let resources = join_all(wanted.resource_subscriptions.iter().map(owned)).await;
+    (wanted, resources.into_iter().flatten().collect())
+}
+
+/// The tasks that are wanted; of names this client was not given it will not hear.
+fn named(cx: &Context, request: &Request, wanted: &mut Filter) -> Vec<(NamedTask, String)> {
+    let named = std::mem::take(&mut wanted.task_ids);
+    let tasks: Vec<_> = named
+        .into_iter()
+        .filter_map(|id| Some((tasks::task(cx, &request.caller, &id)?, id)))
+        .collect();
+    wanted.task_ids = tasks.iter().map(|(_, id)| id.clone()).collect();
+    tasks
+}
+
+/// Wants to hear of tasks that servers made.
+fn follow_tasks(cx: &Context, caller: &Caller, tasks: &[(NamedTask, String)]) -> Followed {
+    let servers = cx.servers.load();
+    let tasks = tasks.iter().map(|(named, _)| &named.task);
+    let of_servers = tasks.filter_map(|task| match &task.maker {
+        Maker::Modern { task: own } => {
+            let link = servers.get(&task.server)?.link_of(caller)?;
+            link.follow_task(own);
+            Some((Arc::downgrade(&link), own.clone()))
+        }
+        Maker::Legacy { .. } | Maker::Kernel { .. } => None,
+    });
+    Followed(of_servers.collect())
+}
+
+/// Subscribes at the servers; what they refuse is not agreed to.
+async fn follow(
+    cx: &Context,
+    agent: &Agent,
+    mut wanted: Filter,
+    resources: Vec<FollowedResource>,
+) -> Filter {
+    wanted.resource_subscriptions.clear();
+    for FollowedResource { shown, server, own } in resources {
+        let subscribed = cx
+            .subscriptions
+            .subscribe(agent.connection, server, own)
+            .await;
+        if subscribed.is_ok() {
+            wanted.resource_subscriptions.push(shown);
+        }
+    }
+    wanted
+}
+
+/// A resource under the URI the client knows and under its server's own.
+struct FollowedResource {
+    shown: String,
+    server: ServerId,
+    own: String,
+}
+
+/// Tasks of servers that somebody wants to hear of, until dropped. A connection that ends before is
+/// not held: who listens may do so for days.
+struct Followed(Vec<(Weak<Link>, String)>);
+
+impl Followed {
+    /// Resolves when the servers have said whether they will tell. Who does not hear of a task can
+    /// still ask.
+    async fn agreed(self) -> Self {
+        let links: Vec<_> = self
+            .0
+            .iter()
+            .filter_map(|(link, _)| link.upgrade())
+            .collect();
+        let asked = links.iter().map(|link| link.agrees());
+        join_all(asked).await;
+        self
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        for (link, own) in &self.0 {
+            if let Some(link) = link.upgrade() {
+                link.unfollow_task(own);
+            }
+        }
+    }
+}
+
+fn acknowledged(wanted: &Filter, tag: &str) -> bytes::Bytes {
+    let wanted = serde_json::to_string(wanted).expect("a filter is always JSON");
+    let params = format!(r#"{{"notifications":{wanted},"_meta":{tag}}}"#);
+    jsonrpc::notification("notifications/subscriptions/acknowledged", Some(&params)).into()
+}

@@ -1,0 +1,234 @@
+//! `tasks/*`: tasks of servers under names that only their clients can use, and tasks the kernel made
+//! of calls to servers that make none.
+
+mod bridged;
+pub mod legacy;
+
+use mgp_engine::callers::tasks::{Maker, NamedTask, TaskRef};
+use mgp_engine::tools::catalog::CatalogTool;
+use mgp_protocol::dialect::Era;
+use mgp_protocol::mcp::{self, tasks as words};
+use mgp_protocol::mention::may_mention;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{Splice, member, quoted};
+use serde_json::value::RawValue;
+
+use crate::Context;
+use crate::answer::{required, text};
+use crate::checks::access::{self, Admission};
+use crate::forward::tasks::{EXTENSION, knows_tasks, makes_tasks};
+use crate::forward::trace::may_be_of_mgp;
+use crate::forward::{Mirrored, Outgoing, along, is_untaken};
+use mgp_callers::request::{Caller, Outcome, Request};
+
+/// Bytes of a server's own name for a task; longer ones cannot be sealed.
+pub(crate) const MAX_ID: usize = 1024;
+
+/// The answer to what is only taken note of.
+const TAKEN: &[u8] = br#"{"resultType":"complete"}"#;
+
+/// `tasks/get` of the extension.
+///
+/// # Errors
+/// [`Refusal::BadParams`] when the task is unknown, is another client's, or is forgotten.
+pub async fn get(cx: &Context, request: &Request) -> Outcome {
+    let words::Get(about) = mcp::read(Some(required(request)?))?;
+    let named = meant(cx, request, about.task_id)?;
+    match named.task.maker {
+        Maker::Kernel { boot, number } => {
+            let shown = cx.tasks.get((boot, number));
+            shown.ok_or_else(|| unknown(about.task_id))
+        }
+        Maker::Modern { .. } | Maker::Legacy { .. } => {
+            pass_task(cx, request, &named, about.task_id).await
+        }
+    }
+}
+
+/// `tasks/update` of the extension.
+///
+/// # Errors
+/// As [`get`].
+pub async fn update(cx: &Context, request: &Request) -> Outcome {
+    let update: words::Update<'_> = mcp::read(Some(required(request)?))?;
+    let named = meant(cx, request, update.task_id)?;
+    match named.task.maker {
+        Maker::Kernel { boot, number } => {
+            let responses = update.input_responses.map_or("{}", RawValue::get);
+            match cx.tasks.update((boot, number), responses) {
+                true => Ok(TAKEN.into()),
+                false => Err(unknown(update.task_id)),
+            }
+        }
+        Maker::Modern { .. } | Maker::Legacy { .. } => {
+            pass_task(cx, request, &named, update.task_id).await
+        }
+    }
+}
+
+/// `tasks/cancel` of the extension.
+///
+/// # Errors
+/// As [`get`].
+pub async fn cancel(cx: &Context, request: &Request) -> Outcome {
+    let words::Cancel(about) = mcp::read(Some(required(request)?))?;
+    let named = meant(cx, request, about.task_id)?;
+    match named.task.maker {
+        Maker::Kernel { boot, number } => match cx.tasks.cancel((boot, number)).await {
+            true => Ok(TAKEN.into()),
+            false => Err(unknown(about.task_id)),
+        },
+        Maker::Modern { .. } | Maker::Legacy { .. } => {
+            pass_task(cx, request, &named, about.task_id).await
+        }
+    }
+}
+
+/// Which task a stateless client means.
+fn meant(cx: &Context, request: &Request, id: &RawValue) -> Result<NamedTask, Refusal> {
+    knows_tasks(request)?;
+    task(cx, &request.caller, &text(id, "taskId")?).ok_or_else(|| unknown(id))
+}
+
+/// The task a client was given under this name; none of a tool that is closed to it by now.
+pub(crate) fn task(cx: &Context, caller: &Caller, id: &str) -> Option<NamedTask> {
+    let known = cx.tasks.find(caller, id);
+    known.filter(|named| about(cx, caller, named, Refusal::Cancelled).is_ok())
+}
+
+/// Leave to ask a server about a task: whoever may call the tool has it.
+pub(crate) fn about<'a>(
+    cx: &'a Context,
+    caller: &Caller,
+    named: &'a NamedTask,
+    unknown: Refusal,
+) -> Result<Admission<'a>, Refusal> {
+    access::admit(cx, caller, &named.task.server, Some(&named.tool), unknown)
+}
+
+/// Asks the server that made a task, under its own name for it; over its next connection, when
+/// this one is just being given up.
+async fn pass_task(cx: &Context, request: &Request, named: &NamedTask, id: &RawValue) -> Outcome {
+    match pass_task_once(cx, request, named, id).await {
+        Err(refusal) if is_untaken(&refusal) => pass_task_once(cx, request, named, id).await,
+        outcome => outcome,
+    }
+}
+
+async fn pass_task_once(
+    cx: &Context,
+    request: &Request,
+    named: &NamedTask,
+    id: &RawValue,
+) -> Outcome {
+    let leave = about(cx, &request.caller, named, unknown(id))?;
+    let task = &named.task;
+    let (Maker::Modern { task: own } | Maker::Legacy { task: own }) = &task.maker else {
+        return Err(unknown(id));
+    };
+    let link = cx.link(request, &task.server).await?;
+    if link.peer_in(Era::Modern).is_none() {
+        return Err(unknown(id));
+    }
+    link.may_answer(own, required(request)?)?;
+    let own_json = quoted(own);
+    let params = required(request)?;
+    let outgoing = Outgoing {
+        tool: None,
+        leave: Some(&leave),
+        server: &task.server,
+        method: &request.method,
+        params,
+        of_mgp: may_be_of_mgp(params),
+        edit: (id.get(), &own_json),
+        token: None,
+        mirrored: Mirrored::named(own),
+    };
+    let result = along(request, &link, outgoing, Era::Modern).await?;
+    let shown = std::str::from_utf8(&result).ok().and_then(|result| {
+        let named = member(result, "taskId")?;
+        let mut splice = Splice::new(result);
+        splice.replace(named, id.get());
+        Some(splice.finish().into_owned())
+    });
+    Ok(shown.map_or(result, Into::into))
+}
+
+/// The answer to a call that became a task of its server, under the name its client can use;
+/// `None` for every other answer.
+///
+/// # Errors
+/// [`Refusal::Broken`] when the server's own name for it is too long.
+pub(crate) fn announced(
+    cx: &Context,
+    request: &Request,
+    tool: &CatalogTool,
+    result: &[u8],
+) -> Result<Option<bytes::Bytes>, Refusal> {
+    if !may_mention(result, "\"taskId\"") {
+        return Ok(None);
+    }
+    if request.caller.version.era() == Era::Legacy {
+        let result = std::str::from_utf8(result).unwrap_or_default();
+        return Ok(legacy::created(cx, request, tool, result)?.map(Into::into));
+    }
+    let Some((result, own)) = std::str::from_utf8(result).ok().and_then(own_id) else {
+        return Ok(None);
+    };
+    let server = &tool.server;
+    let task = serde_json::from_str::<String>(own).unwrap_or_default();
+    if task.len() > MAX_ID {
+        return Err(Refusal::Broken(format!(
+            "server {server} names a task with more than {MAX_ID} bytes"
+        )));
+    }
+    let task = named(tool, Maker::Modern { task });
+    let mut splice = Splice::new(result);
+    splice.replace(own, quoted(&cx.tasks.name(&request.caller, &task)));
+    Ok(Some(splice.finish().into_owned().into()))
+}
+
+/// True when a client may be given tasks.
+pub(crate) fn offers_tasks(cx: &Context, caller: &Caller) -> bool {
+    cx.links(caller)
+        .iter()
+        .any(|link| makes_tasks(link) || !link.limits.task_after.is_zero())
+}
+
+/// A result that announces a task, and the server's own name in it.
+pub(crate) fn own_id(result: &str) -> Option<(&str, &str)> {
+    let kind = serde_json::from_str::<String>(member(result, "resultType")?);
+    let announces = kind.is_ok_and(|kind| kind == "task");
+    let own = member(result, "taskId").filter(|_| announces)?;
+    Some((result, own))
+}
+
+/// A task that a server made of a call of a tool.
+pub(crate) fn named(tool: &CatalogTool, maker: Maker) -> NamedTask {
+    NamedTask {
+        task: TaskRef {
+            server: tool.server.clone(),
+            maker,
+        },
+        tool: (*tool.own_name).into(),
+    }
+}
+
+/// The same words for all, so that nothing is learned by trying.
+pub(crate) fn unknown(id: &RawValue) -> Refusal {
+    let id = serde_json::from_str::<String>(id.get()).unwrap_or_default();
+    let id: String = id.chars().take(64).collect();
+    Refusal::BadParams(format!(
+        "unknown task {id:?}: it was not given to this client, or is forgotten"
+    ))
+}
+
+/// What `server/discover` says of tasks.
+pub(crate) fn with_tasks(capabilities: &str, offered: bool) -> String {
+    let mut splice = Splice::new(capabilities);
+    if offered {
+        let extensions = member(EXTENSION, "extensions").unwrap_or("{}");
+        splice.insert_member(capabilities, "extensions", extensions);
+    }
+    splice.finish().into_owned()
+}

@@ -1,0 +1,238 @@
+//! Tasks of the extension for clients of 2025-11-25: these ask for a task, and fetch its result with
+//! one request that waits.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mgp_engine::callers::tasks::{Maker, TaskStatus, to_legacy};
+use mgp_engine::tools::catalog::CatalogTool;
+use mgp_protocol::dialect::Era;
+use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR};
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{member, quoted};
+use mgp_protocol::{era, lookalike};
+use serde_json::value::RawValue;
+
+use crate::Context;
+use crate::forward::tasks::with_related;
+use crate::forward::to_modern::{self, ask};
+use crate::forward::{Mirrored, Outgoing, of_peer, send};
+use crate::mcp::tasks::{MAX_ID, named, own_id};
+use mgp_callers::request::input_required::Needs;
+use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_servers::link::{Leave, Link};
+
+/// How often a server is asked after a task whose result a client waits for: as it wishes, between
+/// these. Where it says nothing, each second.
+const POLL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+const UNSAID: Duration = Duration::from_secs(1);
+
+/// How long a request to cancel waits for the task to end: 2025-11-25 wants to see it ended.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Questions of one task that one wait puts to its client; a task that asks for ever ends here.
+const MAX_ASKED: usize = 1024;
+
+/// What `initialize` says where tasks are those of the extension, which cannot be listed.
+pub(crate) const UNLISTED: &str = r#"{"cancel":{},"requests":{"tools":{"call":{}}}}"#;
+
+/// A task of a modern server, and its two names.
+pub(super) struct Bridged<'a> {
+    pub(super) request: &'a Request,
+    pub(super) link: &'a Arc<Link>,
+    /// Asked again before each thing that is said to the server.
+    pub(super) leave: &'a dyn Leave,
+    pub(super) own: &'a str,
+    pub(super) id: &'a str,
+}
+
+/// `tasks/get` of 2025-11-25.
+pub(super) async fn get(task: &Bridged<'_>) -> Outcome {
+    task.shown(&seen(task).await?)
+}
+
+/// The task as its server shows it.
+async fn seen(task: &Bridged<'_>) -> Result<String, Refusal> {
+    let result = say(task, "tasks/get", None).await?;
+    Ok(String::from_utf8_lossy(&result).into_owned())
+}
+
+/// Says something about the task to its server.
+async fn say(task: &Bridged<'_>, method: &str, more: Option<(&str, &str)>) -> Outcome {
+    let mut params = format!(r#"{{"taskId":{}"#, quoted(task.own));
+    if let Some((name, json)) = more {
+        params.push_str(&format!(",{}:{json}", quoted(name)));
+    }
+    params.push('}');
+    let params = to_modern::stamped(task.request, task.link, &params, true);
+    let outgoing = Outgoing {
+        tool: None,
+        leave: Some(task.leave),
+        server: &task.link.server,
+        method,
+        params: &params,
+        of_mgp: false,
+        edit: ("", ""),
+        token: None,
+        mirrored: Mirrored::named(task.own),
+    };
+    let outcome = send(task.request, task.link, outgoing, Era::Modern, &params).await;
+    outcome.map_err(|refusal| task.refused(refusal, method))
+}
+
+/// `tasks/result` of 2025-11-25: waits for a task to end, asks its client what it needs meanwhile, and answers what the call
+/// would have.
+pub(super) async fn result(task: &Bridged<'_>) -> Outcome {
+    task.request.exchange.is_about(task.own, task.id);
+    let mut asked = BTreeSet::new();
+    loop {
+        let seen = seen(task).await?;
+        match task.status(&seen)? {
+            TaskStatus::Completed => return task.result(&seen),
+            TaskStatus::Failed => return Err(task.failure(&seen)),
+            TaskStatus::Cancelled => return Err(failed("the task was cancelled")),
+            TaskStatus::InputRequired => answer(task, &seen, &mut asked).await?,
+            TaskStatus::Working => {}
+        }
+        tokio::select! {
+            () = tokio::time::sleep(interval(&seen)) => {}
+            () = task.request.exchange.cancelled() => return Err(Refusal::Cancelled),
+        }
+    }
+}
+
+/// Puts to the client what it was not asked yet. A key means one question as long as the task
+/// lives, and a server may show it for a while after it was answered.
+async fn answer(
+    task: &Bridged<'_>,
+    seen: &str,
+    asked: &mut BTreeSet<String>,
+) -> Result<(), Refusal> {
+    let Ok(mut needs) = lookalike::from_object::<Needs<'_>>(seen) else {
+        return Err(task.broken("needs input and does not say which"));
+    };
+    needs.input_requests.retain(|key, _| !asked.contains(key));
+    if needs.input_requests.is_empty() {
+        return Ok(());
+    }
+    if asked.len() >= MAX_ASKED {
+        return Err(task.broken(&format!("asks more than {MAX_ASKED} questions")));
+    }
+    let (responses, put) = ask(task.request, task.link, &needs).await?;
+    // Who no longer waits has answered nothing: the question stays for the next who does.
+    if task.request.exchange.is_cancelled() {
+        return Err(Refusal::Cancelled);
+    }
+    let said = Some(("inputResponses", &*responses));
+    say(task, "tasks/update", said).await?;
+    asked.extend(put);
+    Ok(())
+}
+
+/// `tasks/cancel` of 2025-11-25: takes a task back; the answer shows it as it stands then.
+pub(super) async fn cancel(task: &Bridged<'_>) -> Outcome {
+    let before = task.status(&seen(task).await?)?;
+    if before.is_final() {
+        return Err(Refusal::BadParams(format!(
+            "the task is already {}",
+            before.as_str()
+        )));
+    }
+    say(task, "tasks/cancel", None).await?;
+    let started = Instant::now();
+    loop {
+        let seen = seen(task).await?;
+        if task.status(&seen)?.is_final() || started.elapsed() >= FAREWELL {
+            return task.shown(&seen);
+        }
+        tokio::time::sleep(POLL.0).await;
+    }
+}
+
+/// The answer to a call that became a task of the extension for a client of 2025-11-25.
+///
+/// # Errors
+/// [`Refusal::Broken`] when the server's own name for it is too long, or it is no task.
+pub(crate) fn created_here(
+    cx: &Context,
+    caller: &Caller,
+    tool: &CatalogTool,
+    result: &str,
+) -> Result<Option<String>, Refusal> {
+    let Some((result, own)) = own_id(result) else {
+        return Ok(None);
+    };
+    let own = serde_json::from_str::<String>(own).unwrap_or_default();
+    let broken = |why: &str| Refusal::Broken(format!("server {} {why}", tool.server));
+    if own.len() > MAX_ID {
+        return Err(broken(&format!(
+            "names a task with more than {MAX_ID} bytes"
+        )));
+    }
+    let task = named(tool, Maker::Modern { task: own });
+    let shown = to_legacy(result, &cx.tasks.name(caller, &task));
+    let shown = shown.ok_or_else(|| broken("announces a task without a status"))?;
+    let shown = era::to_legacy_result(&shown, caller.version);
+    Ok(Some(format!(r#"{{"task":{shown}}}"#)))
+}
+
+impl Bridged<'_> {
+    fn status(&self, seen: &str) -> Result<TaskStatus, Refusal> {
+        let word =
+            member(seen, "status").and_then(|json| serde_json::from_str::<String>(json).ok());
+        let status = word.and_then(|word| TaskStatus::parse(&word));
+        status.ok_or_else(|| self.broken("shows a task without a status"))
+    }
+
+    /// The task in the words of 2025-11-25.
+    fn shown(&self, seen: &str) -> Outcome {
+        let task = to_legacy(seen, self.id);
+        let task = task.ok_or_else(|| self.broken("shows a task without a status"))?;
+        let version = self.request.caller.version;
+        Ok(era::to_legacy_result(&task, version).into_owned().into())
+    }
+
+    /// What the call would have answered, with the name of the task beside it.
+    fn result(&self, seen: &str) -> Outcome {
+        let result = member(seen, "result").filter(|json| json.starts_with('{'));
+        let result =
+            result.ok_or_else(|| self.broken("shows a completed task without a result"))?;
+        let result = era::to_legacy_result(result, self.request.caller.version);
+        Ok(with_related(&result, self.id).into())
+    }
+
+    fn failure(&self, seen: &str) -> Refusal {
+        let error = member(seen, "error").map(|json| RawValue::from_string(json.to_owned()));
+        match error {
+            Some(Ok(error)) => self.refused(Refusal::Peer(error), "tools/call"),
+            Some(Err(_)) | None => failed("the task failed"),
+        }
+    }
+
+    /// The server's error, as the client reads it.
+    fn refused(&self, refusal: Refusal, method: &str) -> Refusal {
+        let Refusal::Peer(error) = &refusal else {
+            return refusal;
+        };
+        let version = self.request.caller.version;
+        of_peer(era::error_for(error, Era::Modern, version, method))
+    }
+
+    fn broken(&self, why: &str) -> Refusal {
+        Refusal::Broken(format!("server {} {why}", self.link.server))
+    }
+}
+
+fn interval(seen: &str) -> Duration {
+    let said = member(seen, "pollIntervalMs").and_then(|json| json.parse().ok());
+    said.map_or(UNSAID, Duration::from_millis)
+        .clamp(POLL.0, POLL.1)
+}
+
+fn failed(message: &str) -> Refusal {
+    let error = ErrorObject::new(INTERNAL_ERROR, message);
+    let error = serde_json::value::to_raw_value(&error).expect("an error object is always JSON");
+    Refusal::Peer(error)
+}

@@ -1,0 +1,220 @@
+//! `tools/call`: of a tool of a server, or of one of the kernel's own.
+
+mod retries;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mgp_engine::tools::catalog::{CatalogTool, ListKind};
+use mgp_protocol::mcp::{self, tools};
+use mgp_protocol::mgp::tools::meta::MetaTool;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::member;
+use serde_json::value::RawValue;
+
+use self::retries::Next;
+use crate::answer::{required, structured, text};
+use crate::audit::{self, CallFacts};
+use crate::checks::catalog::{self, named_item};
+use crate::checks::{Check, ToolCall, access, schema};
+use crate::forward::{Mirrored, Outgoing, forward};
+use crate::mcp::tasks;
+use crate::mgp::tools::session;
+use crate::{Context, mgp};
+use mgp_callers::request::{Answering, Caller, Outcome, Request};
+use mgp_servers::link::Leave;
+
+/// How long a call whose tool has changed waits until the server's tools have been fetched again.
+const FETCHED_AGAIN: Duration = Duration::from_millis(500);
+
+/// Calls a tool: arguments are checked before the call leaves the kernel, a structured result
+/// when it comes back.
+///
+/// # Errors
+/// Any refusal of a call.
+pub async fn call(cx: &Context, request: &Request) -> Outcome {
+    let admitted = AtomicBool::new(false);
+    let made = async |facts: Arc<CallFacts>| {
+        let generation = cx.shown.load().catalog.generation();
+        match call_once(cx, request, &facts, &admitted).await {
+            // The headers were made from an older definition of the tool; nothing was done yet.
+            Err(Refusal::Peer(error))
+                if is_mismatch(&error) && fetched_again(cx, generation).await =>
+            {
+                call_once(cx, request, &facts, &admitted).await
+            }
+            outcome => outcome,
+        }
+    };
+    let outcome = audit::audited(cx, request, made).await;
+    // The log knows that it was denied; its caller may not.
+    let shown = admitted.load(Ordering::Relaxed);
+    outcome.map_err(|refusal| access::denied(cx, &request.caller, refusal, shown))
+}
+
+/// `mgp/tools/call`: a tool that was found is called as if it had been listed.
+///
+/// # Errors
+/// [`Refusal::BadParams`]; any refusal of a call.
+pub async fn call_found(cx: &Context, request: &Request) -> Outcome {
+    let found = mcp::read(request.params.as_deref())?;
+    let found = mgp::tools::called(request, found)?;
+    Box::pin(call(cx, &found)).await
+}
+
+/// Whether a newer catalog is published in time.
+async fn fetched_again(cx: &Context, generation: u64) -> bool {
+    let published = newer(cx, generation);
+    tokio::time::timeout(FETCHED_AGAIN, published).await.is_ok()
+}
+
+/// Resolves when a newer catalog is published.
+async fn newer(cx: &Context, generation: u64) {
+    loop {
+        let shown = cx.shown.load();
+        if shown.catalog.generation() > generation {
+            return;
+        }
+        let replaced = shown.replaced.clone();
+        drop(shown);
+        replaced.cancelled_owned().await;
+    }
+}
+
+async fn call_once(
+    cx: &Context,
+    request: &Request,
+    facts: &CallFacts,
+    admitted: &AtomicBool,
+) -> Outcome {
+    let params = required(request)?;
+    let call: tools::Call<'_> = mcp::read(Some(params))?;
+    let name = text(call.name, "name")?;
+    let token = mcp::Meta::read(call.meta)?.progress_token;
+    facts.asks_for(&name, request, call.arguments.map(RawValue::get));
+    let arguments = call.arguments.map_or("{}", RawValue::get);
+    if let Some(tool) = MetaTool::named(&name) {
+        let answer = by_meta_tool(cx, request, tool, arguments, facts, admitted);
+        return Box::pin(answer).await;
+    }
+    cx.policies.rates.call(&request.caller.agent)?;
+    if let Some(tool) = mgp::access::tool(&request.caller, &name) {
+        return Box::pin(mgp::access::by_tool(cx, request, tool, call.arguments)).await;
+    }
+    if let Some(tool) = mgp::discovery::tool(cx, &request.caller, &name) {
+        return Box::pin(mgp::discovery::by_tool(cx, request, tool, call.arguments)).await;
+    }
+    let tool = match cx.tool(&request.caller.view, &name) {
+        Some(tool) => tool,
+        None => Box::pin(arriving(cx, request, &name)).await?,
+    };
+    facts.is_of(&tool);
+    let checked = ToolCall::new(cx, &request.caller, &name, &tool);
+    let passed = checked.passes(request, call.arguments).await;
+    if let Err((Check::Access, unknown)) = passed {
+        return Err(Box::pin(unseen(cx, request, &name, unknown)).await);
+    }
+    admitted.store(true, Ordering::Relaxed);
+    passed.map_err(|(_, refusal)| refusal)?;
+    let outgoing = Outgoing {
+        tool: Some(&tool),
+        server: &tool.server,
+        leave: Some(&checked),
+        method: "tools/call",
+        params,
+        of_mgp: call.trace_id || call.mgp,
+        edit: (call.name.get(), &tool.own_name_json),
+        token,
+        mirrored: Mirrored {
+            name: Some(&tool.own_name),
+            arguments: Some((&tool.param_headers, arguments)),
+        },
+    };
+    let mut tries = None;
+    let result = loop {
+        let outcome = forward(cx, request, outgoing).await;
+        match retries::next(cx, request, &outgoing, &mut tries, outcome).await {
+            Next::Again => {}
+            Next::Done(outcome) => break outcome?,
+        }
+    };
+    let answer = match tasks::announced(cx, request, &tool, &result)? {
+        Some(task) => task,
+        None => schema::result(&name, &tool, result)?,
+    };
+    session::used(cx, &request.caller, &tool);
+    Ok(answer)
+}
+
+/// Whether a call that waited for its client may go on.
+///
+/// # Errors
+/// What a new call of the same would be answered.
+pub fn still(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal> {
+    let call: tools::Call<'_> = mcp::read(Some(params))?;
+    let name = mgp::tools::meant(&call)?;
+    let Some(tool) = cx.tool(&caller.view, &name) else {
+        return Err(catalog::absent(cx, caller, name));
+    };
+    let again = ToolCall::new(cx, caller, &name, &tool);
+    Leave::still(&again).map_err(|refusal| access::denied(cx, caller, refusal, true))
+}
+
+/// The tool of that name, when a server comes that has it.
+async fn arriving(
+    cx: &Context,
+    request: &Request,
+    name: &str,
+) -> Result<Arc<CatalogTool>, Refusal> {
+    let look = || cx.tool(&request.caller.view, name);
+    let named = named_item(request, ListKind::Tools, name);
+    let found = catalog::arrived(cx, request, named, look).await?;
+    found.ok_or_else(|| catalog::absent(cx, &request.caller, name.to_owned()))
+}
+
+/// What is there and closed to the caller: it is told so when it would be told of a thing that is
+/// nobody's.
+async fn unseen(cx: &Context, request: &Request, name: &str, unknown: Refusal) -> Refusal {
+    let named = named_item(request, ListKind::Tools, name);
+    match catalog::arrived(cx, request, named, || None::<()>).await {
+        Ok(_) => unknown,
+        Err(stop) => stop,
+    }
+}
+
+/// A call of a tool that finds others. One that was found is called as if it had been listed: the
+/// record is of that tool, and it counts once.
+async fn by_meta_tool(
+    cx: &Context,
+    request: &Request,
+    tool: MetaTool,
+    arguments: &str,
+    facts: &CallFacts,
+    admitted: &AtomicBool,
+) -> Outcome {
+    if tool == MetaTool::Call {
+        let call = mgp::tools::called(request, mcp::read(Some(arguments))?)?;
+        return call_once(cx, &call, facts, admitted).await;
+    }
+    cx.policies.rates.call(&request.caller.agent)?;
+    mgp::tools::by_tool(cx, request, tool, arguments, facts).await
+}
+
+fn is_mismatch(error: &RawValue) -> bool {
+    member(error.get(), "code") == Some("-32020")
+}
+
+/// Answers a call of a kernel's tool whose method is answered elsewhere.
+///
+/// # Errors
+/// What the method can end with, or that the call cannot be written down.
+pub async fn answer_as_tool(cx: &Context, request: &Request, answer: Answering) -> Outcome {
+    let facts = async |facts: Arc<CallFacts>| {
+        let call: tools::Call<'_> = mcp::read(request.params.as_deref())?;
+        let arguments = call.arguments.map(RawValue::get);
+        facts.asks_for(&text(call.name, "name")?, request, arguments);
+        Ok(structured(&request.caller, &answer.await?))
+    };
+    audit::audited(cx, request, facts).await
+}

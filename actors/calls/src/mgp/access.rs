@@ -1,0 +1,273 @@
+//! `mgp/access/*` (MGP §5.4): as methods, and as tools of the kernel. For the operator, and for agents
+//! that agreed to access control, as far as they may ask.
+
+use mgp_engine::doors::known::{Meant, ServerOrTool};
+use mgp_engine::policy::access::{self, GrantRefusal, GrantRequest, Principal, hidden};
+use mgp_engine::policy::grants::GrantChange;
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::access::{
+    Explain, Explanation, Grant, Granted, List, Listed, Query, Revoke, Revoked,
+};
+use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::mgp::spells;
+use mgp_protocol::refusal::Refusal;
+use serde_json::value::RawValue;
+
+use crate::Context;
+use crate::answer::{json, structured};
+use crate::naming::{self, Naming};
+use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_runtime::time::unix_ms;
+
+/// One of `mgp/access/*`: a method, and a tool of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessTool {
+    /// `mgp/access/query`.
+    Query,
+    /// `mgp/access/grant`.
+    Grant,
+    /// `mgp/access/revoke`.
+    Revoke,
+    /// `mgp/access/list`.
+    List,
+    /// `mgp/access/explain`.
+    Explain,
+}
+
+impl AccessTool {
+    const ALL: [Self; 5] = [
+        Self::Query,
+        Self::Grant,
+        Self::Revoke,
+        Self::List,
+        Self::Explain,
+    ];
+
+    const fn method(self) -> &'static str {
+        match self {
+            Self::Query => Query::METHOD,
+            Self::Grant => Grant::METHOD,
+            Self::Revoke => Revoke::METHOD,
+            Self::List => List::METHOD,
+            Self::Explain => Explain::METHOD,
+        }
+    }
+}
+
+/// The tool of that name or spelling, when it is one for this caller.
+pub(crate) fn tool(caller: &Caller, name: &str) -> Option<AccessTool> {
+    let mut all = AccessTool::ALL.into_iter();
+    let tool = all.find(|tool| spells(tool.method(), name))?;
+    let agreed = caller.mgp.features().contains(Features::ACCESS_CONTROL);
+    (caller.operator || agreed).then_some(tool)
+}
+
+/// `mgp/access/*` as a method.
+///
+/// # Errors
+/// [`Refusal::Forbidden`] for who may not ask; [`Refusal::BadParams`].
+pub async fn answer(cx: &Context, request: &Request, tool: AccessTool) -> Outcome {
+    answered(cx, request, tool, request.params.as_deref()).await
+}
+
+/// The same as a tool of the kernel: the answer as structured content, and as text.
+pub(crate) async fn by_tool(
+    cx: &Context,
+    request: &Request,
+    tool: AccessTool,
+    arguments: Option<&RawValue>,
+) -> Outcome {
+    let arguments = arguments.map_or("{}", RawValue::get);
+    let answer = answered(cx, request, tool, Some(arguments)).await?;
+    Ok(structured(&request.caller, &answer))
+}
+
+async fn answered(
+    cx: &Context,
+    request: &Request,
+    tool: AccessTool,
+    params: Option<&str>,
+) -> Outcome {
+    let who = request.caller.identity();
+    if tool == AccessTool::Query {
+        return query(cx, &request.caller, &who, mcp::read(params)?);
+    }
+    // Before anything is read: what is asked wrongly is not told to who may not ask at all.
+    access::may(&who, GrantRequest::Administer).map_err(refused)?;
+    match tool {
+        AccessTool::Query => Err(Refusal::UnknownMethod(tool.method().to_owned())),
+        AccessTool::Grant => grant(cx, request, who, mcp::read(params)?).await,
+        AccessTool::Revoke => revoke(cx, request, who, mcp::read(params)?).await,
+        AccessTool::List => entries(cx, mcp::read(params)?).await,
+        AccessTool::Explain => explain(cx, mcp::read(params)?).await,
+    }
+}
+
+/// To an agent that is not to know, what is denied to it and what does not exist are one and the same.
+fn query(cx: &Context, caller: &Caller, who: &Principal, mut query: Query) -> Outcome {
+    if caller.operator {
+        query.agent_id = agent_id(&cx.naming, &query.agent_id)?;
+    }
+    access::may(who, GrantRequest::Query(&query.agent_id)).map_err(refused)?;
+    let server = ServerId::new(query.server_id);
+    let tool = query.tool_name.as_deref().filter(|tool| !tool.is_empty());
+    let table = cx.policies.access.table();
+    let about = Principal::Agent(AgentId::new(query.agent_id));
+    let decision = table.decide(&about, &server, tool, unix_ms());
+    let standing = match caller.operator {
+        false if !is_there(cx, &server, tool) => hidden(),
+        false if !cx.policies.access.reveals() && table.pass(&decision).is_none() => hidden(),
+        _ => decision.standing(),
+    };
+    json(&standing)
+}
+
+fn is_there(cx: &Context, server: &ServerId, tool: Option<&str>) -> bool {
+    let view = CatalogView::One(server.clone());
+    let known = cx.servers.load().contains_key(server);
+    let has = |tool| cx.shown.load().catalog.tool(&view, tool).is_some();
+    known && tool.is_none_or(has)
+}
+
+async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant) -> Outcome {
+    let there = grant.yet_unknown == Some(false);
+    let about = GrantTarget::read(
+        &cx.naming,
+        &grant.agent_id,
+        &grant.server_id,
+        grant.tool_name.as_deref(),
+        there,
+    )?;
+    grant.agent_id = about.agent.to_string();
+    let who = by.clone();
+    let trace = request.trace.id.clone();
+    let decided = cx.policies.access.record(by, trace, move |ledger| {
+        let (grants, authority) = (ledger.grants, ledger.authority);
+        let made = access::grant(&grant, &who, grants, authority, ledger.fresh, ledger.now_ms);
+        made.map(|change| vec![change]).map_err(refused)
+    });
+    let changes = decided.await?;
+    let Some(GrantChange::Grant(granted)) = changes.first() else {
+        return Err(Refusal::Broken("a grant that is none".into()));
+    };
+    json(&Granted {
+        grant_id: granted.id.to_string(),
+        replaced: granted.replaces.iter().map(ToString::to_string).collect(),
+        notes: about.notes,
+    })
+}
+
+async fn revoke(cx: &Context, request: &Request, by: Principal, mut revoke: Revoke) -> Outcome {
+    revoke.agent_id = agent_id(&cx.naming, &revoke.agent_id)?;
+    let who = by.clone();
+    let trace = request.trace.id.clone();
+    let decided = cx.policies.access.record(by, trace, move |ledger| {
+        access::revoke(&revoke, &who, ledger.grants, ledger.authority).map_err(refused)
+    });
+    let changes = decided.await?;
+    let revoked = changes.iter().flat_map(GrantChange::revoked);
+    json(&Revoked {
+        revoked: revoked.map(ToString::to_string).collect(),
+    })
+}
+
+async fn entries(cx: &Context, mut list: List) -> Outcome {
+    if let Some(agent) = &mut list.agent_id {
+        *agent = agent_id(&cx.naming, agent)?;
+    }
+    let entries = cx
+        .policies
+        .access
+        .look(move |ledger| access::list(ledger.grants, ledger.authority, &list, ledger.now_ms));
+    let entries = entries.await?;
+    let known = cx.naming.known();
+    let unknown = entries.iter().filter_map(|entry| {
+        let place = known.place(&entry.server_id, entry.tool_name.as_deref());
+        let why = place.and_then(Meant::there).err()?;
+        Some(format!("an entry of {}: {why}", entry.agent_id))
+    });
+    let notes: Vec<String> = unknown.collect();
+    json(&Listed { entries, notes })
+}
+
+async fn explain(cx: &Context, explain: Explain) -> Outcome {
+    let GrantTarget {
+        agent,
+        place,
+        notes,
+    } = GrantTarget::read(
+        &cx.naming,
+        &explain.agent_id,
+        &explain.server_id,
+        explain.tool_name.as_deref(),
+        false,
+    )?;
+    let explained = cx.policies.access.look(move |ledger| {
+        access::explain(
+            ledger.grants,
+            ledger.authority,
+            ledger.defaults,
+            &Principal::Agent(agent),
+            &place.server,
+            place.tool.as_deref(),
+            ledger.now_ms,
+        )
+    });
+    json(&Explanation {
+        notes,
+        ..explained.await?
+    })
+}
+
+/// Whom and what a request is about.
+struct GrantTarget {
+    agent: AgentId,
+    place: ServerOrTool,
+    /// What of it is not there.
+    notes: Vec<String>,
+}
+
+impl GrantTarget {
+    /// Reads what a request names; with `there`, only what there is.
+    fn read(
+        naming: &Naming,
+        agent: &str,
+        server: &str,
+        tool: Option<&str>,
+        there: bool,
+    ) -> Result<Self, Refusal> {
+        let known = naming.known();
+        let agent = naming::read(known.agent(agent), there)?;
+        let tool = tool.filter(|tool| !tool.is_empty());
+        let place = naming::read(known.place(server, tool), there)?;
+        let notes = [agent.unknown, place.unknown].into_iter().flatten();
+        Ok(Self {
+            notes: notes.map(|unknown| unknown.to_string()).collect(),
+            agent: agent.it,
+            place: place.it,
+        })
+    }
+}
+
+/// The id of an agent that is named, whether there is one or not.
+fn agent_id(naming: &Naming, name: &str) -> Result<String, Refusal> {
+    let agent = naming::read(naming.known().agent(name), false)?;
+    Ok(agent.it.to_string())
+}
+
+/// §14: 1000 for who may not ask, invalid params for what is not asked right.
+fn refused(refused: GrantRefusal) -> Refusal {
+    let words = refused.to_string();
+    match refused {
+        GrantRefusal::NotOperator { .. } | GrantRefusal::NotOneself { .. } => {
+            Refusal::Forbidden(words)
+        }
+        GrantRefusal::Target(_)
+        | GrantRefusal::NoTime(_)
+        | GrantRefusal::Past(_)
+        | GrantRefusal::Form(_)
+        | GrantRefusal::TooMany => Refusal::BadParams(words),
+    }
+}

@@ -1,0 +1,163 @@
+//! What a session holds of tools, as its agent sees it (MGP §16.7).
+
+use std::sync::Arc;
+
+use mgp_engine::callers::tool_cache::ToolCache;
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
+use mgp_engine::tools::exposure::Exposure;
+use mgp_protocol::mgp::tools::Held;
+use mgp_protocol::mgp::tools::session::{Evict, Evicted};
+use mgp_protocol::refusal::Refusal;
+
+use crate::Context;
+use crate::answer::json;
+use mgp_callers::agent::Agent;
+use mgp_callers::request::{Caller, Outcome};
+use mgp_callers::tool_cache::{CallableTools, Holding, HoldingHandle, Names, priced};
+use mgp_runtime::time::unix_ms;
+
+/// What a caller without a session reads.
+pub(crate) const ALONE: &str =
+    "requests that stand alone have no session: only what is pinned is held";
+
+/// A tool answered a call: the session holds it. Where everything is listed nothing is held.
+pub(crate) fn used(cx: &Context, caller: &Caller, tool: &Arc<CatalogTool>) {
+    if cx.exposing.set(caller) == Some(Exposure::All) {
+        return;
+    }
+    let agent = caller.standing();
+    let holding = agent.as_ref().and_then(|agent| of(cx, agent));
+    if let Some(holding) = holding {
+        holding.used(tool);
+    }
+}
+
+/// What the caller's session holds; `None` for who has no session.
+pub(crate) fn holding(cx: &Context, caller: &Caller) -> Option<HoldingHandle> {
+    of(cx, &caller.standing()?).cloned()
+}
+
+fn of<'a>(cx: &Context, agent: &'a Arc<Agent>) -> Option<&'a HoldingHandle> {
+    Holding::of(agent, cx.exposing.budget, cx.agents.get_cell())
+}
+
+/// What stands in the caller's list because its session holds it.
+pub(crate) fn cached(caller: &Caller, exposure: Exposure) -> Arc<Names> {
+    let held = match (exposure, caller.standing()) {
+        (Exposure::Pinned, Some(agent)) => agent.holding.listed(),
+        (Exposure::Pinned, None) => None,
+        (Exposure::All | Exposure::Categories | Exposure::Discovery, _) => None,
+    };
+    held.unwrap_or_default()
+}
+
+/// How things stand for this caller.
+pub(crate) fn outside(cx: &Context, caller: &Caller) -> Outside {
+    let (shown, table, who) = (
+        cx.shown.load(),
+        cx.policies.access.table(),
+        caller.identity(),
+    );
+    let pinned = cx
+        .exposing
+        .of(&caller.agent)
+        .pinned
+        .iter()
+        .filter_map(|name| {
+            let tool = shown.catalog.tool(&CatalogView::All, name)?;
+            let own = Some(&*tool.own_name);
+            let open = table.admits(&who, &tool.server, own, unix_ms());
+            (open && sees(&caller.view, tool)).then(|| priced(tool))
+        });
+    let pinned = pinned.collect();
+    let there = move |name: &str| {
+        let tool = shown.catalog.tool(&CatalogView::All, name);
+        let open = |tool: &Arc<CatalogTool>| {
+            table.admits(&who, &tool.server, Some(&tool.own_name), unix_ms())
+        };
+        tool.is_some_and(|tool| *tool.canonical == *name && open(tool))
+    };
+    Outside {
+        pinned,
+        there: Box::new(there),
+    }
+}
+
+/// `mgp/tools/session`.
+pub(crate) async fn held(cx: &Context, caller: &Caller) -> Outcome {
+    let outside = outside(cx, caller);
+    let (cache, note) = match holding(cx, caller) {
+        Some(holding) => (holding.held(outside).await?, None),
+        None => {
+            let cache = ToolCache::new(cx.exposing.budget, outside.pinned);
+            (cache, Some(ALONE.to_owned()))
+        }
+    };
+    let budget = *cache.budget();
+    json(&Held {
+        pinned: called(cx, caller, cache.pinned().iter().map(|one| &*one.tool)),
+        cached: called(cx, caller, cache.cached().map(|one| &*one.tool)),
+        total_tokens: cache.total_tokens(),
+        max_tokens: budget.max_tokens,
+        tool_context_budget: budget,
+        note,
+    })
+}
+
+/// `mgp/tools/session/evict`.
+pub(crate) async fn evicted(cx: &Context, caller: &Caller, asked: Evict) -> Outcome {
+    if asked.tools.len() > TOOLS_MAX {
+        return Err(Refusal::BadParams(format!(
+            "`tools` has {} entries, over the limit of {TOOLS_MAX}",
+            asked.tools.len()
+        )));
+    }
+    let shown = cx.shown.load();
+    let meant = |name: &str| {
+        let tool = shown.catalog.tool(&caller.view, name)?;
+        Some(tool.canonical.clone())
+    };
+    let outside = outside(cx, caller);
+    let named = asked.tools.into_iter().map(|name| {
+        let tool = meant(&name);
+        (name, tool)
+    });
+    let Some(holding) = holding(cx, caller) else {
+        let is_pinned = |tool: &Option<Arc<str>>| {
+            let all = &outside.pinned;
+            tool.as_ref()
+                .is_some_and(|t| all.iter().any(|one| one.tool == *t))
+        };
+        let (pinned, absent): (Vec<_>, Vec<_>) = named.partition(|(_, tool)| is_pinned(tool));
+        let names = |list: Vec<(String, _)>| list.into_iter().map(|(name, _)| name).collect();
+        return json(&Evicted {
+            evicted: Vec::new(),
+            pinned: names(pinned),
+            not_cached: names(absent),
+            total_tokens: outside.pinned.iter().map(|one| one.tokens).sum(),
+        });
+    };
+    let named = named.collect();
+    json(&holding.evict(outside, named).await?)
+}
+
+/// By the names this caller calls them.
+fn called<'a>(cx: &Context, caller: &Caller, tools: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let shown = cx.shown.load();
+    let name = |canonical: &str| {
+        let tool = shown.catalog.tool(&CatalogView::All, canonical);
+        let name = |tool: &Arc<CatalogTool>| caller.view.name_of(&tool.server, &tool.own_name);
+        tool.map_or_else(|| canonical.to_owned(), name)
+    };
+    tools.map(name).collect()
+}
+
+/// More names than any session holds.
+const TOOLS_MAX: usize = 512;
+
+pub(crate) fn sees(view: &CatalogView, tool: &CatalogTool) -> bool {
+    match view {
+        CatalogView::One(server) => *server == tool.server,
+        CatalogView::All => true,
+    }
+}

@@ -1,0 +1,51 @@
+//! Methods of a capability that is not offered (CMCP-096).
+
+use mgp_engine::tools::catalog::{CatalogView, ListKind};
+use mgp_engine::tools::exposure::Exposure;
+
+use crate::Context;
+use crate::mcp::lists::exposure;
+use mgp_callers::request::Caller;
+
+/// What a server must be able to do for a method to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capability {
+    /// `tools`; the kernel may have tools of its own beside them.
+    Tools,
+    /// `prompts`.
+    Prompts,
+    /// `resources`.
+    Resources,
+    /// `resources.subscribe`.
+    ResourceUpdates,
+    /// `completions`.
+    Completions,
+    /// `logging`.
+    Logging,
+}
+
+/// False for a capability that the one server of this view does not have. Who sees everything is offered
+/// all that the kernel relays; so is who looks at a server that is away.
+#[must_use]
+pub fn offers(cx: &Context, caller: &Caller, capability: Capability) -> bool {
+    let CatalogView::One(server) = &caller.view else {
+        return true;
+    };
+    let shown = cx.shown.load();
+    let Some(peer) = shown.peers.get(server) else {
+        return true;
+    };
+    let can = &peer.capabilities;
+    match capability {
+        Capability::Tools => {
+            can.tools
+                || caller.mgp.is_active()
+                || exposure::exposure(cx, &shown, caller, ListKind::Tools) != Exposure::All
+        }
+        Capability::Prompts => can.prompts,
+        Capability::Resources => can.resources,
+        Capability::ResourceUpdates => can.resources_subscribe,
+        Capability::Completions => can.completions,
+        Capability::Logging => peer.takes_levels(),
+    }
+}
