@@ -106,6 +106,7 @@ fn from_agents(method: &str, era: Era) -> Option<Route> {
         ("mgp/kernel/status", _) => operator(|t, r| ready(t.operator.status(&r))),
         ("mgp/kernel/stop", _) => operator(|t, _| ready(t.operator.stop())),
         ("mgp/kernel/reload", _) => operator(operate!(reload())),
+        ("mgp/kernel/tree", _) => operator(operate!(tree())),
         ("mgp/agents/add", _) => operator(operate!(add_agent)),
         ("mgp/agents/list", _) => operator(|t, _| ready(t.operator.list_agents())),
         ("mgp/agents/remove", _) => operator(operate!(remove_agent)),
@@ -286,47 +287,6 @@ impl Routes for Table {
         }
     }
 
-<<<<<<< HEAD
-    fn for_operator(&self, request: Request) -> Answering {
-        if !request.caller.operator {
-            // The same answer as for a method that does not exist: what is there is not shown.
-            return ready(Err(Refusal::UnknownMethod(request.method.to_string())));
-        }
-        let operator = self.operator.clone();
-        match &*request.method {
-            "mgp/kernel/status" => ready(operator.status(&request)),
-            "mgp/kernel/stop" => ready(operator.stop()),
-            "mgp/kernel/reload" => Box::pin(async move { operator.reload().await }),
-            "mgp/kernel/tree" => Box::pin(async move { operator.tree().await }),
-            "mgp/agents/add" => Box::pin(async move { operator.add_agent(&request).await }),
-            "mgp/agents/list" => ready(operator.list_agents()),
-            "mgp/agents/remove" => Box::pin(async move { operator.remove_agent(&request).await }),
-            "mgp/agents/token" => Box::pin(async move { operator.agent_token(&request).await }),
-            "mgp/names/read" => ready(operator.read_names(&request)),
-            "mgp/names/list" => ready(operator.list_names()),
-            "mgp/index/search" => Box::pin(async move { operator.search(&request).await }),
-            "mgp/servers/list" => Box::pin(async move { operator.list().await }),
-            "mgp/servers/start" => Box::pin(async move { operator.start(&request).await }),
-            "mgp/servers/wait" => Box::pin(async move { operator.wait(&request).await }),
-            "mgp/servers/stop" => Box::pin(async move { operator.stop_server(&request).await }),
-            "mgp/servers/restart" => Box::pin(async move { operator.restart(&request).await }),
-            "mgp/servers/logs" => Box::pin(async move { operator.logs(&request).await }),
-            "mgp/audit/replay" => Box::pin(async move { operator.replay(&request).await }),
-            "mgp/audit/last" => ready(operator.last_record()),
-            "mgp/audit/acknowledge" => {
-                Box::pin(async move { operator.acknowledge(&request).await })
-            }
-            "mgp/approvals/list" => ready(operator.pending()),
-            "mgp/approvals/approve" => Box::pin(async move { operator.approve(&request).await }),
-            "mgp/approvals/deny" => Box::pin(async move { operator.deny(&request).await }),
-            "mgp/permission/revoke" => {
-                Box::pin(async move { operator.revoke_permission(&request).await })
-            }
-            "mgp/permission/grant" => {
-                Box::pin(async move { operator.grant_permissions(&request).await })
-            }
-            unknown => ready(Err(Refusal::UnknownMethod(unknown.to_owned()))),
-=======
     fn tool(&self, view: &CatalogView, name: &str, who: &Principal) -> Option<Arc<CatalogTool>> {
         let tool = self.calls.tool(view, name);
         tool.filter(|tool| access::may_call(&self.calls, who, tool))
@@ -345,7 +305,6 @@ impl Routes for Table {
         match route.and_then(|route| route.still) {
             Some(still) => still(&self.calls, caller, params),
             None => Ok(()),
->>>>>>> calls
         }
     }
 

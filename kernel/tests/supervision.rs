@@ -443,19 +443,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let table = GrantTable::build(books.grants(), books.authority(), open, 0, 1);
     let table = Arc::new(Snapshot::new(table));
     let directory = Arc::new(Directory::new(table.clone()));
-<<<<<<< HEAD
     let shown = nothing_shown();
-=======
-    let shown = Arc::new(Snapshot::new(Shown {
-        catalog: Arc::new(Catalog::empty(Paging {
-            size: NonZeroUsize::MIN,
-            key: CursorKey::new([7; 32]),
-        })),
-        peers: BTreeMap::new(),
-        fetched: BTreeMap::new(),
-        replaced: CancellationToken::new(),
-    }));
->>>>>>> calls
     let guard = GuardActor {
         exe: env!("CARGO_BIN_EXE_mgp").into(),
         args: vec!["__guard".into()],
@@ -552,6 +540,7 @@ fn nothing_shown() -> Arc<Snapshot<Shown>> {
         })),
         peers: BTreeMap::new(),
         fetched: BTreeMap::new(),
+        replaced: CancellationToken::new(),
     }))
 }
 

@@ -26,7 +26,7 @@ use mgp_policy::access::AccessHandle;
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;
-use mgp_servers::link::Leave;
+use mgp_servers::link::FinalCheck;
 
 /// Who is asked whether a call may leave, and what they go by.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl<'a> ToolCall<'a> {
     }
 }
 
-impl Leave for ToolCall<'_> {
+impl FinalCheck for ToolCall<'_> {
     fn still(&self) -> Result<(), Refusal> {
         CHECKS.into_iter().try_for_each(|check| self.again(check))
     }

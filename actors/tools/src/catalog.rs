@@ -11,13 +11,9 @@ use std::time::Duration;
 use mgp_engine::tools::catalog::{CatalogView, ListKind, ServerOffer, changes};
 use mgp_protocol::ids::ServerId;
 use mgp_sync::snapshot::Snapshot;
-<<<<<<< HEAD
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio::sync::oneshot;
-=======
-use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio_util::sync::CancellationToken;
->>>>>>> calls
 
 use crate::finder::FinderHandle;
 pub use crate::shown::Shown;
@@ -32,22 +28,6 @@ use mgp_servers::server::{Fetched, ServerMsg, ServerTable};
 /// list_changed must arrive.
 const COALESCE: Duration = Duration::from_millis(20);
 
-<<<<<<< HEAD
-=======
-/// What is offered right now, and by whom.
-#[derive(Debug)]
-pub struct Shown {
-    /// The merged lists and the way to each entry's server.
-    pub catalog: Arc<Catalog>,
-    /// What the connected servers said of themselves.
-    pub peers: BTreeMap<ServerId, Peer>,
-    /// When their lists were fetched.
-    pub fetched: BTreeMap<ServerId, Fetched>,
-    /// Cancelled when something else is published.
-    pub replaced: CancellationToken,
-}
-
->>>>>>> calls
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
 pub struct CatalogHandle {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use mgp_engine::tools::catalog::Catalog;
 use mgp_protocol::ids::ServerId;
-
 use mgp_servers::link::Peer;
 use mgp_servers::server::Fetched;
+use tokio_util::sync::CancellationToken;
 
 /// What is offered right now, and by whom.
 #[derive(Debug)]
@@ -18,4 +18,6 @@ pub struct Shown {
     pub peers: BTreeMap<ServerId, Peer>,
     /// When their lists were fetched.
     pub fetched: BTreeMap<ServerId, Fetched>,
+    /// Cancelled when something else is published.
+    pub replaced: CancellationToken,
 }

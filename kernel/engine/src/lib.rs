@@ -47,8 +47,8 @@ pub mod servers {
     pub mod sandbox;
     pub mod spec;
     pub mod starts;
-    pub mod tree_plan;
     pub mod supervision;
+    pub mod tree_plan;
 }
 
 /// What is allowed, and what must be checked or asked before it is done.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use mgp_callers::tool_cache::HoldingMsg;
+use mgp_callers::tool_cache::ToolCacheMsg;
 use mgp_calls::listener::ListenerMsg;
 use mgp_doors::session::SessionMsg;
 use mgp_protocol::ids::ServerId;
@@ -45,7 +45,7 @@ fn kind(cell: &ActorCell) -> &'static str {
         "instance"
     } else if hears::<Letter<SessionMsg>>(cell) {
         "session"
-    } else if hears::<Letter<HoldingMsg>>(cell) {
+    } else if hears::<Letter<ToolCacheMsg>>(cell) {
         "tool_cache"
     } else if hears::<ListenerMsg>(cell) {
         "listener"

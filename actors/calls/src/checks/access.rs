@@ -13,9 +13,9 @@ use crate::Context;
 use mgp_callers::request::Caller;
 use mgp_policy::access::AccessHandle;
 use mgp_runtime::time::unix_ms;
-use mgp_servers::link::Leave;
+use mgp_servers::link::FinalCheck;
 
-/// Leave to ask something of a server, for one request: to call a tool, by the server's own name for
+/// FinalCheck to ask something of a server, for one request: to call a tool, by the server's own name for
 /// it, or anything that is not about a tool.
 #[derive(Debug)]
 pub(crate) struct Admission<'a> {
@@ -49,7 +49,7 @@ impl<'a> Admission<'a> {
     }
 }
 
-impl Leave for Admission<'_> {
+impl FinalCheck for Admission<'_> {
     fn still(&self) -> Result<(), Refusal> {
         let (table, now) = (self.access.table(), unix_ms());
         let lease = self.lease.get();
@@ -67,7 +67,7 @@ impl Leave for Admission<'_> {
     }
 }
 
-/// Leave for this caller, had now and asked again before the request leaves.
+/// FinalCheck for this caller, had now and asked again before the request leaves.
 ///
 /// # Errors
 /// `unknown`, with the rule that closes the server or the tool.

@@ -18,7 +18,7 @@ use mgp_callers::exchange::rounds::CallRounds;
 use mgp_callers::request::Request;
 use mgp_policy::approvals::legible;
 use mgp_runtime::time::{moment, unix_ms};
-use mgp_servers::question;
+use mgp_servers::link::question;
 
 /// How the operator wants dangerous calls confirmed.
 #[derive(Clone, Copy, Debug)]

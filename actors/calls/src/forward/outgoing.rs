@@ -8,14 +8,14 @@ use mgp_protocol::request_headers::{self, ParamHeader};
 use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
 
-use mgp_servers::link::{Leave, Mirror};
+use mgp_servers::link::{FinalCheck, MirroredHeaders};
 
 /// A request on its way to a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outgoing<'a> {
     pub(crate) server: &'a ServerId,
-    /// Leave of its caller, asked again right before it goes.
-    pub(crate) leave: Option<&'a dyn Leave>,
+    /// FinalCheck of its caller, asked again right before it goes.
+    pub(crate) leave: Option<&'a dyn FinalCheck>,
     /// The tool that is called, when one is.
     pub(crate) tool: Option<&'a CatalogTool>,
     pub(crate) method: &'a str,
@@ -74,11 +74,11 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    pub(super) fn mirror<'m>(&self, params: &'m [(String, String)]) -> Mirror<'m>
+    pub(super) fn mirror<'m>(&self, params: &'m [(String, String)]) -> MirroredHeaders<'m>
     where
         'a: 'm,
     {
-        Mirror {
+        MirroredHeaders {
             method: self.method,
             name: self.mirrored.name,
             params,

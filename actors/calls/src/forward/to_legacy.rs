@@ -21,7 +21,7 @@ pub(crate) async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing
         return Err(Refusal::Expired("the kernel did not give it".into()));
     }
     let mut aside = None;
-    if let Some(level) = request.exchange.level(&request.caller) {
+    if let Some(level) = request.caller.log_level(&request.exchange) {
         levels::want(link, level).await;
         aside = link.beside(&request.caller, &request.exchange);
     }

@@ -51,37 +51,11 @@ pub(crate) async fn rounds(request: &Request, link: &Arc<Link>, outgoing: Outgoi
         if as_task && member(&text, "resultType") == Some("\"task\"") {
             return Ok(result);
         }
-<<<<<<< HEAD:actors/calls/src/relay/rounds.rs
-        Err(link.faulty(&format!(
-            "it asked for more input {MAX_ROUNDS} times in one call"
-        )))
-    }
-
-    /// The params of a legacy client as a modern server reads them; `tasks` declares that the client
-    /// can be given tasks.
-    pub(super) fn stamped(
-        &self,
-        request: &Request,
-        link: &Link,
-        params: &str,
-        tasks: bool,
-    ) -> String {
-        let caller = &request.caller;
-        let capabilities = declared(&caller.capabilities, tasks);
-        let capabilities = link.limits.consents.declared(&capabilities);
-        let mgp = link.mgp_in(Era::Modern).is_active();
-        let level = caller.log_level(&request.exchange);
-        let stamp = Stamp {
-            client_info: &self.info(),
-            capabilities: &negotiation::declared(&capabilities, Era::Modern, mgp),
-            log_level: level.map(LogLevel::as_str),
-=======
         let Some(needs) = needs(&text) else {
             return Ok(match era::to_legacy_result(&text, caller.version) {
                 std::borrow::Cow::Borrowed(_) => result,
                 std::borrow::Cow::Owned(text) => text.into(),
             });
->>>>>>> calls:actors/calls/src/forward/to_modern.rs
         };
         let (responses, _) = ask(request, link, &needs).await?;
         params = next_round(&first, &responses, needs.request_state);
@@ -98,7 +72,7 @@ pub(crate) fn stamped(request: &Request, link: &Link, params: &str, tasks: bool)
     let capabilities = declared(&caller.capabilities, tasks);
     let capabilities = link.limits.consents.declared(&capabilities);
     let mgp = link.mgp_in(Era::Modern).is_active();
-    let level = request.exchange.level(caller);
+    let level = caller.log_level(&request.exchange);
     let stamp = Stamp {
         client_info: &kernel_info(),
         capabilities: &negotiation::declared(&capabilities, Era::Modern, mgp),

@@ -48,7 +48,7 @@ pub async fn listen(cx: &Context, request: &Request) -> Outcome {
     let (mut wanted, resources) = agreed(cx, request, notifications).await;
     let tasks = named(cx, request, &mut wanted);
     let followed = follow_tasks(cx, &request.caller, &tasks);
-    let agent = Agent::listening(request, &wanted, &tag, tasks);
+    let agent = Agent::listening(&request.caller, &request.exchange, &wanted, &tag, tasks);
     let listener = listener::begin(&cx.agents, &cx.directory, &cx.subscriptions, &agent);
     let _listener = listener.await?;
     let wanted = follow(cx, &agent, wanted, resources).await;

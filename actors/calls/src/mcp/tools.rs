@@ -23,7 +23,7 @@ use crate::mcp::tasks;
 use crate::mgp::tools::session;
 use crate::{Context, mgp};
 use mgp_callers::request::{Answering, Caller, Outcome, Request};
-use mgp_servers::link::Leave;
+use mgp_servers::link::FinalCheck;
 
 /// How long a call whose tool has changed waits until the server's tools have been fetched again.
 const FETCHED_AGAIN: Duration = Duration::from_millis(500);
@@ -158,7 +158,7 @@ pub fn still(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal>
         return Err(catalog::absent(cx, caller, name));
     };
     let again = ToolCall::new(cx, caller, &name, &tool);
-    Leave::still(&again).map_err(|refusal| access::denied(cx, caller, refusal, true))
+    FinalCheck::still(&again).map_err(|refusal| access::denied(cx, caller, refusal, true))
 }
 
 /// The tool of that name, when a server comes that has it.

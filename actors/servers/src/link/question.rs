@@ -149,7 +149,7 @@ pub async fn put(
             }
             None => Err(Unanswered::Gone),
         },
-        (CallerSession::Stateless, Some(attempts)) => {
+        (CallerSession::Stateless, Some(rounds)) => {
             let params = params.as_deref().map(era::to_modern_question);
             let answer = rounds
                 .ask(exchange.cancelled(), method, params.as_deref())
@@ -189,7 +189,7 @@ pub async fn put_own(
             Some(agent) => agent.ask(exchange, None, method, Some(params)).await,
             None => Err(Unanswered::Gone),
         },
-        (CallerSession::Stateless, Some(attempts)) => {
+        (CallerSession::Stateless, Some(rounds)) => {
             let params = era::to_modern_question(params);
             rounds
                 .ask(exchange.cancelled(), method, Some(&params))

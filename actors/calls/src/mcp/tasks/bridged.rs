@@ -21,7 +21,7 @@ use crate::forward::{Mirrored, Outgoing, of_peer, send};
 use crate::mcp::tasks::{MAX_ID, named, own_id};
 use mgp_callers::request::input_required::Needs;
 use mgp_callers::request::{Caller, Outcome, Request};
-use mgp_servers::link::{Leave, Link};
+use mgp_servers::link::{FinalCheck, Link};
 
 /// How often a server is asked after a task whose result a client waits for: as it wishes, between
 /// these. Where it says nothing, each second.
@@ -43,7 +43,7 @@ pub(super) struct Bridged<'a> {
     pub(super) request: &'a Request,
     pub(super) link: &'a Arc<Link>,
     /// Asked again before each thing that is said to the server.
-    pub(super) leave: &'a dyn Leave,
+    pub(super) leave: &'a dyn FinalCheck,
     pub(super) own: &'a str,
     pub(super) id: &'a str,
 }

@@ -15,6 +15,7 @@ use crate::forward::Outgoing;
 use crate::mcp::tools;
 use crate::{Context, mgp};
 use mgp_callers::request::{Outcome, Request};
+use mgp_runtime::randomness;
 use mgp_runtime::time::moment;
 use mgp_servers::link::Link;
 use mgp_store::audit::{by_agent, by_operator, event};
@@ -42,7 +43,9 @@ pub(super) async fn next(
         return Next::Done(outcome);
     };
     let tries = tries.get_or_insert_with(|| begun(request, outgoing, &link));
-    match tries.failed(&told, chance(), moment()) {
+    // Spreads the waits of many callers.
+    let [chance] = randomness::bytes();
+    match tries.failed(&told, chance, moment()) {
         RetryDecision::GiveUp(_) => Next::Done(outcome),
         RetryDecision::Retry(attempt) => {
             tell_of(cx, request, outgoing, &attempt);
@@ -143,11 +146,4 @@ fn begun(request: &Request, outgoing: &Outgoing<'_>, link: &Link) -> Retries {
         true => retries.of_fallback(),
         false => retries,
     }
-}
-
-/// Spreads the waits of many callers.
-fn chance() -> u8 {
-    let mut byte = [0];
-    getrandom::fill(&mut byte).expect("the system has randomness");
-    byte[0]
 }

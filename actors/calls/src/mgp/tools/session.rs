@@ -13,7 +13,7 @@ use crate::Context;
 use crate::answer::json;
 use mgp_callers::agent::Agent;
 use mgp_callers::request::{Caller, Outcome};
-use mgp_callers::tool_cache::{CallableTools, Holding, HoldingHandle, Names, priced};
+use mgp_callers::tool_cache::{CallableTools, Names, ToolCacheHandle, priced};
 use mgp_runtime::time::unix_ms;
 
 /// What a caller without a session reads.
@@ -33,18 +33,18 @@ pub(crate) fn used(cx: &Context, caller: &Caller, tool: &Arc<CatalogTool>) {
 }
 
 /// What the caller's session holds; `None` for who has no session.
-pub(crate) fn holding(cx: &Context, caller: &Caller) -> Option<HoldingHandle> {
+pub(crate) fn holding(cx: &Context, caller: &Caller) -> Option<ToolCacheHandle> {
     of(cx, &caller.standing()?).cloned()
 }
 
-fn of<'a>(cx: &Context, agent: &'a Arc<Agent>) -> Option<&'a HoldingHandle> {
-    Holding::of(agent, cx.exposing.budget, cx.agents.get_cell())
+fn of<'a>(cx: &Context, agent: &'a Arc<Agent>) -> Option<&'a ToolCacheHandle> {
+    agent.start_tool_cache(cx.exposing.budget, cx.agents.get_cell())
 }
 
 /// What stands in the caller's list because its session holds it.
 pub(crate) fn cached(caller: &Caller, exposure: Exposure) -> Arc<Names> {
     let held = match (exposure, caller.standing()) {
-        (Exposure::Pinned, Some(agent)) => agent.holding.listed(),
+        (Exposure::Pinned, Some(agent)) => agent.tool_cache.listed(),
         (Exposure::Pinned, None) => None,
         (Exposure::All | Exposure::Categories | Exposure::Discovery, _) => None,
     };
@@ -52,7 +52,7 @@ pub(crate) fn cached(caller: &Caller, exposure: Exposure) -> Arc<Names> {
 }
 
 /// How things stand for this caller.
-pub(crate) fn outside(cx: &Context, caller: &Caller) -> Outside {
+pub(crate) fn outside(cx: &Context, caller: &Caller) -> CallableTools {
     let (shown, table, who) = (
         cx.shown.load(),
         cx.policies.access.table(),
@@ -77,7 +77,7 @@ pub(crate) fn outside(cx: &Context, caller: &Caller) -> Outside {
         };
         tool.is_some_and(|tool| *tool.canonical == *name && open(tool))
     };
-    Outside {
+    CallableTools {
         pinned,
         there: Box::new(there),
     }

@@ -113,8 +113,8 @@ impl Link {
         let level = message.level.parse().unwrap_or(LogLevel::Info);
         match self.origin(via) {
             Origin::Call(caller, exchange) | Origin::Likely(caller, exchange, _) => {
-                if exchange
-                    .level(&caller)
+                if caller
+                    .log_level(&exchange)
                     .is_some_and(|floor| level.passes(floor))
                 {
                     let frame =
