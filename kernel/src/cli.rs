@@ -29,7 +29,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Invocation::Internal(Internal::Sandbox { command }) => {
             return crate::kernel::sandbox(&command);
         }
-        Invocation::Internal(Internal::Embed) => return mgp_tools::finder::serve(),
+        Invocation::Internal(Internal::Embed) => return mgp_tools::search::serve(),
         Invocation::Internal(Internal::DemoServer(server)) => {
             crate::demo::run(&server.root).map_err(Failure::from)
         }

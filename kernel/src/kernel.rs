@@ -4,11 +4,11 @@ mod announce;
 mod auditing;
 mod data_folder;
 mod doors;
-mod grown;
 pub(crate) mod lock;
 mod machine;
 mod marks;
 mod options;
+mod parts;
 pub(crate) mod process;
 pub(crate) mod running;
 mod secrets;
@@ -29,7 +29,7 @@ use mgp_runtime::randomness;
 use mgp_runtime::task;
 use mgp_store::audit::{self, AuditHandle, Folder};
 use mgp_store::trouble::Troubles;
-use mgp_tools::registrar::Book;
+use mgp_tools::registrar::Registrations;
 use ractor::SpawnErr;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -66,7 +66,7 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     let announced = Announced::hold(&options)?;
     data_folder::has_room(&options.data_dir)?;
     let found = data_folder::missing(&options);
-    let mut kept = Kept {
+    let mut kept = StoredState {
         marks: Marks::take(&options.data_dir, secrets::hex(&randomness::bytes::<16>())),
         // First: what the others make is how the log's next start knows that there was one.
         audit: auditing::open(&options)?,
@@ -140,21 +140,21 @@ fn log_to_stderr(options: &UpOptions) {
 }
 
 /// What earlier lives left in the data folder.
-struct Kept {
+struct StoredState {
     marks: Marks,
     seal: SealKey,
     tasks: Vec<TaskRecord>,
     roster: AgentRegistry,
     books: Books,
     audit: AuditHandle,
-    registered: Book,
+    registered: Registrations,
     /// Decisions that are not in the audit log.
     unaudited: Vec<Operation>,
     /// What was there before, and is missing: in words.
     found: Vec<String>,
 }
 
-impl Kept {
+impl StoredState {
     fn troubles(&self) -> Troubles {
         let books = [self.books.trouble(), self.registered.trouble()];
         let files = [vec![self.audit.trouble()], books.into()].concat();
@@ -162,19 +162,19 @@ impl Kept {
     }
 }
 
-async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
+async fn live(options: UpOptions, kept: StoredState) -> Result<(), String> {
     let closing = CancellationToken::new();
     let mut doors = doors::bind(&options).await?;
     let (audit, marks) = (kept.audit.clone(), kept.marks.clone());
-    let grown = grown::grow(&options, kept, &closing)
+    let started = parts::start(&options, kept, &closing)
         .await
-        .map_err(not_grown)?;
-    let open = doors.open(&options, &grown.reception, &grown.revocation, &closing);
-    grown.source.set_doors(describe(&open));
+        .map_err(not_started)?;
+    let open = doors.open(&options, &started.reception, &started.revocation, &closing);
+    started.source.set_doors(describe(&open));
     let files = options.loaded.files.iter().map(|f| f.path.clone());
     let trust = options.look_up.as_ref().and_then(LookUp::trust_file);
     let files = files.chain(trust).collect();
-    let tree = grown.tree.clone();
+    let tree = started.tree.clone();
     let reload = move || {
         let tree = tree.clone();
         async move { tree.reload().await }
@@ -190,12 +190,12 @@ async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
     (options.opened)(&open);
     stopped(&closing).await;
     tracing::info!("stopping");
-    grown.connector.ends_within(LAST_CALLS);
+    started.connector.ends_within(LAST_CALLS);
     drop(watching);
     let end = async {
-        doors.close(grown.tree.stop_servers()).await;
+        doors.close(started.tree.stop_servers()).await;
         doors.clear().await;
-        grown.guard.bye();
+        started.guard.bye();
         audit.close().await;
     };
     tokio::select! {
@@ -211,7 +211,7 @@ async fn live(options: UpOptions, kept: Kept) -> Result<(), String> {
 }
 
 /// The words of what failed, without those of who started it.
-fn not_grown(error: SpawnErr) -> String {
+fn not_started(error: SpawnErr) -> String {
     if let SpawnErr::StartupFailed(why) = error {
         return why.to_string();
     }

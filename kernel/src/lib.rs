@@ -4,10 +4,10 @@
 pub mod cli;
 pub mod config;
 pub mod demo;
+pub mod health;
 pub mod kernel;
 pub mod operator;
 pub mod paths;
-pub mod pulse;
 pub mod routes;
 pub mod source;
 pub mod tree;

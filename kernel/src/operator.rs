@@ -39,8 +39,8 @@ use mgp_store::audit::AuditHandle;
 use mgp_store::trouble::Troubles;
 use mgp_sync::snapshot::Snapshot;
 use mgp_tools::catalog::Shown;
-use mgp_tools::finder::FinderHandle;
 use mgp_tools::registrar::Registrar;
+use mgp_tools::search::SearchHandle;
 use mgp_transports::log::Author;
 use serde::Serialize;
 use serde_json::json;
@@ -72,7 +72,7 @@ pub struct Operator {
     /// What servers may do.
     pub permissions: PermissionsHandle,
     /// The index of all tools.
-    pub finder: FinderHandle,
+    pub search: SearchHandle,
     /// Servers that were registered.
     pub registrar: Arc<Registrar>,
     /// The supervision tree.
@@ -194,9 +194,9 @@ impl Operator {
     /// None at present; the type is that of every answer.
     pub async fn list(&self) -> Outcome {
         let mut servers = self.reports();
-        let book = self.registrar.book.lock().await;
+        let registrations = self.registrar.registrations.lock().await;
         for server in &mut servers {
-            let record = book.servers.get(&ServerId::new(server.id.clone()));
+            let record = registrations.servers.get(&ServerId::new(server.id.clone()));
             server.registered_by = record.map(|record| record.created_by.clone());
         }
         json(&json!({ "servers": servers }))

@@ -22,8 +22,8 @@ use mgp_protocol::mgp::discovery::DiscoveryTool;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
 
+use crate::health::HealthMethods;
 use crate::operator::{self, Operator};
-use crate::pulse::Pulse;
 
 /// Answered by a function of the calls, which may wait.
 macro_rules! call {
@@ -99,9 +99,9 @@ fn from_agents(method: &str, era: Era) -> Option<Route> {
         ("mgp/tools/request", _) => finding(call!(mgp::tools::request)),
         ("mgp/tools/session", _) => finding(call!(mgp::tools::session)),
         ("mgp/tools/session/evict", _) => finding(call!(mgp::tools::evict)),
-        ("mgp/health/ping", _) => lifecycle(|t, r| ready(t.pulse.ping(&r))),
-        ("mgp/health/status", _) => lifecycle(|t, r| t.pulse.clone().status(&r)),
-        ("mgp/lifecycle/shutdown", _) => lifecycle(|t, r| ready(t.pulse.shutdown(&r))),
+        ("mgp/health/ping", _) => lifecycle(|t, r| ready(t.health.ping(&r))),
+        ("mgp/health/status", _) => lifecycle(|t, r| t.health.clone().status(&r)),
+        ("mgp/lifecycle/shutdown", _) => lifecycle(|t, r| ready(t.health.shutdown(&r))),
 
         ("mgp/kernel/status", _) => operator(|t, r| ready(t.operator.status(&r))),
         ("mgp/kernel/stop", _) => operator(|t, _| ready(t.operator.stop())),
@@ -248,17 +248,17 @@ pub struct Table {
     /// What the operator asks.
     pub operator: Arc<Operator>,
     /// What is asked about health, and of the end.
-    pub pulse: Arc<Pulse>,
+    pub health: Arc<HealthMethods>,
 }
 
 impl Table {
     /// The table of a kernel with these parts.
     #[must_use]
-    pub fn new(calls: Arc<Context>, operator: Arc<Operator>, pulse: Arc<Pulse>) -> Self {
+    pub fn new(calls: Arc<Context>, operator: Arc<Operator>, health: Arc<HealthMethods>) -> Self {
         Self {
             calls,
             operator,
-            pulse,
+            health,
         }
     }
 }

@@ -38,10 +38,10 @@ use mgp_servers::server::{Connector, ServerHandle, ServerMsg, ServerTable, Statu
 use mgp_store::audit::AuditHandle;
 use mgp_sync::Snapshot;
 use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
-use mgp_tools::finder::{
-    Embedding, FinderHandle, Meanings, Opening, Program, Status as FinderStatus, Wanted,
-};
 use mgp_tools::registrar::{Names, ServerTree};
+use mgp_tools::search::{
+    Embedding, Meanings, Opening, Program, SearchHandle, Status as SearchStatus, Wanted,
+};
 use mgp_tools::server_events::taken_by;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_transports::http::{client::Client, tls::Tls};
@@ -141,7 +141,7 @@ async fn a_panic_in_what_can_be_made_again_ends_nothing() {
     connected(&one, 0).await;
     kernel.finds("stays").await;
     let load = Load::begin(&one);
-    let panics: [&dyn Fn(); 2] = [&|| kernel.finder.panic(), &|| kernel.catalog.panic()];
+    let panics: [&dyn Fn(); 2] = [&|| kernel.search.panic(), &|| kernel.catalog.panic()];
     for (panic, later) in panics.iter().zip(["second", "third"]) {
         panic();
         assert!(kernel.tree.start_server(spec(later)).await);
@@ -292,7 +292,7 @@ struct Kernel {
     root: Vec<RootActor>,
     access: Mailbox<AccessMsg>,
     catalog: CatalogHandle,
-    finder: FinderHandle,
+    search: SearchHandle,
     _folder: TempDir,
 }
 
@@ -323,7 +323,7 @@ impl Kernel {
             root: parts.root,
             access: parts.mailbox,
             catalog,
-            finder: parts.finder,
+            search: parts.search,
             _folder: folder,
             tree: actor.start(&loaded).await.unwrap(),
         }
@@ -337,13 +337,13 @@ impl Kernel {
                     query: "what time is it".into(),
                     strategy: Strategy::Keyword,
                     filter: Filter::default(),
-                    status: FinderStatus::Connected,
+                    status: SearchStatus::Connected,
                     view: CatalogView::One(ServerId::new(id)),
                     most: 3,
                 };
                 let who = Principal::Operator("test".into());
                 if !self
-                    .finder
+                    .search
                     .search(&who, wanted)
                     .await
                     .unwrap()
@@ -428,7 +428,7 @@ struct Parts {
     servers: ServerParts,
     access: AccessHandle,
     mailbox: Mailbox<AccessMsg>,
-    finder: FinderHandle,
+    search: SearchHandle,
     root: Vec<RootActor>,
 }
 
@@ -466,7 +466,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let (access, _) = Actor::spawn(None, access, (books, Vec::new()))
         .await
         .unwrap();
-    let finder = Opening {
+    let search = Opening {
         shown: shown.clone(),
         table: table.clone(),
         servers: servers.clone(),
@@ -474,30 +474,30 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
         file: folder.join("vectors"),
         data_dir: folder.to_path_buf(),
     };
-    let (finder, finding) = finder.open().await.unwrap();
+    let (search, finding) = search.open().await.unwrap();
     let merging = CatalogActor {
         shown: shown.clone(),
         directory: directory.clone(),
-        finder: finder.clone(),
+        search: search.clone(),
     };
     let catalog = CatalogHandle::new(shown);
     let cell = catalog.start(merging.clone()).await.unwrap();
     let (agents, _) = Actor::spawn(None, AgentsActor, ()).await.unwrap();
-    let (again, servers, searching) = (catalog.clone(), servers.clone(), finder.clone());
+    let (again, servers, searching) = (catalog.clone(), servers.clone(), search.clone());
     let catalog_again = move || {
         let (catalog, actor, servers) = (again.clone(), merging.clone(), servers.clone());
         async move { catalog.restart(actor, &servers).await }
     };
     let finder_again = move || {
-        let finder = searching.clone();
-        async move { finder.start().await }
+        let search = searching.clone();
+        async move { search.start().await }
     };
     let mut root = vec![
         RootActor::lasting("guard", guard.get_cell()),
         RootActor::lasting("subscriptions", following.get_cell()),
         RootActor::lasting("access", access.get_cell()),
         RootActor::restarted("catalog", cell, catalog_again),
-        RootActor::restarted("finder", finding, finder_again),
+        RootActor::restarted("search", finding, finder_again),
         RootActor::lasting("agents", agents.get_cell()),
     ];
     let mailbox = Mailbox::new(access);
@@ -527,7 +527,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
         servers: parts,
         access,
         mailbox,
-        finder,
+        search,
         root,
     }
 }

@@ -55,8 +55,8 @@ use mgp_servers::server::ServerTable;
 use mgp_store::audit::AuditHandle;
 use mgp_sync::snapshot::Snapshot;
 use mgp_tools::catalog::Shown;
-use mgp_tools::finder::FinderHandle;
 use mgp_tools::registrar::Registrar;
+use mgp_tools::search::SearchHandle;
 use mgp_tools::subscriptions::SubscriptionsHandle;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -89,7 +89,7 @@ pub struct Context {
     /// The kernel ends.
     pub closing: CancellationToken,
     /// Who finds tools.
-    pub finder: FinderHandle,
+    pub search: SearchHandle,
     /// What of all tools agents are shown.
     pub exposing: Exposing,
 }

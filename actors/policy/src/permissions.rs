@@ -90,7 +90,7 @@ struct Asking {
 /// The hold of one life of a server on its gate. When it is dropped, the gate is closed and nothing
 /// waits for it any more (MGP-278).
 #[derive(Debug)]
-pub struct Keeper {
+pub struct GateLease {
     server: ServerId,
     life: u64,
     shared: Arc<Shared>,
@@ -136,7 +136,11 @@ impl PermissionsHandle {
     ///
     /// # Errors
     /// In words, why that cannot be read.
-    pub async fn open(&self, server: &ServerId, rules: &PermissionRules) -> Result<Keeper, String> {
+    pub async fn open(
+        &self,
+        server: &ServerId,
+        rules: &PermissionRules,
+    ) -> Result<GateLease, String> {
         let shared = &self.0;
         let life = shared.numbers.fetch_add(1, Ordering::Relaxed);
         let recorded = shared.records.of(server).await;
@@ -150,7 +154,7 @@ impl PermissionsHandle {
         let before = shared.posts().insert(server.clone(), post);
         drop(before);
         shared.publish(server);
-        Ok(Keeper {
+        Ok(GateLease {
             server: server.clone(),
             life,
             shared: shared.clone(),
@@ -255,7 +259,7 @@ impl PermissionsHandle {
     }
 }
 
-impl Keeper {
+impl GateLease {
     /// The server has shaken hands: it is told what is decided.
     pub fn meets(&self, met: Arc<dyn GateListener>) {
         let mut posts = self.shared.posts();
@@ -318,7 +322,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for GateLease {
     fn drop(&mut self) {
         let mut posts = self.shared.posts();
         if posts

@@ -5,7 +5,7 @@
 //! What a server lists is held against its file before agents see it. Files are read and written
 //! where lists are read, off the threads that carry calls.
 
-mod book;
+mod pin_file;
 
 use mgp_runtime::randomness;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -23,7 +23,7 @@ use mgp_protocol::mgp::permission::Verdict;
 use mgp_sync::Snapshot;
 use serde_json::json;
 
-use self::book::Book;
+use self::pin_file::PinFile;
 use crate::approvals::{Answer, ApprovalsHandle, Asked, Decider};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task::{self, Task};
@@ -37,7 +37,7 @@ pub struct PinsHandle(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     folder: PathBuf,
-    books: Mutex<HashMap<ServerId, Arc<Mutex<Shelf>>>>,
+    servers: Mutex<HashMap<ServerId, Arc<Mutex<ServerPins>>>>,
     blocked: Snapshot<Blocked>,
     approvals: ApprovalsHandle,
     audit: AuditHandle,
@@ -51,8 +51,8 @@ type Blocked = HashMap<ServerId, Arc<BTreeSet<String>>>;
 
 /// What is known of one server's tools.
 #[derive(Debug, Default)]
-struct Shelf {
-    book: Option<Book>,
+struct ServerPins {
+    pin_file: Option<PinFile>,
     /// What the operator is asked about.
     asking: Option<Asking>,
 }
@@ -86,7 +86,7 @@ impl PinsHandle {
     ) -> Self {
         Self(Arc::new(Shared {
             folder,
-            books: Mutex::default(),
+            servers: Mutex::default(),
             blocked: Snapshot::new(Blocked::new()),
             approvals,
             audit,
@@ -105,19 +105,19 @@ impl PinsHandle {
         tools: &[Arc<CatalogTool>],
         mode: PinMode,
     ) -> Result<(), String> {
-        let shelf = self.0.shelf(server);
-        let mut shelf = lock(&shelf);
+        let server_pins = self.0.server_pins(server);
+        let mut server_pins = lock(&server_pins);
         if mode == PinMode::Off {
             self.0.block(server, BTreeSet::new());
-            shelf.asking = None;
+            server_pins.asking = None;
             return Ok(());
         }
-        if shelf.book.is_none() {
-            shelf.book = Some(Book::read(&self.0.folder, server)?);
+        if server_pins.pin_file.is_none() {
+            server_pins.pin_file = Some(PinFile::read(&self.0.folder, server)?);
         }
-        let book = shelf.book.as_mut().expect("it was read");
-        let (changes, mut names) = book.see(server, tools, mode);
-        if let Err(error) = book.keep(tools) {
+        let pin_file = server_pins.pin_file.as_mut().expect("it was read");
+        let (changes, mut names) = pin_file.see(server, tools, mode);
+        if let Err(error) = pin_file.keep(tools) {
             tracing::error!(%server, %error, "pins are not on disk; changes while the kernel is down are not noticed");
         }
         let blocked = changes.iter().filter(|change| change.blocked);
@@ -126,7 +126,7 @@ impl PinsHandle {
         for change in changes.iter().filter(|change| change.news) {
             self.0.noticed(server, change);
         }
-        self.0.ask(server, &mut shelf, &changes);
+        self.0.ask(server, &mut server_pins, &changes);
         Ok(())
     }
 
@@ -136,13 +136,13 @@ impl PinsHandle {
     /// # Errors
     /// Its file cannot be removed.
     pub fn forget(&self, server: &ServerId) -> std::io::Result<()> {
-        let shelf = self.0.books().remove(server);
-        let mut shelf = shelf.as_ref().map(|shelf| lock(shelf));
-        if let Some(shelf) = &mut shelf {
-            **shelf = Shelf::default();
+        let server_pins = self.0.servers().remove(server);
+        let mut server_pins = server_pins.as_ref().map(|server_pins| lock(server_pins));
+        if let Some(server_pins) = &mut server_pins {
+            **server_pins = ServerPins::default();
         }
         self.0.block(server, BTreeSet::new());
-        Book::remove(&self.0.folder, server)
+        PinFile::remove(&self.0.folder, server)
     }
 
     /// The tools of a server that are neither shown nor called, by its own names.
@@ -183,20 +183,20 @@ fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    fn books(&self) -> MutexGuard<'_, HashMap<ServerId, Arc<Mutex<Shelf>>>> {
-        lock(&self.books)
+    fn servers(&self) -> MutexGuard<'_, HashMap<ServerId, Arc<Mutex<ServerPins>>>> {
+        lock(&self.servers)
     }
 
     /// Bounded by the servers there are.
-    fn shelf(&self, server: &ServerId) -> Arc<Mutex<Shelf>> {
-        self.books().entry(server.clone()).or_default().clone()
+    fn server_pins(&self, server: &ServerId) -> Arc<Mutex<ServerPins>> {
+        self.servers().entry(server.clone()).or_default().clone()
     }
 
     fn blocked(&self, server: &ServerId) -> Arc<BTreeSet<String>> {
         self.blocked.load().get(server).cloned().unwrap_or_default()
     }
 
-    /// From now on these are blocked, and no others of the server. Asked with its shelf locked.
+    /// From now on these are blocked, and no others of the server. Asked with its server_pins locked.
     fn block(&self, server: &ServerId, names: BTreeSet<String>) {
         if *self.blocked(server) == names {
             return;
@@ -252,28 +252,28 @@ impl Shared {
 
     /// One question for each server, with the tools as its parts. A name stands for what was read
     /// under it: when anything changes, the question is another one.
-    fn ask(self: &Arc<Self>, server: &ServerId, shelf: &mut Shelf, changes: &[Change]) {
-        let book = shelf.book.as_ref().expect("it was read");
+    fn ask(self: &Arc<Self>, server: &ServerId, server_pins: &mut ServerPins, changes: &[Change]) {
+        let pin_file = server_pins.pin_file.as_ref().expect("it was read");
         let open = changes
             .iter()
-            .filter(|c| book.waits(server, &c.tool.own_name));
+            .filter(|c| pin_file.waits(server, &c.tool.own_name));
         let open: Vec<&Change> = open.collect();
         let changed: BTreeMap<String, Pin> = open
             .iter()
             .map(|change| (change.tool.own_name.to_string(), change.pin))
             .collect();
-        if shelf
+        if server_pins
             .asking
             .as_ref()
             .is_some_and(|asking| asking.changed == changed)
         {
             return;
         }
-        shelf.asking = None;
+        server_pins.asking = None;
         if changed.is_empty() {
             return;
         }
-        let old = book.texts();
+        let old = pin_file.texts();
         let details = open.iter().flat_map(|change| {
             let tool = &*change.tool.own_name;
             let old = old.get(tool).map(|text| &**text);
@@ -323,7 +323,7 @@ impl Shared {
                 };
                 // Lists are read on a thread of the same runtime.
                 let _task = self.supervisor.start_child("pins.question", start);
-                shelf.asking = Some(Asking { changed, _task });
+                server_pins.asking = Some(Asking { changed, _task });
             }
         }
     }
@@ -378,19 +378,22 @@ impl Waiting {
         let (shared, server) = (shared.clone(), self.server.clone());
         let (verdict, Decider { by, trace }) = (answer.verdict, answer.decider.clone());
         let deciding = task::blocking("pins.decide", move || {
-            let shelf = shared.shelf(&server);
-            let mut shelf = lock(&shelf);
-            let Shelf { book, asking } = &mut *shelf;
-            let book = book.as_mut().ok_or("nothing is known of its tools")?;
+            let server_pins = shared.server_pins(&server);
+            let mut server_pins = lock(&server_pins);
+            let ServerPins { pin_file, asking } = &mut *server_pins;
+            let pin_file = pin_file.as_mut().ok_or("nothing is known of its tools")?;
             for (tool, pin) in &pins {
                 let decided: Result<(), NotApproved> = match verdict {
-                    Verdict::Approved => book.approve(&server, &tool.own_name, *pin, &by),
-                    Verdict::Denied | Verdict::Deferred => book.deny(&server, &tool.own_name, *pin),
+                    Verdict::Approved => pin_file.approve(&server, &tool.own_name, *pin, &by),
+                    Verdict::Denied | Verdict::Deferred => {
+                        pin_file.deny(&server, &tool.own_name, *pin)
+                    }
                 };
                 decided.map_err(|no| no.to_string())?;
             }
             let tools: Vec<_> = pins.iter().map(|(tool, _)| tool.clone()).collect();
-            book.keep(&tools)
+            pin_file
+                .keep(&tools)
                 .map_err(|e| format!("the pins are not on disk: {e}"))?;
             let mut blocked = BTreeSet::clone(&shared.blocked(&server));
             for (tool, _) in &pins {

@@ -4,7 +4,7 @@
 //! while it syncs are written together and share the next sync. After a failure what was on its way is
 //! cut off before anything else is written: a second sync may report success for bytes that are gone.
 
-mod keeper;
+mod journal_file;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ use mgp_engine::store::journal::{
 };
 use tokio::sync::oneshot;
 
-use self::keeper::{Keeper, open};
+use self::journal_file::{JournalFile, open};
 use crate::trouble::{Trouble, explained};
 
 /// Appends that wait at once; more are refused. With a sync of 5 ms this is far more than a person
@@ -140,7 +140,7 @@ impl Journal {
             }
         }
         let trouble = Trouble::default();
-        let keeper = Keeper {
+        let journal_file = JournalFile {
             path: path.to_owned(),
             kind,
             size: reader.position(),
@@ -152,7 +152,7 @@ impl Journal {
         let (orders, taken) = mpsc::sync_channel(WAITING);
         std::thread::Builder::new()
             .name(format!("journal of {kind}"))
-            .spawn(move || keeper.keep(&taken))
+            .spawn(move || journal_file.keep(&taken))
             .map_err(explain)?;
         let journal = Self {
             orders,

@@ -15,7 +15,7 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::finder::FinderHandle;
+use crate::search::SearchHandle;
 pub use crate::shown::Shown;
 use mgp_callers::directory::Directory;
 use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
@@ -127,7 +127,7 @@ pub struct CatalogActor {
     /// Who is told.
     pub directory: Arc<Directory>,
     /// Who makes it searchable.
-    pub finder: FinderHandle,
+    pub search: SearchHandle,
 }
 
 /// What does.
@@ -234,7 +234,7 @@ impl CatalogActor {
             replaced: CancellationToken::new(),
         }));
         replaced.cancel();
-        self.finder.published();
+        self.search.published();
         for (view, kind) in &changed {
             let of = |(changed, of_kind): &(CatalogView, ListKind)| match changed {
                 CatalogView::One(server) if of_kind == kind => Some(server.clone()),

@@ -1,8 +1,8 @@
 //! What all servers offer together: the catalog, the search, registration, subscriptions to resources.
 
 pub mod catalog;
-pub mod finder;
 pub mod registrar;
+pub mod search;
 pub mod server_events;
 pub mod shown;
 pub mod subscriptions;

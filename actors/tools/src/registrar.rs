@@ -4,11 +4,11 @@
 //! A registration is judged, written down and kept before anything of it is started. One whose code
 //! cannot be read waits for a person first.
 
-mod book;
 mod ending;
 mod interpreters;
 mod quarantine;
 mod record;
+mod registrations;
 mod remarks;
 
 use std::collections::BTreeSet;
@@ -34,10 +34,10 @@ use mgp_protocol::refusal::{Denial, Refusal};
 use serde_json::json;
 use tokio::sync::{Mutex, oneshot};
 
-pub use self::book::{Book, Names};
 pub use self::interpreters::Interpreters;
 pub use self::quarantine::Waiting;
 pub use self::record::{Background, Record};
+pub use self::registrations::{Names, Registrations};
 pub use self::remarks::remarks;
 use mgp_callers::request::{Answering, Caller};
 use mgp_policy::access::AccessHandle;
@@ -65,7 +65,7 @@ pub trait ServerTree: Send + Sync + std::fmt::Debug + 'static {
 
 /// Who may register, and how many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Licence {
+pub struct RegistrationRules {
     /// These agents may.
     pub agents: BTreeSet<AgentId>,
     /// Servers of one of them at once.
@@ -78,12 +78,12 @@ pub struct Licence {
 #[derive(Debug)]
 pub struct Registrar {
     /// Who may.
-    pub licence: Licence,
+    pub registration: RegistrationRules,
     /// What all of them are started with.
     pub background: Background,
     /// The registered ones. Held while one registration is carried out: they are few, and follow one
     /// another.
-    pub book: Mutex<Book>,
+    pub registrations: Mutex<Registrations>,
     /// All servers.
     pub servers: Arc<ServerTable>,
     /// Where their folders are.
@@ -107,24 +107,31 @@ pub struct Registrar {
 impl Registrar {
     /// Whether this caller may register at all: its tools are shown to nobody else.
     #[must_use]
-    pub fn licenses(&self, caller: &Caller) -> bool {
-        caller.operator || self.licence.agents.contains(&caller.agent)
+    pub fn may_register(&self, caller: &Caller) -> bool {
+        caller.operator || self.registration.agents.contains(&caller.agent)
     }
 
     /// Ends what earlier lives have left to be ended, and starts what they have registered.
     pub async fn revive(self: &Arc<Self>) {
-        let mended = self.book.lock().await.mend().await;
+        let mended = self.registrations.lock().await.mend().await;
         match mended {
             Ok(cut) => cut
                 .iter()
                 .for_each(|cut| self.audit.tell(state_damaged(cut))),
             Err(error) => tracing::error!(%error, "what was never finished is not cut off yet"),
         }
-        let ending = self.book.lock().await.ending();
+        let ending = self.registrations.lock().await.ending();
         for id in ending {
             self.vacate(&id, &Trace::minted()).await;
         }
-        let records: Vec<Record> = self.book.lock().await.servers.values().cloned().collect();
+        let records: Vec<Record> = self
+            .registrations
+            .lock()
+            .await
+            .servers
+            .values()
+            .cloned()
+            .collect();
         for record in records {
             let id = record.server();
             if !self.begin_as_allowed(record).await {
@@ -152,11 +159,11 @@ impl Registrar {
         {
             ask.command = Some(name.into());
         }
-        let mut book = self.book.lock().await;
-        let (mut record, accepted) = match self.prepared(caller, &book, &ask) {
+        let mut registrations = self.registrations.lock().await;
+        let (mut record, accepted) = match self.prepared(caller, &registrations, &ask) {
             Ok(prepared) => prepared,
             Err(refusal) => {
-                drop(book);
+                drop(registrations);
                 self.refused(&who, trace, &ask, &refusal);
                 return Err(refusal);
             }
@@ -178,12 +185,12 @@ impl Registrar {
         let event = self.event(&who, trace, &record, EventType::SERVER_REGISTERED);
         let written = self.audit.decided(event).await;
         written.map_err(|error| Refusal::Broken(error.to_string()))?;
-        book.put(record.clone()).await?;
+        registrations.put(record.clone()).await?;
         self.open_to_its_maker(&record, trace).await;
         let quarantined = record.quarantine.is_some();
         let begun = self.begin(record).await;
         // Not before: who takes it out now finds it where it is.
-        drop(book);
+        drop(registrations);
         if !begun {
             return Err(self.undo(trace, &accepted.id).await);
         }
@@ -199,11 +206,11 @@ impl Registrar {
     fn prepared(
         &self,
         caller: &Caller,
-        book: &Book,
+        registrations: &Registrations,
         ask: &Register,
     ) -> Result<(Record, Accepted), Refusal> {
         let who = caller.identity();
-        let accepted = self.judged(&who, book, ask)?;
+        let accepted = self.judged(&who, registrations, ask)?;
         let program = program(&accepted)?;
         let mut record = Record::of(&accepted, program, ask.justification.clone());
         record.by_agent = matches!(who, Principal::Agent(_));
@@ -211,22 +218,27 @@ impl Registrar {
         Ok((record, accepted))
     }
 
-    fn judged(&self, who: &Principal, book: &Book, ask: &Register) -> Result<Accepted, Refusal> {
+    fn judged(
+        &self,
+        who: &Principal,
+        registrations: &Registrations,
+        ask: &Register,
+    ) -> Result<Accepted, Refusal> {
         let may = match who {
             Principal::Operator(_) => true,
-            Principal::Agent(agent) => self.licence.agents.contains(agent),
+            Principal::Agent(agent) => self.registration.agents.contains(agent),
         };
-        let (servers, names) = (self.servers.load(), book.names().load());
+        let (servers, names) = (self.servers.load(), registrations.names().load());
         let taken: Vec<ServerId> = servers.keys().chain(&*names).cloned().collect();
         let terms = RegistrationTerms {
             who,
-            agents_may: !self.licence.agents.is_empty(),
+            agents_may: !self.registration.agents.is_empty(),
             may_run_code: may,
             trust_max: TrustLevel::Sandboxed,
             taken: &taken,
             count: RegistrationCount {
-                now: book.count(who.name()),
-                max: self.licence.most,
+                now: registrations.count(who.name()),
+                max: self.registration.most,
             },
             roots: &[],
             code: &floor(),

@@ -70,7 +70,7 @@ fn pinned(discovery: &DiscoveryConfig) -> impl Iterator<Item = Mention> {
 fn agents(discovery: &DiscoveryConfig) -> impl Iterator<Item = Mention> {
     let shown = discovery.agents.keys();
     let shown = shown.map(|agent| ("[discovery.agents]", agent));
-    let may = discovery.licence.agents.iter();
+    let may = discovery.registration.agents.iter();
     let may = may.map(|agent| ("`may_register` in [discovery]", agent));
     shown.chain(may).map(|(key, agent)| Mention {
         key,

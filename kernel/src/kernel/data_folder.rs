@@ -10,7 +10,7 @@ use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_policy::access::Books;
 use mgp_store::audit::Folder;
 use mgp_store::trouble::explained;
-use mgp_tools::registrar::Book;
+use mgp_tools::registrar::Registrations;
 
 use super::options::UpOptions;
 use super::secrets::node_key;
@@ -72,8 +72,8 @@ pub(super) fn books(data_dir: &Path) -> Result<Books, String> {
 }
 
 /// The servers that were registered while a kernel ran.
-pub(super) fn registered(data_dir: &Path) -> Result<Book, String> {
-    Book::open(&data_dir.join("registered.journal"))
+pub(super) fn registered(data_dir: &Path) -> Result<Registrations, String> {
+    Registrations::open(&data_dir.join("registered.journal"))
 }
 
 /// Where the meanings of tools are kept.

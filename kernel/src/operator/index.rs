@@ -9,7 +9,7 @@ use mgp_engine::tools::index::{Filter, RESULTS_MAX, Strategy};
 use mgp_protocol::mgp::index::{Coverage, Search, Searched, Tool};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
-use mgp_tools::finder::{Found, Hit, Status, Wanted};
+use mgp_tools::search::{Found, Hit, Status, Wanted};
 use serde_json::value::RawValue;
 
 use super::{Operator, read};
@@ -31,7 +31,7 @@ impl Operator {
             }
             None => request.caller.identity(),
         };
-        let found = self.finder.search(&who, wanted(search)?).await?;
+        let found = self.search.search(&who, wanted(search)?).await?;
         super::json(&self.told(&found))
     }
 
@@ -48,7 +48,7 @@ impl Operator {
 
     /// How far the index is.
     pub(super) fn covered(&self) -> Coverage {
-        let coverage = self.finder.coverage();
+        let coverage = self.search.coverage();
         Coverage {
             tools: coverage.tools,
             by_meaning: coverage.by_meaning,

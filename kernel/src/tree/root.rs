@@ -22,7 +22,7 @@ pub const ROOT: [(&str, Loss); 10] = [
     // Made again from what is published, and from what servers offer again.
     ("catalog", Loss::Restarted),
     // Made again from what is published.
-    ("finder", Loss::Restarted),
+    ("search", Loss::Restarted),
     // The connections of all agents end with it.
     ("agents", Loss::EndsKernel),
 ];

@@ -15,10 +15,10 @@ const THREADS: &[(&str, &str)] = &[
         "it owns the files of the log",
     ),
     ("actors/store/src/journal.rs", "it owns the journal"),
-    ("actors/tools/src/finder/worker.rs", "it asks the model"),
-    ("actors/tools/src/finder/model/process.rs", "the same"),
+    ("actors/tools/src/search/worker.rs", "it asks the model"),
+    ("actors/tools/src/search/model/process.rs", "the same"),
     (
-        "actors/tools/src/finder/model/serve.rs",
+        "actors/tools/src/search/model/serve.rs",
         "in the process of the model",
     ),
     (

@@ -27,12 +27,12 @@ pub(crate) fn tool(cx: &Context, caller: &Caller, name: &str) -> Option<Discover
 /// Whether these methods are there for a caller: it agreed to them, or may register servers.
 #[must_use]
 pub fn offered(cx: &Context, caller: &Caller) -> bool {
-    caller.mgp.features().contains(Features::DISCOVERY) || cx.registrar.licenses(caller)
+    caller.mgp.features().contains(Features::DISCOVERY) || cx.registrar.may_register(caller)
 }
 
 /// The definitions of these tools, for who may register.
 pub(crate) fn registering_tools(cx: &Context, caller: &Caller, security: bool) -> Vec<String> {
-    let agent = !caller.operator && cx.registrar.licenses(caller);
+    let agent = !caller.operator && cx.registrar.may_register(caller);
     let all = DiscoveryTool::ALL.iter().filter(|_| agent);
     all.map(|tool| tool.definition(security)).collect()
 }
@@ -85,13 +85,13 @@ async fn answered(
 async fn discovered_servers(cx: &Context, caller: &Caller, list: &List) -> Outcome {
     let mut servers = Vec::new();
     let all = cx.servers.load();
-    let book = cx.registrar.book.lock().await;
+    let registrations = cx.registrar.registrations.lock().await;
     for (id, handle) in all.iter() {
         if !caller.view.shows(id) || !access::sees(cx, caller, id) {
             continue;
         }
         let mut server = described(cx, caller, handle);
-        let record = book.servers.get(id);
+        let record = registrations.servers.get(id);
         server.created_by = record.map(|record| record.created_by.clone());
         if record.is_some_and(|record| record.is_of(caller)) {
             server.remarks = remarks(handle);

@@ -23,7 +23,7 @@ use crate::Context;
 use crate::answer::{json, structured, text};
 use crate::audit::{self, CallFacts};
 use mgp_callers::request::{Caller, Outcome, Request};
-use mgp_tools::finder::{Hit, Status, Wanted};
+use mgp_tools::search::{Hit, Status, Wanted};
 
 /// `mgp/tools/discover`.
 ///
@@ -103,7 +103,7 @@ pub(crate) fn counts(cx: &Context, caller: &Caller, searches: usize) -> Result<(
 async fn discovered(cx: &Context, caller: &Caller, asked: Discover) -> Outcome {
     let wanted = wanted(&caller.view, asked);
     let strategy = wanted.strategy;
-    let found = cx.finder.search(&caller.identity(), wanted).await?;
+    let found = cx.search.search(&caller.identity(), wanted).await?;
     let tools: Vec<Found> = found
         .hits
         .iter()

@@ -35,7 +35,7 @@ use super::{Connector, ServerActor, ServerHandle, ServerMsg};
 use crate::guard::GuardHandle;
 use crate::link::{Link, LinkEvent, Ways, Wire};
 use mgp_callers::exchange::Flag;
-use mgp_policy::permissions::{Keeper, PermissionsHandle};
+use mgp_policy::permissions::{GateLease, PermissionsHandle};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task::{self, Broken, Task};
@@ -155,7 +155,7 @@ pub(super) struct ServerLife {
     permissions: PermissionsHandle,
     watch: Watch,
     /// Its hold on its gate; lets go of it with this life.
-    keeper: OnceLock<Keeper>,
+    keeper: OnceLock<GateLease>,
     /// What its process was started with.
     grants: Mutex<SandboxGrants>,
     /// Its connection.

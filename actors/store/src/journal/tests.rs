@@ -99,7 +99,7 @@ async fn after_a_failure_it_goes_on_when_it_can() {
     let mut reader = JournalReader::new("test", &before);
     reader.by_ref().for_each(drop);
     let trouble = Trouble::default();
-    let mut keeper = Keeper {
+    let mut journal_file = JournalFile {
         path: path.clone(),
         kind: "test",
         file: full,
@@ -108,23 +108,23 @@ async fn after_a_failure_it_goes_on_when_it_can() {
         torn: false,
         trouble: trouble.clone(),
     };
-    let told = |keeper: &mut Keeper, entry: &[u8]| {
+    let told = |journal_file: &mut JournalFile, entry: &[u8]| {
         let (told, mut outcome) = oneshot::channel();
-        keeper.write(&mut vec![(vec![entry.to_vec()], told)]);
+        journal_file.write(&mut vec![(vec![entry.to_vec()], told)]);
         outcome.try_recv().unwrap()
     };
-    let refused = told(&mut keeper, b"two").unwrap_err().to_string();
+    let refused = told(&mut journal_file, b"two").unwrap_err().to_string();
     assert!(refused.contains("test.journal: No space left"), "{refused}");
     assert!(trouble.why().unwrap().contains("free some space"));
-    assert!(told(&mut keeper, b"two").is_err());
-    keeper.probe();
+    assert!(told(&mut journal_file, b"two").is_err());
+    journal_file.probe();
     assert!(trouble.why().is_some());
     let mut file = open(&path).unwrap();
     file.write_all(b"half of an entry").unwrap();
-    keeper.file = file;
-    keeper.probe();
+    journal_file.file = file;
+    journal_file.probe();
     assert_eq!((trouble.why(), fs::read(&path).unwrap()), (None, before));
-    told(&mut keeper, b"three").unwrap();
+    told(&mut journal_file, b"three").unwrap();
     let again = Journal::open(&path, "test").unwrap();
     assert_eq!(
         (texts(&again), again.cut),

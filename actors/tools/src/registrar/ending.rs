@@ -34,7 +34,7 @@ impl Registrar {
         ask: Deregister,
     ) -> Result<Deregistered, Refusal> {
         let id = ServerId::new(ask.id.clone());
-        let record = self.book.lock().await.servers.get(&id).cloned();
+        let record = self.registrations.lock().await.servers.get(&id).cloned();
         if !record.as_ref().is_some_and(|record| record.is_of(caller)) {
             let refusal = self.not_theirs(caller, &id, record.as_ref());
             self.asked_in_vain(caller, trace, &id, &refusal);
@@ -80,7 +80,7 @@ impl Registrar {
     pub fn ended(self: &Arc<Self>, session: ConnectionId) {
         let me = self.clone();
         task::detached("registrar.session_ended", async move {
-            let its = me.book.lock().await.of_session(session);
+            let its = me.registrations.lock().await.of_session(session);
             let kernel = Principal::Operator("kernel".into());
             for id in its {
                 let trace = Trace::minted();
@@ -99,16 +99,16 @@ impl Registrar {
         id: &ServerId,
         reason: &str,
     ) -> Result<Deregistered, Refusal> {
-        let mut book = self.book.lock().await;
-        let Some(record) = book.servers.get(id).cloned() else {
+        let mut registrations = self.registrations.lock().await;
+        let Some(record) = registrations.servers.get(id).cloned() else {
             return Err(Refusal::UnknownServer(id.to_string()));
         };
         let mut event = self.event(who, trace, &record, EventType::SERVER_DEREGISTERED);
         event.details.insert("reason".into(), reason.into());
         let written = self.audit.decided(event).await;
         written.map_err(|error| Refusal::Broken(error.to_string()))?;
-        book.strike(id).await?;
-        drop(book);
+        registrations.strike(id).await?;
+        drop(registrations);
         self.waiting().remove(id);
         let handle = self.servers.load().get(id).cloned();
         let tools = handle.map(|handle| handle.tools());
@@ -157,7 +157,7 @@ impl Registrar {
         {
             return tracing::error!(server = %id, %error, "it is gone, and its files are not");
         }
-        if let Err(error) = self.book.lock().await.ended(id).await {
+        if let Err(error) = self.registrations.lock().await.ended(id).await {
             return tracing::error!(server = %id, %error, "it is gone, and its name is not free");
         }
         if let Some(tree) = self.tree.get() {

@@ -87,12 +87,12 @@ impl Registrar {
                         return self.ask_again(record, now, answer, &path).await;
                     }
                     record.quarantine = None;
-                    let mut book = self.book.lock().await;
-                    if !book.servers.contains_key(&record.server()) {
+                    let mut registrations = self.registrations.lock().await;
+                    if !registrations.servers.contains_key(&record.server()) {
                         answer.failed("it was deregistered meanwhile".into());
                         return;
                     }
-                    match book.put(record.clone()).await {
+                    match registrations.put(record.clone()).await {
                         Ok(()) => answer.taken(),
                         Err(error) => return answer.failed(error.to_string()),
                     }
@@ -117,9 +117,9 @@ impl Registrar {
     ) {
         record.pinned = now;
         let put = {
-            let mut book = self.book.lock().await;
-            match book.servers.contains_key(&record.server()) {
-                true => book.put(record.clone()).await,
+            let mut registrations = self.registrations.lock().await;
+            match registrations.servers.contains_key(&record.server()) {
+                true => registrations.put(record.clone()).await,
                 false => {
                     answer.failed("it was deregistered meanwhile".into());
                     return;
@@ -144,7 +144,7 @@ impl Registrar {
             if let Some(path) = changed(&record.pinned, &now) {
                 record.quarantine = Some(format!("{path} has changed since it was allowed"));
                 record.pinned = now;
-                if let Err(error) = self.book.lock().await.put(record.clone()).await {
+                if let Err(error) = self.registrations.lock().await.put(record.clone()).await {
                     tracing::error!(server = record.id, %error, "what it is run from has changed, and that cannot be kept");
                 }
             }

@@ -11,8 +11,8 @@ use mgp_engine::names::{canonical, is_qualified};
 use mgp_engine::tools::exposure::Exposure;
 use mgp_protocol::ids::{AgentId, BadAgentName, ServerId};
 use mgp_protocol::mgp::tools::Budget;
-use mgp_tools::finder::{Embedding, Key, Provider};
-use mgp_tools::registrar::{Interpreters, Licence};
+use mgp_tools::registrar::{Interpreters, RegistrationRules};
+use mgp_tools::search::{Embedding, Key, Provider};
 use mgp_transports::http::is_safe;
 
 use super::sandbox::paths;
@@ -45,7 +45,7 @@ pub struct DiscoveryConfig {
     /// What definitions of tools may cost in a session.
     pub budget: Budget,
     /// Which agents may register servers, and how many.
-    pub licence: Licence,
+    pub registration: RegistrationRules,
     /// `[discovery.registered]`: what those servers are started with.
     pub registered: RegisteredConfig,
 }
@@ -67,7 +67,7 @@ impl Default for DiscoveryConfig {
             builtin: true,
             model_idle: Duration::from_secs(30),
             provider: None,
-            licence: Licence {
+            registration: RegistrationRules {
                 agents: BTreeSet::new(),
                 most: 8,
                 creating: false,
@@ -138,14 +138,14 @@ impl DiscoveryConfig {
         });
         for name in section.texts("may_register").into_iter().flatten() {
             match agent(name.get_ref()) {
-                Ok(agent) => drop(self.licence.agents.insert(agent)),
+                Ok(agent) => drop(self.registration.agents.insert(agent)),
                 Err(why) => {
                     section.refuse(name.span(), format!("`may_register` in [discovery]: {why}"))
                 }
             }
         }
-        section.flag("creating", &mut self.licence.creating);
-        section.count("registered_max", 1..=256, &mut self.licence.most);
+        section.flag("creating", &mut self.registration.creating);
+        section.count("registered_max", 1..=256, &mut self.registration.most);
         let registered = section.inner("registered", "discovery.registered");
         self.registered = read_registered(registered, folder);
         self.budget = read_budget(section.inner("budget", "discovery.budget"));

@@ -177,7 +177,7 @@ fn an_oauth_door_needs_an_issuer_that_alone_can_sign() {
 /// the key.
 #[test]
 fn a_provider_goes_before_the_model_in_the_program() {
-    use mgp_tools::finder::Embedding;
+    use mgp_tools::search::Embedding;
 
     let of = |text: &str| read_text(&format!("[discovery]\n{text}"));
     assert_eq!(of("").kernel.discovery.embedding(), Embedding::Builtin);

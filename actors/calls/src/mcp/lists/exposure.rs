@@ -137,7 +137,7 @@ pub(crate) fn with_meta(
 ) -> Bytes {
     let described = |tool: &MetaTool| match (tool, exposure) {
         (MetaTool::Discover, Exposure::Categories) => {
-            let kinds = cx.finder.kinds(&caller.identity(), &caller.view);
+            let kinds = cx.search.kinds(&caller.identity(), &caller.view);
             tool.described(security, &exposure::with_categories(&kinds))
         }
         _ => tool.definition(security),

@@ -21,7 +21,7 @@ use crate::mgp::tools::session::{self, ALONE};
 use crate::mgp::tools::{self, told};
 use mgp_callers::request::{Caller, Outcome};
 use mgp_callers::tool_cache::Loaded;
-use mgp_tools::finder::{Hit, Status, Wanted};
+use mgp_tools::search::{Hit, Status, Wanted};
 
 /// What was found, by `server:tool`.
 type Candidates = HashMap<String, (Arc<CatalogTool>, Hit)>;
@@ -78,12 +78,12 @@ pub(crate) async fn requested(
 fn creating(cx: &Context, caller: &Caller) -> Creating {
     let registrar = &cx.registrar;
     Creating {
-        switched_on: registrar.licence.creating,
+        switched_on: registrar.registration.creating,
         negotiated: caller
             .mgp
             .active()
             .is_none_or(|active| active.peer.tool_creation),
-        may_run_code: registrar.licenses(caller),
+        may_run_code: registrar.may_register(caller),
         policy: registrar.background.permissions.policy,
         session: caller.standing().is_some(),
     }
@@ -154,7 +154,7 @@ async fn looked(
         view: caller.view.clone(),
         most: CANDIDATES,
     };
-    let found = cx.finder.search(&caller.identity(), wanted).await?;
+    let found = cx.search.search(&caller.identity(), wanted).await?;
     Ok((found.strategy, found.hits))
 }
 

@@ -303,14 +303,14 @@ fn what_is_lost_again_and_again_ends_the_kernel() {
     let mut plan = TreePlan::new();
     let mut lost = |loss, at| {
         let now = MonotonicTime::new(Duration::from_secs(at));
-        plan.handle(TreeEvent::RootLost("finder", loss, now))
+        plan.handle(TreeEvent::RootLost("search", loss, now))
     };
     for at in 0..5 {
-        let again = [TreeEffect::RestartRoot("finder")];
+        let again = [TreeEffect::RestartRoot("search")];
         assert_eq!(lost(Loss::Restarted, at), again);
     }
     assert_eq!(lost(Loss::Restarted, 59), [TreeEffect::EndKernel]);
-    let again = [TreeEffect::RestartRoot("finder")];
+    let again = [TreeEffect::RestartRoot("search")];
     assert_eq!(
         lost(Loss::Restarted, 61),
         again,

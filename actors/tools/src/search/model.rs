@@ -4,7 +4,7 @@
 //! than all the rest of the kernel.
 
 mod frames;
-mod keeper;
+mod owner;
 mod process;
 mod serve;
 
@@ -19,8 +19,8 @@ use tokio::runtime::Handle;
 
 use super::provider::{Provider, Unanswered};
 use frames::Lane;
-pub use keeper::Running;
-use keeper::{Builtin, Keeper};
+pub use owner::Running;
+use owner::{Builtin, ModelOwner};
 pub use process::Program;
 pub use serve::serve;
 
@@ -70,7 +70,7 @@ pub struct Meanings {
 #[derive(Debug)]
 pub(super) struct Models {
     embedding: Embedding,
-    keeper: Arc<Keeper>,
+    owner: Arc<ModelOwner>,
     idle: Duration,
 }
 
@@ -86,7 +86,7 @@ impl Models {
     pub(super) fn new(meanings: Meanings) -> Self {
         Self {
             embedding: meanings.embedding,
-            keeper: Arc::new(Keeper::new(meanings.program)),
+            owner: Arc::new(ModelOwner::new(meanings.program)),
             idle: meanings.idle,
         }
     }
@@ -98,7 +98,7 @@ impl Models {
 
     /// Where the model in the program runs.
     pub(super) fn running(&self) -> Running {
-        self.keeper.running()
+        self.owner.running()
     }
 
     /// The model for requests, and the one for tools; `None` when there is none. Called on a thread of
@@ -108,7 +108,7 @@ impl Models {
             Embedding::Off => None,
             Embedding::Builtin => Some(
                 Lane::ALL
-                    .map(|lane| Model::Builtin(Builtin::new(self.keeper.clone(), lane), self.idle)),
+                    .map(|lane| Model::Builtin(Builtin::new(self.owner.clone(), lane), self.idle)),
             ),
             Embedding::Provider(provider) => Some(Lane::ALL.map(|_| {
                 Model::Provider(Box::new(Endpoint {

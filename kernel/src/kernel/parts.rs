@@ -46,8 +46,8 @@ use mgp_store::audit::AuditHandle;
 use mgp_store::trouble::Troubles;
 use mgp_sync::Snapshot;
 use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
-use mgp_tools::finder::{FinderHandle, Meanings, Opening, Program};
 use mgp_tools::registrar::{Background, Names, Registrar, Waiting};
+use mgp_tools::search::{Meanings, Opening, Program, SearchHandle};
 use mgp_tools::server_events::taken_by;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_transports::http::client::Client;
@@ -57,10 +57,10 @@ use tokio::sync::{Mutex, OnceCell};
 use tokio_util::sync::CancellationToken;
 
 use super::options::UpOptions;
-use super::{DRAIN, Kept, data_folder, machine};
+use super::{DRAIN, StoredState, data_folder, machine};
 use crate::config::{HttpAuth, KernelConfig};
+use crate::health::HealthMethods;
 use crate::operator::Operator;
-use crate::pulse::Pulse;
 use crate::routes::Table;
 use crate::source::ConfigSource;
 use crate::tree::{RootActor, ServerParts, TreeActor, TreeHandle};
@@ -69,8 +69,8 @@ use crate::tree::{RootActor, ServerParts, TreeActor, TreeHandle};
 /// machine: what takes a twentieth of a second of a core may take some seconds of a busy one.
 const MODEL_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a tree that has grown gives to the rest of the kernel.
-pub(super) struct Grown {
+/// What a tree that has started gives to the rest of the kernel.
+pub(super) struct StartedKernel {
     pub(super) tree: TreeHandle,
     pub(super) guard: GuardHandle,
     pub(super) reception: Reception,
@@ -83,54 +83,54 @@ pub(super) struct Grown {
 ///
 /// # Errors
 /// An actor that cannot be started.
-pub(super) async fn grow(
+pub(super) async fn start(
     options: &UpOptions,
-    kept: Kept,
+    kept: StoredState,
     closing: &CancellationToken,
-) -> Result<Grown, SpawnErr> {
+) -> Result<StartedKernel, SpawnErr> {
     let seal = kept.seal.clone();
     let mark = kept.marks.own().to_owned();
     let kernel = &options.loaded.kernel;
     let connector = Arc::new(connector(options, mark.clone(), kernel.health));
-    let pillars = Pillars::raise(options, kept, &connector).await?;
+    let parts = Parts::start(options, kept, &connector).await?;
     let guard = guard(&mark).await?;
     let source = Arc::new(ConfigSource::new(options.look_up.clone(), &options.loaded));
     let tree = TreeActor {
-        parts: pillars.server_parts(&guard.0, &connector),
-        servers: pillars.servers.clone(),
+        parts: parts.server_parts(&guard.0, &connector),
+        servers: parts.servers.clone(),
         source: source.clone(),
-        access: pillars.access.clone(),
-        names: pillars.registered.clone(),
+        access: parts.access.clone(),
+        names: parts.registered.clone(),
         closing: closing.clone(),
-        root: pillars.root.iter().cloned().chain([guard.1]).collect(),
+        root: parts.root.iter().cloned().chain([guard.1]).collect(),
     };
     let tree = tree.start(&options.loaded).await?;
-    let _ = pillars.registrar.tree.set(Arc::new(tree.clone()));
-    pillars.registrar.revive().await;
-    let operator = pillars.operator(options, &tree, &source, closing);
-    let pulse = pillars.pulse(connector.clone(), closing);
-    let calls = pillars.calls(kernel, closing);
-    let routes: Arc<dyn Routes> = Arc::new(Table::new(calls, operator, pulse));
+    let _ = parts.registrar.tree.set(Arc::new(tree.clone()));
+    parts.registrar.revive().await;
+    let operator = parts.operator(options, &tree, &source, closing);
+    let health = parts.health(connector.clone(), closing);
+    let calls = parts.calls(kernel, closing);
+    let routes: Arc<dyn Routes> = Arc::new(Table::new(calls, operator, health));
     let reception = Reception {
-        agents: pillars.agents,
+        agents: parts.agents,
         bodies: Bodies::new(kernel.http.max_bodies, kernel.limits.max_frame),
-        stateless: stateless(seal, &pillars.revocation, routes.clone()),
+        stateless: stateless(seal, &parts.revocation, routes.clone()),
         routes,
-        registered_agents: pillars.roster.registered_agents,
-        directory: pillars.directory,
+        registered_agents: parts.roster.registered_agents,
+        directory: parts.directory,
     };
-    Ok(Grown {
+    Ok(StartedKernel {
         tree,
         guard: guard.0,
         reception,
         source,
-        revocation: pillars.revocation,
+        revocation: parts.revocation,
         connector,
     })
 }
 
 /// What stands for the kernel's whole life: one that falls ends it.
-struct Pillars {
+struct Parts {
     directory: Arc<Directory>,
     servers: Arc<ServerTable>,
     shown: Arc<Snapshot<Shown>>,
@@ -144,17 +144,17 @@ struct Pillars {
     audit: AuditHandle,
     revocation: Arc<Revocation>,
     roster: AgentRegistryHandle,
-    finder: FinderHandle,
+    search: SearchHandle,
     registrar: Arc<Registrar>,
     registered: Arc<Names>,
     troubles: Troubles,
     root: Vec<RootActor>,
 }
 
-impl Pillars {
-    async fn raise(
+impl Parts {
+    async fn start(
         options: &UpOptions,
-        kept: Kept,
+        kept: StoredState,
         connector: &Arc<Connector>,
     ) -> Result<Self, SpawnErr> {
         let kernel = &options.loaded.kernel;
@@ -185,8 +185,8 @@ impl Pillars {
             file: data_folder::vectors_file(&options.data_dir),
             data_dir: options.data_dir.clone(),
         };
-        let (finder, finder_cell) = opening.open().await?;
-        let (catalog, catalog_root) = catalog(&shown, &directory, &finder, &servers).await?;
+        let (search, finder_cell) = opening.open().await?;
+        let (catalog, catalog_root) = catalog(&shown, &directory, &search, &servers).await?;
         let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
         let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
         let revocation = revocation(kernel, &directory, &tasks);
@@ -197,7 +197,7 @@ impl Pillars {
             RootActor::lasting("agents", agents.get_cell()),
             RootActor::lasting("access", access.get_cell()),
             RootActor::lasting("agent_registry", roster_cell),
-            finder_root(&finder, finder_cell),
+            finder_root(&search, finder_cell),
         ];
         let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
         let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));
@@ -215,9 +215,9 @@ impl Pillars {
         let permissions = PermissionsHandle::new(approving, granting, audit.clone(), waiting);
         let registered = kept.registered.names();
         let registrar = Arc::new(Registrar {
-            licence: kernel.discovery.licence.clone(),
+            registration: kernel.discovery.registration.clone(),
             background: background(kernel),
-            book: Mutex::new(kept.registered),
+            registrations: Mutex::new(kept.registered),
             servers: servers.clone(),
             connector: connector.clone(),
             access: access.clone(),
@@ -245,7 +245,7 @@ impl Pillars {
             audit,
             revocation,
             roster,
-            finder,
+            search,
             root,
         })
     }
@@ -278,7 +278,7 @@ impl Pillars {
             troubles: self.troubles.clone(),
             approvals: self.approvals.clone(),
             permissions: self.permissions.clone(),
-            finder: self.finder.clone(),
+            search: self.search.clone(),
             registrar: self.registrar.clone(),
             tree: tree.clone(),
             data_dir: options.data_dir.clone(),
@@ -303,8 +303,8 @@ impl Pillars {
         }
     }
 
-    fn pulse(&self, connector: Arc<Connector>, closing: &CancellationToken) -> Arc<Pulse> {
-        Arc::new(Pulse {
+    fn health(&self, connector: Arc<Connector>, closing: &CancellationToken) -> Arc<HealthMethods> {
+        Arc::new(HealthMethods {
             servers: self.servers.clone(),
             directory: self.directory.clone(),
             troubles: self.troubles.clone(),
@@ -325,7 +325,7 @@ impl Pillars {
             tasks: self.revocation.tasks.clone(),
             audit: self.audit.clone(),
             closing: closing.clone(),
-            finder: self.finder.clone(),
+            search: self.search.clone(),
             registrar: self.registrar.clone(),
             exposing: Exposing {
                 general: kernel.discovery.general.clone(),
@@ -384,7 +384,7 @@ fn background(kernel: &KernelConfig) -> Background {
     }
 }
 
-/// What ends every child when the kernel dies, itself one of the pillars.
+/// What ends every child when the kernel dies, itself one of the parts.
 async fn guard(mark: &str) -> Result<(GuardHandle, RootActor), SpawnErr> {
     let guard = GuardActor {
         exe: "/proc/self/exe".into(),
@@ -492,26 +492,26 @@ async fn supervisor(
     Ok(handle)
 }
 
-fn finder_root(finder: &FinderHandle, cell: ActorCell) -> RootActor {
-    let finder = finder.clone();
+fn finder_root(search: &SearchHandle, cell: ActorCell) -> RootActor {
+    let search = search.clone();
     let restart = move || {
-        let finder = finder.clone();
-        async move { finder.start().await }
+        let search = search.clone();
+        async move { search.start().await }
     };
-    RootActor::restarted("finder", cell, restart)
+    RootActor::restarted("search", cell, restart)
 }
 
 /// What merges what servers offer. Started again, it asks them what they offer.
 async fn catalog(
     shown: &Arc<Snapshot<Shown>>,
     directory: &Arc<Directory>,
-    finder: &FinderHandle,
+    search: &SearchHandle,
     servers: &Arc<ServerTable>,
 ) -> Result<(CatalogHandle, RootActor), SpawnErr> {
     let actor = CatalogActor {
         shown: shown.clone(),
         directory: directory.clone(),
-        finder: finder.clone(),
+        search: search.clone(),
     };
     let handle = CatalogHandle::new(shown.clone());
     let cell = handle.start(actor.clone()).await?;

@@ -7,15 +7,15 @@
 //! What a server offers can be found by its words as soon as it is published. Its meaning follows as
 //! the thread that embeds comes to it, and what that thread has made lasts in a file.
 
-mod desk;
+mod embedding_queue;
 #[cfg(test)]
 mod everyday;
-mod kept;
 mod kinds;
 mod model;
 mod provider;
-mod search;
+mod query;
 mod uses;
+mod vector_file;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -36,11 +36,11 @@ use mgp_runtime::mailbox::{Letter, Mailbox};
 use mgp_runtime::task;
 use mgp_servers::server::ServerTable;
 
-use self::desk::Desk;
+use self::embedding_queue::EmbeddingQueue;
 use self::model::Models;
 pub use self::model::{Embedding, Meanings, Program, Running, serve};
 pub use self::provider::{Key, Provider};
-pub use self::search::{Coverage, Found, Hit, Status, Wanted};
+pub use self::query::{Coverage, Found, Hit, Status, Wanted};
 
 /// Searches that run at once: each takes some milliseconds of a core.
 const SEARCHING: usize = 2;
@@ -49,8 +49,8 @@ const WAITING: usize = 64;
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
-pub struct FinderHandle {
-    mailbox: Mailbox<FinderMsg>,
+pub struct SearchHandle {
+    mailbox: Mailbox<SearchMsg>,
     parts: Arc<Parts>,
 }
 
@@ -59,7 +59,7 @@ pub struct FinderHandle {
 struct Parts {
     shown: Arc<Snapshot<Shown>>,
     index: Arc<Snapshot<Index>>,
-    desk: Arc<Desk>,
+    queue: Arc<EmbeddingQueue>,
     models: Arc<Models>,
     table: Arc<Snapshot<GrantTable>>,
     servers: Arc<ServerTable>,
@@ -68,7 +68,7 @@ struct Parts {
     running: Semaphore,
 }
 
-/// What a finder is made of.
+/// What a search is made of.
 #[derive(Debug)]
 pub struct Opening {
     /// What is offered.
@@ -90,24 +90,27 @@ impl Opening {
     ///
     /// # Errors
     /// When the actor cannot be started.
-    pub async fn open(self) -> Result<(FinderHandle, ActorCell), SpawnErr> {
+    pub async fn open(self) -> Result<(SearchHandle, ActorCell), SpawnErr> {
         let index = Arc::new(Snapshot::new(Index::default()));
         let uses = match self.meanings.embedding {
-            Embedding::Off => desk::Uses::new(),
+            Embedding::Off => embedding_queue::Uses::new(),
             Embedding::Builtin | Embedding::Provider(_) => {
                 let reading = task::blocking("search.uses", move || uses::uses(&self.data_dir));
                 reading.await.unwrap_or_default()
             }
         };
-        let desk = Arc::new(Desk::new(self.meanings.embedding.dimension(), uses));
+        let queue = Arc::new(EmbeddingQueue::new(
+            self.meanings.embedding.dimension(),
+            uses,
+        ));
         let models = Arc::new(Models::new(self.meanings));
         let mailbox = Mailbox::restarted();
-        worker::start(&desk, &models, self.file, mailbox.clone())
+        worker::start(&queue, &models, self.file, mailbox.clone())
             .map_err(|error| SpawnErr::StartupFailed(error.into()))?;
         let parts = Parts {
             shown: self.shown,
             index,
-            desk,
+            queue,
             models,
             table: self.table,
             servers: self.servers,
@@ -115,7 +118,7 @@ impl Opening {
             room: Semaphore::new(WAITING + SEARCHING),
             running: Semaphore::new(SEARCHING),
         };
-        let handle = FinderHandle {
+        let handle = SearchHandle {
             mailbox,
             parts: Arc::new(parts),
         };
@@ -127,20 +130,20 @@ impl Opening {
 /// The threads end with the last who could ask them.
 impl Drop for Parts {
     fn drop(&mut self) {
-        self.desk.close();
+        self.queue.close();
     }
 }
 
-impl FinderHandle {
+impl SearchHandle {
     /// Starts the actor again, in the place of one that was lost.
     ///
     /// # Errors
     /// When it cannot be started.
     pub async fn start(&self) -> Result<ActorCell, SpawnErr> {
-        let actor = FinderActor {
+        let actor = SearchActor {
             shown: self.parts.shown.clone(),
             index: self.parts.index.clone(),
-            desk: self.parts.desk.clone(),
+            queue: self.parts.queue.clone(),
         };
         let cell = self.mailbox.start(actor, ()).await?;
         self.published();
@@ -149,19 +152,19 @@ impl FinderHandle {
 
     /// Has the actor panic: used by tests to break it.
     pub fn panic(&self) {
-        let _ = self.mailbox.tell(FinderMsg::Panic);
+        let _ = self.mailbox.tell(SearchMsg::Panic);
     }
 
     /// What is offered has changed. One that finds no room is not missed: those before it that wait
     /// will see what there is then.
     pub fn published(&self) {
-        let _ = self.mailbox.tell(FinderMsg::Published);
+        let _ = self.mailbox.tell(SearchMsg::Published);
     }
 }
 
 /// What the actor is told.
 #[derive(Debug)]
-pub enum FinderMsg {
+pub enum SearchMsg {
     /// What is offered has changed.
     Published,
     /// More is known of the meaning of this server's tools.
@@ -174,16 +177,16 @@ pub enum FinderMsg {
 
 /// What never changes.
 #[derive(Debug)]
-struct FinderActor {
+struct SearchActor {
     shown: Arc<Snapshot<Shown>>,
     /// Where the index is published. Nobody else writes there.
     index: Arc<Snapshot<Index>>,
-    desk: Arc<Desk>,
+    queue: Arc<EmbeddingQueue>,
 }
 
 /// What does: of what the shelves were made.
 #[derive(Debug)]
-struct FinderState {
+struct SearchState {
     stock: BTreeMap<ServerId, Stock>,
 }
 
@@ -216,17 +219,17 @@ impl Stock {
     }
 }
 
-impl Actor for FinderActor {
-    type Msg = Letter<FinderMsg>;
-    type State = FinderState;
+impl Actor for SearchActor {
+    type Msg = Letter<SearchMsg>;
+    type State = SearchState;
     type Arguments = ();
 
     async fn pre_start(
         &self,
         _myself: ActorRef<Self::Msg>,
         (): (),
-    ) -> Result<FinderState, ActorProcessingErr> {
-        Ok(FinderState {
+    ) -> Result<SearchState, ActorProcessingErr> {
+        Ok(SearchState {
             stock: BTreeMap::new(),
         })
     }
@@ -235,25 +238,25 @@ impl Actor for FinderActor {
         &self,
         _myself: ActorRef<Self::Msg>,
         letter: Self::Msg,
-        state: &mut FinderState,
+        state: &mut SearchState,
     ) -> Result<(), ActorProcessingErr> {
         match letter.message {
-            FinderMsg::Published => self.catch_up(state).await,
-            FinderMsg::Embedded(server) => self.embedded(&server).await,
-            FinderMsg::Measured => {
+            SearchMsg::Published => self.catch_up(state).await,
+            SearchMsg::Embedded(server) => self.embedded(&server).await,
+            SearchMsg::Measured => {
                 // What tools say of their meaning can be held against the model's only now.
                 state.stock.clear();
                 self.catch_up(state).await;
             }
-            FinderMsg::Panic => panic!("told to"),
+            SearchMsg::Panic => panic!("told to"),
         }
         Ok(())
     }
 }
 
-impl FinderActor {
+impl SearchActor {
     /// Makes the index one of what is offered now.
-    async fn catch_up(&self, state: &mut FinderState) {
+    async fn catch_up(&self, state: &mut SearchState) {
         let shown = self.shown.load();
         let stock = |offer: &Arc<mgp_engine::tools::catalog::ServerOffer>| {
             let peer = shown.peers.get(offer.server());
@@ -269,7 +272,7 @@ impl FinderActor {
         let indexed = index.servers().map(|shelf| shelf.server());
         for gone in indexed.filter(|server| !stocks.contains_key(*server)) {
             self.index.update(|index| index.without(gone));
-            self.desk.forget(gone);
+            self.queue.forget(gone);
         }
         for (server, stock) in &stocks {
             let before = state.stock.get(server);
@@ -282,11 +285,11 @@ impl FinderActor {
 
     /// Words take their time to be read, so this is no work for the threads that carry calls.
     async fn put(&self, server: &ServerId, stock: &Stock) {
-        let (own, stock, desk) = (server.clone(), stock.clone(), self.desk.clone());
+        let (own, stock, queue) = (server.clone(), stock.clone(), self.queue.clone());
         let reading = task::blocking("search.index", move || {
-            let shelf = stock.shelf(&own, desk.dimension());
-            let missing = desk.missing(&shelf);
-            (desk.fill(&shelf), missing)
+            let shelf = stock.shelf(&own, queue.dimension());
+            let missing = queue.missing(&shelf);
+            (queue.fill(&shelf), missing)
         });
         // What a server says of its tools takes nobody along: they are not found, and that is all.
         let (shelf, missing) = match reading.await {
@@ -298,15 +301,15 @@ impl FinderActor {
         };
         let shelf = Arc::new(shelf);
         self.index.update(|index| index.with(shelf.clone()));
-        self.desk.want(server, missing);
+        self.queue.want(server, missing);
     }
 
     async fn embedded(&self, server: &ServerId) {
         let Some(shelf) = self.index.load().server(server).cloned() else {
             return;
         };
-        let desk = self.desk.clone();
-        let filling = task::blocking("search.index", move || desk.fill(&shelf));
+        let queue = self.queue.clone();
+        let filling = task::blocking("search.index", move || queue.fill(&shelf));
         let shelf = match filling.await {
             Ok(shelf) => Arc::new(shelf),
             Err(error) => {

@@ -19,7 +19,7 @@ const ASKED: usize = 1024;
 
 /// Where work is laid down and taken up.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct EmbeddingQueue {
     work: Mutex<Work>,
     more: Condvar,
     tools: Mutex<Memo>,
@@ -90,7 +90,7 @@ impl Work {
     }
 }
 
-impl Desk {
+impl EmbeddingQueue {
     /// For a model whose vectors have so many numbers, as far as that is known.
     pub(super) fn new(dimension: Option<usize>, uses: Uses) -> Self {
         Self {
@@ -386,8 +386,8 @@ mod tests {
     }
 
     /// What is to be embedded next of tools.
-    fn taken(desk: &Desk) -> (String, Vec<String>, bool) {
-        match desk.next_tools(2, NO, Some(NO)) {
+    fn taken(queue: &EmbeddingQueue) -> (String, Vec<String>, bool) {
+        match queue.next_tools(2, NO, Some(NO)) {
             Job::Tools {
                 server,
                 texts,
@@ -402,104 +402,107 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_goes_first_and_is_remembered() {
-        let desk = Desk::new(Some(2), Uses::new());
-        desk.want(&ServerId::new("a"), texts(&["one", "two", "three"]));
+        let queue = EmbeddingQueue::new(Some(2), Uses::new());
+        queue.want(&ServerId::new("a"), texts(&["one", "two", "three"]));
         let query = ["query".to_owned()];
-        let asking = desk.meanings(&query, Duration::from_secs(1));
+        let asking = queue.meanings(&query, Duration::from_secs(1));
         let answering = async {
-            let Job::Request(asked) = desk.next_request(None) else {
+            let Job::Request(asked) = queue.next_request(None) else {
                 panic!("somebody waits");
             };
-            desk.answer(asked, vec![vector()]);
+            queue.answer(asked, vec![vector()]);
         };
         let (meanings, ()) = tokio::join!(asking, answering);
         assert_eq!(meanings, Some(vec![vector()]));
-        let again = desk.meanings(&query, NO).await;
+        let again = queue.meanings(&query, NO).await;
         assert_eq!(again, Some(vec![vector()]), "nobody is asked a second time");
         let both = ["query".to_owned(), "more".to_owned()];
-        let asking = desk.meanings(&both, Duration::from_secs(1));
+        let asking = queue.meanings(&both, Duration::from_secs(1));
         let answering = async {
-            let Job::Request(asked) = desk.next_request(None) else {
+            let Job::Request(asked) = queue.next_request(None) else {
                 panic!("somebody waits");
             };
             let asked_for: Vec<_> = asked.texts.iter().map(|text| &*text.text).collect();
             assert_eq!(asked_for, ["more"], "what is known is not made again");
-            desk.answer(asked, vec![Vector::of(&[5.0, 1.0]).unwrap()]);
+            queue.answer(asked, vec![Vector::of(&[5.0, 1.0]).unwrap()]);
         };
         let (meanings, ()) = tokio::join!(asking, answering);
         assert_eq!(meanings.map(|all| all[0].clone()), Some(vector()));
         let other = ["other".to_owned()];
-        let late = desk.meanings(&other, Duration::from_secs(1)).await;
+        let late = queue.meanings(&other, Duration::from_secs(1)).await;
         assert_eq!(late, None);
-        let next = desk.next_request(Some(NO));
+        let next = queue.next_request(Some(NO));
         assert!(matches!(next, Job::Rest), "who went away does not wait");
-        assert_eq!(taken(&desk).1, ["one", "two"]);
+        assert_eq!(taken(&queue).1, ["one", "two"]);
     }
 
     #[test]
     fn what_is_stale_is_not_done() {
-        let desk = Desk::new(None, Uses::new());
+        let queue = EmbeddingQueue::new(None, Uses::new());
         let (a, b) = (ServerId::new("a"), ServerId::new("b"));
-        desk.want(&a, texts(&["old one", "old two", "old three"]));
-        desk.want(&b, texts(&["other"]));
-        assert_eq!(taken(&desk).1, ["old one", "old two"]);
-        desk.put_back(&a, texts(&["old one"]).into());
-        assert_eq!(desk.waiting(), 3, "they are tried again");
-        assert_eq!(taken(&desk).1, ["old one", "old three"]);
-        desk.want(&a, texts(&["new"]));
-        desk.put_back(&a, texts(&["old one"]).into());
-        assert_eq!(taken(&desk), ("b".into(), vec!["other".into()], true));
-        desk.forget(&a);
-        assert_eq!(desk.waiting(), 0);
-        assert!(matches!(desk.next_tools(2, NO, Some(NO)), Job::Rest));
-        desk.want(&a, texts(&["x"]));
-        desk.switch_off();
-        desk.want(&a, texts(&["x"]));
-        assert_eq!(desk.waiting(), 0);
-        desk.close();
-        assert!(matches!(desk.next_tools(2, NO, None), Job::End));
-        assert!(matches!(desk.next_request(None), Job::End));
+        queue.want(&a, texts(&["old one", "old two", "old three"]));
+        queue.want(&b, texts(&["other"]));
+        assert_eq!(taken(&queue).1, ["old one", "old two"]);
+        queue.put_back(&a, texts(&["old one"]).into());
+        assert_eq!(queue.waiting(), 3, "they are tried again");
+        assert_eq!(taken(&queue).1, ["old one", "old three"]);
+        queue.want(&a, texts(&["new"]));
+        queue.put_back(&a, texts(&["old one"]).into());
+        assert_eq!(taken(&queue), ("b".into(), vec!["other".into()], true));
+        queue.forget(&a);
+        assert_eq!(queue.waiting(), 0);
+        assert!(matches!(queue.next_tools(2, NO, Some(NO)), Job::Rest));
+        queue.want(&a, texts(&["x"]));
+        queue.switch_off();
+        queue.want(&a, texts(&["x"]));
+        assert_eq!(queue.waiting(), 0);
+        queue.close();
+        assert!(matches!(queue.next_tools(2, NO, None), Job::End));
+        assert!(matches!(queue.next_request(None), Job::End));
     }
 
     #[test]
     fn after_a_failure_texts_wait_and_requests_do_not() {
-        let desk = Desk::new(None, Uses::new());
-        desk.want(&ServerId::new("a"), texts(&["one"]));
+        let queue = EmbeddingQueue::new(None, Uses::new());
+        queue.want(&ServerId::new("a"), texts(&["one"]));
         let (reply, _answer) = oneshot::channel();
         let asked = Asked {
             texts: Vec::new(),
             reply,
         };
-        desk.work().requests.push_back(asked);
+        queue.work().requests.push_back(asked);
         let pause = Duration::from_millis(20);
-        assert!(matches!(desk.next_request(None), Job::Request(_)));
+        assert!(matches!(queue.next_request(None), Job::Request(_)));
         let began = mgp_runtime::time::moment();
-        assert!(matches!(desk.next_tools(1, pause, None), Job::Tools { .. }));
+        assert!(matches!(
+            queue.next_tools(1, pause, None),
+            Job::Tools { .. }
+        ));
         assert!(mgp_runtime::time::moment().since(began) >= pause);
-        desk.want(&ServerId::new("a"), texts(&["one"]));
-        desk.answered();
+        queue.want(&ServerId::new("a"), texts(&["one"]));
+        queue.answered();
         let long = Duration::from_secs(3_600);
-        assert!(matches!(desk.next_tools(1, long, None), Job::Tools { .. }));
+        assert!(matches!(queue.next_tools(1, long, None), Job::Tools { .. }));
     }
 
     /// At the first start with many tools, those that are called are found by meaning first.
     #[test]
     fn what_is_called_most_goes_first() {
-        let desk = Desk::new(None, Uses::new());
+        let queue = EmbeddingQueue::new(None, Uses::new());
         let ranked = |all: &[(u64, &str)]| -> Wanted {
             all.iter()
                 .map(|(uses, text)| (*uses, named(text)))
                 .collect()
         };
-        desk.want(
+        queue.want(
             &ServerId::new("a"),
             ranked(&[(3, "a3"), (1, "a1"), (0, "a0")]),
         );
-        desk.want(
+        queue.want(
             &ServerId::new("b"),
             ranked(&[(9, "b9"), (2, "b2"), (0, "b0")]),
         );
-        let order: Vec<String> = std::iter::from_fn(|| match desk.next_tools(1, NO, Some(NO)) {
+        let order: Vec<String> = std::iter::from_fn(|| match queue.next_tools(1, NO, Some(NO)) {
             Job::Tools { texts, .. } => Some(texts[0].1.text.to_string()),
             Job::Request(_) | Job::Rest | Job::End => None,
         })

@@ -30,7 +30,7 @@ struct Page {
 
 /// The pins of one server.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct PinFile {
     folder: PathBuf,
     path: PathBuf,
     pins: Pins,
@@ -39,7 +39,7 @@ pub(super) struct Book {
     server: ServerId,
 }
 
-impl Book {
+impl PinFile {
     /// What is known of a server; nothing when there is no file.
     pub(super) fn read(folder: &Path, server: &ServerId) -> Result<Self, String> {
         let path = place(folder, server);

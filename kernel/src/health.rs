@@ -37,7 +37,7 @@ const KERNEL: &str = "mgp";
 
 /// Answers who asks how things are.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct HealthMethods {
     /// All servers.
     pub servers: Arc<ServerTable>,
     /// Who is connected, and who may know of which server.
@@ -50,7 +50,7 @@ pub struct Pulse {
     pub closing: CancellationToken,
 }
 
-impl Pulse {
+impl HealthMethods {
     /// `mgp/health/ping`: never waits for anybody.
     ///
     /// # Errors

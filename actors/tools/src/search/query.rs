@@ -13,7 +13,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery;
 use mgp_protocol::refusal::Refusal;
 
-use super::{FinderHandle, Running};
+use super::{Running, SearchHandle};
 use mgp_runtime::time::{moment, unix_ms};
 
 /// How long a search waits for the meaning of what is looked for; then it goes by words. The model is
@@ -130,7 +130,7 @@ pub struct Coverage {
     pub running: Running,
 }
 
-impl FinderHandle {
+impl SearchHandle {
     /// Searches the tools that this caller may call.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl FinderHandle {
         let meanings = match wanted.strategy {
             Strategy::Semantic | Strategy::Hybrid => {
                 let texts = request.meanings();
-                self.parts.desk.meanings(texts, PATIENCE).await
+                self.parts.queue.meanings(texts, PATIENCE).await
             }
             Strategy::Keyword | Strategy::Category => None,
         };
@@ -197,8 +197,8 @@ impl FinderHandle {
         Coverage {
             tools: index.len(),
             by_meaning: index.servers().map(|shelf| shelf.embedded()).sum(),
-            waiting: self.parts.desk.waiting(),
-            embedded: self.parts.desk.made(),
+            waiting: self.parts.queue.waiting(),
+            embedded: self.parts.queue.made(),
             running: self.parts.models.running(),
         }
     }

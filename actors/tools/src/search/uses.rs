@@ -9,7 +9,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::Target;
 use serde::Deserialize;
 
-use super::desk::Uses;
+use super::embedding_queue::Uses;
 use mgp_store::audit::Folder;
 
 /// Bytes of the log that are read, from its end: some 10,000 calls, in a twentieth of a second.

@@ -26,7 +26,7 @@ enum Entry {
 
 /// All registered servers. One owner at a time.
 #[derive(Debug)]
-pub struct Book {
+pub struct Registrations {
     journal: Journal,
     cut: Option<String>,
     /// By id.
@@ -38,8 +38,8 @@ pub struct Book {
 /// The names that registered servers have: the configuration gets none of them meanwhile.
 pub type Names = Snapshot<BTreeSet<ServerId>>;
 
-impl Book {
-    /// Opens the book; blocks.
+impl Registrations {
+    /// Opens the registrations; blocks.
     ///
     /// # Errors
     /// In words, what is wrong with the file.
@@ -52,7 +52,7 @@ impl Book {
         if let Some(cut) = &cut {
             tracing::warn!("{cut}");
         }
-        let mut book = Self {
+        let mut registrations = Self {
             journal,
             cut,
             servers: BTreeMap::new(),
@@ -64,15 +64,15 @@ impl Book {
                 .map_err(|e| format!("{}: an entry that cannot be read: {e}", path.display()))?;
             match entry {
                 Entry::Server(record) => {
-                    book.servers.insert(record.server(), *record);
+                    registrations.servers.insert(record.server(), *record);
                 }
                 Entry::Ending(id) => {
-                    book.ending.insert(ServerId::new(id));
+                    registrations.ending.insert(ServerId::new(id));
                 }
             }
         }
-        book.publish();
-        Ok(book)
+        registrations.publish();
+        Ok(registrations)
     }
 
     /// Cuts off what was never finished, and says so in words when there was any.
@@ -137,7 +137,7 @@ impl Book {
     }
 
     /// Takes a server out; that is on disk when this returns. Its name is not free before
-    /// [`Book::ended`].
+    /// [`Registrations::ended`].
     ///
     /// # Errors
     /// Nothing was changed then.

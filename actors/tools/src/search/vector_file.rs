@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use mgp_engine::tools::index::{DIMENSIONS_MAX, Vector};
 
-use super::desk::REMEMBERED;
+use super::embedding_queue::REMEMBERED;
 
 const BEGINNING: &[u8] = b"mgp vectors 1\n";
 /// Bytes of a record's check.
@@ -20,7 +20,7 @@ const RECORDS_MAX: usize = 2 * REMEMBERED;
 
 /// The file.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct VectorFile {
     path: PathBuf,
     model: String,
     /// None when the disk does not take it: then nothing is kept.
@@ -28,7 +28,7 @@ pub(super) struct Kept {
     records: usize,
 }
 
-impl Kept {
+impl VectorFile {
     /// Opens the file, and gives what is in it to `learn`.
     pub(super) fn open(
         path: PathBuf,
@@ -194,7 +194,7 @@ mod tests {
 
     fn read(path: &Path, model: &str) -> Vec<[u8; 32]> {
         let mut found = Vec::new();
-        drop(Kept::open(path.to_owned(), model, |hash, read| {
+        drop(VectorFile::open(path.to_owned(), model, |hash, read| {
             assert_eq!(read, vector(hash[0]));
             found.push(hash);
         }));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     fn filled(path: &Path) {
-        let mut kept = Kept::open(path.to_owned(), "m", |_, _| panic!("it is new"));
+        let mut kept = VectorFile::open(path.to_owned(), "m", |_, _| panic!("it is new"));
         for n in 0..3 {
             kept.add(&[n; 32], &vector(n), || panic!("it is short"));
         }
@@ -234,7 +234,7 @@ mod tests {
                 .checked_sub(BEGINNING.len() + 32)
                 .map_or(0, |at| at / size);
             assert_eq!(read(&path, "m").len(), before, "byte {at}");
-            let again = Kept::open(path.clone(), "m", |_, _| {});
+            let again = VectorFile::open(path.clone(), "m", |_, _| {});
             assert_eq!(again.records, before);
             assert!(again.file.is_some());
             fs::write(&path, &whole[..at]).unwrap();
@@ -250,7 +250,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("vectors");
         filled(&path);
-        let mut kept = Kept::open(path.clone(), "m", |_, _| {});
+        let mut kept = VectorFile::open(path.clone(), "m", |_, _| {});
         kept.records = RECORDS_MAX;
         kept.add(&[9; 32], &vector(9), || vec![([1; 32], vector(1))]);
         assert_eq!(read(&path, "m"), [[1; 32], [9; 32]]);

@@ -11,11 +11,11 @@ use mgp_engine::clock::MonotonicTime;
 use mgp_engine::tools::index::{Text, Vector};
 use mgp_protocol::ids::ServerId;
 
-use super::FinderMsg;
-use super::desk::{Asked, Desk, Job};
-use super::kept::Kept;
+use super::SearchMsg;
+use super::embedding_queue::{Asked, EmbeddingQueue, Job};
 use super::model::{Failed, Model, Models};
 use super::provider::Unanswered;
+use super::vector_file::VectorFile;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::time::moment;
 
@@ -31,16 +31,16 @@ const LOSSES: u32 = 8;
 
 /// Makes the meanings of requests.
 struct Answerer {
-    desk: Arc<Desk>,
+    queue: Arc<EmbeddingQueue>,
     model: Model,
 }
 
 /// Makes the meanings of tools.
 struct Worker {
-    desk: Arc<Desk>,
+    queue: Arc<EmbeddingQueue>,
     model: Model,
-    kept: Kept,
-    finder: Mailbox<FinderMsg>,
+    kept: VectorFile,
+    search: Mailbox<SearchMsg>,
     /// What was made and is not published.
     unpublished: Option<ServerId>,
     published: MonotonicTime,
@@ -54,34 +54,34 @@ struct Worker {
 /// # Errors
 /// When the system gives no thread.
 pub(super) fn start(
-    desk: &Arc<Desk>,
+    queue: &Arc<EmbeddingQueue>,
     models: &Models,
     file: PathBuf,
-    finder: Mailbox<FinderMsg>,
+    search: Mailbox<SearchMsg>,
 ) -> io::Result<()> {
     let Some([answering, model]) = models.both() else {
-        desk.switch_off();
+        queue.switch_off();
         return Ok(());
     };
     let thread = |name: &str| std::thread::Builder::new().name(name.into());
     let answerer = Answerer {
-        desk: desk.clone(),
+        queue: queue.clone(),
         model: answering,
     };
     thread("requests").spawn(|| answerer.work()).map(drop)?;
-    let (desk, name) = (desk.clone(), models.name());
+    let (queue, name) = (queue.clone(), models.name());
     let run = move || {
-        let learning = desk.clone();
+        let learning = queue.clone();
         let mut dimension = None;
-        let kept = Kept::open(file, &name, |hash, vector| {
+        let kept = VectorFile::open(file, &name, |hash, vector| {
             dimension = Some(vector.dimension());
             learning.learn(hash, vector);
         });
         let mut worker = Worker {
-            desk,
+            queue,
             model,
             kept,
-            finder,
+            search,
             unpublished: None,
             published: moment(),
             pause: Duration::ZERO,
@@ -98,7 +98,7 @@ pub(super) fn start(
 impl Answerer {
     fn work(mut self) {
         loop {
-            match self.desk.next_request(self.model.idle()) {
+            match self.queue.next_request(self.model.idle()) {
                 Job::Request(asked) => self.answer(asked),
                 Job::Rest => self.model.rest(),
                 Job::Tools { .. } => {}
@@ -111,14 +111,14 @@ impl Answerer {
         let texts: Vec<&str> = asked.texts.iter().map(|text| &*text.text).collect();
         match self.model.embed(&texts) {
             Ok(vectors) => {
-                self.desk.answered();
+                self.queue.answered();
                 let vectors: Option<Vec<Vector>> = vectors.into_iter().collect();
                 // A request without direction is searched by its words.
                 if let Some(vectors) = vectors {
-                    self.desk.answer(asked, vectors);
+                    self.queue.answer(asked, vectors);
                 }
             }
-            Err(why) => failed(&self.desk, &why),
+            Err(why) => failed(&self.queue, &why),
         }
     }
 }
@@ -127,7 +127,7 @@ impl Worker {
     fn work(&mut self) {
         loop {
             let (batch, idle) = (self.model.batch(), self.model.idle());
-            match self.desk.next_tools(batch, self.pause, idle) {
+            match self.queue.next_tools(batch, self.pause, idle) {
                 Job::Tools {
                     server,
                     texts,
@@ -141,7 +141,9 @@ impl Worker {
     }
 
     fn embed(&mut self, server: ServerId, texts: Vec<(u64, Text)>, last: bool) {
-        let unknown = texts.into_iter().filter(|(_, text)| !self.desk.knows(text));
+        let unknown = texts
+            .into_iter()
+            .filter(|(_, text)| !self.queue.knows(text));
         let texts: Vec<(u64, Text)> = unknown.collect();
         let batch: Vec<&str> = texts.iter().map(|(_, text)| &*text.text).collect();
         let vectors = match batch.is_empty() {
@@ -151,7 +153,7 @@ impl Worker {
         match vectors {
             Ok(vectors) => {
                 self.pause = Duration::ZERO;
-                self.desk.count(texts.len());
+                self.queue.count(texts.len());
                 self.learn(&texts, vectors);
             }
             Err(why @ Failed::Provider(Unanswered::Refused(_))) => {
@@ -162,10 +164,10 @@ impl Worker {
                 match why {
                     Failed::Died(_) => self.put_behind(&server, texts),
                     Failed::Unfit(_) | Failed::Resting(_) | Failed::Provider(_) => {
-                        self.desk.put_back(&server, texts);
+                        self.queue.put_back(&server, texts);
                     }
                 }
-                failed(&self.desk, &why);
+                failed(&self.queue, &why);
                 return;
             }
         }
@@ -184,46 +186,46 @@ impl Worker {
                 tracing::warn!(%server, "a text of its tools ends the model each time; it is searched by its words");
             }
         }
-        self.desk.put_behind(server, again);
+        self.queue.put_behind(server, again);
     }
 
     fn learn(&mut self, texts: &[(u64, Text)], vectors: Vec<Option<Vector>>) {
         for ((_, text), vector) in texts.iter().zip(vectors) {
             let Some(vector) = vector else { continue };
             self.measure(vector.dimension());
-            let desk = &self.desk;
-            self.kept.add(&text.hash, &vector, || desk.known());
-            desk.learn(text.hash, vector);
+            let queue = &self.queue;
+            self.kept.add(&text.hash, &vector, || queue.known());
+            queue.learn(text.hash, vector);
         }
     }
 
     fn measure(&self, dimension: usize) {
-        if self.desk.measured(dimension) {
-            let _ = self.finder.remind(FinderMsg::Measured);
+        if self.queue.measured(dimension) {
+            let _ = self.search.remind(SearchMsg::Measured);
         }
     }
 
-    /// Tells the finder of what was made of a server: when that is all, and now and then before.
+    /// Tells the search of what was made of a server: when that is all, and now and then before.
     fn publish(&mut self, server: ServerId, last: bool) {
         let now = moment();
         if let Some(before) = self.unpublished.take_if(|before| *before != server) {
-            let _ = self.finder.remind(FinderMsg::Embedded(before));
+            let _ = self.search.remind(SearchMsg::Embedded(before));
         }
         if last || now.since(self.published) >= PUBLISH {
             self.published = now;
             self.unpublished = None;
-            let _ = self.finder.remind(FinderMsg::Embedded(server));
+            let _ = self.search.remind(SearchMsg::Embedded(server));
         } else {
             self.unpublished = Some(server);
         }
     }
 }
 
-fn failed(desk: &Desk, why: &Failed) {
+fn failed(queue: &EmbeddingQueue, why: &Failed) {
     match why {
         Failed::Unfit(why) => {
             tracing::error!(%why, "tools are found by words alone");
-            desk.switch_off();
+            queue.switch_off();
         }
         Failed::Died(_) | Failed::Provider(_) => {
             tracing::warn!(%why, "tools are found by words meanwhile");

@@ -34,7 +34,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 
 /// Owns the file.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct JournalFile {
     pub(super) path: PathBuf,
     pub(super) kind: &'static str,
     pub(super) file: File,
@@ -46,7 +46,7 @@ pub(super) struct Keeper {
     pub(super) trouble: Trouble,
 }
 
-impl Keeper {
+impl JournalFile {
     /// Writes what is ordered until nobody can order any more.
     pub(super) fn keep(mut self, orders: &mpsc::Receiver<Order>) {
         let mut together = Vec::with_capacity(TOGETHER);

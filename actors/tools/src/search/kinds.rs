@@ -9,7 +9,7 @@ use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::tools::exposure;
 use mgp_engine::tools::index::{Index, IndexedTool};
 
-use super::FinderHandle;
+use super::SearchHandle;
 use mgp_runtime::time::unix_ms;
 
 /// How many tools there are of each kind.
@@ -20,15 +20,15 @@ const KEPT_MAX: usize = 256;
 
 /// What was counted, and in which index.
 #[derive(Debug, Default)]
-pub(super) struct Kinds(Mutex<Kept>);
+pub(super) struct Kinds(Mutex<CachedKinds>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CachedKinds {
     index: Arc<Index>,
     counts: HashMap<(CatalogView, Audience), Arc<Counts>>,
 }
 
-impl FinderHandle {
+impl SearchHandle {
     /// How many tools of each kind this caller may call.
     #[must_use]
     pub fn kinds(&self, who: &Principal, view: &CatalogView) -> Arc<Counts> {

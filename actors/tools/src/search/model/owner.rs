@@ -30,15 +30,15 @@ pub struct Running {
 
 /// Holds the process.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct ModelOwner {
     program: Program,
-    kept: Mutex<Kept>,
+    kept: Mutex<ModelState>,
     running: Arc<AtomicU32>,
     failures: AtomicU32,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct ModelState {
     process: Weak<Process>,
     started: MonotonicTime,
     row: Row,
@@ -67,7 +67,7 @@ impl Row {
     }
 }
 
-impl Keeper {
+impl ModelOwner {
     pub(super) fn new(program: Program) -> Self {
         Self {
             program,
@@ -119,7 +119,7 @@ impl Keeper {
         }
     }
 
-    fn failed(&self, kept: &mut Kept) {
+    fn failed(&self, kept: &mut ModelState) {
         kept.row.failed(kept.started, moment());
         self.failures.store(kept.row.failures, Ordering::Relaxed);
     }
@@ -129,28 +129,28 @@ impl Keeper {
         let mut kept = self.kept();
         let works = Weak::ptr_eq(&kept.process, &Arc::downgrade(&process));
         if works && Arc::into_inner(process).is_some() {
-            *kept = Kept::default();
+            *kept = ModelState::default();
             self.failures.store(0, Ordering::Relaxed);
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, ModelState> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One thread's hold on the model.
 #[derive(Debug)]
-pub(in crate::finder) struct Builtin {
-    keeper: Arc<Keeper>,
+pub(in crate::search) struct Builtin {
+    owner: Arc<ModelOwner>,
     lane: Lane,
     process: Option<Arc<Process>>,
 }
 
 impl Builtin {
-    pub(super) fn new(keeper: Arc<Keeper>, lane: Lane) -> Self {
+    pub(super) fn new(owner: Arc<ModelOwner>, lane: Lane) -> Self {
         Self {
-            keeper,
+            owner,
             lane,
             process: None,
         }
@@ -163,7 +163,7 @@ impl Builtin {
 
     pub(super) fn rest(&mut self) {
         if let Some(process) = self.process.take() {
-            self.keeper.leave(process);
+            self.owner.leave(process);
         }
     }
 
@@ -184,11 +184,11 @@ impl Builtin {
     fn ask(&mut self, texts: &[&str]) -> Result<Vec<Vec<f32>>, Failed> {
         let process = match &self.process {
             Some(process) => process,
-            None => self.process.insert(self.keeper.take()?),
+            None => self.process.insert(self.owner.take()?),
         };
         process.embed(self.lane, texts).map_err(|ended| {
             if let Some(process) = self.process.take() {
-                self.keeper.ended(&process);
+                self.owner.ended(&process);
             }
             ended.into()
         })
@@ -233,15 +233,15 @@ mod tests {
             args: Vec::new(),
             patience: Duration::from_secs(20),
         };
-        let keeper = Arc::new(Keeper::new(program));
-        let mut builtin = Builtin::new(keeper.clone(), Lane::Requests);
+        let owner = Arc::new(ModelOwner::new(program));
+        let mut builtin = Builtin::new(owner.clone(), Lane::Requests);
         assert!(matches!(builtin.embed(&["x"]), Err(Failed::Died(_))));
         let failed = Running {
             process: None,
             failures: 2,
         };
-        assert_eq!(keeper.running(), failed);
+        assert_eq!(owner.running(), failed);
         assert!(matches!(builtin.embed(&["x"]), Err(Failed::Resting(2))));
-        assert_eq!(keeper.running(), failed, "none was started");
+        assert_eq!(owner.running(), failed, "none was started");
     }
 }
