@@ -1,4 +1,5 @@
-//! Every method agents may call: who may, and who answers it.
+//! Every method agents may call: who may, and who answers it. What servers may send stands in the other
+//! table, [`mgp_servers::link::FROM_SERVERS`].
 
 use std::sync::Arc;
 
@@ -133,7 +134,7 @@ fn from_agents(method: &str, era: Era) -> Option<Route> {
 }
 
 /// What agents tell: the notification, and who takes note of it; `None` for what nobody reads.
-fn told_by_agents(method: &str) -> Option<fn(&Table, &Caller, Option<&str>)> {
+fn told_by_agents(method: &str) -> Option<fn(&Routing, &Caller, Option<&str>)> {
     Some(match method {
         "notifications/progress" => |_, caller, params| {
             if let Some(agent) = caller.standing() {
@@ -147,12 +148,12 @@ fn told_by_agents(method: &str) -> Option<fn(&Table, &Caller, Option<&str>)> {
     })
 }
 
-type Handler = fn(&Table, Request) -> Answering;
+type Handler = fn(&Routing, Request) -> Answering;
 type Still = fn(&Context, &Caller, &str) -> Result<(), Refusal>;
 
 /// A method that may be called.
 struct Route {
-    who: Who,
+    who: RouteAudience,
     /// What the one server of a view must be able to do.
     of: Option<Capability>,
     /// Its results are the kernel's own, which come without what each result of the caller's era has.
@@ -163,16 +164,16 @@ struct Route {
 }
 
 /// For whom a method is there. To all others it is one that does not exist: what is there is not shown.
-enum Who {
+enum RouteAudience {
     Everybody,
-    /// Who agreed to this, and the operator.
+    /// RouteAudience agreed to this, and the operator.
     Agreed(Features),
-    /// Who agreed to discovery, or may register servers.
+    /// RouteAudience agreed to discovery, or may register servers.
     Discovery,
     Operator,
 }
 
-impl Who {
+impl RouteAudience {
     fn admits(&self, calls: &Context, caller: &Caller) -> bool {
         match self {
             Self::Everybody => true,
@@ -184,7 +185,7 @@ impl Who {
 }
 
 impl Route {
-    const fn new(who: Who, own: bool, handler: Handler) -> Self {
+    const fn new(who: RouteAudience, own: bool, handler: Handler) -> Self {
         Self {
             who,
             of: None,
@@ -217,32 +218,40 @@ impl Route {
 }
 
 const fn mcp(handler: Handler) -> Route {
-    Route::new(Who::Everybody, false, handler)
+    Route::new(RouteAudience::Everybody, false, handler)
 }
 
 const fn access(handler: Handler) -> Route {
-    Route::new(Who::Agreed(Features::ACCESS_CONTROL), true, handler)
+    Route::new(
+        RouteAudience::Agreed(Features::ACCESS_CONTROL),
+        true,
+        handler,
+    )
 }
 
 const fn discovery(handler: Handler) -> Route {
-    Route::new(Who::Discovery, true, handler)
+    Route::new(RouteAudience::Discovery, true, handler)
 }
 
 const fn finding(handler: Handler) -> Route {
-    Route::new(Who::Agreed(Features::TOOL_DISCOVERY), true, handler)
+    Route::new(
+        RouteAudience::Agreed(Features::TOOL_DISCOVERY),
+        true,
+        handler,
+    )
 }
 
 const fn lifecycle(handler: Handler) -> Route {
-    Route::new(Who::Agreed(Features::LIFECYCLE), true, handler)
+    Route::new(RouteAudience::Agreed(Features::LIFECYCLE), true, handler)
 }
 
 const fn operator(handler: Handler) -> Route {
-    Route::new(Who::Operator, true, handler)
+    Route::new(RouteAudience::Operator, true, handler)
 }
 
 /// The routing table of a kernel.
 #[derive(Debug)]
-pub struct Table {
+pub struct Routing {
     /// What agents ask.
     pub calls: Arc<Context>,
     /// What the operator asks.
@@ -251,7 +260,7 @@ pub struct Table {
     pub health: Arc<HealthMethods>,
 }
 
-impl Table {
+impl Routing {
     /// The table of a kernel with these parts.
     #[must_use]
     pub fn new(calls: Arc<Context>, operator: Arc<Operator>, health: Arc<HealthMethods>) -> Self {
@@ -263,7 +272,7 @@ impl Table {
     }
 }
 
-impl Routes for Table {
+impl Routes for Routing {
     fn answer(&self, request: Request) -> Answering {
         request.caller.activity.asks(&request.method);
         let era = request.caller.version.era();
@@ -318,7 +327,7 @@ impl Routes for Table {
 }
 
 /// A call of a tool: of a server's, or of one that stands for a method of the operator's.
-fn call_tool(table: &Table, request: Request) -> Answering {
+fn call_tool(table: &Routing, request: Request) -> Answering {
     let calls = table.calls.clone();
     let meant = operator::tools::meant(&request);
     let route = meant.and_then(|meant| {
@@ -334,7 +343,7 @@ fn call_tool(table: &Table, request: Request) -> Answering {
     }
 }
 
-fn list(table: &Table, request: Request, kind: ListKind) -> Answering {
+fn list(table: &Routing, request: Request, kind: ListKind) -> Answering {
     let calls = table.calls.clone();
     match lists::awaits_newcomers(&calls, &request.caller) {
         false => ready(lists::list(&calls, &request, kind)),
@@ -342,7 +351,7 @@ fn list(table: &Table, request: Request, kind: ListKind) -> Answering {
     }
 }
 
-fn discover(table: &Table, request: Request) -> Answering {
+fn discover(table: &Routing, request: Request) -> Answering {
     ready(initialize::discover(&table.calls, &request.caller))
 }
 
@@ -385,7 +394,10 @@ mod tests {
         for method in operator::tools::METHODS {
             let route = from_agents(method, Era::Modern).expect(method);
             assert!(
-                matches!(route.who, Who::Operator | Who::Agreed(_)),
+                matches!(
+                    route.who,
+                    RouteAudience::Operator | RouteAudience::Agreed(_)
+                ),
                 "{method}"
             );
         }

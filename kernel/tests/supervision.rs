@@ -40,7 +40,8 @@ use mgp_sync::Snapshot;
 use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_tools::registrar::{Names, ServerTree};
 use mgp_tools::search::{
-    Embedding, Meanings, Opening, Program, SearchHandle, Status as SearchStatus, Wanted,
+    Embedding, Meanings, Program, SearchHandle, SearchOptions, ServerStatusFilter as SearchStatus,
+    ToolQuery,
 };
 use mgp_tools::server_events::taken_by;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
@@ -333,7 +334,7 @@ impl Kernel {
     async fn finds(&self, id: &str) {
         let finding = async {
             loop {
-                let wanted = Wanted {
+                let wanted = ToolQuery {
                     query: "what time is it".into(),
                     strategy: Strategy::Keyword,
                     filter: Filter::default(),
@@ -466,7 +467,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let (access, _) = Actor::spawn(None, access, (books, Vec::new()))
         .await
         .unwrap();
-    let search = Opening {
+    let search = SearchOptions {
         shown: shown.clone(),
         table: table.clone(),
         servers: servers.clone(),

@@ -470,7 +470,7 @@ impl Agent {
             NotAdmitted::Closed(_) => Unanswered::Gone,
         })?;
         let id = self.ids.shown(number);
-        let forget = Forget {
+        let forget = ForgetQuestion {
             agent: self,
             exchange,
             number,
@@ -546,14 +546,14 @@ impl Agent {
 
 /// Takes a question out of the table however its asking ends, and back from the client when it has
 /// not been answered.
-struct Forget<'a> {
+struct ForgetQuestion<'a> {
     agent: &'a Agent,
     exchange: &'a Exchange,
     number: u64,
     id: WireId,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for ForgetQuestion<'_> {
     fn drop(&mut self) {
         if self.agent.asked.take(self.number).is_some() {
             let params = format!(r#"{{"requestId":{}}}"#, self.id);

@@ -18,7 +18,7 @@ use mgp_protocol::refusal::Refusal;
 
 use crate::agent::Agent;
 use crate::exchange::Exchange;
-use mgp_runtime::task::{self, Broken};
+use mgp_runtime::task::{self, TaskBroken};
 use mgp_runtime::trace::Trace;
 
 pub use self::answer::{answer_frame, answer_parts};
@@ -78,10 +78,10 @@ const ANSWER: &str = "answer";
 
 /// What a client is told of a panic. What it says is for the kernel's own log.
 #[must_use]
-pub fn refused(broken: &Broken) -> Refusal {
+pub fn refused(broken: &TaskBroken) -> Refusal {
     Refusal::Broken(match broken {
-        Broken::Panicked { .. } => "the kernel failed at this; its log says where".into(),
-        Broken::Aborted => broken.to_string(),
+        TaskBroken::Panicked { .. } => "the kernel failed at this; its log says where".into(),
+        TaskBroken::Aborted => broken.to_string(),
     })
 }
 

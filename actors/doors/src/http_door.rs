@@ -135,8 +135,8 @@ impl HttpDoor {
             return not_allowed("GET");
         }
         let view = match address(path) {
-            Some((HttpEndpoint::Streamable, view)) => Some(view),
-            Some((HttpEndpoint::Sse | HttpEndpoint::SseMessages, _)) => None,
+            Some((DoorPath::Streamable, view)) => Some(view),
+            Some((DoorPath::Sse | DoorPath::SseMessages, _)) => None,
             None => path
                 .trim_matches('/')
                 .is_empty()
@@ -150,27 +150,25 @@ impl HttpDoor {
 
     async fn enter(
         self: Arc<Self>,
-        way: HttpEndpoint,
+        way: DoorPath,
         request: Request<Incoming>,
         view: CatalogView,
         agent: AgentId,
     ) -> Response<ReplyBody> {
         match (way, request.method()) {
-            (HttpEndpoint::Streamable, &Method::POST) => {
-                post::post(&self, request, view, agent).await
-            }
-            (HttpEndpoint::Streamable, _) if headers::names_modern(request.headers()) => {
+            (DoorPath::Streamable, &Method::POST) => post::post(&self, request, view, agent).await,
+            (DoorPath::Streamable, _) if headers::names_modern(request.headers()) => {
                 not_allowed("POST")
             }
-            (HttpEndpoint::Streamable, &Method::GET) => self.get(&request, &view, &agent),
-            (HttpEndpoint::Streamable, &Method::DELETE) => self.delete(&request, &view, &agent),
-            (HttpEndpoint::Streamable, _) => not_allowed("GET, POST, DELETE"),
-            (HttpEndpoint::Sse, &Method::GET) => self.http_sse.open(&self, view, agent),
-            (HttpEndpoint::Sse, _) => not_allowed("GET"),
-            (HttpEndpoint::SseMessages, &Method::POST) => {
+            (DoorPath::Streamable, &Method::GET) => self.get(&request, &view, &agent),
+            (DoorPath::Streamable, &Method::DELETE) => self.delete(&request, &view, &agent),
+            (DoorPath::Streamable, _) => not_allowed("GET, POST, DELETE"),
+            (DoorPath::Sse, &Method::GET) => self.http_sse.open(&self, view, agent),
+            (DoorPath::Sse, _) => not_allowed("GET"),
+            (DoorPath::SseMessages, &Method::POST) => {
                 self.http_sse.post(&self, request, &agent).await
             }
-            (HttpEndpoint::SseMessages, _) => not_allowed("POST"),
+            (DoorPath::SseMessages, _) => not_allowed("POST"),
         }
     }
 
@@ -256,20 +254,20 @@ impl HttpDoor {
 
 /// How a path is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum HttpEndpoint {
+enum DoorPath {
     Streamable,
     Sse,
     SseMessages,
 }
 
 /// `/mcp` and `/mcp/<server>`, `/sse` and `/sse/<server>`, and the endpoint the latter name.
-fn address(path: &str) -> Option<(HttpEndpoint, CatalogView)> {
+fn address(path: &str) -> Option<(DoorPath, CatalogView)> {
     if path == http_sse::ENDPOINT {
-        return Some((HttpEndpoint::SseMessages, CatalogView::All));
+        return Some((DoorPath::SseMessages, CatalogView::All));
     }
     let (way, rest) = match (path.strip_prefix("/mcp"), path.strip_prefix("/sse")) {
-        (Some(rest), _) => (HttpEndpoint::Streamable, rest),
-        (None, Some(rest)) => (HttpEndpoint::Sse, rest),
+        (Some(rest), _) => (DoorPath::Streamable, rest),
+        (None, Some(rest)) => (DoorPath::Sse, rest),
         (None, None) => return None,
     };
     let view = match rest.strip_prefix('/') {
@@ -323,17 +321,17 @@ mod tests {
         let one = || CatalogView::One(ServerId::new("a.b"));
         assert_eq!(
             address("/mcp"),
-            Some((HttpEndpoint::Streamable, CatalogView::All))
+            Some((DoorPath::Streamable, CatalogView::All))
         );
         assert_eq!(
             address("/mcp/"),
-            Some((HttpEndpoint::Streamable, CatalogView::All))
+            Some((DoorPath::Streamable, CatalogView::All))
         );
-        assert_eq!(address("/mcp/a.b"), Some((HttpEndpoint::Streamable, one())));
-        assert_eq!(address("/sse/a.b"), Some((HttpEndpoint::Sse, one())));
+        assert_eq!(address("/mcp/a.b"), Some((DoorPath::Streamable, one())));
+        assert_eq!(address("/sse/a.b"), Some((DoorPath::Sse, one())));
         assert_eq!(
             address("/sse/messages"),
-            Some((HttpEndpoint::SseMessages, CatalogView::All))
+            Some((DoorPath::SseMessages, CatalogView::All))
         );
         for nothing in ["/mcp/a/b", "/mcpx", "/", ""] {
             assert_eq!(address(nothing), None);

@@ -20,7 +20,7 @@ use mgp_callers::credential::Credential;
 use mgp_runtime::task;
 use mgp_runtime::time::{moment, unix_ms};
 
-pub use self::source::Source;
+pub use self::source::KeySource;
 
 /// Judged tokens remembered; at the bound all are forgotten, and each is judged once more.
 const REMEMBERED: usize = 4096;
@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct OAuth {
     policy: BearerPolicy,
-    source: Source,
+    source: KeySource,
     place: ProtectedResource,
     held: Snapshot<CachedKeys>,
     /// When the issuer was last asked; held while it is.
@@ -132,7 +132,7 @@ fn authority(url: &str) -> Option<&str> {
 impl OAuth {
     /// Nothing is asked before the first token comes.
     #[must_use]
-    pub fn new(policy: BearerPolicy, source: Source, place: ProtectedResource) -> Self {
+    pub fn new(policy: BearerPolicy, source: KeySource, place: ProtectedResource) -> Self {
         Self {
             policy,
             source,

@@ -15,7 +15,7 @@ use mgp_callers::exchange::streams::{Stream, Streams};
 use mgp_callers::request::Caller;
 use mgp_runtime::ids::new_id;
 use mgp_runtime::mailbox::{Alive, Kind, Letter, Mailbox};
-use mgp_runtime::task::{self, Task};
+use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::moment;
 
 /// What requests of a session share.
@@ -253,7 +253,7 @@ struct SessionActor {
 struct SessionState {
     me: Mailbox<SessionMsg>,
     /// The clock that says when to look; it ends with the session.
-    looking: Task<()>,
+    looking: SupervisedTask<()>,
     _alive: Alive,
 }
 
@@ -311,7 +311,7 @@ impl Actor for SessionActor {
     }
 }
 
-fn look_later(me: &Mailbox<SessionMsg>, after: Duration) -> Task<()> {
+fn look_later(me: &Mailbox<SessionMsg>, after: Duration) -> SupervisedTask<()> {
     let me = me.clone();
     let after = after.max(Duration::from_secs(1));
     task::supervised("session clock", async move {

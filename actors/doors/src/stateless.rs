@@ -94,7 +94,7 @@ impl Stateless {
         arrival: Arrival,
         stated: Stated,
         activity: Arc<ClientActivity>,
-    ) -> Result<Running, Refusal> {
+    ) -> Result<RunningCall, Refusal> {
         let caller = Arc::new(Caller {
             connection: agent::shared_connection(&arrival.agent, &arrival.view),
             agent: arrival.agent,
@@ -134,7 +134,7 @@ impl Stateless {
             params: arrival.params.clone(),
             trace: arrival.trace.clone(),
         };
-        Ok(Running {
+        Ok(RunningCall {
             stateless: self.clone(),
             work: CallWork::Fresh(GuardedAnswer::new(|| self.routes.answer(request))),
             caller,
@@ -155,7 +155,7 @@ impl Stateless {
         state: &str,
         round: CallRound,
         trace: Trace,
-    ) -> Result<Running, Refusal> {
+    ) -> Result<RunningCall, Refusal> {
         let bad = |why: &dyn std::fmt::Display| Refusal::Expired(why.to_string());
         let state: RequestState = self
             .seal
@@ -177,7 +177,7 @@ impl Stateless {
         let rounds = exchange.rounds().expect("only such calls are parked");
         rounds.follow(round);
         rounds.answer(member(params, "inputResponses").unwrap_or("{}"));
-        Ok(Running {
+        Ok(RunningCall {
             stateless: self.clone(),
             work: CallWork::Resumed(state.call, suspended.background),
             caller: suspended.caller,
@@ -192,7 +192,7 @@ impl Stateless {
 
 /// A request under way. Dropped before its end, it is taken back: its client has gone.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningCall {
     stateless: Arc<Stateless>,
     caller: Arc<Caller>,
     exchange: Arc<Exchange>,
@@ -227,7 +227,7 @@ impl std::fmt::Debug for CallWork {
     }
 }
 
-impl Running {
+impl RunningCall {
     /// The state of the call.
     #[must_use]
     pub fn exchange(&self) -> &Arc<Exchange> {
@@ -350,7 +350,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCall {
     fn drop(&mut self) {
         if !self.over {
             self.exchange.cancel();

@@ -19,7 +19,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-pub use self::books::{Books, Unusable};
+pub use self::books::{Books, UnusableGrants};
 pub use self::state::AccessState;
 pub use self::writing::Restored;
 use mgp_callers::directory::Directory;
@@ -30,7 +30,7 @@ use mgp_store::audit::{AuditHandle, state_damaged};
 
 /// What a decision is made on.
 #[derive(Debug)]
-pub struct Ledger<'a> {
+pub struct GrantRecords<'a> {
     /// All there is.
     pub grants: &'a Grants,
     /// Whose operations count.
@@ -45,9 +45,9 @@ pub struct Ledger<'a> {
 
 /// Makes a decision: what is to be recorded, nothing perhaps. Each change is one entry of the journal,
 /// which is on disk whole or not at all: what must not hold by half is one change.
-pub type Decide = Box<dyn FnOnce(&Ledger<'_>) -> Result<Vec<GrantChange>, Refusal> + Send>;
+pub type Decide = Box<dyn FnOnce(&GrantRecords<'_>) -> Result<Vec<GrantChange>, Refusal> + Send>;
 /// Looks something up.
-pub type Look = Box<dyn FnOnce(&Ledger<'_>) + Send>;
+pub type Look = Box<dyn FnOnce(&GrantRecords<'_>) + Send>;
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
@@ -94,7 +94,7 @@ impl AccessHandle {
         &self,
         by: Principal,
         trace: TraceId,
-        decide: impl FnOnce(&Ledger<'_>) -> Result<Vec<GrantChange>, Refusal> + Send + 'static,
+        decide: impl FnOnce(&GrantRecords<'_>) -> Result<Vec<GrantChange>, Refusal> + Send + 'static,
     ) -> Result<Vec<GrantChange>, Refusal> {
         let ask = |reply| AccessMsg::Record {
             decide: Box::new(decide),
@@ -111,10 +111,10 @@ impl AccessHandle {
     /// [`Refusal::Broken`] when the actor is not reachable.
     pub async fn look<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Ledger<'_>) -> T + Send + 'static,
+        look: impl FnOnce(&GrantRecords<'_>) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
         let ask = |reply: Reply<T>| {
-            AccessMsg::Look(Box::new(move |ledger: &Ledger<'_>| {
+            AccessMsg::Look(Box::new(move |ledger: &GrantRecords<'_>| {
                 reply.send(look(ledger))
             }))
         };

@@ -1,5 +1,5 @@
 //! What waits for a person: who asks puts a question here and waits, the operator answers.
-//! Asked by: gates of servers, pins, calls that want consent, the operator. Asks: subscriptions.
+//! AwaitedApproval by: gates of servers, pins, calls that want consent, the operator. Asks: subscriptions.
 //!
 //! A question is seen by the operator before [`ApprovalsHandle::ask`] returns, and is taken back when
 //! whoever asked is dropped: nothing waits for somebody who has gone.
@@ -44,19 +44,19 @@ pub fn resource() -> String {
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
-pub struct ApprovalsHandle(Arc<Shared>);
+pub struct ApprovalsHandle(Arc<SharedApprovals>);
 
 #[derive(Debug)]
-struct Shared {
-    table: Mutex<Table>,
+struct SharedApprovals {
+    table: Mutex<ApprovalTable>,
     changed: EventSink<()>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct ApprovalTable {
     engine: Approvals,
     /// The way to whoever asked, for each question of the engine.
-    ways: HashMap<String, mpsc::Sender<Answer>>,
+    ways: HashMap<String, mpsc::Sender<OperatorAnswer>>,
 }
 
 /// Who decides.
@@ -70,7 +70,7 @@ pub struct Decider {
 
 /// An answer of the operator.
 #[derive(Debug)]
-pub struct Answer {
+pub struct OperatorAnswer {
     /// What was decided. [`Verdict::Deferred`] puts it off: it goes on without, and stays open.
     pub verdict: Verdict,
     /// About which parts; all that are open, when nothing else was said.
@@ -82,7 +82,7 @@ pub struct Answer {
     receipt: oneshot::Sender<Result<(), String>>,
 }
 
-impl Answer {
+impl OperatorAnswer {
     /// It was carried out, and is on disk where it has to be: the operator hears so.
     pub fn taken(self) {
         let _ = self.receipt.send(Ok(()));
@@ -96,14 +96,14 @@ impl Answer {
 
 /// A question that waits. Dropping it takes it back.
 #[derive(Debug)]
-pub struct Asked {
+pub struct AwaitedApproval {
     id: String,
     until_ms: Option<u64>,
-    answers: mpsc::Receiver<Answer>,
-    shared: Arc<Shared>,
+    answers: mpsc::Receiver<OperatorAnswer>,
+    shared: Arc<SharedApprovals>,
 }
 
-impl Asked {
+impl AwaitedApproval {
     /// Its name.
     #[must_use]
     pub fn id(&self) -> &str {
@@ -112,7 +112,7 @@ impl Asked {
 
     /// The next answer; `None` when its time is over. Who drops an answer without a word has the
     /// operator told that nothing came of it.
-    pub async fn answer(&mut self) -> Option<Answer> {
+    pub async fn answer(&mut self) -> Option<OperatorAnswer> {
         let left = |end: u64| Duration::from_millis(end.saturating_sub(unix_ms()));
         let Some(left) = self.until_ms.map(left) else {
             return self.answers.recv().await;
@@ -143,14 +143,14 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for AwaitedApproval {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-impl Shared {
-    fn table(&self) -> MutexGuard<'_, Table> {
+impl SharedApprovals {
+    fn table(&self) -> MutexGuard<'_, ApprovalTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -164,7 +164,7 @@ impl ApprovalsHandle {
     /// An empty list, whose changes are told to those who follow it.
     #[must_use]
     pub fn new(changed: EventSink<()>) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedApprovals {
             table: Mutex::default(),
             changed,
         }))
@@ -174,7 +174,7 @@ impl ApprovalsHandle {
     ///
     /// # Errors
     /// [`NotTaken`] at a bound: who asks takes that as a no.
-    pub fn ask(&self, question: ApprovalQuestion) -> Result<Asked, NotTaken> {
+    pub fn ask(&self, question: ApprovalQuestion) -> Result<AwaitedApproval, NotTaken> {
         let (way, answers) = mpsc::channel(ANSWERS);
         let until_ms = question.until_ms;
         let text = question.text.clone();
@@ -187,7 +187,7 @@ impl ApprovalsHandle {
         };
         tracing::warn!(%id, "waits for the operator (`mgp approve {id}` or `mgp deny {id}`): {text}");
         self.0.changed();
-        Ok(Asked {
+        Ok(AwaitedApproval {
             id,
             until_ms,
             answers,
@@ -281,7 +281,7 @@ impl ApprovalsHandle {
             only => only.to_vec(),
         };
         let (receipt, taken) = oneshot::channel();
-        let answer = Answer {
+        let answer = OperatorAnswer {
             verdict,
             parts: parts.clone(),
             decider: decider.clone(),

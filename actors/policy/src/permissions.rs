@@ -1,5 +1,5 @@
 //! The gates of servers (MGP §3): what each may do, who decided, and what waits for a person.
-//! Asked by: server supervisors, calls, the operator. Asks: approvals, access, audit. Tells servers.
+//! AwaitedApproval by: server supervisors, calls, the operator. Asks: approvals, access, audit. Tells servers.
 //!
 //! Calls read what was published. A decision is in the log before the gate hears of it, and the gate
 //! has it before the operator hears that it is done.
@@ -27,9 +27,9 @@ use tokio::sync::watch;
 
 use self::records::Records;
 use crate::access::AccessHandle;
-use crate::approvals::{ApprovalsHandle, Asked, Decider};
+use crate::approvals::{ApprovalsHandle, AwaitedApproval, Decider};
 use mgp_callers::request::Answering;
-use mgp_runtime::task::{self, Task};
+use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::time::unix_ms;
 use mgp_store::audit::AuditHandle;
@@ -39,10 +39,10 @@ type Gates = HashMap<ServerId, Arc<PermissionGate>>;
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
-pub struct PermissionsHandle(Arc<Shared>);
+pub struct PermissionsHandle(Arc<SharedGates>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedGates {
     posts: Mutex<HashMap<ServerId, Post>>,
     shown: Snapshot<Gates>,
     turned: watch::Sender<u64>,
@@ -61,7 +61,7 @@ struct Post {
     /// The server itself, once it was met.
     server: Option<Arc<dyn GateListener>>,
     /// By the name a question has between gate and server.
-    asking: BTreeMap<String, Asking>,
+    asking: BTreeMap<String, OpenGateQuestion>,
 }
 
 /// What the server of a gate is told.
@@ -81,10 +81,10 @@ pub trait GateListener: Send + Sync + std::fmt::Debug {
 
 /// A question that waits for the operator.
 #[derive(Debug)]
-struct Asking {
+struct OpenGateQuestion {
     /// Its name in the operator's list; `None` while that is full.
     id: Option<String>,
-    task: Task<()>,
+    task: SupervisedTask<()>,
 }
 
 /// The hold of one life of a server on its gate. When it is dropped, the gate is closed and nothing
@@ -93,7 +93,7 @@ struct Asking {
 pub struct GateLease {
     server: ServerId,
     life: u64,
-    shared: Arc<Shared>,
+    shared: Arc<SharedGates>,
 }
 
 /// It was denied what it needs, and is not run without.
@@ -110,7 +110,7 @@ impl PermissionsHandle {
         audit: AuditHandle,
         supervisor: TaskSupervisorHandle,
     ) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedGates {
             posts: Mutex::default(),
             shown: Snapshot::new(Gates::new()),
             turned: watch::Sender::new(0),
@@ -337,7 +337,7 @@ impl Drop for GateLease {
     }
 }
 
-impl Shared {
+impl SharedGates {
     fn posts(&self) -> MutexGuard<'_, HashMap<ServerId, Post>> {
         self.posts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -421,7 +421,7 @@ impl Shared {
         let question = question(server, &ask.permissions, why);
         let asked = self.approvals.ask(question.clone());
         let id = asked.as_ref().ok().map(|asked| asked.id().to_owned());
-        let waiting = asking::Waiting {
+        let waiting = asking::GateQuestionTask {
             shared: Arc::downgrade(self),
             server: server.clone(),
             life: post.life,
@@ -434,7 +434,7 @@ impl Shared {
         let task = self.supervisor.start_child("permissions.question", start);
         post.asking.retain(|_, asking| !asking.task.is_finished());
         post.asking
-            .insert(ask.request_id.clone(), Asking { id, task });
+            .insert(ask.request_id.clone(), OpenGateQuestion { id, task });
     }
 }
 

@@ -1,6 +1,6 @@
 //! Pins of tool definitions, kept on disk: one file for each server, read when it first lists its
 //! tools.
-//! Asked by: server supervisors, calls. Asks: approvals, audit. Tells servers.
+//! AwaitedApproval by: server supervisors, calls. Asks: approvals, audit. Tells servers.
 //!
 //! What a server lists is held against its file before agents see it. Files are read and written
 //! where lists are read, off the threads that carry calls.
@@ -24,18 +24,18 @@ use mgp_sync::Snapshot;
 use serde_json::json;
 
 use self::pin_file::PinFile;
-use crate::approvals::{Answer, ApprovalsHandle, Asked, Decider};
+use crate::approvals::{ApprovalsHandle, AwaitedApproval, Decider, OperatorAnswer};
 use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::task::{self, Task};
+use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_store::audit::{self, AuditHandle};
 
 /// The way in for everyone else.
 #[derive(Debug, Clone)]
-pub struct PinsHandle(Arc<Shared>);
+pub struct PinsHandle(Arc<SharedPins>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedPins {
     folder: PathBuf,
     servers: Mutex<HashMap<ServerId, Arc<Mutex<ServerPins>>>>,
     blocked: Snapshot<Blocked>,
@@ -54,18 +54,18 @@ type Blocked = HashMap<ServerId, Arc<BTreeSet<String>>>;
 struct ServerPins {
     pin_file: Option<PinFile>,
     /// What the operator is asked about.
-    asking: Option<Asking>,
+    asking: Option<OpenPinQuestion>,
 }
 
 #[derive(Debug)]
-struct Asking {
+struct OpenPinQuestion {
     changed: BTreeMap<String, Pin>,
     /// Dropped, it asks no more.
-    _task: Task<()>,
+    _task: SupervisedTask<()>,
 }
 
 /// A changed tool, with its definition as it is now.
-struct Change {
+struct ToolChange {
     tool: Arc<CatalogTool>,
     pin: Pin,
     changed: Vec<DefinitionPart>,
@@ -84,7 +84,7 @@ impl PinsHandle {
         decided: EventSink<ServerId>,
         supervisor: TaskSupervisorHandle,
     ) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedPins {
             folder,
             servers: Mutex::default(),
             blocked: Snapshot::new(Blocked::new()),
@@ -182,7 +182,7 @@ fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
     it.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl SharedPins {
     fn servers(&self) -> MutexGuard<'_, HashMap<ServerId, Arc<Mutex<ServerPins>>>> {
         lock(&self.servers)
     }
@@ -196,7 +196,7 @@ impl Shared {
         self.blocked.load().get(server).cloned().unwrap_or_default()
     }
 
-    /// From now on these are blocked, and no others of the server. Asked with its server_pins locked.
+    /// From now on these are blocked, and no others of the server. AwaitedApproval with its server_pins locked.
     fn block(&self, server: &ServerId, names: BTreeSet<String>) {
         if *self.blocked(server) == names {
             return;
@@ -212,7 +212,7 @@ impl Shared {
     }
 
     /// A change nobody knew of: for the log, and for who audits.
-    fn noticed(&self, server: &ServerId, change: &Change) {
+    fn noticed(&self, server: &ServerId, change: &ToolChange) {
         let parts: Vec<String> = change.changed.iter().map(ToString::to_string).collect();
         let (tool, parts) = (&change.tool.own_name, parts.join(", "));
         tracing::warn!(%server, %tool, changed = parts, blocked = change.blocked, "a tool is not what it was");
@@ -252,12 +252,17 @@ impl Shared {
 
     /// One question for each server, with the tools as its parts. A name stands for what was read
     /// under it: when anything changes, the question is another one.
-    fn ask(self: &Arc<Self>, server: &ServerId, server_pins: &mut ServerPins, changes: &[Change]) {
+    fn ask(
+        self: &Arc<Self>,
+        server: &ServerId,
+        server_pins: &mut ServerPins,
+        changes: &[ToolChange],
+    ) {
         let pin_file = server_pins.pin_file.as_ref().expect("it was read");
         let open = changes
             .iter()
             .filter(|c| pin_file.waits(server, &c.tool.own_name));
-        let open: Vec<&Change> = open.collect();
+        let open: Vec<&ToolChange> = open.collect();
         let changed: BTreeMap<String, Pin> = open
             .iter()
             .map(|change| (change.tool.own_name.to_string(), change.pin))
@@ -300,7 +305,7 @@ impl Shared {
             // The next time the tools are listed there may be room.
             Err(full) => tracing::warn!(%server, %full, "nobody is asked about changed tools"),
             Ok(asked) => {
-                let waiting = Waiting {
+                let waiting = PinQuestionTask {
                     shared: Arc::downgrade(self),
                     server: server.clone(),
                     changed: changed.clone(),
@@ -323,7 +328,7 @@ impl Shared {
                 };
                 // Lists are read on a thread of the same runtime.
                 let _task = self.supervisor.start_child("pins.question", start);
-                server_pins.asking = Some(Asking { changed, _task });
+                server_pins.asking = Some(OpenPinQuestion { changed, _task });
             }
         }
     }
@@ -331,15 +336,15 @@ impl Shared {
 
 /// A question about changed tools.
 #[derive(Clone)]
-struct Waiting {
-    shared: Weak<Shared>,
+struct PinQuestionTask {
+    shared: Weak<SharedPins>,
     server: ServerId,
     changed: BTreeMap<String, Pin>,
     texts: BTreeMap<String, Arc<CatalogTool>>,
 }
 
-impl Waiting {
-    async fn run(mut self, mut asked: Asked) {
+impl PinQuestionTask {
+    async fn run(mut self, mut asked: AwaitedApproval) {
         while let Some(answer) = asked.answer().await {
             let Some(shared) = self.shared.upgrade() else {
                 return;
@@ -369,7 +374,11 @@ impl Waiting {
         }
     }
 
-    async fn decide(&self, shared: &Arc<Shared>, answer: &Answer) -> Result<(), String> {
+    async fn decide(
+        &self,
+        shared: &Arc<SharedPins>,
+        answer: &OperatorAnswer,
+    ) -> Result<(), String> {
         let pins = answer.parts.iter().filter_map(|part| {
             let pin = self.changed.get(part)?;
             Some((self.texts.get(part)?.clone(), *pin))

@@ -27,7 +27,7 @@ static COUNTS: Mutex<BTreeMap<&'static str, Count>> = Mutex::new(BTreeMap::new()
 
 /// Why a task has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum TaskBroken {
     /// It panicked, with these words.
     #[error("{name} panicked: {words}")]
     Panicked {
@@ -44,9 +44,9 @@ pub enum Broken {
 /// A task that runs. Dropping this ends it.
 #[derive(Debug)]
 #[must_use = "a task that nobody holds is ended at once; `detached` lets it run"]
-pub struct Task<T>(AbortOnDropHandle<Result<T, Broken>>);
+pub struct SupervisedTask<T>(AbortOnDropHandle<Result<T, TaskBroken>>);
 
-impl<T> Task<T> {
+impl<T> SupervisedTask<T> {
     /// Ends it.
     pub fn abort(&self) {
         self.0.abort();
@@ -59,17 +59,17 @@ impl<T> Task<T> {
     }
 
     /// Lets it go on by itself.
-    pub fn detach(self) -> JoinHandle<Result<T, Broken>> {
+    pub fn detach(self) -> JoinHandle<Result<T, TaskBroken>> {
         self.0.detach()
     }
 }
 
-impl<T> Future for Task<T> {
-    type Output = Result<T, Broken>;
+impl<T> Future for SupervisedTask<T> {
+    type Output = Result<T, TaskBroken>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let ended = ready!(Pin::new(&mut self.0).poll(cx));
-        Poll::Ready(ended.unwrap_or(Err(Broken::Aborted)))
+        Poll::Ready(ended.unwrap_or(Err(TaskBroken::Aborted)))
     }
 }
 
@@ -77,13 +77,13 @@ impl<T> Future for Task<T> {
 pub fn supervised<T: Send + 'static>(
     name: &'static str,
     future: impl Future<Output = T> + Send + 'static,
-) -> Task<T> {
-    let running = Running::begin(name);
+) -> SupervisedTask<T> {
+    let running = RunningTask::begin(name);
     let task = async move {
         let _running = running;
         caught(name, future).await
     };
-    Task(AbortOnDropHandle::new(tokio::spawn(task)))
+    SupervisedTask(AbortOnDropHandle::new(tokio::spawn(task)))
 }
 
 /// Starts a task that nobody waits for; it has an end of its own.
@@ -94,24 +94,27 @@ pub fn detached(name: &'static str, future: impl Future<Output = ()> + Send + 's
 /// Runs something that blocks on a thread for such work.
 ///
 /// # Errors
-/// [`Broken`] when it panicked.
+/// [`TaskBroken`] when it panicked.
 pub async fn blocking<T: Send + 'static>(
     name: &'static str,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Broken> {
-    let running = Running::begin(name);
+) -> Result<T, TaskBroken> {
+    let running = RunningTask::begin(name);
     let work = tokio::task::spawn_blocking(move || {
         let _running = running;
         guarded(name, work)
     });
-    work.await.unwrap_or(Err(Broken::Aborted))
+    work.await.unwrap_or(Err(TaskBroken::Aborted))
 }
 
 /// Turns a panic into an answer for whoever waits here.
 ///
 /// # Errors
-/// [`Broken::Panicked`].
-pub async fn caught<T>(name: &'static str, future: impl Future<Output = T>) -> Result<T, Broken> {
+/// [`TaskBroken::Panicked`].
+pub async fn caught<T>(
+    name: &'static str,
+    future: impl Future<Output = T>,
+) -> Result<T, TaskBroken> {
     let caught = AssertUnwindSafe(future).catch_unwind().await;
     caught.map_err(|panic| told(name, &*panic))
 }
@@ -119,8 +122,8 @@ pub async fn caught<T>(name: &'static str, future: impl Future<Output = T>) -> R
 /// Runs something that does not wait, such as one poll; its panic is an answer.
 ///
 /// # Errors
-/// [`Broken::Panicked`].
-pub fn guarded<T>(name: &'static str, work: impl FnOnce() -> T) -> Result<T, Broken> {
+/// [`TaskBroken::Panicked`].
+pub fn guarded<T>(name: &'static str, work: impl FnOnce() -> T) -> Result<T, TaskBroken> {
     let done = std::panic::catch_unwind(AssertUnwindSafe(work));
     done.map_err(|panic| told(name, &*panic))
 }
@@ -131,13 +134,13 @@ pub fn counts() -> BTreeMap<&'static str, Count> {
     table().clone()
 }
 
-fn told(name: &'static str, panic: &(dyn Any + Send)) -> Broken {
+fn told(name: &'static str, panic: &(dyn Any + Send)) -> TaskBroken {
     let words = panic.downcast_ref::<String>().map(String::as_str);
     let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
     let words = words.unwrap_or("without words").to_owned();
     tracing::error!(task = name, panic = words, "a task panicked");
     table().entry(name).or_default().panicked += 1;
-    Broken::Panicked { name, words }
+    TaskBroken::Panicked { name, words }
 }
 
 fn table() -> MutexGuard<'static, BTreeMap<&'static str, Count>> {
@@ -145,16 +148,16 @@ fn table() -> MutexGuard<'static, BTreeMap<&'static str, Count>> {
 }
 
 /// A task that is counted as running.
-struct Running(&'static str);
+struct RunningTask(&'static str);
 
-impl Running {
+impl RunningTask {
     fn begin(name: &'static str) -> Self {
         table().entry(name).or_default().running += 1;
         Self(name)
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningTask {
     fn drop(&mut self) {
         table().entry(self.0).or_default().running -= 1;
     }
@@ -169,8 +172,8 @@ mod tests {
         let broken = supervised("breaks", async { panic!("no {}", "way") });
         let words = "no way".to_owned();
         let name = "breaks";
-        let answer: Result<(), Broken> = broken.await;
-        assert_eq!(answer, Err(Broken::Panicked { name, words }));
+        let answer: Result<(), TaskBroken> = broken.await;
+        assert_eq!(answer, Err(TaskBroken::Panicked { name, words }));
         let counted = counts()["breaks"];
         assert_eq!((counted.running, counted.panicked), (0, 1));
         assert_eq!(supervised("works", async { 3 }).await, Ok(3));

@@ -7,7 +7,7 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::mailbox::{Letter, Mailbox};
-use crate::task::{self, Task};
+use crate::task::{self, SupervisedTask};
 
 /// How often a task is started in all, and how long after each panic.
 const TRIES: usize = 5;
@@ -50,7 +50,7 @@ impl TaskSupervisorHandle {
         &self,
         name: &'static str,
         start: impl FnMut() -> F + Send + 'static,
-    ) -> Task<()>
+    ) -> SupervisedTask<()>
     where
         F: Future<Output = ()> + Send + 'static,
     {

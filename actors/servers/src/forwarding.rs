@@ -11,7 +11,7 @@ use mgp_protocol::refusal::Refusal;
 
 use crate::link::Link;
 use mgp_runtime::task;
-use mgp_store::audit::{AuditHandle, Batch};
+use mgp_store::audit::{AuditHandle, EventBatch};
 
 /// Tells a server every event from where it was told last, for as long as its connection stands.
 /// Nothing when it did not negotiate `audit`.
@@ -46,7 +46,7 @@ async fn forwarded(audit: &AuditHandle, link: &Arc<Link>) -> io::Result<()> {
     Ok(())
 }
 
-fn tell(link: &Arc<Link>, batch: &Batch) {
+fn tell(link: &Arc<Link>, batch: &EventBatch) {
     if let Some((from, to)) = batch.trimmed {
         let words = format!("audit: events {from} to {to} were trimmed before it was told them");
         tracing::warn!(server = %link.server, "{words}");

@@ -41,7 +41,7 @@ use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{Alive, Kind, Letter, Mailbox, Reply};
-use mgp_runtime::task::Task;
+use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::moment;
 use mgp_store::audit::AuditHandle;
 
@@ -133,7 +133,7 @@ pub struct ServerState {
     instances: Instances,
     stopping: Vec<Reply<()>>,
     /// The clock of the next try; it ends with the supervisor, and with a try that comes before.
-    next_try: Option<Task<()>>,
+    next_try: Option<SupervisedTask<()>>,
     /// Of the last life, where nobody asked for its end.
     last_words: Option<Arc<str>>,
     _alive: Alive,

@@ -28,11 +28,11 @@ use crate::trouble::Trouble;
 pub use self::event::{by_agent, by_kernel, by_operator, event, state_damaged};
 pub use self::examine::{Examined, examine};
 pub use self::files::Folder;
-pub use self::follower::{Batch, Follower};
+pub use self::follower::{EventBatch, Follower};
 pub use self::head::read as read_head;
-pub use self::opening::Opening;
+pub use self::opening::LogOptions;
 pub use self::queue::{CALLS_MAX, DECISIONS_MAX, TOLD_MAX};
-use self::queue::{Entry, Ledger};
+use self::queue::{LogQueue, QueuedNote};
 
 /// What it was of was not done, since it could not be written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,12 +54,12 @@ impl Note for Event {
 
 /// The way in for everybody else.
 #[derive(Clone, Debug)]
-pub struct AuditHandle(Option<Arc<Ledger>>);
+pub struct AuditHandle(Option<Arc<LogQueue>>);
 
 /// A place in the log for one call, taken before it begins.
 #[derive(Debug)]
 #[must_use = "a call without a record is no call"]
-pub struct Place(Option<(Arc<Ledger>, mgp_sync::credit::Charge)>);
+pub struct Place(Option<(Arc<LogQueue>, mgp_sync::credit::Charge)>);
 
 impl AuditHandle {
     /// Of a kernel that keeps no log: everything is taken, nothing is written.
@@ -111,7 +111,7 @@ impl AuditHandle {
         let permit = ledger.decisions.clone().acquire_owned().await;
         let permit = permit.map_err(|_| CommitRefusal::Broken)?;
         let (reply, written) = oneshot::channel();
-        ledger.push(Entry::decision(Box::new(event), reply, permit));
+        ledger.push(QueuedNote::decision(Box::new(event), reply, permit));
         written.await.unwrap_or(Err(CommitRefusal::Broken.into()))
     }
 
@@ -154,7 +154,7 @@ impl Place {
     /// Writes down how the call ended, and waits for nothing: nobody is there to be answered.
     pub fn put(self, note: impl Note) {
         if let Some((ledger, charge)) = self.0 {
-            ledger.push(Entry::call(Box::new(note), None, charge));
+            ledger.push(QueuedNote::call(Box::new(note), None, charge));
         }
     }
 
@@ -168,11 +168,11 @@ impl Place {
             return Ok(());
         };
         if !ledger.calls_wait {
-            ledger.push(Entry::call(Box::new(note), None, charge));
+            ledger.push(QueuedNote::call(Box::new(note), None, charge));
             return Ok(());
         }
         let (reply, written) = oneshot::channel();
-        ledger.push(Entry::call(Box::new(note), Some(reply), charge));
+        ledger.push(QueuedNote::call(Box::new(note), Some(reply), charge));
         written.await.unwrap_or(Err(CommitRefusal::Broken.into()))
     }
 }

@@ -28,14 +28,14 @@ const TOGETHER: usize = 1024;
 /// A journal that is open. All clones write to the same file.
 #[derive(Debug, Clone)]
 pub struct Journal {
-    orders: mpsc::SyncSender<Order>,
+    orders: mpsc::SyncSender<JournalOrder>,
     path: PathBuf,
     trouble: Trouble,
 }
 
 /// What a journal held when it was opened.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedJournal {
     /// The journal, to be appended to.
     pub journal: Journal,
     /// The payloads, in their order.
@@ -47,7 +47,7 @@ pub struct Opened {
 
 /// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum Unusable {
+pub enum UnusableJournal {
     /// The file cannot be read or made.
     #[error("{}", explained(.path, .error))]
     Disk {
@@ -81,7 +81,7 @@ pub enum Unusable {
 
 /// Why something was not recorded.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum NotWritten {
+pub enum NotAppended {
     /// Too many wait for the disk.
     #[error("{WAITING} entries wait for the disk already; try again")]
     Overloaded,
@@ -103,10 +103,10 @@ pub enum NotWritten {
 }
 
 /// Where the outcome is waited for.
-type Told = oneshot::Sender<Result<(), NotWritten>>;
+type Told = oneshot::Sender<Result<(), NotAppended>>;
 
 #[derive(Debug)]
-enum Order {
+enum JournalOrder {
     Append(Vec<Vec<u8>>, Told),
     Replace(Vec<Vec<u8>>, Told),
     Mend(Told),
@@ -116,9 +116,9 @@ impl Journal {
     /// Opens the journal of this kind at `path`, made when it is not there. Reads it whole; blocks.
     ///
     /// # Errors
-    /// [`Unusable`], in words for who starts the kernel.
-    pub fn open(path: &Path, kind: &'static str) -> Result<Opened, Unusable> {
-        let explain = |error| Unusable::Disk {
+    /// [`UnusableJournal`], in words for who starts the kernel.
+    pub fn open(path: &Path, kind: &'static str) -> Result<OpenedJournal, UnusableJournal> {
+        let explain = |error| UnusableJournal::Disk {
             path: path.to_owned(),
             error,
         };
@@ -135,7 +135,7 @@ impl Journal {
                 }
                 Err(fault @ JournalFault::Damaged { at, .. }) => {
                     let path = path.to_owned();
-                    return Err(Unusable::Damaged { path, fault, at });
+                    return Err(UnusableJournal::Damaged { path, fault, at });
                 }
             }
         }
@@ -159,7 +159,7 @@ impl Journal {
             path: path.to_owned(),
             trouble,
         };
-        Ok(Opened {
+        Ok(OpenedJournal {
             journal,
             entries,
             cut,
@@ -167,8 +167,8 @@ impl Journal {
     }
 
     /// The payloads of a journal that may be open; blocks.
-    pub fn read(path: &Path, kind: &'static str) -> Result<Vec<Vec<u8>>, Unusable> {
-        let explain = |error| Unusable::Disk {
+    pub fn read(path: &Path, kind: &'static str) -> Result<Vec<Vec<u8>>, UnusableJournal> {
+        let explain = |error| UnusableJournal::Disk {
             path: path.to_owned(),
             error,
         };
@@ -178,7 +178,7 @@ impl Journal {
             Ok(payload) => Ok(payload.to_vec()),
             Err(fault @ (JournalFault::Torn { at, .. } | JournalFault::Damaged { at, .. })) => {
                 let path = path.to_owned();
-                Err(Unusable::Damaged { path, fault, at })
+                Err(UnusableJournal::Damaged { path, fault, at })
             }
         });
         entries.collect()
@@ -188,8 +188,8 @@ impl Journal {
     /// in that order.
     ///
     /// # Errors
-    /// [`NotWritten`]; then it is not to be acknowledged.
-    pub async fn append(&self, payload: Vec<u8>) -> Result<(), NotWritten> {
+    /// [`NotAppended`]; then it is not to be acknowledged.
+    pub async fn append(&self, payload: Vec<u8>) -> Result<(), NotAppended> {
         self.append_all(vec![payload]).await
     }
 
@@ -197,25 +197,27 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Self::append`].
-    pub async fn append_all(&self, payloads: Vec<Vec<u8>>) -> Result<(), NotWritten> {
-        self.order(|told| Order::Append(payloads, told)).await
+    pub async fn append_all(&self, payloads: Vec<Vec<u8>>) -> Result<(), NotAppended> {
+        self.order(|told| JournalOrder::Append(payloads, told))
+            .await
     }
 
     /// Puts these entries in the place of all there are, in one step: after a crash either the old
     /// ones are there or the new ones. For journals whose state is small.
     ///
     /// # Errors
-    /// [`NotWritten`]; then the old ones are there still.
-    pub async fn replace(&self, entries: Vec<Vec<u8>>) -> Result<(), NotWritten> {
-        self.order(|told| Order::Replace(entries, told)).await
+    /// [`NotAppended`]; then the old ones are there still.
+    pub async fn replace(&self, entries: Vec<Vec<u8>>) -> Result<(), NotAppended> {
+        self.order(|told| JournalOrder::Replace(entries, told))
+            .await
     }
 
     /// Cuts off what was never finished, if there is any.
     ///
     /// # Errors
-    /// [`NotWritten`]; then it is there still.
-    pub async fn mend(&self) -> Result<(), NotWritten> {
-        self.order(Order::Mend).await
+    /// [`NotAppended`]; then it is there still.
+    pub async fn mend(&self) -> Result<(), NotAppended> {
+        self.order(JournalOrder::Mend).await
     }
 
     /// Where it is.
@@ -230,10 +232,10 @@ impl Journal {
         self.trouble.clone()
     }
 
-    async fn order(&self, order: impl FnOnce(Told) -> Order) -> Result<(), NotWritten> {
+    async fn order(&self, order: impl FnOnce(Told) -> JournalOrder) -> Result<(), NotAppended> {
         let (told, outcome) = oneshot::channel();
         self.orders.try_send(order(told)).map_err(|e| match e {
-            mpsc::TrySendError::Full(_) => NotWritten::Overloaded,
+            mpsc::TrySendError::Full(_) => NotAppended::Overloaded,
             mpsc::TrySendError::Disconnected(_) => gone(),
         })?;
         outcome.await.unwrap_or_else(|_| Err(gone()))
@@ -241,7 +243,7 @@ impl Journal {
 }
 
 /// All of a journal, when it has no more bytes than one can have.
-fn whole(path: &Path, file: &mut File) -> Result<Vec<u8>, Unusable> {
+fn whole(path: &Path, file: &mut File) -> Result<Vec<u8>, UnusableJournal> {
     let read = |file: &mut File| {
         let size = file.metadata()?.len();
         let mut bytes = Vec::new();
@@ -253,13 +255,13 @@ fn whole(path: &Path, file: &mut File) -> Result<Vec<u8>, Unusable> {
     let path = path.to_owned();
     match read(file) {
         Ok((bytes, size)) if size <= JOURNAL_MAX => Ok(bytes),
-        Ok((_, size)) => Err(Unusable::TooLarge { path, size }),
-        Err(error) => Err(Unusable::Disk { path, error }),
+        Ok((_, size)) => Err(UnusableJournal::TooLarge { path, size }),
+        Err(error) => Err(UnusableJournal::Disk { path, error }),
     }
 }
 
-fn gone() -> NotWritten {
-    NotWritten::Broken("its thread has ended".into())
+fn gone() -> NotAppended {
+    NotAppended::Broken("its thread has ended".into())
 }
 
 #[cfg(test)]

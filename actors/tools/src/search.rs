@@ -38,9 +38,9 @@ use mgp_servers::server::ServerTable;
 
 use self::embedding_queue::EmbeddingQueue;
 use self::model::Models;
-pub use self::model::{Embedding, Meanings, Program, Running, serve};
+pub use self::model::{Embedding, Meanings, ModelLocation, Program, serve};
 pub use self::provider::{Key, Provider};
-pub use self::query::{Coverage, Found, Hit, Status, Wanted};
+pub use self::query::{Coverage, Hit, ServerStatusFilter, ToolQuery, ToolsFound};
 
 /// Searches that run at once: each takes some milliseconds of a core.
 const SEARCHING: usize = 2;
@@ -51,12 +51,12 @@ const WAITING: usize = 64;
 #[derive(Debug, Clone)]
 pub struct SearchHandle {
     mailbox: Mailbox<SearchMsg>,
-    parts: Arc<Parts>,
+    parts: Arc<SearchParts>,
 }
 
 /// What a search reads, and what outlives the actor.
 #[derive(Debug)]
-struct Parts {
+struct SearchParts {
     shown: Arc<Snapshot<Shown>>,
     index: Arc<Snapshot<Index>>,
     queue: Arc<EmbeddingQueue>,
@@ -70,7 +70,7 @@ struct Parts {
 
 /// What a search is made of.
 #[derive(Debug)]
-pub struct Opening {
+pub struct SearchOptions {
     /// What is offered.
     pub shown: Arc<Snapshot<Shown>>,
     /// Who may call what.
@@ -85,7 +85,7 @@ pub struct Opening {
     pub data_dir: PathBuf,
 }
 
-impl Opening {
+impl SearchOptions {
     /// Starts the actor, and the threads that embed.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl Opening {
         let mailbox = Mailbox::restarted();
         worker::start(&queue, &models, self.file, mailbox.clone())
             .map_err(|error| SpawnErr::StartupFailed(error.into()))?;
-        let parts = Parts {
+        let parts = SearchParts {
             shown: self.shown,
             index,
             queue,
@@ -128,7 +128,7 @@ impl Opening {
 }
 
 /// The threads end with the last who could ask them.
-impl Drop for Parts {
+impl Drop for SearchParts {
     fn drop(&mut self) {
         self.queue.close();
     }

@@ -19,7 +19,7 @@ use mgp_callers::directory::Directory;
 use mgp_callers::exchange::Delivery;
 use mgp_policy::approvals::own;
 use mgp_runtime::mailbox::{Letter, Mailbox, Reply};
-use mgp_runtime::task::{self, Task};
+use mgp_runtime::task::{self, SupervisedTask};
 use mgp_servers::link::Link;
 use mgp_servers::server::ServerTable;
 use mgp_sync::snapshot::Snapshot;
@@ -143,7 +143,7 @@ pub struct SubscriptionsState {
     engine: Subscriptions,
     /// What legacy servers are being asked right now, the latest of each resource: what is asked
     /// next waits for its answer, else the server could hear it first. Bounded by the engine's table.
-    asking: HashMap<(ServerId, Arc<str>), Task<()>>,
+    asking: HashMap<(ServerId, Arc<str>), SupervisedTask<()>>,
 }
 
 impl Actor for SubscriptionsActor {

@@ -18,4 +18,4 @@ pub(super) use context::CliContext;
 pub(super) use observer::RequestObserver;
 pub(super) use progress::ProgressLine;
 pub(super) use silence::{POLL, SilenceTimer};
-pub(super) use socket::{Retries, backlog_is_full, no_connection, trusted};
+pub(super) use socket::{ConnectRetries, backlog_is_full, no_connection, trusted};

@@ -65,7 +65,7 @@ impl DemoSession {
             questions.waiting.insert(id, sender);
             id
         };
-        let _open = OpenQuestion { session: self, id };
+        let _open = AskedClient { session: self, id };
         let (method, params) = (elicitation::Create::METHOD, params.to_string());
         send(
             &self.sink,
@@ -130,12 +130,12 @@ pub(super) fn send(sink: &LineSink, line: Vec<u8>) {
 }
 
 /// A question on its way.
-struct OpenQuestion<'s> {
+struct AskedClient<'s> {
     session: &'s DemoSession,
     id: u64,
 }
 
-impl Drop for OpenQuestion<'_> {
+impl Drop for AskedClient<'_> {
     fn drop(&mut self) {
         let unanswered = self.session.questions().waiting.remove(&self.id);
         if unanswered.is_some() {

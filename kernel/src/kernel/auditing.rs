@@ -1,7 +1,7 @@
 //! The audit log of this kernel: where it is, what it keeps, what it keeps out.
 
 use mgp_engine::store::audit::redact::Redaction;
-use mgp_store::audit::{AuditHandle, Folder, Opening};
+use mgp_store::audit::{AuditHandle, Folder, LogOptions};
 
 use super::options::UpOptions;
 use super::secrets;
@@ -17,7 +17,7 @@ pub(super) fn open(options: &UpOptions) -> Result<AuditHandle, String> {
         return Ok(AuditHandle::off());
     }
     let key = secrets::audit_key(&options.data_dir)?;
-    Opening {
+    LogOptions {
         folder: Folder::of(&options.data_dir),
         calls: audit.schedule(),
         retention: audit.retention,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mgp_doors::connection;
 use mgp_doors::http_door::{Auth, HttpDoor, Manners, Tokens};
-use mgp_doors::oauth::{OAuth, ProtectedResource, Source};
+use mgp_doors::oauth::{KeySource, OAuth, ProtectedResource};
 use mgp_doors::reception::Reception;
 use mgp_doors::revocation::Revocation;
 use mgp_doors::session::{SessionLimits, Sessions};
@@ -53,7 +53,7 @@ pub(super) struct Bound {
     closing: CancellationToken,
     leave: CancellationToken,
     visits: TaskTracker,
-    open: Vec<JoinHandle<Result<(), task::Broken>>>,
+    open: Vec<JoinHandle<Result<(), task::TaskBroken>>>,
 }
 
 /// Binds both doors before anything else is started: a kernel nobody can reach is no kernel.
@@ -235,9 +235,9 @@ impl Bound {
 fn oauth(config: &config::OAuthConfig, secure: bool, at: SocketAddr) -> OAuth {
     let client = || Client::new(Tls::system());
     let source = match (&config.jwks_file, &config.jwks_url) {
-        (Some(file), _) => Source::File(file.clone()),
-        (None, Some(url)) => Source::Url(client(), url.clone()),
-        (None, None) => Source::Issuer(client()),
+        (Some(file), _) => KeySource::File(file.clone()),
+        (None, Some(url)) => KeySource::Url(client(), url.clone()),
+        (None, None) => KeySource::Issuer(client()),
     };
     let port = at.port();
     let scheme = if secure { "https" } else { "http" };

@@ -47,7 +47,7 @@ use mgp_store::trouble::Troubles;
 use mgp_sync::Snapshot;
 use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_tools::registrar::{Background, Names, Registrar, Waiting};
-use mgp_tools::search::{Meanings, Opening, Program, SearchHandle};
+use mgp_tools::search::{Meanings, Program, SearchHandle, SearchOptions};
 use mgp_tools::server_events::taken_by;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_transports::http::client::Client;
@@ -61,7 +61,7 @@ use super::{DRAIN, StoredState, data_folder, machine};
 use crate::config::{HttpAuth, KernelConfig};
 use crate::health::HealthMethods;
 use crate::operator::Operator;
-use crate::routes::Table;
+use crate::routes::Routing;
 use crate::source::ConfigSource;
 use crate::tree::{RootActor, ServerParts, TreeActor, TreeHandle};
 
@@ -110,7 +110,7 @@ pub(super) async fn start(
     let operator = parts.operator(options, &tree, &source, closing);
     let health = parts.health(connector.clone(), closing);
     let calls = parts.calls(kernel, closing);
-    let routes: Arc<dyn Routes> = Arc::new(Table::new(calls, operator, health));
+    let routes: Arc<dyn Routes> = Arc::new(Routing::new(calls, operator, health));
     let reception = Reception {
         agents: parts.agents,
         bodies: Bodies::new(kernel.http.max_bodies, kernel.limits.max_frame),
@@ -177,7 +177,7 @@ impl Parts {
             audit: kept.audit.clone(),
         };
         let (access, _) = Actor::spawn(None, access, (kept.books, kept.unaudited)).await?;
-        let opening = Opening {
+        let opening = SearchOptions {
             shown: shown.clone(),
             table: table.clone(),
             servers: servers.clone(),

@@ -9,7 +9,7 @@ use mgp_engine::tools::index::{Filter, RESULTS_MAX, Strategy};
 use mgp_protocol::mgp::index::{Coverage, Search, Searched, Tool};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
-use mgp_tools::search::{Found, Hit, Status, Wanted};
+use mgp_tools::search::{Hit, ServerStatusFilter, ToolQuery, ToolsFound};
 use serde_json::value::RawValue;
 
 use super::{Operator, read};
@@ -35,7 +35,7 @@ impl Operator {
         super::json(&self.told(&found))
     }
 
-    fn told(&self, found: &Found) -> Searched {
+    fn told(&self, found: &ToolsFound) -> Searched {
         Searched {
             tools: found.hits.iter().map(tool).collect(),
             total_available: found.visible,
@@ -60,7 +60,7 @@ impl Operator {
     }
 }
 
-fn wanted(search: Search) -> Result<Wanted, Refusal> {
+fn wanted(search: Search) -> Result<ToolQuery, Refusal> {
     let strategy = search.strategy.as_deref().map(|word| {
         Strategy::parse(word).ok_or_else(|| {
             Refusal::BadParams(format!(
@@ -68,14 +68,14 @@ fn wanted(search: Search) -> Result<Wanted, Refusal> {
             ))
         })
     });
-    Ok(Wanted {
+    Ok(ToolQuery {
         query: search.query,
         strategy: strategy.transpose()?.unwrap_or(Strategy::Hybrid),
         filter: Filter {
             categories: search.categories,
             risk_max: search.risk_level_max,
         },
-        status: Status::Connected,
+        status: ServerStatusFilter::Connected,
         view: CatalogView::All,
         most: search.max_results.unwrap_or(RESULTS).min(RESULTS_MAX),
     })

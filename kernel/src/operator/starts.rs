@@ -25,7 +25,7 @@ impl Operator {
         if handle.state() == LifecycleState::Connected {
             return json(&self.report(&handle));
         }
-        let waiting = Waiting::from_now(&handle, start.log);
+        let waiting = WaitingForStart::from_now(&handle, start.log);
         tell(&handle, ServerMsg::Start { by_operator: true })?;
         self.settled(request, &handle, waiting).await
     }
@@ -37,7 +37,7 @@ impl Operator {
     pub async fn restart(&self, request: &Request) -> Outcome {
         let restart: servers::Restart = read(request)?;
         let handle = self.find(&restart.id)?;
-        let waiting = Waiting::from_now(&handle, restart.log);
+        let waiting = WaitingForStart::from_now(&handle, restart.log);
         tell(&handle, ServerMsg::Restart)?;
         self.settled(request, &handle, waiting).await
     }
@@ -54,9 +54,9 @@ impl Operator {
             return json(&self.report(&handle));
         }
         let before = status.start.as_ref().map_or(0, Start::after);
-        let waiting = Waiting {
+        let waiting = WaitingForStart {
             told: wait.log.then(|| before.into()),
-            ..Waiting::from_now(&handle, false)
+            ..WaitingForStart::from_now(&handle, false)
         };
         self.settled(request, &handle, waiting).await
     }
@@ -67,9 +67,9 @@ impl Operator {
         &self,
         request: &Request,
         handle: &Arc<ServerHandle>,
-        waiting: Waiting,
+        waiting: WaitingForStart,
     ) -> Outcome {
-        let Waiting { status, told } = waiting;
+        let WaitingForStart { status, told } = waiting;
         let writing = async {
             if let Some(told) = &told {
                 self.follow(request, handle, told).await;
@@ -90,13 +90,13 @@ impl Operator {
 }
 
 /// What is seen of a start from a moment on.
-struct Waiting {
+struct WaitingForStart {
     status: watch::Receiver<Status>,
     /// The last line of its log that the caller knows; `None` where it wants none.
     told: Option<AtomicU64>,
 }
 
-impl Waiting {
+impl WaitingForStart {
     fn from_now(handle: &ServerHandle, log: bool) -> Self {
         let newest = || (*handle.log.follow().borrow()).into();
         Self {

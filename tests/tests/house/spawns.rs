@@ -22,7 +22,7 @@ const THREADS: &[(&str, &str)] = &[
         "in the process of the model",
     ),
     (
-        "actors/servers/src/server/starts.rs",
+        "actors/servers/src/server/spawner.rs",
         "processes end with the thread that started them",
     ),
 ];

@@ -11,7 +11,7 @@ use mgp_protocol::refusal::Refusal;
 
 use super::background_call::BackgroundCall;
 use crate::agent::caller::Caller;
-use mgp_runtime::task::{self, Task};
+use mgp_runtime::task::{self, SupervisedTask};
 
 /// Calls that may be suspended at once: each holds a call under way at its server, so servers' own
 /// bounds are met first; this one keeps clients that never come back from filling the table.
@@ -38,7 +38,7 @@ pub struct SuspendedCall {
     /// Tells this stay from an earlier one of the same call.
     stay: u64,
     /// Ends the stay in time, and itself with it.
-    _patience: Task<()>,
+    _patience: SupervisedTask<()>,
 }
 
 impl SuspendedCalls {

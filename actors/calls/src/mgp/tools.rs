@@ -23,7 +23,7 @@ use crate::Context;
 use crate::answer::{json, structured, text};
 use crate::audit::{self, CallFacts};
 use mgp_callers::request::{Caller, Outcome, Request};
-use mgp_tools::search::{Hit, Status, Wanted};
+use mgp_tools::search::{Hit, ServerStatusFilter, ToolQuery};
 
 /// `mgp/tools/discover`.
 ///
@@ -165,16 +165,18 @@ pub(crate) fn called(request: &Request, call: Call<'_>) -> Result<Request, Refus
     })
 }
 
-fn wanted(view: &CatalogView, asked: Discover) -> Wanted {
+fn wanted(view: &CatalogView, asked: Discover) -> ToolQuery {
     let filter = asked.filter;
-    Wanted {
+    ToolQuery {
         query: asked.query,
         strategy: asked.strategy.map_or(Strategy::Hybrid, searched),
         filter: Filter {
             categories: filter.categories,
             risk_max: filter.risk_level_max,
         },
-        status: filter.status.map_or(Status::Connected, Status::of),
+        status: filter
+            .status
+            .map_or(ServerStatusFilter::Connected, ServerStatusFilter::of),
         view: view.clone(),
         most: asked.max_results.unwrap_or(RESULTS).min(RESULTS_MAX),
     }

@@ -17,7 +17,7 @@ const LONGEST: usize = 256 << 10;
 
 /// Where the keys are.
 #[derive(Debug, Clone)]
-pub enum Source {
+pub enum KeySource {
     /// In this file.
     File(PathBuf),
     /// At this URL.
@@ -33,7 +33,7 @@ struct Metadata {
     jwks_uri: String,
 }
 
-impl Source {
+impl KeySource {
     /// The keys, as they are now.
     ///
     /// # Errors

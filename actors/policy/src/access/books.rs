@@ -27,10 +27,10 @@ pub struct Books {
 /// Why the grants cannot be used. The kernel does not start without them: a denial that is not
 /// known of would let somebody in.
 #[derive(Debug, thiserror::Error)]
-pub enum Unusable {
+pub enum UnusableGrants {
     /// The journal itself.
     #[error(transparent)]
-    Journal(#[from] journal::Unusable),
+    Journal(#[from] journal::UnusableJournal),
     /// An entry that no kernel wrote so.
     #[error("{path}: entry {entry} {why}; put a copy of this file back that is whole")]
     Entry {
@@ -59,8 +59,8 @@ impl Books {
     /// Opens the grants of this node. Reads and verifies all there are; blocks.
     ///
     /// # Errors
-    /// [`Unusable`], in words for who starts the kernel.
-    pub fn open(path: &Path, key: NodeKey) -> Result<Self, Unusable> {
+    /// [`UnusableGrants`], in words for who starts the kernel.
+    pub fn open(path: &Path, key: NodeKey) -> Result<Self, UnusableGrants> {
         let opened = Journal::open(path, KIND)?;
         let (grants, operations) = put_together(path, &opened.entries, &key)?;
         let here = key.issuer();
@@ -77,8 +77,8 @@ impl Books {
     /// The grants as they stand on disk while a kernel runs. Reads and verifies all there are; blocks.
     ///
     /// # Errors
-    /// [`Unusable`].
-    pub(super) fn again(path: &Path, key: &NodeKey) -> Result<Grants, Unusable> {
+    /// [`UnusableGrants`].
+    pub(super) fn again(path: &Path, key: &NodeKey) -> Result<Grants, UnusableGrants> {
         let entries = Journal::read(path, KIND)?;
         put_together(path, &entries, key).map(|(grants, _)| grants)
     }
@@ -122,9 +122,9 @@ fn put_together(
     path: &Path,
     entries: &[Vec<u8>],
     key: &NodeKey,
-) -> Result<(Grants, Vec<Operation>), Unusable> {
+) -> Result<(Grants, Vec<Operation>), UnusableGrants> {
     let shown = path.display().to_string();
-    let bad = |at: usize, why: String| Unusable::Entry {
+    let bad = |at: usize, why: String| UnusableGrants::Entry {
         path: shown.clone(),
         entry: at + 1,
         why,
@@ -141,7 +141,7 @@ fn put_together(
         let of = operation.place.issuer;
         if of != here {
             let path = shown.clone();
-            return Err(Unusable::Foreign { path, of, here });
+            return Err(UnusableGrants::Foreign { path, of, here });
         }
         match grants.apply(operation) {
             Ok(Applied::Appended) => {}
@@ -205,7 +205,7 @@ mod tests {
         let foreign = operation(&other, 0, OperationId::START);
         journal(&path, &[Signed::new(foreign, &other)]).await;
         let why = Books::open(&path, NodeKey::new(&[1; 32])).unwrap_err();
-        assert!(matches!(why, Unusable::Foreign { .. }), "{why}");
+        assert!(matches!(why, UnusableGrants::Foreign { .. }), "{why}");
         let mut books = Books::open(&path, other).unwrap();
         assert_eq!(books.take_operations(0).len(), 1);
     }

@@ -15,9 +15,9 @@ use mgp_protocol::mgp::audit::{Event, TraceId};
 use mgp_protocol::refusal::Refusal;
 
 use super::writing::{Restored, Writing};
-use super::{AccessActor, AccessMsg, Books, Decide, Ledger, Look, events};
+use super::{AccessActor, AccessMsg, Books, Decide, GrantRecords, Look, events};
 use mgp_runtime::mailbox::{Mailbox, Reply};
-use mgp_runtime::task::{self, Task};
+use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ms;
 use mgp_store::journal::Journal;
 
@@ -33,14 +33,14 @@ const LOOK: Duration = Duration::from_secs(60);
 type Asker = Reply<Result<Vec<GrantChange>, Refusal>>;
 
 /// Something that is asked while the disk is busy.
-enum Waiting {
+enum QueuedAccessRequest {
     Record(Decide, Principal, TraceId, Asker),
     Look(Look),
 }
 
 /// What was decided and is on its way to the disk.
 #[derive(Default)]
-struct Batch {
+struct DecisionBatch {
     entries: Vec<Vec<u8>>,
     events: Vec<Event>,
     agents: BTreeSet<AgentId>,
@@ -55,13 +55,13 @@ pub struct AccessState {
     journal: Journal,
     table: Arc<GrantTable>,
     generation: u64,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedAccessRequest>,
     /// What is on its way to the disk; nothing else is decided meanwhile.
-    batch: Option<Batch>,
+    batch: Option<DecisionBatch>,
     /// Why nothing more is decided for now: the disk does not take it.
     broken: Option<String>,
     me: Mailbox<AccessMsg>,
-    alarm: Option<Task<()>>,
+    alarm: Option<SupervisedTask<()>>,
 }
 
 impl std::fmt::Debug for AccessState {
@@ -110,7 +110,7 @@ impl AccessState {
             // Nothing of it is anywhere yet.
             return reply.send(Err(Refusal::Broken(not_written.to_string())));
         }
-        let asked = Waiting::Record(decide, by, trace, reply);
+        let asked = QueuedAccessRequest::Record(decide, by, trace, reply);
         self.waiting.push_back(asked);
         self.go_on(actor);
     }
@@ -119,7 +119,7 @@ impl AccessState {
     pub(super) fn look(&mut self, actor: &AccessActor, look: Look) {
         // Beyond the bound it is dropped, which its asker hears.
         if self.waiting.len() < WAITING_MAX {
-            self.waiting.push_back(Waiting::Look(look));
+            self.waiting.push_back(QueuedAccessRequest::Look(look));
         }
         self.go_on(actor);
     }
@@ -129,16 +129,16 @@ impl AccessState {
         if self.batch.is_some() {
             return;
         }
-        let mut batch = Batch::default();
+        let mut batch = DecisionBatch::default();
         while batch.told.len() < TOGETHER {
             // What is only decided is not shown to anybody.
-            let looks = matches!(self.waiting.front(), Some(Waiting::Look(_)));
+            let looks = matches!(self.waiting.front(), Some(QueuedAccessRequest::Look(_)));
             if looks && !batch.entries.is_empty() {
                 break;
             }
             match self.waiting.pop_front() {
-                Some(Waiting::Look(look)) => look(&self.ledger()),
-                Some(Waiting::Record(decide, by, trace, reply)) => {
+                Some(QueuedAccessRequest::Look(look)) => look(&self.ledger()),
+                Some(QueuedAccessRequest::Record(decide, by, trace, reply)) => {
                     self.decide(&mut batch, decide, &by, &trace, reply);
                 }
                 None => break,
@@ -153,7 +153,7 @@ impl AccessState {
 
     fn decide(
         &mut self,
-        batch: &mut Batch,
+        batch: &mut DecisionBatch,
         decide: Decide,
         by: &Principal,
         trace: &TraceId,
@@ -178,7 +178,7 @@ impl AccessState {
     /// Makes a change part of what is known here, and of what is to be written.
     fn apply(
         &mut self,
-        batch: &mut Batch,
+        batch: &mut DecisionBatch,
         change: &GrantChange,
         by: &Principal,
         trace: &TraceId,
@@ -211,7 +211,7 @@ impl AccessState {
     }
 
     /// Puts a batch on disk and into the audit log, off this actor.
-    fn commit(&self, actor: &AccessActor, batch: &mut Batch) {
+    fn commit(&self, actor: &AccessActor, batch: &mut DecisionBatch) {
         let writing = Writing {
             journal: self.journal.clone(),
             audit: actor.audit.clone(),
@@ -324,8 +324,8 @@ impl AccessState {
         }));
     }
 
-    fn ledger(&self) -> Ledger<'_> {
-        Ledger {
+    fn ledger(&self) -> GrantRecords<'_> {
+        GrantRecords {
             grants: &self.grants,
             authority: &self.authority,
             defaults: self.table.defaults(),

@@ -9,8 +9,8 @@ use mgp_engine::policy::permissions::PermissionEffect;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::permission::{Ask, PermissionType, Verdict};
 
-use super::{Asked, Shared};
-use crate::approvals::Answer;
+use super::{AwaitedApproval, SharedGates};
+use crate::approvals::OperatorAnswer;
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 
@@ -19,8 +19,8 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// A question that waits.
 #[derive(Clone)]
-pub(super) struct Waiting {
-    pub(super) shared: Weak<Shared>,
+pub(super) struct GateQuestionTask {
+    pub(super) shared: Weak<SharedGates>,
     pub(super) server: ServerId,
     pub(super) life: u64,
     pub(super) ask: Ask,
@@ -29,8 +29,8 @@ pub(super) struct Waiting {
     pub(super) question: ApprovalQuestion,
 }
 
-impl Waiting {
-    pub(super) async fn run(self, asked: Option<Asked>) {
+impl GateQuestionTask {
+    pub(super) async fn run(self, asked: Option<AwaitedApproval>) {
         let Some(mut asked) = self.room(asked).await else {
             return;
         };
@@ -70,7 +70,7 @@ impl Waiting {
     }
 
     /// The question in the operator's list, as soon as there is room for it.
-    async fn room(&self, asked: Option<Asked>) -> Option<Asked> {
+    async fn room(&self, asked: Option<AwaitedApproval>) -> Option<AwaitedApproval> {
         if asked.is_some() {
             return asked;
         }
@@ -87,8 +87,8 @@ impl Waiting {
     /// Into the log first, then into the gate.
     async fn decide(
         &self,
-        shared: &Arc<Shared>,
-        answer: &Answer,
+        shared: &Arc<SharedGates>,
+        answer: &OperatorAnswer,
     ) -> Result<Vec<PermissionEffect>, String> {
         let parts = answer.parts.iter();
         let verdicts: BTreeMap<PermissionType, Verdict> = parts
@@ -96,7 +96,7 @@ impl Waiting {
             .map(|permission| (permission, answer.verdict))
             .collect();
         for permission in verdicts.keys() {
-            let Answer {
+            let OperatorAnswer {
                 verdict,
                 until_ms,
                 decider,
@@ -124,7 +124,7 @@ impl Waiting {
     }
 
     /// What of it is still open.
-    fn open(&self, shared: &Shared) -> Vec<String> {
+    fn open(&self, shared: &SharedGates) -> Vec<String> {
         let posts = shared.posts();
         let post = posts.get(&self.server).filter(|p| p.life == self.life);
         let open = post.map(|post| post.gate.open(&self.ask.request_id));

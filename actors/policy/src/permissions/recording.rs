@@ -8,10 +8,10 @@ use mgp_protocol::mgp::permission::Ask;
 use mgp_runtime::randomness;
 use serde_json::json;
 
-use super::{GateNews, Shared};
+use super::{GateNews, SharedGates};
 use mgp_store::audit;
 
-impl Shared {
+impl SharedGates {
     /// Effects of a gate, in the audit log. What a person gives or denies is there already, written
     /// with the decision itself.
     pub(super) fn told(

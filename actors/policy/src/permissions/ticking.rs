@@ -3,7 +3,7 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use super::Shared;
+use super::SharedGates;
 use mgp_runtime::time::unix_ms;
 
 /// Longest until the clock is looked at again: a clock that was set forward is noticed within it.
@@ -11,7 +11,7 @@ const LOOK: Duration = Duration::from_secs(60);
 
 /// Ends what has ended, as long as there are gates. Calls look at the time themselves: nothing holds
 /// longer because this is late.
-pub(super) async fn tick(shared: Weak<Shared>) {
+pub(super) async fn tick(shared: Weak<SharedGates>) {
     let Some(mut turned) = shared.upgrade().map(|shared| shared.turned.subscribe()) else {
         return;
     };
@@ -27,7 +27,7 @@ pub(super) async fn tick(shared: Weak<Shared>) {
     }
 }
 
-impl Shared {
+impl SharedGates {
     /// Ends what has ended; answers when the next does.
     fn end(&self) -> Option<u64> {
         let now = unix_ms();

@@ -12,7 +12,7 @@ use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
 
-use super::Change;
+use super::ToolChange;
 use mgp_store::atomic_file;
 
 /// Longest definition that is kept to be shown beside what it became, in bytes. Of a longer one only
@@ -83,7 +83,7 @@ impl PinFile {
         server: &ServerId,
         tools: &[Arc<CatalogTool>],
         mode: PinMode,
-    ) -> (Vec<Change>, BTreeSet<String>) {
+    ) -> (Vec<ToolChange>, BTreeSet<String>) {
         let (mut changes, mut unknown) = (Vec::new(), BTreeSet::new());
         for tool in tools {
             let Some(pin) = Pin::of(&tool.raw) else {
@@ -100,7 +100,7 @@ impl PinFile {
                     changed,
                     news,
                     blocked,
-                } => changes.push(Change {
+                } => changes.push(ToolChange {
                     tool: tool.clone(),
                     pin,
                     changed,

@@ -12,7 +12,7 @@ use mgp_protocol::refusal::Refusal;
 use super::{Link, List};
 use mgp_callers::agent::Agent;
 use mgp_runtime::mailbox::Reply;
-use mgp_runtime::task::{self, Task};
+use mgp_runtime::task::{self, SupervisedTask};
 
 /// What a server says unasked, what it asks of the kernel, and what becomes of the connection. `params`
 /// are as sent.
@@ -78,7 +78,7 @@ impl Link {
         self: &Arc<Self>,
         name: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
-    ) -> Task<()> {
+    ) -> SupervisedTask<()> {
         let link = self.clone();
         task::supervised(name, async move {
             if let Err(broken) = task::caught(name, work).await {

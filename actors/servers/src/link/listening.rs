@@ -20,7 +20,7 @@ use super::calls::Forget;
 use super::{InFlight, Link, LinkEvent, List, MirroredHeaders, envelope};
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::Outcome;
-use mgp_runtime::task::{self, Task};
+use mgp_runtime::task::{self, SupervisedTask};
 
 /// Listens that may stand at once: the one in force, the one that takes its place, and those that
 /// are just being let go of. A further wish waits until one of these is gone.
@@ -48,8 +48,8 @@ const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// What one connection is listened to for.
 #[derive(Debug)]
 pub(super) struct Listening {
-    wanted: watch::Sender<Wanted>,
-    heard: watch::Sender<Heard>,
+    wanted: watch::Sender<WantedNews>,
+    heard: watch::Sender<HeardNews>,
     /// The latest listen that the server acknowledged, and what it will tell there.
     acknowledged: watch::Sender<(u64, Filter)>,
     over: watch::Sender<bool>,
@@ -58,7 +58,7 @@ pub(super) struct Listening {
 
 /// What agents want to hear of. Bounded by the table of subscriptions, from which it comes.
 #[derive(Debug, Clone, Default)]
-struct Wanted {
+struct WantedNews {
     uris: BTreeSet<String>,
     /// Tasks of the server, and how many clients listen for each. Bounded by what one of them may
     /// name, and by their number.
@@ -69,7 +69,7 @@ struct Wanted {
 
 /// What became of the wishes up to this one.
 #[derive(Debug, Clone, Default)]
-struct Heard {
+struct HeardNews {
     wish: u64,
     outcome: Option<Result<Arc<BTreeSet<String>>, Refusal>>,
 }
@@ -109,7 +109,7 @@ impl Listening {
     }
 
     /// A wish; answers its number.
-    fn wish(&self, change: impl FnOnce(&mut Wanted)) -> u64 {
+    fn wish(&self, change: impl FnOnce(&mut WantedNews)) -> u64 {
         let mut number = 0;
         self.wanted.send_modify(|wanted| {
             change(wanted);
@@ -121,7 +121,7 @@ impl Listening {
 
     fn tell(&self, wish: u64, outcome: Result<Arc<BTreeSet<String>>, Refusal>) {
         let outcome = Some(outcome);
-        self.heard.send_replace(Heard { wish, outcome });
+        self.heard.send_replace(HeardNews { wish, outcome });
     }
 }
 
@@ -227,7 +227,7 @@ impl Link {
         }
     }
 
-    fn filter(&self, wanted: &Wanted) -> Filter {
+    fn filter(&self, wanted: &WantedNews) -> Filter {
         let peer = self.peer_in(Era::Modern);
         let raw = peer.map_or("{}", |peer| &*peer.raw_capabilities);
         let changes = |list: &str| {
@@ -255,7 +255,7 @@ fn listen_of(ids: &RequestIds, meta: &str) -> Option<u64> {
 #[derive(Debug)]
 struct Standing {
     id: u64,
-    task: Task<Outcome>,
+    task: SupervisedTask<Outcome>,
 }
 
 impl Drop for Standing {

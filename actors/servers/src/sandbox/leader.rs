@@ -57,20 +57,20 @@ pub(super) fn run(policy: &SandboxPolicy, command: &[OsString]) -> Result<u8, St
     let hold = match policy.machine.namespaces {
         false => {
             nix::sys::prctl::set_child_subreaper(true).map_err(|e| e.to_string())?;
-            Hold::Tree
+            ChildHold::Tree
         }
         true => {
             enter_namespaces(policy)?;
             View::of(policy).build(&cwd)?;
             exe = view::own_program();
-            Hold::Namespace(first_process(&exe, &null)?)
+            ChildHold::Namespace(first_process(&exe, &null)?)
         }
     };
     let mut inside = Step::Inside.command(&exe);
     let server = inside.arg("--").args(command).spawn();
     let server = server.map_err(|e| format!("its process cannot be started: {e}"))?;
     let server = Pid::from_raw(server.id().cast_signed());
-    let mut watch = Watch {
+    let mut watch = ParentWatch {
         hold,
         server,
         status: None,
@@ -155,15 +155,15 @@ fn let_go_of_pipes(null: &File) -> Result<(), String> {
 }
 
 /// What keeps the server and all it started from getting away.
-enum Hold {
+enum ChildHold {
     /// The first process of its namespace.
     Namespace(Child),
     /// This process.
     Tree,
 }
 
-struct Watch {
-    hold: Hold,
+struct ParentWatch {
+    hold: ChildHold,
     server: Pid,
     status: Option<ExitStatus>,
     /// When asking ends and killing begins.
@@ -171,7 +171,7 @@ struct Watch {
     killing: bool,
 }
 
-impl Watch {
+impl ParentWatch {
     fn until_nothing_runs(&mut self, kernel: &OwnedFd, signals: &SignalFd) -> ExitStatus {
         let mut orphaned = false;
         while !self.reap() {
@@ -239,10 +239,10 @@ impl Watch {
 
     fn ask_the_rest(&mut self) {
         match &mut self.hold {
-            Hold::Namespace(init) => {
+            ChildHold::Namespace(init) => {
                 let _ = init.stdin.as_mut().map(|line| line.write_all(b"e"));
             }
-            Hold::Tree => below(Pid::this())
+            ChildHold::Tree => below(Pid::this())
                 .iter()
                 .for_each(|p| p.signal(Signal::SIGTERM)),
         }
@@ -255,11 +255,11 @@ impl Watch {
 
     fn kill_all(&self) {
         match &self.hold {
-            Hold::Namespace(init) => {
+            ChildHold::Namespace(init) => {
                 let init = Pid::from_raw(init.id().cast_signed());
                 let _ = kill(init, Signal::SIGKILL);
             }
-            Hold::Tree => {
+            ChildHold::Tree => {
                 let mut stopped = Vec::new();
                 for _ in 0..ROUNDS {
                     let mut found = below(Pid::this());

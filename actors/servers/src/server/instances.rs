@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::{ServerActor, ServerHandle, ServerMsg, ServerState};
 use mgp_runtime::mailbox::Reply;
-use mgp_runtime::task::{self, Task};
+use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::moment;
 
 /// Why the supervisor of an instance ends that has ended.
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Instances {
     all: BTreeMap<AgentId, One>,
     /// The clock of the next look; it ends with the supervisor.
-    clock: Option<Task<()>>,
+    clock: Option<SupervisedTask<()>>,
 }
 
 #[derive(Debug)]

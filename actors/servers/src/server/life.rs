@@ -27,7 +27,7 @@ use mgp_transports::log::ServerLog;
 use self::confinement::SandboxGrants;
 use self::early_exit::EarlyExit;
 use self::end::End;
-use self::handshake::Trouble;
+use self::handshake::HandshakeError;
 use super::lists::{Fresh, Lists, Watch};
 use super::spoken::SpokenEras;
 use super::starts::Start;
@@ -38,7 +38,7 @@ use mgp_callers::exchange::Flag;
 use mgp_policy::permissions::{GateLease, PermissionsHandle};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::task::{self, Broken, Task};
+use mgp_runtime::task::{self, SupervisedTask, TaskBroken};
 
 /// A write to a child that makes no progress for this long ends it: its pipe is full and it does
 /// not read. Calls have timed out long before.
@@ -175,7 +175,7 @@ impl ServerLife {
 
     /// The supervision of this life panicked: nobody waits at its connection, and its process, which ended
     /// with that, is not watched any more.
-    fn broken(&self, broken: &Broken) -> End {
+    fn broken(&self, broken: &TaskBroken) -> End {
         let end = End::Failed(broken.to_string());
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(link) = link.upgrade() {
@@ -302,8 +302,8 @@ impl ServerLife {
     async fn fallen(
         &self,
         child: &mut child::Child,
-        reading: &mut Task<ReadEnd>,
-        writing: &mut Task<WriteEnd>,
+        reading: &mut SupervisedTask<ReadEnd>,
+        writing: &mut SupervisedTask<WriteEnd>,
     ) -> End {
         let grace = self.spec.limits.stop_grace;
         let read = tokio::select! {
@@ -402,7 +402,7 @@ impl ServerLife {
     pub(super) async fn serve(
         &self,
         link: &Arc<Link>,
-        shake: impl Future<Output = Result<SpokenEras, Trouble>>,
+        shake: impl Future<Output = Result<SpokenEras, HandshakeError>>,
     ) -> End {
         let patience = self.spec.limits.start_timeout;
         let start = async {
@@ -412,13 +412,17 @@ impl ServerLife {
                 // First, so that no change is missed after the lists were fetched.
                 link.listen();
                 link.listens().await;
-                Ok::<SpokenEras, Trouble>(spoken)
+                Ok::<SpokenEras, HandshakeError>(spoken)
             });
-            let spoken = met.await.map_err(|_| Trouble::Failed(self.too_slow()))??;
+            let spoken = met
+                .await
+                .map_err(|_| HandshakeError::Failed(self.too_slow()))??;
             // A person takes their time, and that is not the server's.
-            self.permitted(link).await.map_err(Trouble::Rejected)?;
+            self.permitted(link)
+                .await
+                .map_err(HandshakeError::Rejected)?;
             if self.outgrown(link) {
-                return Err(Trouble::Again(spoken));
+                return Err(HandshakeError::Again(spoken));
             }
             let before = self.before.clone().under(Arc::new(self.terms(link)));
             if self.handle.agent().is_some() {
@@ -426,16 +430,16 @@ impl ServerLife {
             }
             let lists = tokio::time::timeout(patience, Lists::fetch(link, before, &self.watch));
             let lists = lists.await.unwrap_or_else(|_| Err(self.too_slow()));
-            lists.map_err(Trouble::Failed)
+            lists.map_err(HandshakeError::Failed)
         };
         let lists = tokio::select! {
             lists = start => lists,
             end = self.ordered() => return end,
         };
         match lists {
-            Err(Trouble::Failed(why)) => return End::Failed(why),
-            Err(Trouble::Rejected(why)) => return End::Rejected(why),
-            Err(Trouble::Again(spoken)) => {
+            Err(HandshakeError::Failed(why)) => return End::Failed(why),
+            Err(HandshakeError::Rejected(why)) => return End::Rejected(why),
+            Err(HandshakeError::Again(spoken)) => {
                 self.handle.met(spoken);
                 return End::Again;
             }

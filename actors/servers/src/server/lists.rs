@@ -83,12 +83,12 @@ struct Whole {
     freshness: Option<Freshness>,
     notes: Vec<String>,
     /// What kept the rest of it from coming.
-    gap: Option<Gap>,
+    gap: Option<ListGap>,
 }
 
 /// Why a list is not whole.
 #[derive(Debug)]
-struct Gap {
+struct ListGap {
     why: String,
     /// The server knows no such list: what it had of it in an earlier life is gone.
     unknown: bool,
@@ -126,7 +126,7 @@ impl Lists {
                 tokio::select! {
                     whole = whole => whole,
                     () = async { first.raised().await; tokio::time::sleep(SLOWER).await } => {
-                        Whole::without(*kind, Gap::of(method, "no answer yet"))
+                        Whole::without(*kind, ListGap::of(method, "no answer yet"))
                     }
                 }
             }
@@ -207,7 +207,7 @@ impl Lists {
     }
 }
 
-impl Gap {
+impl ListGap {
     fn of(method: &str, why: impl std::fmt::Display) -> Self {
         Self {
             why: format!("{method}: {why}"),
@@ -245,7 +245,7 @@ impl Whole {
         }
     }
 
-    fn without(kind: ListKind, gap: Gap) -> Self {
+    fn without(kind: ListKind, gap: ListGap) -> Self {
         Self {
             gap: Some(gap),
             ..Self::none(kind)
@@ -269,15 +269,15 @@ impl Whole {
         whole
     }
 
-    async fn pages(&mut self, link: &Arc<Link>, method: &str) -> Result<(), Gap> {
+    async fn pages(&mut self, link: &Arc<Link>, method: &str) -> Result<(), ListGap> {
         let mut cursor = None::<String>;
         for _ in 0..MAX_PAGES {
             let params = cursor
                 .as_ref()
                 .map(|c| format!(r#"{{"cursor":{}}}"#, quoted(c)));
             let page = link.ask(method, params.as_deref()).await;
-            let page = page.map_err(|refusal| Gap::refused(method, &refusal))?;
-            let next = self.take(page).map_err(|e| Gap::of(method, e))?;
+            let page = page.map_err(|refusal| ListGap::refused(method, &refusal))?;
+            let next = self.take(page).map_err(|e| ListGap::of(method, e))?;
             if link.peer_in(Era::Modern).is_none() {
                 self.freshness = None;
             }

@@ -18,11 +18,11 @@ const THREADS: usize = 4;
 #[derive(Debug, Default)]
 pub struct Starts {
     /// One start for each server waits at most. The threads end with it.
-    desk: OnceLock<mpsc::Sender<Start>>,
+    desk: OnceLock<mpsc::Sender<SpawnJob>>,
     turns: Mutex<RestartTurns>,
 }
 
-struct Start {
+struct SpawnJob {
     spec: ChildSpec,
     log: ServerLog,
     runtime: Handle,
@@ -36,7 +36,7 @@ impl Starts {
     /// In words, why that cannot be.
     pub(super) async fn spawn(&self, spec: ChildSpec, log: &ServerLog) -> Result<Child, String> {
         let (done, child) = oneshot::channel();
-        let start = Start {
+        let start = SpawnJob {
             spec,
             log: log.clone(),
             runtime: Handle::current(),
@@ -56,7 +56,7 @@ impl Starts {
 }
 
 /// Without a single thread each start is refused.
-fn open() -> mpsc::Sender<Start> {
+fn open() -> mpsc::Sender<SpawnJob> {
     let (desk, waiting) = mpsc::channel();
     let waiting = Arc::new(Mutex::new(waiting));
     for _ in 0..THREADS {
@@ -69,13 +69,13 @@ fn open() -> mpsc::Sender<Start> {
     desk
 }
 
-fn work(waiting: &Mutex<mpsc::Receiver<Start>>) {
+fn work(waiting: &Mutex<mpsc::Receiver<SpawnJob>>) {
     loop {
         let next = waiting
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .recv();
-        let Ok(Start {
+        let Ok(SpawnJob {
             spec,
             log,
             runtime,

@@ -11,7 +11,7 @@ use mgp_protocol::ids::ServerId;
 
 use super::AuditHandle;
 use super::heard::is_by;
-use super::queue::Ledger;
+use super::queue::LogQueue;
 use super::replay::{numbered, read};
 use super::tail::Tail;
 
@@ -22,7 +22,7 @@ const GATHER: Duration = Duration::from_millis(20);
 
 /// Reads on from where its server was told last.
 pub struct Follower {
-    ledger: Arc<Ledger>,
+    ledger: Arc<LogQueue>,
     server: ServerId,
     mark: Mark,
     last: u64,
@@ -31,7 +31,7 @@ pub struct Follower {
 
 /// Events that follow one another.
 #[derive(Debug)]
-pub struct Batch {
+pub struct EventBatch {
     /// The first and the last of those before them that were trimmed before they were read.
     pub trimmed: Option<(u64, u64)>,
     /// The params of each event's notification. What the server said itself is not among them: it knows
@@ -72,7 +72,7 @@ impl Follower {
     ///
     /// # Errors
     /// When they cannot be read.
-    pub async fn next(&mut self) -> io::Result<Option<Batch>> {
+    pub async fn next(&mut self) -> io::Result<Option<EventBatch>> {
         let mut written = self.ledger.written.subscribe();
         loop {
             written.borrow_and_update();
@@ -90,12 +90,12 @@ impl Follower {
         }
     }
 
-    fn batch(&self, end: u64, events: &[(u64, String)]) -> Batch {
+    fn batch(&self, end: u64, events: &[(u64, String)]) -> EventBatch {
         let first = events.first().map_or(end, |(first, _)| *first);
         let others = events
             .iter()
             .filter(|(_, event)| !is_by(event, &self.server));
-        Batch {
+        EventBatch {
             trimmed: (first > self.last + 1).then_some((self.last + 1, first - 1)),
             events: others
                 .filter_map(|(seq, event)| numbered(*seq, event))
@@ -105,7 +105,7 @@ impl Follower {
     }
 
     /// The server has read these.
-    pub async fn has_read(&mut self, batch: &Batch) {
+    pub async fn has_read(&mut self, batch: &EventBatch) {
         self.last = batch.end;
         let (mark, end) = (self.mark.clone(), batch.end);
         if let Err(error) = read(move || mark.write(end)).await {

@@ -24,9 +24,9 @@ const REPORT_BYTES: usize = 16 << 10;
 
 /// How much each server has said.
 #[derive(Debug, Default)]
-pub(super) struct Heard(Mutex<HashMap<ServerId, (MonotonicTime, u64)>>);
+pub(super) struct ReportCounts(Mutex<HashMap<ServerId, (MonotonicTime, u64)>>);
 
-impl Heard {
+impl ReportCounts {
     /// Takes one more; `Err` with how many were not taken when that is to be said.
     fn take(&self, server: &ServerId) -> Result<(), Option<u64>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -20,8 +20,8 @@ use super::AuditHandle;
 use super::examine::known;
 use super::files::Folder;
 use super::head::Heads;
-use super::queue::Ledger;
-use super::writer::{Open, Timers, Writer, own};
+use super::queue::LogQueue;
+use super::writer::{OpenLogFile, Timers, Writer, own};
 use crate::trouble::explained;
 use mgp_runtime::time::{moment, unix_ms};
 
@@ -29,7 +29,7 @@ use mgp_runtime::time::{moment, unix_ms};
 const NAMED_MAX: usize = 16;
 
 /// `[audit]` of the settings, and what else a log needs.
-pub struct Opening {
+pub struct LogOptions {
     /// Where it is.
     pub folder: Folder,
     /// When records of calls are on disk.
@@ -44,7 +44,7 @@ pub struct Opening {
 }
 
 /// What was found.
-struct Found {
+struct LogAsFound {
     segments: Vec<Segment>,
     head: Head,
     /// What is wrong with the end of the log, or was.
@@ -55,7 +55,7 @@ struct Found {
     leave: bool,
 }
 
-impl Opening {
+impl LogOptions {
     /// Opens the log. What is broken in its last file is mended or named before this returns; the
     /// files before it are looked at meanwhile.
     ///
@@ -86,7 +86,7 @@ impl Opening {
         let number = segments.last().map_or(1, |s| s.number);
         // Before the first file: what is missing beside one was removed.
         let head = Heads::open(&self.folder)?;
-        let ledger = Ledger::new(
+        let ledger = LogQueue::new(
             self.calls == CallAuditing::BeforeReply,
             self.redaction.keeping().clone(),
             self.folder.clone(),
@@ -94,7 +94,7 @@ impl Opening {
         );
         let handle = AuditHandle(Some(ledger.clone()));
         let writer = Writer {
-            open: Open {
+            open: OpenLogFile {
                 number,
                 file: self.folder.append(number)?,
                 lines: Vec::new(),
@@ -134,7 +134,7 @@ impl Opening {
         Ok(handle)
     }
 
-    fn find(&self) -> io::Result<Found> {
+    fn find(&self) -> io::Result<LogAsFound> {
         let folder = &self.folder;
         let numbers = folder.numbers()?;
         let (known, beside) = known(folder)?;
@@ -161,7 +161,7 @@ impl Opening {
         if let Some(last) = segments.last_mut() {
             last.last = head;
         }
-        Ok(Found {
+        Ok(LogAsFound {
             segments,
             head,
             faults: report.faults,
@@ -221,7 +221,7 @@ fn examine(
     known: &[LogFault],
     files: &[(u64, u64)],
     audit: &AuditHandle,
-    ledger: &Arc<Ledger>,
+    ledger: &Arc<LogQueue>,
 ) {
     // Where the end is damaged, its own faults were found with what was known then.
     let expected = known.is_empty().then_some(head);

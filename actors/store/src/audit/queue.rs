@@ -12,7 +12,7 @@ use mgp_sync::credit::{Charge, Credit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::files::Folder;
-use super::heard::Heard;
+use super::heard::ReportCounts;
 use super::{NotWritten, Note};
 use crate::trouble::Trouble;
 
@@ -27,7 +27,7 @@ pub const TOLD_MAX: u64 = 4_096;
 type Written = oneshot::Sender<Result<(), NotWritten>>;
 
 /// Something that waits, with what it holds of its bound.
-pub(super) struct Entry {
+pub(super) struct QueuedNote {
     pub(super) note: Box<dyn Note>,
     pub(super) kind: RecordKind,
     pub(super) written: Option<Written>,
@@ -35,17 +35,17 @@ pub(super) struct Entry {
         dead_code,
         reason = "what it holds of its bound is free when it is dropped"
     )]
-    pub(super) hold: Hold,
+    pub(super) hold: HeldRoom,
 }
 
 /// What something that waits takes of its bound.
 #[derive(Debug)]
-pub(super) enum Hold {
+pub(super) enum HeldRoom {
     Charge { _charge: Charge },
     Permit { _permit: OwnedSemaphorePermit },
 }
 
-impl Entry {
+impl QueuedNote {
     pub(super) fn decision(
         note: Box<dyn Note>,
         written: Written,
@@ -55,7 +55,7 @@ impl Entry {
             note,
             kind: RecordKind::Decision,
             written: Some(written),
-            hold: Hold::Permit { _permit: permit },
+            hold: HeldRoom::Permit { _permit: permit },
         }
     }
 
@@ -64,13 +64,13 @@ impl Entry {
             note,
             kind: RecordKind::Call,
             written,
-            hold: Hold::Charge { _charge: charge },
+            hold: HeldRoom::Charge { _charge: charge },
         }
     }
 }
 
 /// What the thread that writes and all who tell it have in common.
-pub(super) struct Ledger {
+pub(super) struct LogQueue {
     queue: Mutex<Queue>,
     more: Condvar,
     pub(super) calls: Arc<Credit>,
@@ -91,12 +91,12 @@ pub(super) struct Ledger {
     /// The last record that is written.
     pub(super) written: watch::Sender<Head>,
     /// What servers say of themselves.
-    pub(super) heard: Heard,
+    pub(super) heard: ReportCounts,
 }
 
 #[derive(Default)]
 struct Queue {
-    entries: Vec<Entry>,
+    entries: Vec<QueuedNote>,
     /// Of the configuration read last.
     secrets: Option<Vec<String>>,
     /// Somebody waits for the disk.
@@ -119,7 +119,7 @@ enum Asleep {
 
 /// What was waiting.
 pub(super) struct Taken {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<QueuedNote>,
     /// What is to be masked from now on, in these entries too.
     pub(super) secrets: Option<Vec<String>>,
     pub(super) dropped: u64,
@@ -127,7 +127,7 @@ pub(super) struct Taken {
     pub(super) closing: Option<oneshot::Sender<()>>,
 }
 
-impl Ledger {
+impl LogQueue {
     pub(super) fn new(calls_wait: bool, keeping: Keeping, folder: Folder, last: Head) -> Arc<Self> {
         Arc::new(Self {
             queue: Mutex::default(),
@@ -143,7 +143,7 @@ impl Ledger {
             keeping,
             folder,
             written: watch::Sender::new(last),
-            heard: Heard::default(),
+            heard: ReportCounts::default(),
         })
     }
 
@@ -151,7 +151,7 @@ impl Ledger {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn push(&self, entry: Entry) {
+    pub(super) fn push(&self, entry: QueuedNote) {
         let mut queue = self.queue();
         if queue.closed {
             // Dropping it tells whoever waits.
@@ -174,7 +174,7 @@ impl Ledger {
 
     pub(super) fn tell(&self, note: Box<dyn Note>) {
         match self.told.try_take(1) {
-            Some(charge) => self.push(Entry::call(note, None, charge)),
+            Some(charge) => self.push(QueuedNote::call(note, None, charge)),
             None => {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
             }
@@ -270,8 +270,8 @@ impl Ledger {
     }
 }
 
-impl std::fmt::Debug for Ledger {
+impl std::fmt::Debug for LogQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ledger").finish_non_exhaustive()
+        f.debug_struct("LogQueue").finish_non_exhaustive()
     }
 }

@@ -10,8 +10,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-fn opening(dir: &Path) -> Opening {
-    Opening {
+fn opening(dir: &Path) -> LogOptions {
+    LogOptions {
         folder: Folder::of(dir),
         calls: CallAuditing::default(),
         retention: Retention::default(),
@@ -24,13 +24,13 @@ fn opening(dir: &Path) -> Opening {
     }
 }
 
-fn small(dir: &Path) -> Opening {
+fn small(dir: &Path) -> LogOptions {
     let retention = Retention {
         max_age: None,
         max_bytes: 8_000,
         segment_bytes: 2_000,
     };
-    Opening {
+    LogOptions {
         retention,
         ..opening(dir)
     }
@@ -274,7 +274,7 @@ async fn a_log_goes_on_when_the_disk_takes_something_again() {
 #[tokio::test]
 async fn floods_are_counted_and_push_nothing_out() {
     let dir = tempfile::tempdir().unwrap();
-    let flooded = Opening {
+    let flooded = LogOptions {
         per_day: 20_000,
         retention: Retention {
             max_age: None,

@@ -18,10 +18,10 @@ use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use self::resuming::Gap;
+use self::resuming::LogGap;
 use super::files::Folder;
 use super::head::Heads;
-use super::queue::{Entry, Ledger};
+use super::queue::{LogQueue, QueuedNote};
 use super::{NotWritten, by_kernel, event};
 use crate::trouble::explained;
 use mgp_runtime::randomness;
@@ -41,7 +41,7 @@ const LINES_MAX: usize = 8 << 20;
 type Written = oneshot::Sender<Result<(), NotWritten>>;
 
 pub(super) struct Writer {
-    pub(super) ledger: Arc<Ledger>,
+    pub(super) ledger: Arc<LogQueue>,
     pub(super) folder: Folder,
     pub(super) chain: Chain,
     pub(super) segments: Segments,
@@ -49,16 +49,16 @@ pub(super) struct Writer {
     pub(super) redaction: Redaction,
     pub(super) repeats: Repeats,
     pub(super) head: Heads,
-    pub(super) open: Open,
+    pub(super) open: OpenLogFile,
     /// Who waits, by the number of the record. As many as [`Commit`] knows of.
     pub(super) waiting: VecDeque<(u64, Written)>,
     /// What the disk does not take at the moment.
-    pub(super) gap: Option<Gap>,
+    pub(super) gap: Option<LogGap>,
     pub(super) timers: Timers,
 }
 
 /// The file at hand.
-pub(super) struct Open {
+pub(super) struct OpenLogFile {
     pub(super) number: u64,
     pub(super) file: File,
     /// Lines that are not known to be on disk. At most [`LINES_MAX`] bytes and one group.
@@ -121,7 +121,7 @@ impl Writer {
         }
     }
 
-    pub(super) fn enter(&mut self, entry: Entry) {
+    pub(super) fn enter(&mut self, entry: QueuedNote) {
         if self.gap.is_some() {
             return self.hold(entry);
         }
@@ -156,7 +156,7 @@ impl Writer {
             self.sync_when_due();
         }
         if self.gap.is_some() {
-            return self.hold(Entry {
+            return self.hold(QueuedNote {
                 note: Box::new(event),
                 ..entry
             });
@@ -216,7 +216,7 @@ impl Writer {
         self.flush()?;
         self.open.file.sync_data()?;
         let file = self.folder.append(number)?;
-        self.open = Open {
+        self.open = OpenLogFile {
             number,
             file,
             lines: std::mem::take(&mut self.open.lines),
@@ -356,7 +356,7 @@ impl Writer {
             tracing::error!(%why, "the audit log cannot be written; calls and decisions are refused until it can");
             self.ledger.fail(&why);
             let _ = self.commit.failed();
-            let mut gap = Gap::since(why);
+            let mut gap = LogGap::since(why);
             for (sequence, written) in self.waiting.drain(..) {
                 gap.refused(sequence);
                 let _ = written.send(Err(CommitRefusal::Late.into()));

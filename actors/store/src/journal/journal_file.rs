@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mgp_engine::store::journal::{JOURNAL_MAX, JournalLink, JournalWriter, PAYLOAD_MAX};
 
-use super::{NotWritten, Order, TOGETHER, Told};
+use super::{JournalOrder, NotAppended, TOGETHER, Told};
 use crate::atomic_file::sync_folder;
 use crate::trouble::{Trouble, explained};
 
@@ -48,7 +48,7 @@ pub(super) struct JournalFile {
 
 impl JournalFile {
     /// Writes what is ordered until nobody can order any more.
-    pub(super) fn keep(mut self, orders: &mpsc::Receiver<Order>) {
+    pub(super) fn keep(mut self, orders: &mpsc::Receiver<JournalOrder>) {
         let mut together = Vec::with_capacity(TOGETHER);
         loop {
             let first = match self.trouble.why() {
@@ -65,12 +65,12 @@ impl JournalFile {
             };
             while let Some(order) = next.take() {
                 match order {
-                    Order::Append(payloads, told) => together.push((payloads, told)),
-                    Order::Replace(entries, told) => {
+                    JournalOrder::Append(payloads, told) => together.push((payloads, told)),
+                    JournalOrder::Replace(entries, told) => {
                         self.write(&mut together);
                         let _ = told.send(self.replace(&entries));
                     }
-                    Order::Mend(told) => {
+                    JournalOrder::Mend(told) => {
                         self.write(&mut together);
                         let mended = self.mend();
                         let _ = told.send(mended.map_err(|error| self.fail(&error)));
@@ -117,15 +117,15 @@ impl JournalFile {
         payload: &[u8],
         writer: &mut JournalWriter,
         bytes: &mut Vec<u8>,
-    ) -> Result<(), NotWritten> {
+    ) -> Result<(), NotAppended> {
         let room = JOURNAL_MAX.saturating_sub(self.size + bytes.len() as u64);
         if room < PAYLOAD_MAX as u64 * 2 {
-            return Err(NotWritten::Full);
+            return Err(NotAppended::Full);
         }
         Ok(writer.write(payload, bytes)?)
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result<(), NotWritten> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), NotAppended> {
         let done = self.mend().and_then(|()| {
             self.torn = true;
             self.file.write_all(bytes)?;
@@ -164,14 +164,14 @@ impl JournalFile {
         }
     }
 
-    fn replace(&mut self, entries: &[Vec<u8>]) -> Result<(), NotWritten> {
+    fn replace(&mut self, entries: &[Vec<u8>]) -> Result<(), NotAppended> {
         let mut writer = JournalWriter::after(JournalLink::start(self.kind));
         let mut bytes = Vec::new();
         for entry in entries {
             writer.write(entry, &mut bytes)?;
         }
         if bytes.len() as u64 > JOURNAL_MAX {
-            return Err(NotWritten::Full);
+            return Err(NotAppended::Full);
         }
         let new = self.path.with_extension("new");
         let renamed = written(&new, &bytes).and_then(|file| {
@@ -188,22 +188,22 @@ impl JournalFile {
         self.torn = false;
         if let Err(error) = sync_folder(&self.path) {
             self.fail(&error);
-            return Err(NotWritten::Broken(explained(&self.path, &error)));
+            return Err(NotAppended::Broken(explained(&self.path, &error)));
         }
         self.trouble.end();
         Ok(())
     }
 
     /// The disk failed. What was on its way is cut off where it can be: then it is known not to be there.
-    fn fail(&mut self, error: &io::Error) -> NotWritten {
+    fn fail(&mut self, error: &io::Error) -> NotAppended {
         let why = explained(&self.path, error);
         if self.trouble.why().as_deref() != Some(&why) {
             tracing::error!(%why, "the journal cannot be written; it is tried again each second");
             self.trouble.begin(&why);
         }
         match self.mend() {
-            Ok(()) => NotWritten::Failed(why),
-            Err(_) => NotWritten::Broken(why),
+            Ok(()) => NotAppended::Failed(why),
+            Err(_) => NotAppended::Broken(why),
         }
     }
 }

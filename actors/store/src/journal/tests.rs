@@ -5,7 +5,7 @@ use mgp_engine::store::journal::PAYLOAD_MAX;
 
 use super::*;
 
-fn texts(opened: &Opened) -> Vec<String> {
+fn texts(opened: &OpenedJournal) -> Vec<String> {
     let text = |entry: &Vec<u8>| String::from_utf8(entry.clone()).unwrap();
     opened.entries.iter().map(text).collect()
 }
@@ -36,7 +36,7 @@ async fn what_was_appended_is_there_again() {
     let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
     let long = journal.append(vec![0; PAYLOAD_MAX + 1]).await;
-    assert!(matches!(long, Err(NotWritten::TooLong(_))));
+    assert!(matches!(long, Err(NotAppended::TooLong(_))));
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::record::Way;
 use super::{Record, Registrar};
-use mgp_policy::approvals::{Answer, Asked};
+use mgp_policy::approvals::{AwaitedApproval, OperatorAnswer};
 use mgp_runtime::task;
 use mgp_runtime::trace::Trace;
 use mgp_servers::sandbox::{changed, pinned};
@@ -61,7 +61,7 @@ impl Registrar {
     async fn decided(
         self: Arc<Self>,
         mut record: Record,
-        mut asked: Asked,
+        mut asked: AwaitedApproval,
         mut gone: oneshot::Receiver<()>,
     ) {
         loop {
@@ -112,7 +112,7 @@ impl Registrar {
         self: Arc<Self>,
         mut record: Record,
         now: Vec<PinnedProgram>,
-        answer: Answer,
+        answer: OperatorAnswer,
         path: &str,
     ) {
         record.pinned = now;

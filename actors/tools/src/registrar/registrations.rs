@@ -10,7 +10,7 @@ use mgp_sync::Snapshot;
 use serde::{Deserialize, Serialize};
 
 use super::record::Record;
-use mgp_store::journal::{Journal, NotWritten, Opened};
+use mgp_store::journal::{Journal, NotAppended, OpenedJournal};
 use mgp_store::trouble::Trouble;
 
 /// The journal's kind.
@@ -18,7 +18,7 @@ const KIND: &str = "registered";
 /// An entry of the journal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Entry {
+enum RegistryEntry {
     Server(Box<Record>),
     /// A server that is gone, or ends with its session: what was given to it has yet to be taken back.
     Ending(String),
@@ -44,7 +44,7 @@ impl Registrations {
     /// # Errors
     /// In words, what is wrong with the file.
     pub fn open(path: &Path) -> Result<Self, String> {
-        let Opened {
+        let OpenedJournal {
             journal,
             entries,
             cut,
@@ -63,10 +63,10 @@ impl Registrations {
             let entry = serde_json::from_slice(&entry)
                 .map_err(|e| format!("{}: an entry that cannot be read: {e}", path.display()))?;
             match entry {
-                Entry::Server(record) => {
+                RegistryEntry::Server(record) => {
                     registrations.servers.insert(record.server(), *record);
                 }
-                Entry::Ending(id) => {
+                RegistryEntry::Ending(id) => {
                     registrations.ending.insert(ServerId::new(id));
                 }
             }
@@ -79,7 +79,7 @@ impl Registrations {
     ///
     /// # Errors
     /// The disk does not take it.
-    pub async fn mend(&mut self) -> Result<Option<String>, NotWritten> {
+    pub async fn mend(&mut self) -> Result<Option<String>, NotAppended> {
         if self.cut.is_some() {
             self.journal.mend().await?;
         }
@@ -172,10 +172,13 @@ impl Registrations {
     async fn keep(&self) -> Result<(), Refusal> {
         // Of a server that ends with its session only that is kept.
         let servers = self.servers.values().map(|record| match record.session {
-            None => Entry::Server(Box::new(record.clone())),
-            Some(_) => Entry::Ending(record.id.clone()),
+            None => RegistryEntry::Server(Box::new(record.clone())),
+            Some(_) => RegistryEntry::Ending(record.id.clone()),
         });
-        let ending = self.ending.iter().map(|id| Entry::Ending(id.to_string()));
+        let ending = self
+            .ending
+            .iter()
+            .map(|id| RegistryEntry::Ending(id.to_string()));
         let entries = servers
             .chain(ending)
             .map(|entry| serde_json::to_vec(&entry).expect("a record is always JSON"));

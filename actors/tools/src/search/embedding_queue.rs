@@ -43,7 +43,7 @@ pub(super) type Wanted = VecDeque<(u64, Text)>;
 /// What waits. The texts are bounded by what servers may offer, requests by those who may wait.
 #[derive(Debug, Default)]
 struct Work {
-    requests: VecDeque<Asked>,
+    requests: VecDeque<EmbeddingWanted>,
     servers: VecDeque<(ServerId, Wanted)>,
     /// The model answers, after it did not.
     answers: bool,
@@ -54,7 +54,7 @@ struct Work {
 
 /// Somebody waits for the meaning of this.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct EmbeddingWanted {
     pub(super) texts: Vec<Text>,
     reply: oneshot::Sender<Vec<Vector>>,
 }
@@ -63,7 +63,7 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(super) enum Job {
     /// Somebody waits.
-    Request(Asked),
+    Request(EmbeddingWanted),
     /// Nobody waits; `last` when there is no more of that server.
     Tools {
         server: ServerId,
@@ -148,7 +148,7 @@ impl EmbeddingQueue {
         let unknown: Vec<Text> = unknown.map(|(text, _)| text.clone()).collect();
         if !unknown.is_empty() {
             let (reply, answer) = oneshot::channel();
-            self.queue(Asked {
+            self.queue(EmbeddingWanted {
                 texts: unknown,
                 reply,
             });
@@ -160,7 +160,7 @@ impl EmbeddingQueue {
     }
 
     /// Puts a request in line. Who has lost patience makes room: as many wait as may search.
-    fn queue(&self, asked: Asked) {
+    fn queue(&self, asked: EmbeddingWanted) {
         let mut work = self.work();
         work.requests.retain(|asked| !asked.reply.is_closed());
         work.requests.push_back(asked);
@@ -169,7 +169,7 @@ impl EmbeddingQueue {
     }
 
     /// Gives an answer, and remembers it.
-    pub(super) fn answer(&self, asked: Asked, vectors: Vec<Vector>) {
+    pub(super) fn answer(&self, asked: EmbeddingWanted, vectors: Vec<Vector>) {
         let mut requests = lock(&self.requests);
         for (text, vector) in asked.texts.iter().zip(&vectors) {
             requests.insert(text.hash, vector.clone());
@@ -466,7 +466,7 @@ mod tests {
         let queue = EmbeddingQueue::new(None, Uses::new());
         queue.want(&ServerId::new("a"), texts(&["one"]));
         let (reply, _answer) = oneshot::channel();
-        let asked = Asked {
+        let asked = EmbeddingWanted {
             texts: Vec::new(),
             reply,
         };

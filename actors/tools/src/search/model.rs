@@ -17,9 +17,9 @@ use mgp_runtime::task;
 use mgp_transports::http::client::Client;
 use tokio::runtime::Handle;
 
-use super::provider::{Provider, Unanswered};
-use frames::Lane;
-pub use owner::Running;
+use super::provider::{NoVectors, Provider};
+use frames::EmbeddingLane;
+pub use owner::ModelLocation;
 use owner::{Builtin, ModelOwner};
 pub use process::Program;
 pub use serve::serve;
@@ -97,7 +97,7 @@ impl Models {
     }
 
     /// Where the model in the program runs.
-    pub(super) fn running(&self) -> Running {
+    pub(super) fn running(&self) -> ModelLocation {
         self.owner.running()
     }
 
@@ -107,10 +107,10 @@ impl Models {
         match &self.embedding {
             Embedding::Off => None,
             Embedding::Builtin => Some(
-                Lane::ALL
+                EmbeddingLane::ALL
                     .map(|lane| Model::Builtin(Builtin::new(self.owner.clone(), lane), self.idle)),
             ),
-            Embedding::Provider(provider) => Some(Lane::ALL.map(|_| {
+            Embedding::Provider(provider) => Some(EmbeddingLane::ALL.map(|_| {
                 Model::Provider(Box::new(Endpoint {
                     provider: provider.clone(),
                     client: Provider::client(),
@@ -168,7 +168,7 @@ impl Model {
 
 impl Endpoint {
     /// Asks on a thread of the runtime, which may end meanwhile.
-    fn ask(&self, texts: &[&str]) -> Result<Vec<Option<Vector>>, Unanswered> {
+    fn ask(&self, texts: &[&str]) -> Result<Vec<Option<Vector>>, NoVectors> {
         let (provider, client) = (self.provider.clone(), self.client.clone());
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
         let (done, answer) = mpsc::sync_channel(1);
@@ -177,7 +177,7 @@ impl Endpoint {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             let _ = done.send(provider.embed(&client, &texts).await);
         });
-        let ending = |_| Unanswered::Later("the kernel ends".into());
+        let ending = |_| NoVectors::Later("the kernel ends".into());
         answer.recv().map_err(ending)?
     }
 }
@@ -198,5 +198,5 @@ pub(super) enum Failed {
     Resting(u32),
     /// The endpoint's fault.
     #[error(transparent)]
-    Provider(#[from] Unanswered),
+    Provider(#[from] NoVectors),
 }

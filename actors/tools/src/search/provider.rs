@@ -41,7 +41,7 @@ impl fmt::Debug for Key {
 
 /// Why there are no vectors.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unanswered {
+pub(super) enum NoVectors {
     /// Worth another try.
     #[error("{0}")]
     Later(String),
@@ -51,7 +51,7 @@ pub(super) enum Unanswered {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct EmbeddingsAnswer {
     data: Vec<Item>,
 }
 
@@ -71,13 +71,13 @@ impl Provider {
         &self,
         client: &Client,
         texts: &[&str],
-    ) -> Result<Vec<Option<Vector>>, Unanswered> {
+    ) -> Result<Vec<Option<Vector>>, NoVectors> {
         let asking = self.ask(client, texts);
         let answer = tokio::time::timeout(self.timeout, asking).await;
-        let late = |_| Unanswered::Later(format!("no answer within {:?}", self.timeout));
+        let late = |_| NoVectors::Later(format!("no answer within {:?}", self.timeout));
         let body = answer.map_err(late)??;
-        let answer: Answer = serde_json::from_slice(&body)
-            .map_err(|e| Unanswered::Later(format!("the answer is none: {e}")))?;
+        let answer: EmbeddingsAnswer = serde_json::from_slice(&body)
+            .map_err(|e| NoVectors::Later(format!("the answer is none: {e}")))?;
         let mut vectors = vec![None; texts.len()];
         for item in answer.data {
             if let Some(place) = vectors.get_mut(item.index) {
@@ -87,8 +87,8 @@ impl Provider {
         Ok(vectors)
     }
 
-    async fn ask(&self, client: &Client, texts: &[&str]) -> Result<bytes::Bytes, Unanswered> {
-        let later = |why: String| Unanswered::Later(why);
+    async fn ask(&self, client: &Client, texts: &[&str]) -> Result<bytes::Bytes, NoVectors> {
+        let later = |why: String| NoVectors::Later(why);
         // Texts and key cross no network in the clear.
         if !mgp_transports::http::is_safe(&self.url) {
             return Err(later(
@@ -113,7 +113,7 @@ impl Provider {
             StatusCode::BAD_REQUEST
             | StatusCode::PAYLOAD_TOO_LARGE
             | StatusCode::UNPROCESSABLE_ENTITY => {
-                return Err(Unanswered::Refused(format!("it answered {status}")));
+                return Err(NoVectors::Refused(format!("it answered {status}")));
             }
             _ => return Err(later(format!("it answered {status}"))),
         }

@@ -13,7 +13,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery;
 use mgp_protocol::refusal::Refusal;
 
-use super::{Running, SearchHandle};
+use super::{ModelLocation, SearchHandle};
 use mgp_runtime::time::{moment, unix_ms};
 
 /// How long a search waits for the meaning of what is looked for; then it goes by words. The model is
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// In what state the server of a tool must be (§16.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Status {
+pub enum ServerStatusFilter {
     /// Connected: its tools can be called now.
     #[default]
     Connected,
@@ -32,7 +32,7 @@ pub enum Status {
     Only(LifecycleState),
 }
 
-impl Status {
+impl ServerStatusFilter {
     /// What the word of a filter means.
     #[must_use]
     pub fn of(word: discovery::Status) -> Self {
@@ -51,7 +51,7 @@ impl Status {
 
 /// What somebody looks for.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct ToolQuery {
     /// In words.
     pub query: String,
     /// How.
@@ -59,7 +59,7 @@ pub struct Wanted {
     /// Among which tools.
     pub filter: Filter,
     /// Of servers in which state.
-    pub status: Status,
+    pub status: ServerStatusFilter,
     /// Of one server, or of all.
     pub view: CatalogView,
     /// How many.
@@ -79,7 +79,7 @@ pub struct Hit {
 
 /// What was found.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct ToolsFound {
     /// The best first.
     pub hits: Vec<Hit>,
     /// How many tools there were to choose from.
@@ -94,7 +94,7 @@ pub struct Found {
     pub meaning: Duration,
 }
 
-impl Found {
+impl ToolsFound {
     /// What the one who asked should know besides the tools.
     #[must_use]
     pub fn note(&self) -> Option<String> {
@@ -127,7 +127,7 @@ pub struct Coverage {
     /// Texts of tools that were embedded since the start.
     pub embedded: u64,
     /// Where the model in the program runs.
-    pub running: Running,
+    pub running: ModelLocation,
 }
 
 impl SearchHandle {
@@ -135,7 +135,7 @@ impl SearchHandle {
     ///
     /// # Errors
     /// A query that says nothing; too many searches at once.
-    pub async fn search(&self, who: &Principal, wanted: Wanted) -> Result<Found, Refusal> {
+    pub async fn search(&self, who: &Principal, wanted: ToolQuery) -> Result<ToolsFound, Refusal> {
         let began = moment();
         let _seat = self.parts.room.try_acquire().map_err(|_| full())?;
         if wanted.query.trim().is_empty() && wanted.filter.categories.is_empty() {
@@ -177,7 +177,7 @@ impl SearchHandle {
                 score: hit.score,
                 fits: hit.fits,
             };
-            Found {
+            ToolsFound {
                 hits: found.hits.iter().map(hit).collect(),
                 visible: found.visible,
                 strategy: found.strategy,
@@ -211,7 +211,7 @@ type Servers =
 fn closed(
     servers: &Servers,
     index: &mgp_engine::tools::index::Index,
-    wanted: &Wanted,
+    wanted: &ToolQuery,
 ) -> HashSet<ServerId> {
     let shown = |server: &ServerId| match &wanted.view {
         CatalogView::All => true,
@@ -219,9 +219,9 @@ fn closed(
     };
     let state = |server: &ServerId| servers.get(server).map(|handle| handle.state());
     let open = |server: &ServerId| match wanted.status {
-        Status::Connected => state(server) == Some(LifecycleState::Connected),
-        Status::Offered => state(server).is_some(),
-        Status::Only(wanted) => state(server) == Some(wanted),
+        ServerStatusFilter::Connected => state(server) == Some(LifecycleState::Connected),
+        ServerStatusFilter::Offered => state(server).is_some(),
+        ServerStatusFilter::Only(wanted) => state(server) == Some(wanted),
     };
     let indexed = index.servers().map(|shelf| shelf.server());
     let closed = indexed.filter(|server| !(shown(server) && open(server)));

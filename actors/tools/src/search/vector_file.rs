@@ -90,9 +90,9 @@ impl VectorFile {
         }
         for _ in 0..RECORDS_MAX {
             match read_record(&mut file)? {
-                Next::Record(hash, vector) => good(hash, vector),
-                Next::End => return Ok(true),
-                Next::Damaged => return Ok(false),
+                NextVector::Record(hash, vector) => good(hash, vector),
+                NextVector::End => return Ok(true),
+                NextVector::Damaged => return Ok(false),
             }
         }
         Ok(false)
@@ -147,29 +147,29 @@ fn record(hash: &[u8; 32], vector: &Vector) -> Vec<u8> {
     out
 }
 
-enum Next {
+enum NextVector {
     Record([u8; 32], Vector),
     End,
     Damaged,
 }
 
-fn read_record(file: &mut impl Read) -> io::Result<Next> {
+fn read_record(file: &mut impl Read) -> io::Result<NextVector> {
     let mut length = [0; 2];
     match file.read(&mut length[..1])? {
-        0 => return Ok(Next::End),
+        0 => return Ok(NextVector::End),
         _ => {
             if file.read_exact(&mut length[1..]).is_err() {
-                return Ok(Next::Damaged);
+                return Ok(NextVector::Damaged);
             }
         }
     }
     let numbers = usize::from(u16::from_le_bytes(length));
     if !(1..=DIMENSIONS_MAX).contains(&numbers) {
-        return Ok(Next::Damaged);
+        return Ok(NextVector::Damaged);
     }
     let mut rest = vec![0; 32 + 4 + numbers + CHECK];
     if file.read_exact(&mut rest).is_err() {
-        return Ok(Next::Damaged);
+        return Ok(NextVector::Damaged);
     }
     let (body, check) = rest.split_at(36 + numbers);
     let mut hasher = blake3::Hasher::new();
@@ -181,7 +181,9 @@ fn read_record(file: &mut impl Read) -> io::Result<Next> {
     let numbers: Vec<i8> = numbers.iter().map(|n| n.cast_signed()).collect();
     let vector = Vector::from_parts(unit, &numbers).filter(|_| sound);
     let hash = hash.try_into().expect("32 bytes");
-    Ok(vector.map_or(Next::Damaged, |vector| Next::Record(hash, vector)))
+    Ok(vector.map_or(NextVector::Damaged, |vector| {
+        NextVector::Record(hash, vector)
+    }))
 }
 
 #[cfg(test)]

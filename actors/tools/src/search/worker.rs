@@ -12,9 +12,9 @@ use mgp_engine::tools::index::{Text, Vector};
 use mgp_protocol::ids::ServerId;
 
 use super::SearchMsg;
-use super::embedding_queue::{Asked, EmbeddingQueue, Job};
+use super::embedding_queue::{EmbeddingQueue, EmbeddingWanted, Job};
 use super::model::{Failed, Model, Models};
-use super::provider::Unanswered;
+use super::provider::NoVectors;
 use super::vector_file::VectorFile;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::time::moment;
@@ -107,7 +107,7 @@ impl Answerer {
         }
     }
 
-    fn answer(&mut self, asked: Asked) {
+    fn answer(&mut self, asked: EmbeddingWanted) {
         let texts: Vec<&str> = asked.texts.iter().map(|text| &*text.text).collect();
         match self.model.embed(&texts) {
             Ok(vectors) => {
@@ -156,7 +156,7 @@ impl Worker {
                 self.queue.count(texts.len());
                 self.learn(&texts, vectors);
             }
-            Err(why @ Failed::Provider(Unanswered::Refused(_))) => {
+            Err(why @ Failed::Provider(NoVectors::Refused(_))) => {
                 tracing::warn!(%server, %why, "some of its tools are found by words alone");
             }
             Err(why) => {

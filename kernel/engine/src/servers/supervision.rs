@@ -158,7 +158,7 @@ pub enum SupervisionEffect {
 
 /// Whether the next start waits for its turn among the servers that keep failing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum StartTurn {
     /// It does not keep failing.
     Free,
     /// It does, and has not asked yet.
@@ -181,7 +181,7 @@ pub struct Supervision {
     /// Why somebody asked last.
     why: Option<TransitionReason>,
     start_again: bool,
-    turn: Turn,
+    turn: StartTurn,
     unreachable: bool,
     /// What was shown last of [`Self::is_due`].
     shown_due: bool,
@@ -202,7 +202,7 @@ impl Supervision {
             asked_to_stop: false,
             why: None,
             start_again: false,
-            turn: Turn::Free,
+            turn: StartTurn::Free,
             unreachable: false,
             shown_due: false,
             effects: Vec::new(),
@@ -387,8 +387,8 @@ impl Supervision {
         self.unreachable = self.rules.remote && failed && !self.asked_to_stop;
         let verdict = self.restarts.exited(&exit, self.asked_to_stop, now);
         self.turn = match verdict.keeps_failing() {
-            true => Turn::Wanted,
-            false => Turn::Free,
+            true => StartTurn::Wanted,
+            false => StartTurn::Free,
         };
         match self.asked_to_stop {
             true => self.ended_as_asked(now),
@@ -459,11 +459,11 @@ impl Supervision {
             return;
         }
         match self.turn {
-            Turn::Wanted => {
-                self.turn = Turn::Given;
+            StartTurn::Wanted => {
+                self.turn = StartTurn::Given;
                 self.effects.push(SupervisionEffect::TakeTurn);
             }
-            Turn::Free | Turn::Given => self.retry(now),
+            StartTurn::Free | StartTurn::Given => self.retry(now),
         }
     }
 

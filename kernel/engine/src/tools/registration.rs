@@ -160,7 +160,7 @@ pub enum RegistrationRefusal {
     Form(String),
     /// Against a rule.
     #[error("{0}")]
-    Broken(Broken),
+    Broken(BrokenRegistration),
     /// There are too many.
     #[error("{max} servers are registered, and no more can be; deregister one first")]
     TooMany {
@@ -175,7 +175,7 @@ pub enum RegistrationRefusal {
 /// A rule that was broken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {reason} ({hint})")]
-pub struct Broken {
+pub struct BrokenRegistration {
     /// Under which name it was to be.
     pub server: String,
     /// The rule, as one word that does not change.
@@ -235,8 +235,8 @@ impl RegistrationRefusal {
     }
 }
 
-impl From<Broken> for RegistrationRefusal {
-    fn from(broken: Broken) -> Self {
+impl From<BrokenRegistration> for RegistrationRefusal {
+    fn from(broken: BrokenRegistration) -> Self {
         Self::Broken(broken)
     }
 }
@@ -276,7 +276,7 @@ pub fn judge(
     terms: &RegistrationTerms<'_>,
 ) -> Result<Accepted, RegistrationRefusal> {
     let created_by = identity::may(ask, terms)?;
-    let named = |finding: Finding| Broken {
+    let named = |finding: Finding| BrokenRegistration {
         server: ask.id.chars().take(ServerId::MAX_LEN).collect(),
         rule: finding.rule,
         at: finding.at,

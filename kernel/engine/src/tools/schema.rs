@@ -78,14 +78,14 @@ pub struct Mismatch {
 
 /// Judges the arguments of a tool's calls.
 #[derive(Debug)]
-pub struct InputSchema(Check);
+pub struct InputSchema(SchemaCheck);
 
 /// Judges the structured results of a tool.
 #[derive(Debug)]
-pub struct OutputSchema(Check);
+pub struct OutputSchema(SchemaCheck);
 
 #[derive(Debug)]
-enum Check {
+enum SchemaCheck {
     /// Any object will do: nothing but the first byte is looked at.
     AnyObject,
     Whole(Box<Compiled>),
@@ -107,7 +107,7 @@ impl InputSchema {
         if schema.get("type").and_then(Value::as_str) != Some("object") {
             return Err(BadSchema::NotForObjects);
         }
-        Check::compile(&schema).map(Self)
+        SchemaCheck::compile(&schema).map(Self)
     }
 
     /// Judges arguments, given as JSON text that a parser has already accepted.
@@ -125,7 +125,7 @@ impl OutputSchema {
     /// # Errors
     /// [`BadSchema`], with words for the operator.
     pub fn compile(raw: &str) -> Result<Self, BadSchema> {
-        Check::compile(&read(raw)?).map(Self)
+        SchemaCheck::compile(&read(raw)?).map(Self)
     }
 
     /// Judges a `structuredContent`, given as JSON text that a parser has already accepted.
@@ -151,7 +151,7 @@ fn read(raw: &str) -> Result<Value, BadSchema> {
     })
 }
 
-impl Check {
+impl SchemaCheck {
     fn compile(schema: &Value) -> Result<Self, BadSchema> {
         if takes_any_object(schema) {
             return Ok(Self::AnyObject);

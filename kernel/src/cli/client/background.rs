@@ -21,7 +21,7 @@ use serde_json::json;
 use super::context::CliContext;
 use super::observer::LATE;
 use super::progress::ProgressLine;
-use super::socket::Retries;
+use super::socket::ConnectRetries;
 use crate::cli::failure::{Absence, Failure};
 use crate::cli::words::plain;
 use crate::config;
@@ -139,9 +139,9 @@ fn wait_for_other(
 /// Waits a little for a kernel that dies: it takes no connections any more, and may still hold its
 /// folder. Who holds it longer is told of by the one that is started.
 fn wait_for_release(context: &CliContext) {
-    let mut retries = Retries::new();
+    let mut retries = ConnectRetries::new();
     while context.holder().is_some() && retries.again() {
-        sleep(Retries::PACE);
+        sleep(ConnectRetries::PACE);
     }
 }
 

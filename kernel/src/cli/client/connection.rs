@@ -21,7 +21,7 @@ use super::observer::{LATE, RequestObserver};
 use super::progress::ProgressLine;
 use super::question;
 use super::silence::{POLL, SilenceTimer};
-use super::socket::{Frames, Retries, backlog_is_full, no_connection, trusted};
+use super::socket::{ConnectRetries, Frames, backlog_is_full, no_connection, trusted};
 use crate::cli::failure::Failure;
 
 /// Questions that may wait for the one at the terminal; more are declined.
@@ -68,10 +68,10 @@ impl KernelClient {
         holder: impl Fn() -> Option<i32>,
         options: ConnectOptions,
     ) -> Result<Self, Failure> {
-        let mut retries = Retries::new();
+        let mut retries = ConnectRetries::new();
         loop {
             match Self::open(socket, &holder, &options).await {
-                Err(Failure::Gone) if retries.again() => sleep(Retries::PACE).await,
+                Err(Failure::Gone) if retries.again() => sleep(ConnectRetries::PACE).await,
                 opened => return opened,
             }
         }

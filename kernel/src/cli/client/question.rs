@@ -20,7 +20,7 @@ pub(in crate::cli) fn ask_here(params: &Value) -> Value {
 }
 
 /// An answer that is no content.
-enum Unanswered {
+enum NotAnswered {
     Declined,
     Gone,
 }
@@ -28,8 +28,8 @@ enum Unanswered {
 fn ask(params: &Value, input: &mut dyn BufRead, output: &mut dyn Write) -> Value {
     match fill(params, input, output) {
         Ok(Ok(content)) => json!({"action": "accept", "content": content}),
-        Ok(Err(Unanswered::Declined)) => json!({"action": "decline"}),
-        Ok(Err(Unanswered::Gone)) | Err(_) => json!({"action": "cancel"}),
+        Ok(Err(NotAnswered::Declined)) => json!({"action": "decline"}),
+        Ok(Err(NotAnswered::Gone)) | Err(_) => json!({"action": "cancel"}),
     }
 }
 
@@ -37,9 +37,9 @@ fn fill(
     params: &Value,
     input: &mut dyn BufRead,
     output: &mut dyn Write,
-) -> io::Result<Result<Map<String, Value>, Unanswered>> {
+) -> io::Result<Result<Map<String, Value>, NotAnswered>> {
     if params["mode"].as_str().is_some_and(|mode| mode != "form") {
-        return Ok(Err(Unanswered::Declined));
+        return Ok(Err(NotAnswered::Declined));
     }
     writeln!(
         output,
@@ -68,23 +68,23 @@ fn one(
     field: &FormField<'_>,
     input: &mut dyn BufRead,
     output: &mut dyn Write,
-) -> io::Result<Result<Option<Value>, Unanswered>> {
+) -> io::Result<Result<Option<Value>, NotAnswered>> {
     for _ in 0..TRIES {
         write!(output, "{}: ", field.prompt())?;
         output.flush()?;
         let mut line = String::new();
         if input.read_line(&mut line)? == 0 {
-            return Ok(Err(Unanswered::Gone));
+            return Ok(Err(NotAnswered::Gone));
         }
         if line.trim() == DECLINE {
-            return Ok(Err(Unanswered::Declined));
+            return Ok(Err(NotAnswered::Declined));
         }
         match field.read(line.trim()) {
             Ok(value) => return Ok(Ok(value)),
             Err(wrong) => writeln!(output, "  {wrong}")?,
         }
     }
-    Ok(Err(Unanswered::Gone))
+    Ok(Err(NotAnswered::Gone))
 }
 
 #[cfg(test)]

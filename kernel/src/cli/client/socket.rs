@@ -27,9 +27,9 @@ pub(in crate::cli) fn no_connection(error: &io::Error, socket: &Path) -> Failure
 
 /// Tries after a kernel closed the connection without a word: one that dies still takes connections, and
 /// soon no more. One that goes on refuses this client.
-pub(in crate::cli) struct Retries(u32);
+pub(in crate::cli) struct ConnectRetries(u32);
 
-impl Retries {
+impl ConnectRetries {
     /// Time between two of them.
     pub(in crate::cli) const PACE: Duration = Duration::from_millis(50);
     /// How many there are: 2 s of them.
@@ -39,7 +39,7 @@ impl Retries {
         Self(Self::MOST)
     }
 
-    /// Whether to try again, after [`Retries::PACE`].
+    /// Whether to try again, after [`ConnectRetries::PACE`].
     pub(in crate::cli) fn again(&mut self) -> bool {
         let again = self.0 > 0;
         self.0 = self.0.saturating_sub(1);

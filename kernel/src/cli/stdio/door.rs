@@ -19,7 +19,8 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::lines::read_line;
 use crate::cli::client::{
-    CliContext, POLL, Retries, SilenceTimer, backlog_is_full, no_connection, refused, trusted,
+    CliContext, ConnectRetries, POLL, SilenceTimer, backlog_is_full, no_connection, refused,
+    trusted,
 };
 use crate::cli::failure::Failure;
 
@@ -32,7 +33,7 @@ pub(super) fn open(
     of: Option<u32>,
     asked: &door::Open,
 ) -> Result<UnixStream, Failure> {
-    let mut retries = Retries::new();
+    let mut retries = ConnectRetries::new();
     loop {
         let (mut socket, uid, silence) = connect(context, of)?;
         // A model behind an MCP client is no operator, whoever started the client. At a kernel of
@@ -45,7 +46,7 @@ pub(super) fn open(
         };
         match open_door(&mut socket, &open, silence) {
             Ok(()) => return Ok(socket),
-            Err(Failure::Gone) if retries.again() => thread::sleep(Retries::PACE),
+            Err(Failure::Gone) if retries.again() => thread::sleep(ConnectRetries::PACE),
             Err(failure) => return Err(failure),
         }
     }

@@ -21,7 +21,7 @@ use crate::mgp::tools::session::{self, ALONE};
 use crate::mgp::tools::{self, told};
 use mgp_callers::request::{Caller, Outcome};
 use mgp_callers::tool_cache::Loaded;
-use mgp_tools::search::{Hit, Status, Wanted};
+use mgp_tools::search::{Hit, ServerStatusFilter, ToolQuery};
 
 /// What was found, by `server:tool`.
 type Candidates = HashMap<String, (Arc<CatalogTool>, Hit)>;
@@ -146,11 +146,11 @@ async fn looked(
     query: &Query,
     strategy: Strategy,
 ) -> Result<(Strategy, Vec<Hit>), Refusal> {
-    let wanted = Wanted {
+    let wanted = ToolQuery {
         query: query.text.clone(),
         strategy,
         filter: Filter::default(),
-        status: Status::Connected,
+        status: ServerStatusFilter::Connected,
         view: caller.view.clone(),
         most: CANDIDATES,
     };

@@ -16,7 +16,7 @@ use crate::link::from_servers::{ClientQuestion, FromServer, from_servers};
 use crate::link::question::{self, MAX_QUESTIONS};
 use crate::link::{Link, LinkEvent, Wire};
 use mgp_callers::agent::ClientAnswer;
-use mgp_runtime::task::{self, Broken};
+use mgp_runtime::task::{self, TaskBroken};
 
 /// Said of a question whose answer was lost within the kernel.
 const LOST: &str = "the kernel lost the answer to it";
@@ -131,7 +131,7 @@ impl Link {
             let answer = task::caught("answer to a server", answer);
             tokio::select! {
                 answer = answer => {
-                    let broken = |broken: Broken| question::refused(INTERNAL_ERROR, &broken.to_string());
+                    let broken = |broken: TaskBroken| question::refused(INTERNAL_ERROR, &broken.to_string());
                     let answer = answer.unwrap_or_else(broken);
                     if link.questions.close(&id) {
                         link.reply(&id, &answer);

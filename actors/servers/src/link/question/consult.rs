@@ -25,7 +25,7 @@ const QUICK: Duration = Duration::from_millis(500);
 
 /// Where a question comes from, as far as its server says.
 #[derive(Debug)]
-pub(in crate::link) enum Source {
+pub(in crate::link) enum QuestionSource {
     /// On the stream of this call.
     Stream(u64),
     /// From the call that it names.
@@ -59,39 +59,40 @@ impl Link {
         asked: ClientQuestion,
         params: Option<&str>,
         via: Option<u64>,
-    ) -> Result<Source, Refusal> {
+    ) -> Result<QuestionSource, Refusal> {
         if let Some(call) = via {
-            return Ok(Source::Stream(call));
+            return Ok(QuestionSource::Stream(call));
         }
         let said = RelatedCall::read(params)?;
         if said.call.is_some() || self.named(&said).is_some() {
-            return Ok(Source::Named(said));
+            return Ok(QuestionSource::Named(said));
         }
         let roots = asked == ClientQuestion::Roots;
         let by_call = self.ways.asking == QuestionAttribution::ByCall;
         if roots && (by_call || self.roots_told.swap(false, Ordering::Relaxed)) {
-            return Ok(Source::Outside);
+            return Ok(QuestionSource::Outside);
         }
         if by_call {
-            return Ok(Source::Unnamed);
+            return Ok(QuestionSource::Unnamed);
         }
-        if !matches!(self.asker(&Source::Unsaid), Origin::Nobody) && self.turns.serialise() {
+        if !matches!(self.asker(&QuestionSource::Unsaid), Origin::Nobody) && self.turns.serialise()
+        {
             self.log.note(
                 "it asks without saying in which call: from now on its clients get their turns one after \
                  the other; `questions` in its entry can spare them that",
             );
         }
-        Ok(Source::Unsaid)
+        Ok(QuestionSource::Unsaid)
     }
 
     /// The call a question comes from, as things stand; modern calls cause none.
-    fn asker(&self, source: &Source) -> Origin {
+    fn asker(&self, source: &QuestionSource) -> Origin {
         let legacy = |era| era == Era::Legacy;
         match source {
-            Source::Stream(id) => self.origin_among(Some(*id), legacy, party),
-            Source::Named(said) => self.named(said).unwrap_or(Origin::Nobody),
-            Source::Outside | Source::Unnamed => Origin::Nobody,
-            Source::Unsaid => self.origin_among(None, legacy, party),
+            QuestionSource::Stream(id) => self.origin_among(Some(*id), legacy, party),
+            QuestionSource::Named(said) => self.named(said).unwrap_or(Origin::Nobody),
+            QuestionSource::Outside | QuestionSource::Unnamed => Origin::Nobody,
+            QuestionSource::Unsaid => self.origin_among(None, legacy, party),
         }
     }
 
@@ -124,7 +125,7 @@ impl Link {
         asked: ClientQuestion,
         method: &str,
         params: Option<&str>,
-        source: &Source,
+        source: &QuestionSource,
     ) -> ClientAnswer {
         let deadline = Instant::now() + ATTRIBUTION;
         let mut late = false;
@@ -184,15 +185,15 @@ impl Link {
     /// get those of the only client that has any, and none where there are several.
     async fn orphaned(
         self: &Arc<Self>,
-        source: &Source,
+        source: &QuestionSource,
         asked: ClientQuestion,
         method: &str,
         params: Option<&str>,
     ) -> ClientAnswer {
         match source {
-            Source::Named(_) => return over(),
-            Source::Unnamed => return unnamed(),
-            Source::Stream(_) | Source::Outside | Source::Unsaid => {}
+            QuestionSource::Named(_) => return over(),
+            QuestionSource::Unnamed => return unnamed(),
+            QuestionSource::Stream(_) | QuestionSource::Outside | QuestionSource::Unsaid => {}
         }
         if asked != ClientQuestion::Roots {
             return orphaned();

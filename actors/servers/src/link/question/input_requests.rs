@@ -65,7 +65,7 @@ impl Wanted<'_> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Needs<'a> {
+struct NeededInput<'a> {
     #[serde(borrow, default)]
     input_requests: Option<Entries<'a>>,
 }
@@ -106,7 +106,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
 /// # Errors
 /// In words, why readers could differ about them.
 pub(in crate::link) fn read(text: &str) -> Result<Vec<(String, Wanted<'_>)>, String> {
-    let needs: Needs<'_> = lookalike::from_str(text)
+    let needs: NeededInput<'_> = lookalike::from_str(text)
         .map_err(|error| format!("its questions cannot be read: {error}"))?;
     let asked = needs.input_requests.map_or_else(Vec::new, |all| all.0);
     match asked.iter().find(|(_, one)| !is_known(&one.method)) {
@@ -121,7 +121,7 @@ pub(in crate::link) fn read(text: &str) -> Result<Vec<(String, Wanted<'_>)>, Str
 /// In words, why readers could differ about them.
 pub(in crate::link) fn visits(error: &str) -> Result<Vec<&str>, String> {
     #[derive(Deserialize)]
-    struct Said<'a> {
+    struct SaidInput<'a> {
         #[serde(default)]
         code: Option<serde_json::Number>,
         #[serde(borrow, default)]
@@ -133,7 +133,7 @@ pub(in crate::link) fn visits(error: &str) -> Result<Vec<&str>, String> {
         elicitations: Vec<&'a RawValue>,
     }
     let unread = |error| format!("its error cannot be read: {error}");
-    let said: Said<'_> = lookalike::from_str(error).map_err(unread)?;
+    let said: SaidInput<'_> = lookalike::from_str(error).map_err(unread)?;
     let wanted = URL_ELICITATION_REQUIRED as f64;
     if said.code.and_then(|code| code.as_f64()) != Some(wanted) {
         return Ok(Vec::new());

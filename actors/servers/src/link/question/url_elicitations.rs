@@ -26,11 +26,11 @@ struct Elicitation {
 #[derive(Deserialize)]
 struct Required {
     code: i64,
-    data: Needs,
+    data: NeededUrl,
 }
 
 #[derive(Deserialize)]
-struct Needs {
+struct NeededUrl {
     elicitations: Vec<Elicitation>,
 }
 

@@ -37,7 +37,7 @@ const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// Why there was no handshake.
 #[derive(Debug)]
-pub(in crate::server) enum Trouble {
+pub(in crate::server) enum HandshakeError {
     /// In words.
     Failed(String),
     /// It may not run; in words, why.
@@ -46,7 +46,7 @@ pub(in crate::server) enum Trouble {
     Again(SpokenEras),
 }
 
-impl From<String> for Trouble {
+impl From<String> for HandshakeError {
     fn from(why: String) -> Self {
         Self::Failed(why)
     }
@@ -83,13 +83,13 @@ pub(in crate::server) fn params(version: &str, offers_mgp: bool, consents: Conse
 /// Shakes hands with a child. `known` is what it spoke the last time.
 ///
 /// # Errors
-/// [`Trouble`].
+/// [`HandshakeError`].
 pub(in crate::server) async fn with_child(
     link: &Arc<Link>,
     version: &str,
     known: Option<SpokenEras>,
     early_exit: &EarlyExit,
-) -> Result<SpokenEras, Trouble> {
+) -> Result<SpokenEras, HandshakeError> {
     let spoken = match known {
         None => probe(link, version, early_exit).await?,
         Some(SpokenEras::Legacy) => legacy(link, version).await?,
@@ -109,7 +109,7 @@ async fn probe(
     link: &Arc<Link>,
     version: &str,
     early_exit: &EarlyExit,
-) -> Result<SpokenEras, Trouble> {
+) -> Result<SpokenEras, HandshakeError> {
     early_exit.set(Some(SpokenEras::Legacy));
     let params = params(version, link.offers_mgp(), link.limits.consents);
     let mut discover = Box::pin(discover(link));
@@ -162,7 +162,7 @@ async fn probe(
 }
 
 /// Asks a child, once more where it offered our version (MCP versioning: the client retries).
-async fn discover(link: &Arc<Link>) -> Result<Found, Trouble> {
+async fn discover(link: &Arc<Link>) -> Result<Found, HandshakeError> {
     let ask = || link.ask_in(Era::Modern, DISCOVER, None);
     let answer = ask().await;
     match offer(&answer) {
@@ -172,19 +172,19 @@ async fn discover(link: &Arc<Link>) -> Result<Found, Trouble> {
 }
 
 /// What a server itself answered; anything else is no sign of an era.
-fn heard(answer: Outcome) -> Result<Found, Trouble> {
+fn heard(answer: Outcome) -> Result<Found, HandshakeError> {
     match answer {
         Ok(_) | Err(Refusal::Peer(_)) => Ok(judge(answer)),
-        Err(trouble) => Err(Trouble::Failed(format!("{DISCOVER}: {trouble}"))),
+        Err(trouble) => Err(HandshakeError::Failed(format!("{DISCOVER}: {trouble}"))),
     }
 }
 
 /// For some servers `initialize` is the end of the modern era: such a one is started anew, and
 /// never asked that again.
-async fn still_modern(link: &Arc<Link>, spoken: SpokenEras) -> Result<SpokenEras, Trouble> {
+async fn still_modern(link: &Arc<Link>, spoken: SpokenEras) -> Result<SpokenEras, HandshakeError> {
     match judge(link.ask_in(Era::Modern, DISCOVER, None).await) {
         Found::Modern(_) | Found::OnlyModern(_) => Ok(spoken),
-        Found::Other(_) => Err(Trouble::Again(SpokenEras::Modern)),
+        Found::Other(_) => Err(HandshakeError::Again(SpokenEras::Modern)),
     }
 }
 
@@ -271,7 +271,7 @@ pub(in crate::server) fn judge(answer: Outcome) -> Found {
     match answer {
         Ok(result) => discovered(&result),
         Err(Refusal::Peer(error)) => {
-            let said: Option<Said> = lookalike::from_object(error.get()).ok();
+            let said: Option<SaidInHandshake> = lookalike::from_object(error.get()).ok();
             let modern = said.filter(|said| MODERN_ERRORS.contains(&said.code));
             Found::Other(modern.map(|said| format!("{} ({})", said.message, said.code)))
         }
@@ -301,7 +301,7 @@ pub(in crate::server) fn offer(answer: &Outcome) -> Option<Offer> {
     let Err(Refusal::Peer(error)) = answer else {
         return None;
     };
-    let said: Said = lookalike::from_object(error.get()).ok()?;
+    let said: SaidInHandshake = lookalike::from_object(error.get()).ok()?;
     if said.code != UNSUPPORTED_VERSION {
         return None;
     }
@@ -315,7 +315,7 @@ pub(in crate::server) fn offer(answer: &Outcome) -> Option<Offer> {
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct SaidInHandshake {
     code: i64,
     #[serde(default)]
     message: String,
@@ -401,7 +401,7 @@ mod tests {
 
     /// A server that answers each request in turn like this; what it was asked, and what was made of
     /// it.
-    async fn meet(script: &[(&str, &str)]) -> (Vec<String>, Result<SpokenEras, Trouble>) {
+    async fn meet(script: &[(&str, &str)]) -> (Vec<String>, Result<SpokenEras, HandshakeError>) {
         let mut it = Scripted::new();
         let (link, early_exit) = (it.link.clone(), EarlyExit::default());
         let meeting =
@@ -432,7 +432,10 @@ mod tests {
         assert_eq!(asked, ["server/discover", "initialize", "server/discover"]);
         assert!(matches!(spoken, Ok(SpokenEras::Dual)));
         let (_, spoken) = meet(&[discovered, hello, no]).await;
-        assert!(matches!(spoken, Err(Trouble::Again(SpokenEras::Modern))));
+        assert!(matches!(
+            spoken,
+            Err(HandshakeError::Again(SpokenEras::Modern))
+        ));
         let ours = ("error", OFFERED);
         let (asked, spoken) = meet(&[ours, discovered]).await;
         assert_eq!(asked, ["server/discover", "server/discover"]);
@@ -442,7 +445,7 @@ mod tests {
         assert!(matches!(spoken, Ok(SpokenEras::Legacy)));
         let later = ("error", r#"{"code":-32022,"message":"only 2027-01-01"}"#);
         let (_, spoken) = meet(&[later, no]).await;
-        let Err(Trouble::Failed(why)) = spoken else {
+        let Err(HandshakeError::Failed(why)) = spoken else {
             panic!("nothing is spoken there");
         };
         assert!(

@@ -12,7 +12,7 @@ use mgp_transports::http::client::SseEvents;
 
 use super::ServerLife;
 use super::end::End;
-use super::handshake::{self, DISCOVER, Found, PROBE, Trouble, unspoken};
+use super::handshake::{self, DISCOVER, Found, HandshakeError, PROBE, unspoken};
 use crate::link::{HttpEndpoint, HttpWire, Link, Opened, Peer, SseWire, Wire};
 use crate::server::spoken::SpokenEras;
 use mgp_callers::request::Outcome;
@@ -211,7 +211,7 @@ impl ServerLife {
                 let stream = wire.clone().listen(link.clone());
                 drop(link.tends("stream of a server", stream).detach());
             }
-            spoken(&link).ok_or_else(|| Trouble::Failed("it speaks no MCP".into()))
+            spoken(&link).ok_or_else(|| HandshakeError::Failed("it speaks no MCP".into()))
         };
         let end = self.serve(&link, shake).await;
         self.lose(&link, &end);

@@ -6,7 +6,7 @@ use mgp_engine::tools::catalog::ListKind;
 
 use crate::link::List;
 use crate::server::{ServerMsg, ServerState};
-use mgp_runtime::task::{self, Task};
+use mgp_runtime::task::{self, SupervisedTask};
 
 /// How long after its first failure a list is asked for again; twice as long after each further one.
 const FIRST: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ struct MissingList {
     why: String,
     failures: u32,
     /// The clock of the next try; it ends with the life of the server.
-    _again: Task<()>,
+    _again: SupervisedTask<()>,
 }
 
 impl MissingLists {

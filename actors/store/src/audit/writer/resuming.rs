@@ -12,8 +12,8 @@ use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome};
 use serde_json::json;
 
-use super::{Open, Writer, own};
-use crate::audit::queue::Entry;
+use super::{OpenLogFile, Writer, own};
+use crate::audit::queue::QueuedNote;
 use crate::trouble::explained;
 use mgp_runtime::time::{moment, unix_ms};
 
@@ -23,7 +23,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const NAMED_MAX: usize = 64;
 
 /// A time in which nothing can be written.
-pub(in crate::audit) struct Gap {
+pub(in crate::audit) struct LogGap {
     since_ms: u64,
     tried: MonotonicTime,
     why: String,
@@ -34,10 +34,10 @@ pub(in crate::audit) struct Gap {
     lost: u64,
     /// What happened meanwhile and could not be refused: calls that were under way, and what is told.
     /// Each holds its place within the bound of its kind.
-    held: Vec<Entry>,
+    held: Vec<QueuedNote>,
 }
 
-impl Gap {
+impl LogGap {
     pub(super) fn since(why: String) -> Self {
         Self {
             since_ms: unix_ms(),
@@ -86,7 +86,7 @@ impl Writer {
 
     /// Something that cannot be written now. A decision is refused, and then not taken; what was done is
     /// kept until it can be.
-    pub(super) fn hold(&mut self, entry: Entry) {
+    pub(super) fn hold(&mut self, entry: QueuedNote) {
         if let Some(written) = entry.written {
             let why = match entry.kind {
                 RecordKind::Decision => CommitRefusal::Broken,
@@ -95,7 +95,7 @@ impl Writer {
             let _ = written.send(Err(why.into()));
         }
         if let (RecordKind::Call, Some(gap)) = (entry.kind, &mut self.gap) {
-            gap.held.push(Entry {
+            gap.held.push(QueuedNote {
                 written: None,
                 ..entry
             });
@@ -142,7 +142,7 @@ impl Writer {
             old.sync_all()
         };
         let file = self.folder.begin(number, &lines, cut)?;
-        let open = Open {
+        let open = OpenLogFile {
             number,
             file,
             lines: Vec::new(),

@@ -23,14 +23,14 @@ const FAILED: u8 = 2;
 
 /// Who asks. Each has a thread of its own at both ends, and one request under way at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lane {
+pub(super) enum EmbeddingLane {
     /// Somebody waits.
     Requests,
     /// Nobody does.
     Tools,
 }
 
-impl Lane {
+impl EmbeddingLane {
     pub(super) const ALL: [Self; 2] = [Self::Requests, Self::Tools];
 
     /// What its thread is called.
@@ -48,13 +48,13 @@ impl Lane {
 
 /// Texts whose meanings are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Request {
-    pub(super) lane: Lane,
+pub(super) struct EmbedRequest {
+    pub(super) lane: EmbeddingLane,
     pub(super) texts: Vec<String>,
 }
 
 /// The bytes of a request for [`TEXTS_MAX`] texts at most. Of each only what the model looks at is sent.
-pub(super) fn request(lane: Lane, texts: &[&str]) -> Vec<u8> {
+pub(super) fn request(lane: EmbeddingLane, texts: &[&str]) -> Vec<u8> {
     let texts = &texts[..texts.len().min(TEXTS_MAX)];
     let mut out = vec![lane as u8, texts.len() as u8];
     for text in texts {
@@ -65,7 +65,7 @@ pub(super) fn request(lane: Lane, texts: &[&str]) -> Vec<u8> {
     out
 }
 
-impl Request {
+impl EmbedRequest {
     /// The next one; `None` when there is none to come.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Request {
         let Some([lane, count]) = head(from)? else {
             return Ok(None);
         };
-        let lane = Lane::of(lane).ok_or_else(nonsense)?;
+        let lane = EmbeddingLane::of(lane).ok_or_else(nonsense)?;
         let count = within(usize::from(count), TEXTS_MAX)?;
         let texts = (0..count).map(|_| {
             let length = within(length(from)?, BYTES_MAX)?;
@@ -87,16 +87,16 @@ impl Request {
 
 /// What the process says.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum EmbedReply {
     /// The model is loaded. In words, what of the walls around it could not be had.
     Ready(String),
     /// The vectors of a request, in the order of its texts.
-    Vectors(Lane, Vec<Vec<f32>>),
+    Vectors(EmbeddingLane, Vec<Vec<f32>>),
     /// It cannot run the model, and will not be able to.
     Failed(String),
 }
 
-impl Said {
+impl EmbedReply {
     /// As it is sent; words are cut to the room there is.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let words =
@@ -126,7 +126,7 @@ impl Said {
         };
         let length = within(length(from)?, ANSWER_MAX)?;
         let body = bytes(from, length)?;
-        match (kind, Lane::of(lane)) {
+        match (kind, EmbeddingLane::of(lane)) {
             (READY, _) => Ok(Some(Self::Ready(words(&body)))),
             (FAILED, _) => Ok(Some(Self::Failed(words(&body)))),
             (VECTORS, Some(lane)) if length.is_multiple_of(VECTOR) => {
@@ -195,39 +195,42 @@ mod tests {
     #[test]
     fn what_is_sent_is_read() {
         let long = "ä".repeat(BYTES_MAX);
-        let sent = request(Lane::Tools, &["", "one", &long]);
+        let sent = request(EmbeddingLane::Tools, &["", "one", &long]);
         let mut from = sent.as_slice();
-        let read = Request::read(&mut from).unwrap().unwrap();
-        assert_eq!(read.lane, Lane::Tools);
+        let read = EmbedRequest::read(&mut from).unwrap().unwrap();
+        assert_eq!(read.lane, EmbeddingLane::Tools);
         assert_eq!(read.texts[..2], ["", "one"]);
         assert_eq!(read.texts[2].len(), BYTES_MAX, "no more than is looked at");
-        assert_eq!(Request::read(&mut from).unwrap(), None);
+        assert_eq!(EmbedRequest::read(&mut from).unwrap(), None);
         for said in [
-            Said::Ready("no walls".into()),
-            Said::Failed(String::new()),
-            Said::Vectors(Lane::Requests, vec![vec![0.5; DIMENSION]; TEXTS_MAX]),
+            EmbedReply::Ready("no walls".into()),
+            EmbedReply::Failed(String::new()),
+            EmbedReply::Vectors(
+                EmbeddingLane::Requests,
+                vec![vec![0.5; DIMENSION]; TEXTS_MAX],
+            ),
         ] {
             let sent = said.bytes();
-            assert_eq!(Said::read(&mut sent.as_slice()).unwrap(), Some(said));
+            assert_eq!(EmbedReply::read(&mut sent.as_slice()).unwrap(), Some(said));
             for cut in 1..sent.len().min(64) {
-                assert!(Said::read(&mut &sent[..cut]).is_err(), "cut at {cut}");
+                assert!(EmbedReply::read(&mut &sent[..cut]).is_err(), "cut at {cut}");
             }
         }
     }
 
     #[test]
     fn bytes_that_mean_nothing_are_an_error() {
-        let good = Said::Vectors(Lane::Tools, vec![vec![0.5; DIMENSION]]).bytes();
+        let good = EmbedReply::Vectors(EmbeddingLane::Tools, vec![vec![0.5; DIMENSION]]).bytes();
         for (at, wrong) in [(0, 3), (0, 255), (1, 2), (2, 1)] {
             let mut bytes = good.clone();
             bytes[at] = wrong;
             assert!(
-                Said::read(&mut bytes.as_slice()).is_err(),
+                EmbedReply::read(&mut bytes.as_slice()).is_err(),
                 "byte {at}: {wrong}"
             );
         }
         for bytes in [&[2, 0][..], &[0, 17], &[1, 1, 1, 0, 0, 0, 0xff]] {
-            assert!(Request::read(&mut &*bytes).is_err(), "{bytes:?}");
+            assert!(EmbedRequest::read(&mut &*bytes).is_err(), "{bytes:?}");
         }
     }
 
@@ -235,7 +238,7 @@ mod tests {
     fn too_much_is_refused_before_it_is_read() {
         let mut head = vec![VECTORS, 0];
         head.extend_from_slice(&u32::MAX.to_le_bytes());
-        let refused = Said::read(&mut head.as_slice()).unwrap_err();
+        let refused = EmbedReply::read(&mut head.as_slice()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidData);
     }
 }

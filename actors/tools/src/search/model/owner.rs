@@ -8,7 +8,7 @@ use std::time::Duration;
 use mgp_engine::clock::MonotonicTime;
 
 use super::Failed;
-use super::frames::{Lane, TEXTS_MAX};
+use super::frames::{EmbeddingLane, TEXTS_MAX};
 use super::process::{Ended, Process, Program};
 use mgp_runtime::time::moment;
 
@@ -21,7 +21,7 @@ const WELL: Duration = Duration::from_secs(10);
 
 /// Where the model runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Running {
+pub struct ModelLocation {
     /// The number of its process, while there is one.
     pub process: Option<u32>,
     /// How often in a row that process failed.
@@ -41,17 +41,17 @@ pub(super) struct ModelOwner {
 struct ModelState {
     process: Weak<Process>,
     started: MonotonicTime,
-    row: Row,
+    row: FailureRun,
 }
 
 /// Failures one after the other, none after a long life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Row {
+struct FailureRun {
     failures: u32,
     not_before: MonotonicTime,
 }
 
-impl Row {
+impl FailureRun {
     /// One more, of a process that was started then.
     fn failed(&mut self, started: MonotonicTime, now: MonotonicTime) {
         if now.since(started) >= WELL {
@@ -77,9 +77,9 @@ impl ModelOwner {
         }
     }
 
-    pub(super) fn running(&self) -> Running {
+    pub(super) fn running(&self) -> ModelLocation {
         let pid = self.running.load(Ordering::Relaxed);
-        Running {
+        ModelLocation {
             process: (pid > 0).then_some(pid),
             failures: self.failures.load(Ordering::Relaxed),
         }
@@ -143,12 +143,12 @@ impl ModelOwner {
 #[derive(Debug)]
 pub(in crate::search) struct Builtin {
     owner: Arc<ModelOwner>,
-    lane: Lane,
+    lane: EmbeddingLane,
     process: Option<Arc<Process>>,
 }
 
 impl Builtin {
-    pub(super) fn new(owner: Arc<ModelOwner>, lane: Lane) -> Self {
+    pub(super) fn new(owner: Arc<ModelOwner>, lane: EmbeddingLane) -> Self {
         Self {
             owner,
             lane,
@@ -211,7 +211,7 @@ mod tests {
     /// The next one is started at once, further ones less and less often.
     #[test]
     fn what_keeps_dying_is_started_less_and_less_often() {
-        let mut row = Row::default();
+        let mut row = FailureRun::default();
         let begun = moment();
         let waits: Vec<u64> = (0..9)
             .map(|_| {
@@ -234,9 +234,9 @@ mod tests {
             patience: Duration::from_secs(20),
         };
         let owner = Arc::new(ModelOwner::new(program));
-        let mut builtin = Builtin::new(owner.clone(), Lane::Requests);
+        let mut builtin = Builtin::new(owner.clone(), EmbeddingLane::Requests);
         assert!(matches!(builtin.embed(&["x"]), Err(Failed::Died(_))));
-        let failed = Running {
+        let failed = ModelLocation {
             process: None,
             failures: 2,
         };

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::frames::{Lane, Said, request};
+use super::frames::{EmbedReply, EmbeddingLane, request};
 
 /// The program that runs the model, and how long it may take.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub(super) struct Process {
 struct Answers {
     child: Mutex<Child>,
     /// Who waits for an answer: one of each lane at most.
-    waiting: [Mutex<Option<SyncSender<Vectors>>>; Lane::ALL.len()],
+    waiting: [Mutex<Option<SyncSender<Vectors>>>; EmbeddingLane::ALL.len()],
     /// Set once, before those who wait are let go.
     ended: OnceLock<Ended>,
     /// Its number, as long as it runs.
@@ -87,7 +87,7 @@ impl Process {
         let answers = Arc::new(Answers {
             running: running.clone(),
             child: Mutex::new(child),
-            waiting: [const { Mutex::new(None) }; Lane::ALL.len()],
+            waiting: [const { Mutex::new(None) }; EmbeddingLane::ALL.len()],
             ended: OnceLock::new(),
         });
         let process = Self {
@@ -117,7 +117,7 @@ impl Process {
     ///
     /// # Errors
     /// The process has ended, and this one does not come back.
-    pub(super) fn embed(&self, lane: Lane, texts: &[&str]) -> Result<Vectors, Ended> {
+    pub(super) fn embed(&self, lane: EmbeddingLane, texts: &[&str]) -> Result<Vectors, Ended> {
         let until = Instant::now() + self.patience;
         let (reply, answer) = sync_channel(1);
         *lock(&self.answers.waiting[lane as usize]) = Some(reply);
@@ -180,19 +180,19 @@ impl Answers {
     fn listen(&self, mut from: impl Read, ready: &SyncSender<String>) {
         let mut loaded = false;
         let ended = loop {
-            match Said::read(&mut from) {
-                Ok(Some(Said::Ready(less))) if !loaded => {
+            match EmbedReply::read(&mut from) {
+                Ok(Some(EmbedReply::Ready(less))) if !loaded => {
                     loaded = true;
                     let _ = ready.send(less);
                 }
-                Ok(Some(Said::Vectors(lane, vectors))) => {
+                Ok(Some(EmbedReply::Vectors(lane, vectors))) => {
                     let Some(reply) = lock(&self.waiting[lane as usize]).take() else {
                         break Ended::Died("it answered what nobody asked".into());
                     };
                     let _ = reply.send(vectors);
                 }
-                Ok(Some(Said::Failed(why))) => break Ended::Unfit(why),
-                Ok(Some(Said::Ready(_))) => {
+                Ok(Some(EmbedReply::Failed(why))) => break Ended::Unfit(why),
+                Ok(Some(EmbedReply::Ready(_))) => {
                     break Ended::Died("it says twice that it is ready".into());
                 }
                 Ok(None) => break Ended::Died(String::new()),
@@ -280,15 +280,15 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(300);
 
     fn ready() -> Step {
-        Says(Said::Ready("none".into()).bytes())
+        Says(EmbedReply::Ready("none".into()).bytes())
     }
 
-    fn vectors(lane: Lane, count: usize) -> Step {
-        Says(Said::Vectors(lane, vec![vec![0.5; DIMENSION]; count]).bytes())
+    fn vectors(lane: EmbeddingLane, count: usize) -> Step {
+        Says(EmbedReply::Vectors(lane, vec![vec![0.5; DIMENSION]; count]).bytes())
     }
 
     fn hears(texts: &[&str]) -> Step {
-        Hears(request(Lane::Tools, texts).len())
+        Hears(request(EmbeddingLane::Tools, texts).len())
     }
 
     fn started(program: &Program) -> Result<(Process, u32), Ended> {
@@ -307,11 +307,11 @@ mod tests {
     /// Why it ended, once the first request was not answered.
     fn ended(patience: Duration, steps: &[Step]) -> String {
         let (process, pid) = started(&script(patience, steps)).unwrap();
-        let why = match process.embed(Lane::Tools, &["one", "two"]) {
+        let why = match process.embed(EmbeddingLane::Tools, &["one", "two"]) {
             Err(Ended::Died(why) | Ended::Unfit(why)) => why,
             Ok(vectors) => panic!("{}", vectors.len()),
         };
-        let again = process.embed(Lane::Requests, &["three"]);
+        let again = process.embed(EmbeddingLane::Requests, &["three"]);
         assert!(again.is_err(), "it does not come back");
         gone(pid);
         why
@@ -319,9 +319,14 @@ mod tests {
 
     #[test]
     fn what_is_asked_is_answered_until_nobody_needs_it() {
-        let steps = [ready(), hears(&["one"]), vectors(Lane::Tools, 1), Hangs];
+        let steps = [
+            ready(),
+            hears(&["one"]),
+            vectors(EmbeddingLane::Tools, 1),
+            Hangs,
+        ];
         let (process, pid) = started(&script(LONG, &steps)).unwrap();
-        let vectors = process.embed(Lane::Tools, &["one"]).unwrap();
+        let vectors = process.embed(EmbeddingLane::Tools, &["one"]).unwrap();
         assert_eq!(vectors, [vec![0.5; DIMENSION]]);
         assert!(std::fs::exists(format!("/proc/{pid}")).unwrap());
         drop(process);
@@ -338,9 +343,12 @@ mod tests {
                 Says(vec![1, 0, 0xff, 0xff, 0xff, 0x7f]),
                 "nonsense: 2147483647 where",
             ),
-            (Says(Said::Failed("damaged".into()).bytes()), "damaged"),
-            (vectors(Lane::Tools, 3), "3 vectors to 2 texts"),
-            (vectors(Lane::Requests, 2), "what nobody asked"),
+            (
+                Says(EmbedReply::Failed("damaged".into()).bytes()),
+                "damaged",
+            ),
+            (vectors(EmbeddingLane::Tools, 3), "3 vectors to 2 texts"),
+            (vectors(EmbeddingLane::Requests, 2), "what nobody asked"),
             (ready(), "twice"),
         ];
         for (said, why) in told {
@@ -349,7 +357,7 @@ mod tests {
         }
         let told = ended(LONG, &[ready(), hears(two)]);
         assert!(told.contains("ended by itself: exit status: 0"), "{told}");
-        let unasked = ended(LONG, &[ready(), vectors(Lane::Tools, 1), Hangs]);
+        let unasked = ended(LONG, &[ready(), vectors(EmbeddingLane::Tools, 1), Hangs]);
         assert!(
             unasked.contains("nobody asked") || unasked.contains("1 vectors"),
             "{unasked}"
@@ -364,7 +372,7 @@ mod tests {
         assert!(silent.contains("said nothing"), "{silent}");
         let (process, _) = started(&script(SHORT, &[ready(), Hangs])).unwrap();
         let long = "x".repeat(mgp_embedding::BYTES_MAX);
-        let deaf = process.embed(Lane::Tools, &[long.as_str(); 16]);
+        let deaf = process.embed(EmbeddingLane::Tools, &[long.as_str(); 16]);
         let Err(Ended::Died(deaf)) = deaf else {
             panic!("{deaf:?}");
         };

@@ -10,7 +10,7 @@ use std::thread;
 
 use mgp_embedding::Embedder;
 
-use super::frames::{Lane, Request, Said};
+use super::frames::{EmbedReply, EmbedRequest, EmbeddingLane};
 use mgp_servers::sandbox;
 
 /// Private memory that it may have, in bytes. The model takes 90 MiB, and 16 long texts at once 60.
@@ -30,11 +30,11 @@ pub fn serve() -> ExitCode {
     let embedder = match Embedder::load(threads) {
         Ok(embedder) => embedder,
         Err(why) => {
-            let _ = say(&Said::Failed(why.to_string()));
+            let _ = say(&EmbedReply::Failed(why.to_string()));
             return ExitCode::FAILURE;
         }
     };
-    if say(&Said::Ready(less)).is_err() {
+    if say(&EmbedReply::Ready(less)).is_err() {
         return ExitCode::FAILURE;
     }
     match listen(&Arc::new(embedder), threads) {
@@ -47,7 +47,7 @@ pub fn serve() -> ExitCode {
 /// answer before it asks again.
 fn listen(embedder: &Arc<Embedder>, threads: usize) -> io::Result<()> {
     let mut stdin = io::stdin().lock();
-    let [requests, tools] = Lane::ALL.map(|lane| {
+    let [requests, tools] = EmbeddingLane::ALL.map(|lane| {
         let (ask, asked) = sync_channel::<Vec<String>>(1);
         let embedder = embedder.clone();
         let working = move || work(lane, &embedder, threads, &asked);
@@ -55,10 +55,10 @@ fn listen(embedder: &Arc<Embedder>, threads: usize) -> io::Result<()> {
         named.spawn(working).map(|_| ask)
     });
     let (requests, tools) = (requests?, tools?);
-    while let Some(Request { lane, texts }) = Request::read(&mut stdin)? {
+    while let Some(EmbedRequest { lane, texts }) = EmbedRequest::read(&mut stdin)? {
         let ask = match lane {
-            Lane::Requests => &requests,
-            Lane::Tools => &tools,
+            EmbeddingLane::Requests => &requests,
+            EmbeddingLane::Tools => &tools,
         };
         // One that is gone takes the process along.
         let _ = ask.send(texts);
@@ -76,17 +76,17 @@ impl Drop for Last {
     }
 }
 
-fn work(lane: Lane, embedder: &Embedder, threads: usize, asked: &Receiver<Vec<String>>) {
+fn work(lane: EmbeddingLane, embedder: &Embedder, threads: usize, asked: &Receiver<Vec<String>>) {
     let _last = Last;
-    if lane == Lane::Tools {
+    if lane == EmbeddingLane::Tools {
         lower(NICE_TOOLS);
     }
     let embedder = embedder.beside(threads);
     while let Ok(texts) = asked.recv() {
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let said = match embedder.embed_all(&texts) {
-            Ok(vectors) => Said::Vectors(lane, vectors),
-            Err(why) => Said::Failed(why.to_string()),
+            Ok(vectors) => EmbedReply::Vectors(lane, vectors),
+            Err(why) => EmbedReply::Failed(why.to_string()),
         };
         if say(&said).is_err() {
             return;
@@ -100,7 +100,7 @@ fn lower(nice: i32) {
     let _ = rustix::process::setpriority_process(None, nice);
 }
 
-fn say(said: &Said) -> io::Result<()> {
+fn say(said: &EmbedReply) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(&said.bytes())?;
     out.flush()

@@ -55,7 +55,7 @@ fn rule(members: &Value) -> &'static str {
     match judged(members) {
         Ok(_) => "accepted",
         // Where a path leads out, the rule says which way.
-        Err(RegistrationRefusal::Broken(Broken {
+        Err(RegistrationRefusal::Broken(BrokenRegistration {
             rule: "traversal" | "home" | "system_place" | "secret_place",
             at,
             ..

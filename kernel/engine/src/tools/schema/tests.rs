@@ -246,7 +246,7 @@ fn only_the_root_of_any_object_is_looked_at() {
             "description": "d", "additionalProperties": true, "$schema": "http://x/"}),
     ] {
         let any = input(&schema).unwrap();
-        assert!(matches!(any, InputSchema(Check::AnyObject)));
+        assert!(matches!(any, InputSchema(SchemaCheck::AnyObject)));
         assert_eq!(any.check(" \n{\"a\": 1}"), Ok(()));
         let mismatch = any.check(&format!("[{}]", "1,".repeat(999))).unwrap_err();
         assert_eq!(

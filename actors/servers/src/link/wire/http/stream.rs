@@ -25,12 +25,12 @@ const MAX_RETRY: Duration = Duration::from_secs(30);
 
 /// Where a stream is.
 #[derive(Debug, Default)]
-struct HttpEndpoint {
+struct StreamPosition {
     last_event: Option<HeaderValue>,
     retry: Option<Duration>,
 }
 
-impl HttpEndpoint {
+impl StreamPosition {
     fn at(&mut self, event: &SseEvent) {
         if let Some(id) = &event.id
             && let Ok(id) = HeaderValue::from_bytes(id.as_ref())
@@ -52,7 +52,7 @@ impl HttpWire {
         id: u64,
         response: Response,
     ) -> Result<(), Refusal> {
-        let mut place = HttpEndpoint::default();
+        let mut place = StreamPosition::default();
         let mut resumes = 0;
         let mut stream = events(response.body, link.limits.max_frame);
         loop {
@@ -87,7 +87,7 @@ impl HttpWire {
     ) -> Result<(), Refusal> {
         let mut stream = events(response.body, link.limits.max_frame);
         let ended = self
-            .drain(link, Some(id), &mut stream, &mut HttpEndpoint::default())
+            .drain(link, Some(id), &mut stream, &mut StreamPosition::default())
             .await;
         match ended {
             _ if !link.awaits(id) => Ok(()),
@@ -102,7 +102,7 @@ impl HttpWire {
         link: &Arc<Link>,
         via: Option<u64>,
         stream: &mut SseEvents,
-        place: &mut HttpEndpoint,
+        place: &mut StreamPosition,
     ) -> Result<(), BodyError> {
         loop {
             match stream.next().await {
@@ -122,7 +122,7 @@ impl HttpWire {
         }
     }
 
-    async fn get(&self, place: &HttpEndpoint) -> Result<Response, ClientError> {
+    async fn get(&self, place: &StreamPosition) -> Result<Response, ClientError> {
         let mut headers: HeaderMap = self.headers();
         headers.remove(CONTENT_TYPE);
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
@@ -144,7 +144,7 @@ impl HttpWire {
     }
 
     async fn listen_on(&self, link: &Arc<Link>) {
-        let mut place = HttpEndpoint::default();
+        let mut place = StreamPosition::default();
         let mut wait = AFTER_ERROR.0;
         loop {
             match self.get(&place).await {
