@@ -166,9 +166,9 @@ struct Route {
 /// For whom a method is there. To all others it is one that does not exist: what is there is not shown.
 enum RouteAudience {
     Everybody,
-    /// RouteAudience agreed to this, and the operator.
+    /// Who agreed to this, and the operator.
     Agreed(Features),
-    /// RouteAudience agreed to discovery, or may register servers.
+    /// Who agreed to discovery, or may register servers.
     Discovery,
     Operator,
 }

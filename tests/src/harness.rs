@@ -1,6 +1,6 @@
 //! What a test needs to use the kernel as a person would: a real process, real agents, real peers.
 //!
-//! Nothing here shares code with the kernel. WaitingForStart is always on a condition with a deadline, and
+//! Nothing here shares code with the kernel. Waiting is always on a condition with a deadline, and
 //! what a test starts ends with it, by its process id.
 
 pub mod account;

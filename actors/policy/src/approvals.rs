@@ -1,5 +1,5 @@
 //! What waits for a person: who asks puts a question here and waits, the operator answers.
-//! AwaitedApproval by: gates of servers, pins, calls that want consent, the operator. Asks: subscriptions.
+//! Asked by: gates of servers, pins, calls that want consent, the operator. Asks: subscriptions.
 //!
 //! A question is seen by the operator before [`ApprovalsHandle::ask`] returns, and is taken back when
 //! whoever asked is dropped: nothing waits for somebody who has gone.

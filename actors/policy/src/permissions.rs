@@ -1,5 +1,5 @@
 //! The gates of servers (MGP §3): what each may do, who decided, and what waits for a person.
-//! AwaitedApproval by: server supervisors, calls, the operator. Asks: approvals, access, audit. Tells servers.
+//! Asked by: server supervisors, calls, the operator. Asks: approvals, access, audit. Tells servers.
 //!
 //! Calls read what was published. A decision is in the log before the gate hears of it, and the gate
 //! has it before the operator hears that it is done.

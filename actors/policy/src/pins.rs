@@ -1,6 +1,6 @@
 //! Pins of tool definitions, kept on disk: one file for each server, read when it first lists its
 //! tools.
-//! AwaitedApproval by: server supervisors, calls. Asks: approvals, audit. Tells servers.
+//! Asked by: server supervisors, calls. Asks: approvals, audit. Tells servers.
 //!
 //! What a server lists is held against its file before agents see it. Files are read and written
 //! where lists are read, off the threads that carry calls.
@@ -196,7 +196,7 @@ impl SharedPins {
         self.blocked.load().get(server).cloned().unwrap_or_default()
     }
 
-    /// From now on these are blocked, and no others of the server. AwaitedApproval with its server_pins locked.
+    /// From now on these are blocked, and no others of the server. Asked with its pins locked.
     fn block(&self, server: &ServerId, names: BTreeSet<String>) {
         if *self.blocked(server) == names {
             return;

@@ -15,7 +15,7 @@ use mgp_policy::access::AccessHandle;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::link::FinalCheck;
 
-/// FinalCheck to ask something of a server, for one request: to call a tool, by the server's own name for
+/// Leave to ask something of a server, for one request: to call a tool, by the server's own name for
 /// it, or anything that is not about a tool.
 #[derive(Debug)]
 pub(crate) struct Admission<'a> {
@@ -67,7 +67,7 @@ impl FinalCheck for Admission<'_> {
     }
 }
 
-/// FinalCheck for this caller, had now and asked again before the request leaves.
+/// Leave for this caller, had now and asked again before the request leaves.
 ///
 /// # Errors
 /// `unknown`, with the rule that closes the server or the tool.

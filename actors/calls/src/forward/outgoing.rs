@@ -14,7 +14,7 @@ use mgp_servers::link::{FinalCheck, MirroredHeaders};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outgoing<'a> {
     pub(crate) server: &'a ServerId,
-    /// FinalCheck of its caller, asked again right before it goes.
+    /// Leave of its caller, asked again right before it goes.
     pub(crate) leave: Option<&'a dyn FinalCheck>,
     /// The tool that is called, when one is.
     pub(crate) tool: Option<&'a CatalogTool>,

@@ -97,7 +97,7 @@ pub fn is_known(method: &str) -> bool {
     from_servers::question(method).is_some()
 }
 
-/// FinalCheck to send a client to a URL.
+/// Leave to send a client to a URL.
 ///
 /// # Errors
 /// [`Refusal::MissingCapability`] when it did not say that it can be sent there.

@@ -180,7 +180,7 @@ impl Link {
         tells
     }
 
-    /// FinalCheck to tell the server what a client says to its task, under the server's own name for it.
+    /// Leave to tell the server what a client says to its task, under the server's own name for it.
     ///
     /// # Errors
     /// [`Refusal::Forbidden`] where it answers what its client was not allowed to be asked.
