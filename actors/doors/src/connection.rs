@@ -262,10 +262,9 @@ impl Inbound {
         let dialect = self.dialect();
         let refuse = |refusal: Refusal| self.send(refusal.answer(id.as_json(), dialect));
         match method {
-            // The one request that MCP allows before `initialize` (2025-11-25, lifecycle).
-            "ping" if self.agent.caller().is_none() => {
-                self.send(jsonrpc::result(id.as_json(), "{}"));
-            }
+            // The one request that MCP allows before `initialize` (2025-11-25, lifecycle). It is answered
+            // however much is under way.
+            "ping" => self.send(jsonrpc::result(id.as_json(), "{}")),
             "mgp/door/open" => match self.open(params.as_deref()) {
                 Ok(()) => self.send(jsonrpc::result(id.as_json(), "{}")),
                 Err(refusal) => refuse(refusal),

@@ -76,15 +76,16 @@ pub(super) async fn post(
         ) if method == "initialize" => {
             initialize(door, id, params.map(RawValue::get), view, agent).await
         }
+        // The one request that MCP allows before `initialize` (2025-11-25, lifecycle). It is answered
+        // however much is under way.
+        (Ok(Message::Request { id, method, .. }), _) if method == "ping" => json(
+            StatusCode::OK,
+            ReplyBody::full(jsonrpc::result(id.as_json(), "{}")),
+        ),
         (Ok(message), Some(session)) => one(door, &session, &text, message).await,
         (Err(Malformed::Batch), Some(session)) if session.caller.version.allows_batches() => {
             batch(door, &session, &text).await
         }
-        // The one request that MCP allows before `initialize` (2025-11-25, lifecycle).
-        (Ok(Message::Request { id, method, .. }), None) if method == "ping" => json(
-            StatusCode::OK,
-            ReplyBody::full(jsonrpc::result(id.as_json(), "{}")),
-        ),
         (Ok(_), None) => refusal(
             StatusCode::BAD_REQUEST,
             "`Mcp-Session-Id` is missing; `initialize` gives one",
