@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use mgp_engine::callers::tokens;
+use mgp_engine::callers::token_cost;
 use mgp_engine::callers::tool_cache::{self, CacheInsertion, Priced, ToolCache};
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::mgp::tools::Budget;
@@ -208,7 +208,7 @@ fn refused(why: AskError) -> Refusal {
 pub fn priced(tool: &CatalogTool) -> Priced {
     Priced {
         tool: tool.canonical.clone(),
-        tokens: tokens::of_definition(&tool.raw),
+        tokens: token_cost::of_definition(&tool.raw),
     }
 }
 

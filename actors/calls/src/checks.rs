@@ -2,11 +2,9 @@
 //! time the call goes on after it waited.
 
 pub mod access;
-pub(crate) mod catalog;
 pub mod confirmation;
 mod permissions;
 mod pins;
-pub mod rates;
 pub(crate) mod schema;
 pub mod validators;
 
@@ -18,9 +16,9 @@ use serde_json::value::RawValue;
 
 use self::access::{Admission, not_granted};
 use self::confirmation::ConfirmationRules;
-use self::rates::Rates;
 use self::validators::Validation;
 use crate::Context;
+use crate::rates::Rates;
 use mgp_callers::request::{Caller, Request};
 use mgp_policy::access::AccessHandle;
 use mgp_policy::approvals::ApprovalsHandle;

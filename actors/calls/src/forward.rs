@@ -79,7 +79,7 @@ pub(crate) async fn along(
         exchange: &request.exchange,
         token: outgoing.token.map(RawValue::get),
         era,
-        leave: outgoing.leave,
+        final_check: outgoing.final_check,
         mirror: outgoing.mirror(&headers),
     };
     let redeclared = match era {
@@ -125,7 +125,7 @@ pub(crate) async fn send(
         exchange: &request.exchange,
         token: token.map(RawValue::get),
         era,
-        leave: outgoing.leave,
+        final_check: outgoing.final_check,
         mirror: outgoing.mirror(&headers),
     };
     link.call(call, |id| {

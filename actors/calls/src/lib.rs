@@ -4,12 +4,14 @@
 //! URI, a progress token) is spliced.
 
 mod answer;
+mod arrival;
 mod audit;
 pub mod checks;
 mod forward;
 pub mod listener;
 pub mod naming;
 pub mod offered;
+pub mod rates;
 
 /// The methods of MCP that agents call.
 pub mod mcp {
@@ -36,10 +38,10 @@ pub mod mgp {
 pub use self::answer::nothing;
 pub use self::checks::Policies;
 pub use self::checks::confirmation::ConfirmationRules;
-pub use self::checks::rates::Rates;
 pub use self::checks::validators::Validation;
 pub use self::mcp::lists::exposure::{Exposing, Showing, ToolCounts};
 pub use self::mcp::lists::filtered::SiftedLists;
+pub use self::rates::Rates;
 
 use crate::checks::access;
 use crate::naming::Naming;

@@ -1,6 +1,6 @@
 //! Servers: their supervisors, the connections to them, their processes and sandboxes.
 
-pub mod forwarding;
+pub mod audit_forwarding;
 pub mod guard;
 pub mod levels;
 pub mod link;

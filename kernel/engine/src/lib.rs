@@ -70,7 +70,7 @@ pub mod callers {
     pub mod request_state;
     pub mod seal;
     pub mod tasks;
-    pub mod tokens;
+    pub mod token_cost;
     pub mod tool_cache;
 }
 

@@ -21,7 +21,7 @@ pub const ROOT: [(&str, Loss); 10] = [
     ("registrar", Loss::EndsKernel),
     // Made again from what is published, and from what servers offer again.
     ("catalog", Loss::Restarted),
-    // Made again from what is published.
+    // Made again from what is published. A server whose tools cannot be indexed takes nobody along.
     ("search", Loss::Restarted),
     // The connections of all agents end with it.
     ("agents", Loss::EndsKernel),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use mgp_engine::callers::tokens;
+use mgp_engine::callers::token_cost;
 use mgp_engine::tools::exposure::{Exposure, categories, with_categories};
 use mgp_engine::tools::index::{Index, IndexedTool};
 use mgp_protocol::mgp::tools::meta::MetaTool;
@@ -70,7 +70,9 @@ fn cost(exposure: Exposure, tools: &[&IndexedTool], pinned: usize) -> (usize, u6
         exposure.lists(pinned, false)
     });
     let listed = listed.map(|(_, tool)| tool.raw.to_string());
-    let costs = own.chain(listed).map(|text| tokens::of_definition(&text));
+    let costs = own
+        .chain(listed)
+        .map(|text| token_cost::of_definition(&text));
     let costs: Vec<u64> = costs.collect();
     (costs.len(), costs.iter().sum())
 }

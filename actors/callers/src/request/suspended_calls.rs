@@ -98,7 +98,7 @@ impl SuspendedCalls {
         Ok(())
     }
 
-    /// The client is session: takes the call out, unless it was taken back meanwhile.
+    /// The client is back: takes the call out, unless it was taken back meanwhile.
     #[must_use]
     pub fn take(&self, number: u64) -> Option<SuspendedCall> {
         let suspended = self.calls().remove(&number);

@@ -4,13 +4,13 @@ use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
-use crate::checks::catalog;
+use crate::arrival;
 use mgp_callers::request::Caller;
 
 /// A tool that changed since it was approved is as good as gone.
 ///
 /// # Errors
-/// What [`catalog::absent`] says.
+/// What [`arrival::absent`] says.
 pub(super) fn approved(
     cx: &Context,
     caller: &Caller,
@@ -18,7 +18,7 @@ pub(super) fn approved(
     tool: &CatalogTool,
 ) -> Result<(), Refusal> {
     match cx.policies.pins.blocks(&tool.server, &tool.own_name) {
-        true => Err(catalog::absent(cx, caller, name.to_owned())),
+        true => Err(arrival::absent(cx, caller, name.to_owned())),
         false => Ok(()),
     }
 }

@@ -15,7 +15,7 @@ use mgp_servers::link::{FinalCheck, MirroredHeaders};
 pub(crate) struct Outgoing<'a> {
     pub(crate) server: &'a ServerId,
     /// Leave of its caller, asked again right before it goes.
-    pub(crate) leave: Option<&'a dyn FinalCheck>,
+    pub(crate) final_check: Option<&'a dyn FinalCheck>,
     /// The tool that is called, when one is.
     pub(crate) tool: Option<&'a CatalogTool>,
     pub(crate) method: &'a str,

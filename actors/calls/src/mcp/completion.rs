@@ -9,8 +9,8 @@ use mgp_protocol::splice::quoted;
 
 use crate::Context;
 use crate::answer::{required, text};
+use crate::arrival::named_item;
 use crate::checks::access;
-use crate::checks::catalog::named_item;
 use crate::forward::trace::may_be_of_mgp;
 use crate::forward::{self, Mirrored, Outgoing};
 use crate::mcp::prompts::prompt;
@@ -26,7 +26,7 @@ pub async fn complete(cx: &Context, request: &Request) -> Outcome {
     let complete: completion::Complete<'_> = mcp::read(Some(params))?;
     let (server, part, own) = Box::pin(referred(cx, request, &complete.reference)).await?;
     let gone = Refusal::BadParams("`ref` names nothing that is there".into());
-    let leave = access::admit(cx, &request.caller, &server, None, gone)?;
+    let final_check = access::admit(cx, &request.caller, &server, None, gone)?;
     let can = cx
         .shown
         .load()
@@ -39,7 +39,7 @@ pub async fn complete(cx: &Context, request: &Request) -> Outcome {
     let outgoing = Outgoing {
         tool: None,
         server: &server,
-        leave: Some(&leave),
+        final_check: Some(&final_check),
         method: "completion/complete",
         params,
         of_mgp: may_be_of_mgp(params),

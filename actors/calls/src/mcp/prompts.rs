@@ -9,7 +9,7 @@ use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
 use crate::answer::{required, text};
-use crate::checks::catalog::{self, named_item};
+use crate::arrival::{self, named_item};
 use crate::checks::{access, schema};
 use crate::forward::trace::may_be_of_mgp;
 use crate::forward::{self, Mirrored, Outgoing};
@@ -25,12 +25,12 @@ pub async fn get(cx: &Context, request: &Request) -> Outcome {
     let name = text(get.name, "name")?;
     let route = Box::pin(prompt(cx, request, &name)).await?;
     let unknown = Refusal::UnknownPrompt(name.clone());
-    let leave = access::admit(cx, &request.caller, &route.server, None, unknown)?;
+    let final_check = access::admit(cx, &request.caller, &route.server, None, unknown)?;
     schema::prompt_arguments(&name, &route, get.arguments)?;
     let outgoing = Outgoing {
         tool: None,
         server: &route.server,
-        leave: Some(&leave),
+        final_check: Some(&final_check),
         method: "prompts/get",
         params,
         of_mgp: may_be_of_mgp(params),
@@ -56,9 +56,9 @@ pub(crate) async fn prompt(
         return Ok(prompt);
     }
     let named = named_item(request, ListKind::Prompts, name);
-    let found = catalog::arrived(cx, request, named, look).await?;
+    let found = arrival::arrived(cx, request, named, look).await?;
     found.ok_or_else(|| {
-        let away = catalog::standing(cx, caller, named);
+        let away = arrival::standing(cx, caller, named);
         away.unwrap_or_else(|| Refusal::UnknownPrompt(name.to_owned()))
     })
 }

@@ -13,8 +13,8 @@ use serde_json::value::RawValue;
 
 use crate::Context;
 use crate::answer::{nothing, required, text};
+use crate::arrival::{self, named_item};
 use crate::checks::access;
-use crate::checks::catalog::{self, named_item};
 use crate::forward::trace::may_be_of_mgp;
 use crate::forward::{self, Mirrored, Outgoing};
 use crate::mcp::own_resources;
@@ -35,11 +35,11 @@ pub async fn read(cx: &Context, request: &Request) -> Outcome {
     }
     let (server, own) = Box::pin(owner(cx, request, &uri)).await?;
     let unknown = Refusal::UnknownResource(uri.clone());
-    let leave = access::admit(cx, &request.caller, &server, None, unknown)?;
+    let final_check = access::admit(cx, &request.caller, &server, None, unknown)?;
     let outgoing = Outgoing {
         tool: None,
         server: &server,
-        leave: Some(&leave),
+        final_check: Some(&final_check),
         method: "resources/read",
         params,
         of_mgp: may_be_of_mgp(params),
@@ -80,10 +80,10 @@ pub(crate) async fn owner_by(
     if let Some(owner) = look() {
         return Ok(owner);
     }
-    if let Some(owner) = Box::pin(catalog::arrived(cx, request, named, look)).await? {
+    if let Some(owner) = Box::pin(arrival::arrived(cx, request, named, look)).await? {
         return Ok(owner);
     }
-    match catalog::standing(cx, &request.caller, named) {
+    match arrival::standing(cx, &request.caller, named) {
         Some(away) => Err(away),
         None => unlisted_owner(cx, &request.caller, named.name),
     }
@@ -102,7 +102,7 @@ pub(crate) fn owner_of(
         name: uri,
     };
     let listed = listed_owner(cx, caller, uri);
-    match listed.or_else(|| catalog::absent_owner(cx, caller, named)) {
+    match listed.or_else(|| arrival::absent_owner(cx, caller, named)) {
         Some(owner) => Ok(owner),
         None => unlisted_owner(cx, caller, uri),
     }

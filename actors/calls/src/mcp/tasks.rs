@@ -121,7 +121,7 @@ async fn pass_task_once(
     named: &NamedTask,
     id: &RawValue,
 ) -> Outcome {
-    let leave = about(cx, &request.caller, named, unknown(id))?;
+    let final_check = about(cx, &request.caller, named, unknown(id))?;
     let task = &named.task;
     let (Maker::Modern { task: own } | Maker::Legacy { task: own }) = &task.maker else {
         return Err(unknown(id));
@@ -135,7 +135,7 @@ async fn pass_task_once(
     let params = required(request)?;
     let outgoing = Outgoing {
         tool: None,
-        leave: Some(&leave),
+        final_check: Some(&final_check),
         server: &task.server,
         method: &request.method,
         params,

@@ -15,8 +15,8 @@ use serde_json::value::RawValue;
 
 use self::retries::Next;
 use crate::answer::{required, structured, text};
+use crate::arrival::{self, named_item};
 use crate::audit::{self, CallFacts};
-use crate::checks::catalog::{self, named_item};
 use crate::checks::{Check, ToolCall, access, schema};
 use crate::forward::{Mirrored, Outgoing, forward};
 use crate::mcp::tasks;
@@ -120,7 +120,7 @@ async fn call_once(
     let outgoing = Outgoing {
         tool: Some(&tool),
         server: &tool.server,
-        leave: Some(&checked),
+        final_check: Some(&checked),
         method: "tools/call",
         params,
         of_mgp: call.trace_id || call.mgp,
@@ -155,7 +155,7 @@ pub fn still(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal>
     let call: tools::Call<'_> = mcp::read(Some(params))?;
     let name = mgp::tools::meant(&call)?;
     let Some(tool) = cx.tool(&caller.view, &name) else {
-        return Err(catalog::absent(cx, caller, name));
+        return Err(arrival::absent(cx, caller, name));
     };
     let again = ToolCall::new(cx, caller, &name, &tool);
     FinalCheck::still(&again).map_err(|refusal| access::denied(cx, caller, refusal, true))
@@ -169,15 +169,15 @@ async fn arriving(
 ) -> Result<Arc<CatalogTool>, Refusal> {
     let look = || cx.tool(&request.caller.view, name);
     let named = named_item(request, ListKind::Tools, name);
-    let found = catalog::arrived(cx, request, named, look).await?;
-    found.ok_or_else(|| catalog::absent(cx, &request.caller, name.to_owned()))
+    let found = arrival::arrived(cx, request, named, look).await?;
+    found.ok_or_else(|| arrival::absent(cx, &request.caller, name.to_owned()))
 }
 
 /// What is there and closed to the caller: it is told so when it would be told of a thing that is
 /// nobody's.
 async fn unseen(cx: &Context, request: &Request, name: &str, unknown: Refusal) -> Refusal {
     let named = named_item(request, ListKind::Tools, name);
-    match catalog::arrived(cx, request, named, || None::<()>).await {
+    match arrival::arrived(cx, request, named, || None::<()>).await {
         Ok(_) => unknown,
         Err(stop) => stop,
     }

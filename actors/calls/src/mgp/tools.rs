@@ -7,7 +7,7 @@ pub(crate) mod session;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use mgp_engine::callers::{tokens, tool_cache};
+use mgp_engine::callers::{token_cost, tool_cache};
 use mgp_engine::names::canonical;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::tools::index::{Filter, IndexedTool, RESULTS_MAX, Strategy};
@@ -230,6 +230,8 @@ pub(crate) fn told(view: &CatalogView, hit: &Hit) -> Found {
 
 /// What a result takes of the context, by the estimate of [`tokens`].
 fn cost(found: &Found) -> u64 {
-    let description = tokens::of_text(&found.description);
-    description + tokens::of_definition(found.input_schema.get()) + tokens::of_text(&found.name)
+    let description = token_cost::of_text(&found.description);
+    description
+        + token_cost::of_definition(found.input_schema.get())
+        + token_cost::of_text(&found.name)
 }

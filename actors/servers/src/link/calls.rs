@@ -32,7 +32,7 @@ pub struct Call<'a> {
     /// The era it is written in; one the server speaks ([`Link::era`]).
     pub era: Era,
     /// Whether it may leave still; the kernel's own always may.
-    pub leave: Option<&'a dyn FinalCheck>,
+    pub final_check: Option<&'a dyn FinalCheck>,
     /// What HTTP headers repeat of it in the modern era.
     pub mirror: MirroredHeaders<'a>,
 }
@@ -82,8 +82,8 @@ impl Link {
             None => None,
         };
         let _place = self.places.try_take(1).ok_or_else(|| self.overloaded())?;
-        if let Some(leave) = call.leave {
-            leave.still()?;
+        if let Some(final_check) = call.final_check {
+            final_check.still()?;
         }
         let (answer, settled) = oneshot::channel();
         let id = self.register(&call, answer, arrived)?;
@@ -188,7 +188,7 @@ impl Link {
             exchange: &exchange,
             token: None,
             era,
-            leave: None,
+            final_check: None,
             mirror: MirroredHeaders {
                 method,
                 name: None,

@@ -1,10 +1,10 @@
 //! Questions of a server (sampling, elicitation, roots): put to the client whose call caused them.
 
-pub(super) mod attribution;
+mod attribution;
 mod consent;
-mod consult;
 mod input_requests;
 mod open;
+pub(super) mod origin;
 mod url_elicitations;
 
 use std::borrow::Cow;

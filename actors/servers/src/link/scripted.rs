@@ -194,7 +194,7 @@ impl Scripted {
                 exchange: &own,
                 token: None,
                 era: Era::Legacy,
-                leave: None,
+                final_check: None,
                 mirror: MirroredHeaders {
                     method: "tools/call",
                     name: None,

@@ -91,7 +91,7 @@ impl ServerActor {
     fn tell_connected(&self, state: &mut ServerState) {
         let Some(link) = state.link() else { return };
         if self.handle.agent().is_none() && self.handle.may_audit() {
-            crate::forwarding::forward(&self.audit, &link);
+            crate::audit_forwarding::forward(&self.audit, &link);
         }
         self.audit_connected(&link);
         let key = self.handle.key().clone();

@@ -70,7 +70,7 @@ pub fn judge(budget: &Budget) -> Result<(), BadBudget> {
 pub struct Priced {
     /// `server:tool`: a session holds tools, not names that may come to mean others.
     pub tool: Arc<str>,
-    /// See [`crate::callers::tokens::of_definition`].
+    /// See [`crate::callers::token_cost::of_definition`].
     pub tokens: u64,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mgp_protocol::mgp::tools::meta::MetaTool;
 
-use crate::callers::tokens;
+use crate::callers::token_cost;
 use crate::tools::index::IndexedTool;
 
 /// More tools than that are not read any more, they are searched.
@@ -147,7 +147,7 @@ pub fn with_categories(counts: &BTreeMap<String, usize>) -> String {
     let mut cost = 0;
     for (name, count) in order {
         let item = format!("{name} ({count})");
-        cost += tokens::of_text(&item) + 1;
+        cost += token_cost::of_text(&item) + 1;
         if cost > CATEGORIES_TOKENS {
             break;
         }
@@ -256,7 +256,7 @@ mod tests {
                 _ => tool.definition(true),
             };
             let all = one.meta().iter().map(definition);
-            all.map(|text| tokens::of_definition(&text)).sum()
+            all.map(|text| token_cost::of_definition(&text)).sum()
         };
         let many: Vec<IndexedTool> = (0..100_000)
             .map(|n| entry("s", &[&format!("kind{n}")]))
@@ -304,8 +304,8 @@ mod tests {
             let counts = categories(&entries);
             prop_assert_eq!(counts.values().sum::<usize>(), entries.len());
             let told = with_categories(&counts);
-            let fixed = tokens::of_text(MetaTool::Discover.description()) + 40;
-            prop_assert!(tokens::of_text(&told) <= fixed + CATEGORIES_TOKENS);
+            let fixed = token_cost::of_text(MetaTool::Discover.description()) + 40;
+            prop_assert!(token_cost::of_text(&told) <= fixed + CATEGORIES_TOKENS);
         }
     }
 }

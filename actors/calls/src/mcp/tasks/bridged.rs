@@ -43,7 +43,7 @@ pub(super) struct Bridged<'a> {
     pub(super) request: &'a Request,
     pub(super) link: &'a Arc<Link>,
     /// Asked again before each thing that is said to the server.
-    pub(super) leave: &'a dyn FinalCheck,
+    pub(super) final_check: &'a dyn FinalCheck,
     pub(super) own: &'a str,
     pub(super) id: &'a str,
 }
@@ -69,7 +69,7 @@ async fn say(task: &Bridged<'_>, method: &str, more: Option<(&str, &str)>) -> Ou
     let params = to_modern::stamped(task.request, task.link, &params, true);
     let outgoing = Outgoing {
         tool: None,
-        leave: Some(task.leave),
+        final_check: Some(task.final_check),
         server: &task.link.server,
         method,
         params: &params,

@@ -68,7 +68,7 @@ async fn about_once(cx: &Context, request: &Request, asked: LegacyTask) -> Outco
     let id = text(about.task_id, "taskId")?;
     let missing = || unknown(about.task_id);
     let named = tasks::task(cx, &request.caller, &id).ok_or_else(missing)?;
-    let leave = tasks::about(cx, &request.caller, &named, missing())?;
+    let final_check = tasks::about(cx, &request.caller, &named, missing())?;
     let task = &named.task;
     let (era, own) = match &task.maker {
         Maker::Legacy { task: own } => (Era::Legacy, own),
@@ -81,7 +81,7 @@ async fn about_once(cx: &Context, request: &Request, asked: LegacyTask) -> Outco
         let task = Bridged {
             request,
             link: &link,
-            leave: &leave,
+            final_check: &final_check,
             own,
             id: &id,
         };
@@ -98,7 +98,7 @@ async fn about_once(cx: &Context, request: &Request, asked: LegacyTask) -> Outco
     let own_json = quoted(own);
     let outgoing = Outgoing {
         tool: None,
-        leave: Some(&leave),
+        final_check: Some(&final_check),
         server: &task.server,
         method: &request.method,
         params,

@@ -12,7 +12,7 @@ use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::splice::Splice;
 
 use crate::link::from_servers::{FromServer, from_servers, is_like_a_question};
-use crate::link::question::attribution::Origin;
+use crate::link::question::origin::Origin;
 use crate::link::{Link, LinkEvent, List, Wire, envelope};
 use mgp_callers::exchange::Delivery;
 

@@ -96,7 +96,7 @@ mod tests {
             (110, 123),
             (125, 155),
         ];
-        let samples: Vec<&str> = include_str!("tokens/samples.jsonl").lines().collect();
+        let samples: Vec<&str> = include_str!("token_cost/samples.jsonl").lines().collect();
         assert_eq!(samples.len(), counted.len());
         for (sample, (o200k, cl100k)) in samples.into_iter().zip(counted) {
             let told = of_definition(sample);
