@@ -396,7 +396,7 @@ impl Agent {
         }
     }
 
-    /// The client takes a request session: `params` of its `notifications/cancelled`. Unknown ids are
+    /// The client takes a request back: `params` of its `notifications/cancelled`. Unknown ids are
     /// nothing (MCP-055).
     pub fn cancel(&self, params: Option<&str>) {
         let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params) else {

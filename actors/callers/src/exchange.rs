@@ -199,7 +199,7 @@ impl Exchange {
         self.ended.raised().await;
     }
 
-    /// The agent took the request session: nothing more is sent for it.
+    /// The agent took the request back: nothing more is sent for it.
     pub fn cancel(&self) {
         self.cancelled.raise();
     }

@@ -1,4 +1,4 @@
-//! Which call a message of a server belongs to.
+//! Finds the call that a message of a server belongs to.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use crate::link::{InFlight, Link};
 use mgp_callers::exchange::Exchange;
 use mgp_callers::request::Caller;
 
-/// Whose call caused a message of a server.
+/// The call a message belongs to.
 pub(in crate::link) enum Origin {
-    /// The only client with calls under way.
+    /// A call of the only client with calls under way.
     Call(Arc<Caller>, Arc<Exchange>),
-    /// The only client with calls that do not wait for their clients; these calls of others do.
+    /// A call of the only client not waiting for an answer of its own; these calls of others are.
     Likely(Arc<Caller>, Arc<Exchange>, Vec<Arc<Exchange>>),
     /// No call is under way.
     Nobody,
-    /// Calls of several clients are.
+    /// Calls of several clients are under way.
     Several,
 }
 
 impl Link {
-    /// Whose call a message of the server belongs to.
+    /// Finds the call that a message belongs to.
     pub(in crate::link) fn origin(&self, via: Option<u64>) -> Origin {
         self.origin_among(via, |_| true, client)
     }
 
-    /// The call with this number, or one of those that `may` be meant, told apart by their `party`.
+    /// The call with this number, or else one of those that `may` be meant, grouped by `party`.
     pub(in crate::link) fn origin_among(
         &self,
         via: Option<u64>,
@@ -54,7 +54,7 @@ impl Link {
         attribute(calls, party)
     }
 
-    /// True when every call of a client waits for what the client says.
+    /// True when every call of a client waits for the client to answer.
     pub(in crate::link) fn rests(&self, who: Party) -> bool {
         let mut rests = true;
         self.pending.for_each(|_, call| {
@@ -68,12 +68,12 @@ impl Link {
 
 type Calls = Vec<(u64, Arc<Caller>, Arc<Exchange>)>;
 
-/// Each client by itself.
+/// Groups calls by client.
 fn client(caller: &Caller) -> Party {
     Party::Client(caller.connection)
 }
 
-/// A call that waits for its client's answer is most likely not the one that speaks now.
+/// A call that waits for its client's answer is probably not the one that sends now.
 fn attribute(mut calls: Calls, party: fn(&Caller) -> Party) -> Origin {
     let clients = |calls: &Calls| whom(calls.iter().map(|(_, caller, _)| party(caller)));
     let latest = |calls: Calls| calls.into_iter().max_by_key(|(id, ..)| *id);

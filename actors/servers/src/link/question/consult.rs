@@ -1,4 +1,4 @@
-//! Whose call a question of a server belongs to, and how its client is asked.
+//! Finds the client a question of a server is for, and asks it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,27 +19,27 @@ use mgp_callers::exchange::Exchange;
 use mgp_callers::exchange::rounds::CallRounds;
 use mgp_callers::request::Caller;
 
-/// Who answers this soon keeps others waiting meanwhile: a client that does it without a person may be
-/// asked again at once.
+/// A client that answers this soon does so without a person and may be asked again at once; others go on
+/// waiting meanwhile.
 const QUICK: Duration = Duration::from_millis(500);
 
-/// Where a question comes from, as far as its server says.
+/// What the server says about the origin of a question.
 #[derive(Debug)]
 pub(in crate::link) enum QuestionSource {
-    /// On the stream of this call.
+    /// It came on the stream of this call.
     Stream(u64),
-    /// From the call that it names.
+    /// It names this call.
     Named(RelatedCall),
-    /// From no call: roots, which the server wants for itself.
+    /// It belongs to no call: roots, which the server wants for itself.
     Outside,
-    /// From a call that it must name, and does not.
+    /// It must name its call and does not.
     Unnamed,
-    /// It does not say.
+    /// Nothing.
     Unsaid,
 }
 
-/// What is left of the time that the clients of parked calls have to themselves; `None` when one of
-/// the calls is not parked.
+/// The time the clients of parked calls still have to themselves; `None` when one of the calls is not
+/// parked.
 fn left(calls: &[Arc<Exchange>]) -> Option<Duration> {
     let left = calls.iter().map(|call| {
         let parked = call.rounds().and_then(CallRounds::suspended_for)?;
@@ -49,11 +49,11 @@ fn left(calls: &[Arc<Exchange>]) -> Option<Duration> {
 }
 
 impl Link {
-    /// Where a question comes from. From the first one in a call that could be anybody's, clients get
-    /// their turns one after the other.
+    /// The origin of a question. After the first question whose call is not certain, clients take turns at
+    /// this server.
     ///
     /// # Errors
-    /// It names its call, and cannot be understood.
+    /// It names its call in a way that cannot be read.
     pub(in crate::link) fn source(
         &self,
         asked: ClientQuestion,
@@ -85,7 +85,7 @@ impl Link {
         Ok(QuestionSource::Unsaid)
     }
 
-    /// The call a question comes from, as things stand; modern calls cause none.
+    /// The call a question comes from, as far as is known now; modern calls cause none.
     fn asker(&self, source: &QuestionSource) -> Origin {
         let legacy = |era| era == Era::Legacy;
         match source {
@@ -96,7 +96,7 @@ impl Link {
         }
     }
 
-    /// The call under way that a question names: by its id, by its progress token or by its task.
+    /// The call under way that a question names: by its id, its progress token or its task.
     fn named(&self, said: &RelatedCall) -> Option<Origin> {
         let of = |call: &InFlight| {
             let caller = call.caller.clone().filter(|_| call.era == Era::Legacy)?;
@@ -119,7 +119,7 @@ impl Link {
         found
     }
 
-    /// Finds the client that is meant and asks it.
+    /// Finds the right client and asks it.
     pub(in crate::link) async fn consult(
         self: &Arc<Self>,
         asked: ClientQuestion,
@@ -142,7 +142,7 @@ impl Link {
                     return self.put(&caller, &exchange, method, params).await;
                 }
                 Origin::Nobody => return self.orphaned(source, asked, method, params).await,
-                // Those who have had their time to answer make room for one who asks now.
+                // Parked calls whose time is over do not keep the question back.
                 Origin::Likely(_, _, others) if left(&others) == Some(Duration::ZERO) => {
                     others.iter().for_each(|other| other.cancel());
                     let _ = tokio::time::timeout_at(deadline, changed).await;
@@ -160,7 +160,7 @@ impl Link {
         }
     }
 
-    /// Puts a question to a client; while all its calls wait for a person, others get their turn.
+    /// Asks a client; while all its calls wait for a person, other clients get their turn.
     async fn put(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -181,8 +181,8 @@ impl Link {
         answer
     }
 
-    /// There is no call to ask in. Many servers ask for roots right after the handshake and keep them: they
-    /// get those of the only client that has any, and none where there are several.
+    /// A question outside any call. Many servers ask for roots right after the handshake and keep them: they
+    /// get those of the only client that has roots, and none if there are several.
     async fn orphaned(
         self: &Arc<Self>,
         source: &QuestionSource,
@@ -221,7 +221,7 @@ mod tests {
 
     use crate::link::scripted::Scripted;
 
-    /// Resolves when the server has read nothing more for a while.
+    /// Resolves when the server has received nothing more for a while.
     async fn quiet(it: &mut Scripted) {
         let more = tokio::time::timeout(Duration::from_secs(1), it.next()).await;
         assert!(more.is_err(), "{more:?}");
