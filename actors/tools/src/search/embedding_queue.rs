@@ -230,7 +230,7 @@ impl EmbeddingQueue {
         self.more.notify_all();
     }
 
-    /// The cached vector of a tool's text is known.
+    /// True when the vector of a tool's text is cached.
     pub(super) fn knows(&self, text: &Text) -> bool {
         lock(&self.tools).get(text).is_some()
     }
