@@ -51,8 +51,8 @@ pub struct ConnectionActor {
     agent: Arc<Agent>,
 }
 
-/// Serves an agent on a pair of byte streams until either side ends, or `leave` says that it is time. Without a `view` the agent may
-/// choose one with `mgp/door/open`. Resolves at the end.
+/// Serves an agent on a pair of byte streams until either side ends, or `leave` says that it is time. Without
+/// a `view` the agent may choose one with `mgp/door/open`. Resolves at the end.
 pub async fn serve<R, W>(
     reception: Reception,
     id: AgentId,

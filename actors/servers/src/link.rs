@@ -403,7 +403,7 @@ impl Link {
             .tell(self, jsonrpc::notification(method, params).into());
     }
 
-    /// A call that comes after [`Self::drain`] is refused as untaken, so that the next connection gets it.
+    /// A call that comes after `drain` is refused as untaken, so that the next connection gets it.
     fn enter(&self) -> Result<GatePass, Refusal> {
         let late = || self.untaken("it finishes its last calls and takes no new ones");
         self.gate.enter().ok_or_else(late)

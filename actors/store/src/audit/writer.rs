@@ -345,7 +345,7 @@ impl Writer {
         let _ = self.write(said, RecordKind::Call);
     }
 
-    /// Runs a disk operation. After a failure nothing more is written to this file, because a retry may report
+    /// Runs a disk operation. After a failure nothing more is written to this file: a retry may report
     /// success for lost bytes; the log continues in a new file.
     pub(super) fn attempt(&mut self, what: impl FnOnce(&mut Self) -> io::Result<()>) {
         if self.gap.is_some() {
