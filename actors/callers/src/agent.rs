@@ -1,4 +1,4 @@
-//! One connection of one agent: what its requests and the kernel's own tables share of it.
+//! One connection of one agent: its state, and the way to send to it.
 
 pub mod activity;
 pub mod caller;
@@ -48,11 +48,11 @@ pub(crate) use self::outward::list_changed;
 pub use crate::exchange::question::{ANSWER_DEADLINE, ClientAnswer, Unanswered};
 pub use crate::exchange::send_line;
 
-/// Requests one agent may have under way. Far above what a model asks at once; more is a runaway.
+/// Requests one agent may have under way. Far above what a model asks for at once.
 pub const MAX_OPEN: usize = 1024;
 
-/// How long a question waits for the client to say that it is ready. Over HTTP that may come a moment
-/// behind the call that causes the question; who does not say it at all is asked nothing.
+/// How long a question waits for `notifications/initialized`. Over HTTP that may arrive just after the
+/// call that causes the question; a client that never sends it is asked nothing.
 const READINESS: Duration = Duration::from_secs(5);
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -62,13 +62,13 @@ fn next_connection() -> ConnectionId {
     ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The number of all requests that stand alone of one agent in one view. To a server that tells its
-/// clients apart by nothing they are one client, as the calls of one session are: their questions
-/// all reach the same agent.
+/// The number shared by all stateless requests of one agent in one view. A server that asks cannot tell
+/// these clients apart, and all their questions reach the same agent, so they count as one
+/// client.
 pub fn shared_connection(agent: &AgentId, view: &CatalogView) -> ConnectionId {
     let mut hasher = DefaultHasher::new();
     (agent, view).hash(&mut hasher);
-    // The other numbers count from 1.
+    // The other numbers are counted from 1 and have this bit clear.
     ConnectionId(hasher.finish() | 1 << 63)
 }
 
@@ -77,39 +77,39 @@ pub fn shared_connection(agent: &AgentId, view: &CatalogView) -> ConnectionId {
 pub struct Agent {
     /// Its number.
     pub connection: ConnectionId,
-    /// Who it is, as the door knows.
+    /// The agent, as authenticated by the door.
     id: AgentId,
-    /// Came in over the owner-only socket.
+    /// Connected over the owner-only socket.
     operator: bool,
-    /// The agent that the owner speaks as, on this connection.
+    /// The agent that the owner acts as on this connection.
     stands_for: OnceLock<AgentId>,
     outward: Outward,
     caller: OnceLock<Arc<Caller>>,
     ready: Flag,
-    /// Its place among [`LogLevel::ALL`].
+    /// Index of its level in [`LogLevel::ALL`].
     level: AtomicU8,
     level_set: AtomicBool,
     asked: Pending<PendingQuestion>,
-    /// What the client reads for the numbers of `asked`.
+    /// Turns the numbers in `asked` into the request ids the client sees.
     ids: RequestIds,
     open: Mutex<HashMap<RequestId, Arc<Exchange>>>,
     answered: Notify,
-    /// What its session holds of tools.
+    /// The tool cache of its session.
     pub tool_cache: SessionToolCache,
-    /// What the operator is told of it.
+    /// What the operator sees of it.
     pub activity: Arc<ClientActivity>,
 }
 
-/// A question that awaits its answer.
+/// A question that waits for its answer.
 #[derive(Debug)]
 struct PendingQuestion {
     answer: oneshot::Sender<ClientAnswer>,
-    /// Who hears of the client's progress, under a token of its own, as JSON text.
+    /// Receives the client's progress; with the progress token as JSON text.
     progress: Option<(Box<str>, EventSink<String>)>,
 }
 
 impl Agent {
-    /// A new connection that has not said anything yet.
+    /// A new connection, before any message.
     #[must_use]
     pub fn new(id: AgentId, operator: bool, outward: Outward) -> Arc<Self> {
         Arc::new(Self::with(id, operator, outward))
@@ -135,7 +135,7 @@ impl Agent {
         }
     }
 
-    /// One that only listens: the client of a `subscriptions/listen`. It is told nothing before
+    /// The client of a `subscriptions/listen`, which only receives. Nothing is sent to it before
     /// [`Self::set_ready`].
     #[must_use]
     pub fn listening(
@@ -156,13 +156,13 @@ impl Agent {
         Arc::new(agent)
     }
 
-    /// True for one that only listens.
+    /// True for a client that only receives.
     #[must_use]
     pub fn is_listening(&self) -> bool {
         matches!(self.outward, Outward::Listening { .. })
     }
 
-    /// True when it wants to hear that a list changed.
+    /// True when it wants news of changed lists.
     #[must_use]
     pub fn follows(&self, kind: ListKind) -> bool {
         match (&self.outward, kind) {
@@ -175,7 +175,7 @@ impl Agent {
         }
     }
 
-    /// A task it wants to hear of, and what its client calls it; `None` when it does not.
+    /// The client's id of a task it wants news of; `None` if it does not.
     #[must_use]
     pub fn follows_task(&self, task: &TaskRef) -> Option<(&NamedTask, &str)> {
         let Outward::Listening { tasks, .. } = &self.outward else {
@@ -185,22 +185,22 @@ impl Agent {
         found.map(|(named, id)| (named, id.as_str()))
     }
 
-    /// Who it is, as the door knows.
+    /// The agent, as authenticated by the door.
     #[must_use]
     pub fn id(&self) -> &AgentId {
         self.stands_for.get().unwrap_or(&self.id)
     }
 
-    /// True for the owner who speaks as nobody else.
+    /// True for the owner, unless it acts as another agent.
     #[must_use]
     pub fn is_operator(&self) -> bool {
         self.operator && self.stands_for.get().is_none()
     }
 
-    /// The owner speaks as one of the agents from now on, and can do no more than that one.
+    /// From now on the owner acts as one of the agents, with that agent's rights only.
     ///
     /// # Errors
-    /// [`Refusal::BadRequest`] for others than the owner, and after anything that was said as owner.
+    /// [`Refusal::BadRequest`] for others than the owner, and after the owner has sent anything else.
     pub fn stand_for(&self, agent: AgentId) -> Result<(), Refusal> {
         let late =
             || Refusal::BadRequest("who this connection is for is said first, and once".into());
@@ -210,7 +210,7 @@ impl Agent {
         self.stands_for.set(agent).map_err(|_| late())
     }
 
-    /// Takes the agent's `initialize`; the first one counts.
+    /// Handles `initialize`; only the first one counts.
     ///
     /// # Errors
     /// [`Refusal::BadRequest`] when it was said before.
@@ -238,7 +238,7 @@ impl Agent {
         Ok(caller)
     }
 
-    /// The tools its session holds, which `parent` supervises; `None` when it has ended.
+    /// Starts the tool cache of its session below `parent`; `None` when the session has ended.
     pub fn start_tool_cache(
         self: &Arc<Self>,
         budget: Budget,
@@ -256,7 +256,7 @@ impl Agent {
         self.tool_cache.get_or_start(budget, parent, changed)
     }
 
-    /// What the operator is told of it.
+    /// What the operator sees of it.
     #[must_use]
     pub fn told(&self) -> Client {
         let door = match &self.outward {
@@ -273,18 +273,18 @@ impl Agent {
         self.activity.told(agent, door, view)
     }
 
-    /// Who it is since `initialize`.
+    /// The caller, known since `initialize`.
     #[must_use]
     pub fn caller(&self) -> Option<&Arc<Caller>> {
         self.caller.get()
     }
 
-    /// The client said `notifications/initialized`: the kernel may speak unasked.
+    /// The client sent `notifications/initialized`: from now on the kernel may send to it.
     pub fn set_ready(&self) {
         self.ready.raise();
     }
 
-    /// True once the client is ready to be spoken to.
+    /// True once the client is ready.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.ready.is_raised()
@@ -310,7 +310,7 @@ impl Agent {
         self.level_set.store(true, Ordering::Relaxed);
     }
 
-    /// Notes a request as under way.
+    /// Registers a request as under way.
     ///
     /// # Errors
     /// [`Refusal::BadRequest`] for an id that is under way already, [`Refusal::Overloaded`] above
@@ -323,7 +323,7 @@ impl Agent {
                 lane,
                 primed: self.caller().is_some_and(|c| c.version.primes_streams()),
             },
-            // A part of a batch has no stream of its own.
+            // A request in a batch has no stream of its own.
             (Outward::Session(streams), None) => ReplyPath::Stream {
                 streams: streams.clone(),
                 lane: GET,
@@ -335,7 +335,7 @@ impl Agent {
         Ok(exchange)
     }
 
-    /// Notes a request that stands alone as under way, so that it can be taken back by its id.
+    /// Registers a stateless request as under way, so that its id can cancel it.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -355,7 +355,7 @@ impl Agent {
         Ok(())
     }
 
-    /// For what the kernel asks outside the agent's own requests.
+    /// An exchange for questions of the kernel outside the agent's own requests.
     #[must_use]
     pub fn outside(&self) -> Arc<Exchange> {
         Exchange::new(match &self.outward {
@@ -414,7 +414,7 @@ impl Agent {
         }
     }
 
-    /// The client has gone: its requests are taken back, its questions have no answer.
+    /// The client has gone: its requests are cancelled, its questions fail.
     pub fn disconnect(&self) {
         let open = {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -430,7 +430,7 @@ impl Agent {
         }
     }
 
-    /// Says something that belongs to no request.
+    /// Sends a message that belongs to no request.
     pub fn tell(&self, frame: Bytes, class: Delivery) {
         if !self.is_ready() {
             return;
@@ -506,7 +506,7 @@ impl Agent {
         }
     }
 
-    /// The client answered a question; answers to nothing are dropped (CMCP-007).
+    /// The client answered a question; an answer to no open question is dropped (CMCP-007).
     pub fn settle(&self, id: &RequestId, answer: ClientAnswer) {
         let number = id.as_u64().and_then(|id| self.ids.number(id));
         if let Some(waiter) = number.and_then(|number| self.asked.take(number)) {
@@ -514,8 +514,8 @@ impl Agent {
         }
     }
 
-    /// True when a message that cannot be read was an answer, whose question then has failed. It must
-    /// not be answered under its id, which is one of the kernel's and not of the client's.
+    /// True when an unreadable message was an answer; its question has then failed. Its id is one of the
+    /// kernel's, not of the client's, so no error is sent under it.
     pub fn settle_malformed(&self, text: &[u8], malformed: &Malformed) -> bool {
         let seen = Glance::at(text);
         if seen.answers()
@@ -528,7 +528,7 @@ impl Agent {
         seen.answers()
     }
 
-    /// The client reports progress with a question: the server hears of it under its own token.
+    /// Passes the client's progress on a question to the server, under the server's own token.
     pub fn progressed(&self, params: &str) {
         let Ok(progress) = mcp::read::<mcp::Progress<'_>>(Some(params)) else {
             return;
@@ -544,8 +544,8 @@ impl Agent {
     }
 }
 
-/// Takes a question out of the table however its asking ends, and back from the client when it has
-/// not been answered.
+/// On drop, removes the question from the table and, if it has no answer, cancels it at the
+/// client.
 struct ForgetQuestion<'a> {
     agent: &'a Agent,
     exchange: &'a Exchange,

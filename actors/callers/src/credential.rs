@@ -1,4 +1,4 @@
-//! Whom a door let in, and until when.
+//! Which agent a credential belongs to, and how long it is valid.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use tokio_util::sync::CancellationToken;
 
 use mgp_runtime::time::unix_ms;
 
-/// Longest a timer is set for; then the clock is looked at again, which may have been changed.
+/// The longest timer that is set; after it the clock is read again, because it may have been changed.
 const GLANCE: Duration = Duration::from_secs(60);
 
-/// What a caller has shown is good for.
+/// A credential that was accepted.
 #[derive(Debug, Clone)]
 pub struct Credential {
-    /// Who it is.
+    /// The agent.
     pub agent: AgentId,
-    /// From then on it is good for nothing, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     until_ms: Option<u64>,
-    /// Ends when what was shown is withdrawn.
+    /// Cancelled when the credential is revoked.
     life: Option<CancellationToken>,
 }
 
 impl Credential {
-    /// For as long as the kernel runs.
+    /// Valid as long as the kernel runs.
     #[must_use]
     pub fn lasting(agent: AgentId) -> Self {
         Self {
@@ -32,34 +32,34 @@ impl Credential {
         }
     }
 
-    /// Until then, in milliseconds since 1970.
+    /// Valid until then, in milliseconds since 1970.
     #[must_use]
     pub fn until(mut self, until_ms: Option<u64>) -> Self {
         self.until_ms = until_ms;
         self
     }
 
-    /// Until then at the latest, in milliseconds since 1970.
+    /// Valid until then at most, in milliseconds since 1970.
     #[must_use]
     pub fn no_later_than(mut self, end_ms: u64) -> Self {
         self.until_ms = Some(self.until_ms.map_or(end_ms, |until| until.min(end_ms)));
         self
     }
 
-    /// As long as this is not cancelled.
+    /// Valid until this is cancelled.
     #[must_use]
     pub fn alive(mut self, life: CancellationToken) -> Self {
         self.life = Some(life);
         self
     }
 
-    /// True when it never ends.
+    /// True when it never expires and cannot be revoked.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
         self.until_ms.is_none() && self.life.is_none()
     }
 
-    /// True when what was shown has been withdrawn, not just run out.
+    /// True when it was revoked, not just expired.
     #[must_use]
     pub fn is_withdrawn(&self) -> bool {
         self.life
@@ -67,13 +67,13 @@ impl Credential {
             .is_some_and(CancellationToken::is_cancelled)
     }
 
-    /// True from the moment on that it is good for nothing.
+    /// True once it has expired or was revoked.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_withdrawn() || self.until_ms.is_some_and(|until| until <= unix_ms())
     }
 
-    /// Resolves at that moment.
+    /// Resolves when it has expired or was revoked.
     pub async fn over(self) {
         let withdrawn = async {
             match &self.life {

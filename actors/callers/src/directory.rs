@@ -1,4 +1,4 @@
-//! All agents that are connected right now: who is told what no request asked for.
+//! All connected agents, for messages that belong to no request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -25,15 +25,15 @@ use crate::issued_tasks::IssuedTasks;
 use crate::request::Caller;
 use mgp_runtime::time::unix_ms;
 
-/// The connected agents. Bounded by the doors: connections and sessions have their limits.
+/// The connected agents. Bounded by the limits on connections and sessions.
 #[derive(Debug)]
 pub struct Directory {
-    /// The clients whose requests stand alone.
+    /// Clients that send stateless requests.
     pub stateless_clients: StatelessClients,
-    /// Whose the tasks of 2025-11-25 are.
+    /// Which agent each task of 2025-11-25 was given to.
     pub issued_tasks: IssuedTasks,
     agents: RwLock<HashMap<ConnectionId, Arc<Agent>>>,
-    /// Who may hear of which server.
+    /// Which servers an agent may know of.
     access: Arc<Snapshot<GrantTable>>,
 }
 
@@ -49,33 +49,33 @@ impl Directory {
         }
     }
 
-    /// An agent came.
+    /// Adds an agent.
     pub fn enter(&self, agent: Arc<Agent>) {
         let mut agents = self.agents.write().unwrap_or_else(PoisonError::into_inner);
         agents.insert(agent.connection, agent);
     }
 
-    /// An agent went.
+    /// Removes an agent.
     pub fn leave(&self, connection: ConnectionId) {
         let mut agents = self.agents.write().unwrap_or_else(PoisonError::into_inner);
         agents.remove(&connection);
     }
 
-    /// One agent.
+    /// The agent with this number.
     #[must_use]
     pub fn get(&self, connection: ConnectionId) -> Option<Arc<Agent>> {
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         agents.get(&connection).cloned()
     }
 
-    /// Who is connected, but for the operator.
+    /// The connected agents, without the operator.
     pub fn ids(&self) -> impl Iterator<Item = AgentId> + use<> {
         let agents = self.all().into_iter();
         let agents = agents.filter(|agent| !agent.is_operator());
         agents.map(|agent| agent.id().clone())
     }
 
-    /// Ends every connection of an agent that may not go on.
+    /// Closes every connection of an agent whose credential was revoked.
     pub fn end_of(&self, id: &AgentId) {
         for agent in self.all() {
             if agent.id() == id {
@@ -84,7 +84,7 @@ impl Directory {
         }
     }
 
-    /// Those who are there, without the one that asks; who came first stands first.
+    /// The connected agents without the one that asks, the oldest connection first.
     #[must_use]
     pub fn present(&self, asking: ConnectionId) -> Vec<Client> {
         let others = self.all().into_iter();
@@ -110,7 +110,7 @@ impl Directory {
         self.len() == 0
     }
 
-    /// Judges whether the server as a whole is open to a caller right now.
+    /// Judges whether the server is open to a caller right now.
     pub fn opening(&self, server: &ServerId) -> impl Fn(&Caller) -> bool + use<> {
         let (table, now, server) = (self.access.load(), unix_ms(), server.clone());
         move |caller| table.opens(&caller.identity(), &server, now)
@@ -131,15 +131,15 @@ impl Directory {
         agents.values().cloned().collect()
     }
 
-    /// Everybody, or one agent's connections: an instance of its own speaks to nobody else.
+    /// All agents, or one agent's connections: news of an instance goes to its agent only.
     fn of(&self, whose: Option<&AgentId>) -> Vec<Arc<Agent>> {
         let mut all = self.all();
         all.retain(|agent| whose.is_none_or(|whose| agent.id() == whose));
         all
     }
 
-    /// Tells every agent with this view that a list changed, when it knows of one of the servers that
-    /// changed it: one change, one notification.
+    /// Sends every agent with this view one notification that a list changed, if it knows one of the
+    /// servers.
     pub fn list_changed(&self, view: &CatalogView, kind: ListKind, servers: &[ServerId]) {
         let (table, now) = (self.access.load(), unix_ms());
         let concerns = |caller: &Caller| {
@@ -155,7 +155,7 @@ impl Directory {
         }
     }
 
-    /// Tells the agents to whom other things are open from now on that their lists changed.
+    /// Tells agents whose rights have changed that their lists changed.
     pub fn access_changed(&self, before: &GrantTable, after: &GrantTable) {
         for agent in self.all() {
             let Some(caller) = agent.caller() else {
@@ -173,7 +173,7 @@ impl Directory {
         }
     }
 
-    /// Tells those who listen for it how a task stands now, under the name each of them has for it.
+    /// Sends a task's new state to those who listen for it, under each client's id for it.
     pub fn task_changed(&self, task: &TaskRef, params: &str, whose: Option<&AgentId>) {
         let may = self.calling();
         for agent in self.of(whose) {
@@ -191,7 +191,7 @@ impl Directory {
         }
     }
 
-    /// Tells the clients of 2025-11-25 that were given a task how it stands now.
+    /// Sends a task's new state to the clients of 2025-11-25 that were given it.
     pub fn task_status(&self, task: &TaskRef, params: &str, whose: Option<&AgentId>) {
         let may = self.calling();
         for agent in self.of(whose) {
@@ -213,8 +213,8 @@ impl Directory {
         }
     }
 
-    /// Tells those who negotiated it, and may see the server, that it went from one state to another.
-    /// Who only listens is not told: the modern era has no such subscription.
+    /// Tells agents that negotiated `lifecycle` and may see the server that its state changed. Listeners of
+    /// the modern era are left out: they have no such subscription.
     pub fn stepped(&self, server: &ServerId, step: &mgp::Lifecycle) {
         let mut frame: Option<Bytes> = None;
         for agent in self.all() {
@@ -231,13 +231,13 @@ impl Directory {
         }
     }
 
-    /// Who may do what right now.
+    /// The table of grants in force.
     #[must_use]
     pub fn access(&self) -> Arc<GrantTable> {
         self.access.load()
     }
 
-    /// True when the caller's view holds the server, and access control lets it know of it.
+    /// True when the server is in the caller's view and access control does not hide it.
     #[must_use]
     pub fn shows(&self, caller: &Caller, server: &ServerId) -> bool {
         let in_view = match &caller.view {
@@ -251,7 +251,7 @@ impl Directory {
                 .sees(&caller.identity(), server, unix_ms())
     }
 
-    /// Tells everyone who may see the server and wants this level.
+    /// Sends a log message to all who may see the server and want this level.
     pub fn logged(&self, server: &ServerId, params: &str, whose: Option<&AgentId>) {
         let level = mcp::read::<mcp::Message<'_>>(Some(params))
             .ok()
@@ -273,8 +273,8 @@ impl Directory {
         }
     }
 
-    /// The agents whose folders a server could be shown outside their own calls: ready, able to name
-    /// them, and allowed to see the server. More than `most` are not looked for.
+    /// The agents whose roots a server may get outside their own calls: ready, with roots, and allowed to see
+    /// the server. Stops after `most`.
     #[must_use]
     pub fn rooted(
         &self,
@@ -299,8 +299,8 @@ impl Directory {
         rooted.take(most).cloned().collect()
     }
 
-    /// The most verbose level anybody who may see the server wants: those who set none, everything
-    /// (CMCP-094). `None` when nobody set one.
+    /// The most verbose level that anybody who may see the server wants; without a level set an agent wants
+    /// everything (CMCP-094). `None` when nobody set one.
     #[must_use]
     pub fn floor(&self, server: &ServerId) -> Option<LogLevel> {
         let own = CatalogView::One(server.clone());
@@ -317,7 +317,7 @@ impl Directory {
     }
 }
 
-/// A log record for a client: where many servers share one door, `logger` names the server.
+/// A log message for a client; in a view of several servers `logger` names the server.
 #[must_use]
 pub fn log_frame(server: &ServerId, view: &CatalogView, params: &str) -> Bytes {
     let tagged = match view {

@@ -1,5 +1,5 @@
-//! One request of an agent while it is under way: how messages that belong to it travel, and whether
-//! the agent took it back.
+//! The state of one request while it is under way: where its messages go, and whether it was
+//! cancelled.
 
 pub(crate) mod delivery;
 mod flag;
@@ -34,33 +34,33 @@ pub struct Exchange {
     reason: OnceLock<String>,
     ended: Flag,
     fallen_back: AtomicBool,
-    /// Questions of the server that its client has not answered.
+    /// Number of questions of the server without an answer.
     asked: AtomicUsize,
 }
 
-/// Where messages that belong to a request go.
+/// Where messages of a request are sent.
 #[derive(Debug)]
 pub enum ReplyPath {
-    /// The only way a line connection has.
+    /// A line connection.
     Line(LineSink),
-    /// The SSE stream of this request, opened by its first message. `primed` puts an event without
-    /// data first, so that the client can resume from the very start.
+    /// The SSE stream of this request, opened by its first message. `primed` sends an event without data
+    /// first, so that the client can resume from the start.
     Stream {
         /// All streams of the session.
         streams: Arc<Streams>,
-        /// This request's own.
+        /// The stream of this request.
         lane: Lane,
-        /// For clients that know the empty event.
+        /// Set for clients that understand the empty event.
         primed: bool,
     },
-    /// The requests of a stateless client; boxed, for it is much larger than the others.
+    /// The requests of a stateless client; boxed because it is large.
     Rounds(Box<CallRounds>),
-    /// Nobody listens: the kernel's own requests.
+    /// No receiver: the kernel's own requests.
     Nowhere,
 }
 
 impl Exchange {
-    /// A request whose messages go this way.
+    /// A request whose messages are sent there.
     #[must_use]
     pub fn new(way: ReplyPath) -> Arc<Self> {
         Arc::new(Self {
@@ -100,7 +100,7 @@ impl Exchange {
         }
     }
 
-    /// The requests by which a stateless client follows this call; `None` for every other caller.
+    /// The rounds of a stateless client's call; `None` for other callers.
     #[must_use]
     pub fn rounds(&self) -> Option<&CallRounds> {
         match &self.way {
@@ -109,7 +109,7 @@ impl Exchange {
         }
     }
 
-    /// The token under which the client wants to hear of progress now, if it does; `first` is the
+    /// The progress token the client uses now, if any; `first` is that of its first request.
     /// one its first request gave.
     #[must_use]
     pub fn progress_token(&self, first: Box<str>) -> Option<Box<str>> {
@@ -119,7 +119,7 @@ impl Exchange {
         }
     }
 
-    /// Makes sure that the empty event is the first one of the stream.
+    /// Sends the empty event first, if it was not sent yet.
     pub fn prime(&self) {
         if let ReplyPath::Stream {
             streams,
@@ -132,18 +132,18 @@ impl Exchange {
         }
     }
 
-    /// Resolves when a message waits that only a stream can carry.
+    /// Resolves when there is a message that needs a stream.
     pub async fn needs_stream(&self) {
         self.needs_stream.raised().await;
     }
 
-    /// True when a message was sent, which only a stream can carry.
+    /// True when a message was sent that needs a stream.
     #[must_use]
     pub fn needed_stream(&self) -> bool {
         self.needs_stream.is_raised()
     }
 
-    /// The server let go of its stream and wants to be asked again later (SEP-1699).
+    /// The server closed its stream and wants to be asked again later (SEP-1699).
     pub fn pause(&self) {
         self.paused.raise();
         self.needs_stream.raise();
@@ -154,7 +154,7 @@ impl Exchange {
         self.paused.raised().await;
     }
 
-    /// The call may be silent for as long as it likes: somebody asks after it from time to time.
+    /// The call may be silent without limit, because its task is polled.
     pub fn take_time(&self) {
         self.unhurried.raise();
     }
@@ -165,7 +165,7 @@ impl Exchange {
         self.unhurried.is_raised()
     }
 
-    /// What belongs to it belongs to a task: the server's own name for it, and its client's.
+    /// The request concerns a task: the server's own id of it, and the client's.
     pub fn is_about(&self, own: &str, id: &str) {
         let _ = self.task.set((own.into(), id.into()));
     }
@@ -176,14 +176,14 @@ impl Exchange {
         self.task.get().map(|(own, id)| (&**own, &**id))
     }
 
-    /// The call cannot go on, because its client did not say that it has these capabilities; it is
-    /// taken back.
+    /// The call cannot continue because the client lacks these capabilities; it is
+    /// cancelled.
     pub fn lacks(&self, capabilities: Box<RawValue>) {
         let _ = self.missing.set(capabilities);
         self.cancel();
     }
 
-    /// What the client would have to be able to do.
+    /// The capabilities that the client lacks.
     #[must_use]
     pub fn lacking(&self) -> Option<&RawValue> {
         self.missing.get().map(|missing| &**missing)
@@ -204,7 +204,7 @@ impl Exchange {
         self.cancelled.raise();
     }
 
-    /// The same, with what its client says why.
+    /// The same, with the client's reason.
     pub fn cancel_because(&self, reason: Option<String>) {
         if let Some(reason) = reason {
             let _ = self.reason.set(reason);
@@ -212,48 +212,48 @@ impl Exchange {
         self.cancel();
     }
 
-    /// Why the agent took the request back, where it said so.
+    /// The client's reason for cancelling, if it gave one.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.reason.get().map(String::as_str)
     }
 
-    /// From now on it is done by another tool than was called. True the first time; there is no third.
+    /// A fallback tool takes over the call. True the first time; there is no second fallback.
     pub fn falls_back(&self) -> bool {
         !self.fallen_back.swap(true, Ordering::Relaxed)
     }
 
-    /// The server asks its client something in its course, until what is given is dropped.
+    /// Counts a question to the client, until the returned value is dropped.
     pub fn asks(&self) -> UnansweredQuestion<'_> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         UnansweredQuestion(self)
     }
 
-    /// True while its client has a question of the server's to answer.
+    /// True while a question to its client has no answer.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed) > 0
     }
 
-    /// True when another tool does it.
+    /// True when a fallback tool has taken over.
     #[must_use]
     pub fn has_fallen_back(&self) -> bool {
         self.fallen_back.load(Ordering::Relaxed)
     }
 
-    /// True once the agent took it back.
+    /// True once the agent cancelled it.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.is_raised()
     }
 
-    /// Resolves when the agent takes the request back.
+    /// Resolves when the agent cancels the request.
     pub async fn cancelled(&self) {
         self.cancelled.raised().await;
     }
 }
 
-/// A question that its client has not answered.
+/// A question without an answer.
 #[derive(Debug)]
 pub struct UnansweredQuestion<'a>(&'a Exchange);
 

@@ -1,12 +1,12 @@
-//! Tasks that servers of 2025-11-25 made, and whom they were given to: for the lists and the news of
-//! their clients. Forgotten with the kernel; their names serve on.
+//! Which client each task of a 2025-11-25 server was given to, for `tasks/list` and notifications. Not kept
+//! over a restart; the sealed ids stay valid.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mgp_engine::callers::tasks::{NamedTask, TaskRef};
 
-/// Tasks remembered; of more the oldest leave their client's list.
+/// Tasks remembered; the oldest are dropped from their client's list.
 const MAX_GIVEN: usize = 10_000;
 
 /// The tasks, oldest first.
@@ -21,7 +21,7 @@ struct IssuedTask {
 }
 
 impl IssuedTasks {
-    /// A client was given a task under this name.
+    /// A client was given a task with this id.
     pub fn note(&self, task: NamedTask, principal: String, id: String) {
         let entry = IssuedTask {
             task,
@@ -37,7 +37,7 @@ impl IssuedTasks {
         }
     }
 
-    /// A task as this client was given it, and what it calls it; `None` when it was not given it.
+    /// A task with the client's id for it; `None` when it was not given to this client.
     #[must_use]
     pub fn name(&self, task: &TaskRef, principal: &str) -> Option<(NamedTask, String)> {
         let given = self.entries();

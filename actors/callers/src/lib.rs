@@ -1,4 +1,4 @@
-//! Who calls: agents, their requests, streams and tasks, and the tools their sessions hold.
+//! Callers: agents, their requests, streams and tasks, and the tool caches of their sessions.
 
 pub mod agent;
 pub mod credential;

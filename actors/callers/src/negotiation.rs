@@ -1,5 +1,5 @@
-//! What of MGP the kernel offers, the same to agents and to servers: nothing that is not there. What
-//! came of it stands in [`crate::request::Caller::mgp`] and in the link of each server.
+//! The parts of MGP the kernel offers, the same to agents and to servers. The results of negotiation are in
+//! [`crate::request::Caller::mgp`] and in the link of each server.
 
 use mgp_engine::servers::consent::Consents;
 use mgp_protocol::dialect::Era;
@@ -8,7 +8,7 @@ use mgp_protocol::mgp::negotiation::{self, Active, Features, Negotiated, PLAIN};
 use mgp_protocol::splice::member;
 use serde_json::value::RawValue;
 
-/// Streams, callbacks and events are held back until the kernel has them.
+/// Streams, callbacks and events are not offered, because the kernel does not have them.
 pub const OFFERED: Features = Features::PERMISSIONS
     .and(Features::TOOL_SECURITY)
     .and(Features::ACCESS_CONTROL)
@@ -19,8 +19,8 @@ pub const OFFERED: Features = Features::PERMISSIONS
     .and(Features::TOOL_DISCOVERY)
     .and(Features::ERROR_HANDLING);
 
-/// What is said with a client that declares these capabilities. One that declares what cannot be
-/// followed hears no word of it, as one that declares nothing.
+/// The result of negotiating with a client of these capabilities. A malformed declaration counts as
+/// none.
 pub fn with_client(capabilities: Option<&RawValue>, era: Era) -> Negotiated {
     let negotiated = Negotiated::with(OFFERED, capabilities, era);
     if let Negotiated::Plain(Some(why)) = &negotiated {
@@ -39,9 +39,9 @@ pub fn declared(capabilities: &str, era: Era, offers: bool) -> String {
     }
 }
 
-/// What goes in the place of a client's capabilities in the params of its modern request: a server that
-/// speaks MGP speaks it with the kernel, what a client says of it is for the kernel alone, and what the
-/// server may not ask is not declared to it.
+/// The client capabilities in a modern request to a server: MGP is negotiated with the kernel, so the
+/// client's own declaration is removed, and so are capabilities for questions that the server may not
+/// ask.
 pub fn redeclared<'p>(
     params: &'p str,
     client: &Negotiated,
@@ -60,8 +60,8 @@ pub fn redeclared<'p>(
     Some((said, instead))
 }
 
-/// The kernel's half toward a client: the capabilities with it, where the client looks for it. Of one
-/// server, its id and how far it is trusted.
+/// The capabilities declared to a client, with MGP where the client looks for it. In a view of one server
+/// with that server's id and trust.
 #[must_use]
 pub fn answered(capabilities: String, mgp: &Negotiated, of: Option<(&str, &str)>) -> String {
     let Some(active) = mgp.active() else {
@@ -71,7 +71,7 @@ pub fn answered(capabilities: String, mgp: &Negotiated, of: Option<(&str, &str)>
     negotiation::declared_in(&capabilities, active.peer.carrier, &answer)
 }
 
-/// What is worth a line in a server's log about the MGP it declares.
+/// Remarks about a server's MGP declaration, for its log.
 #[must_use]
 pub fn remark(mgp: &Negotiated) -> Option<String> {
     match mgp {

@@ -1,4 +1,4 @@
-//! The agents that have a token, as the doors read them.
+//! The agents that have a token, as read by the doors.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 use crate::credential::Credential;
 use mgp_runtime::time::unix_ms;
 
-/// What the doors read.
+/// The published registry.
 #[derive(Debug, Default)]
 struct RegistrySnapshot {
     registry: AgentRegistry,
-    /// What ends with each agent's token.
+    /// Cancelled when an agent's token is revoked.
     lives: HashMap<AgentId, CancellationToken>,
 }
 
@@ -36,7 +36,7 @@ impl RegistrySnapshot {
 pub struct RegisteredAgents(Arc<Snapshot<RegistrySnapshot>>);
 
 impl RegisteredAgents {
-    /// As read from disk.
+    /// From the registry on disk.
     #[must_use]
     pub fn new(registry: AgentRegistry) -> Self {
         let lives = registry
@@ -49,7 +49,7 @@ impl RegisteredAgents {
         })))
     }
 
-    /// Whom a token lets in.
+    /// The agent of a token.
     ///
     /// # Errors
     /// [`BadAgentToken`].
@@ -68,7 +68,7 @@ impl RegisteredAgents {
         self.0.load().registry.get(agent).is_some()
     }
 
-    /// What is known of all agents, by name.
+    /// All agents, by name.
     #[must_use]
     pub fn list(&self) -> Vec<(AgentId, RegisteredAgent)> {
         let book = self.0.load();
@@ -77,13 +77,13 @@ impl RegisteredAgents {
             .collect()
     }
 
-    /// All of it.
+    /// The whole registry.
     #[must_use]
     pub fn registry(&self) -> AgentRegistry {
         self.0.load().registry.clone()
     }
 
-    /// A change is on disk: from now on this holds. Answers what ends with it.
+    /// Publishes a change that is on disk. Returns what to cancel for a revoked token.
     pub fn publish(
         &self,
         change: &AgentChange,

@@ -1,4 +1,4 @@
-//! A request as the core sees it: it carries its caller and stands alone.
+//! A request as the rest of the kernel sees it, with its caller.
 
 mod answer;
 pub mod background_call;
@@ -27,30 +27,30 @@ pub use crate::agent::caller::{Caller, CallerSession, identity};
 /// One request. Method and params are slices of the frame it came in.
 #[derive(Debug)]
 pub struct Request {
-    /// Who asks.
+    /// The sender.
     pub caller: Arc<Caller>,
     /// The request's state while it is under way.
     pub exchange: Arc<Exchange>,
-    /// What is asked.
+    /// The method.
     pub method: ByteString,
-    /// With what, as JSON text.
+    /// The params, as JSON text.
     pub params: Option<ByteString>,
-    /// What ties it to all that it causes.
+    /// The trace.
     pub trace: Trace,
 }
 
-/// The `result` member of an answer, as JSON text, or why there is none.
+/// The `result` of an answer as JSON text, or the refusal.
 pub type Outcome = Result<Bytes, Refusal>;
 
-/// An answer under way.
+/// A future that resolves with an answer.
 pub type Answering<T = Outcome> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// An answer under way that comes even when the code behind it panics: then it is [`Refusal::Broken`].
-/// Nobody waits for ever, and what the code held is let go of.
+/// A future that resolves with [`Refusal::Broken`] if the code behind it panics, so that nobody waits
+/// for ever and its resources are freed.
 pub struct GuardedAnswer(Answering);
 
 impl GuardedAnswer {
-    /// What `begin` starts, which may itself panic.
+    /// Guards what `begin` starts, which may itself panic.
     #[must_use]
     pub fn new(begin: impl FnOnce() -> Answering) -> Self {
         let begun = task::guarded(ANSWER, begin);
@@ -76,7 +76,7 @@ impl std::fmt::Debug for GuardedAnswer {
 /// The name under which panics of answers are counted.
 const ANSWER: &str = "answer";
 
-/// What a client is told of a panic. What it says is for the kernel's own log.
+/// The answer to a client after a panic. The panic's message goes to the kernel's log only.
 #[must_use]
 pub fn refused(broken: &TaskBroken) -> Refusal {
     Refusal::Broken(match broken {
@@ -85,12 +85,12 @@ pub fn refused(broken: &TaskBroken) -> Refusal {
     })
 }
 
-/// Who answers what: the table of every method (`kernel/src/routes.rs`).
+/// The table of all methods (`kernel/src/routes.rs`).
 pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     /// Answers a request.
     fn answer(&self, request: Request) -> Answering;
 
-    /// Takes note of a notification.
+    /// Handles a notification.
     fn note(&self, caller: &Arc<Caller>, method: &str, params: Option<&str>);
 
     /// The tool of that name, as shown in the view, when this caller may call it.
@@ -99,15 +99,15 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     /// The result of `initialize` for an agent with this view, as JSON text.
     fn welcome(&self, caller: Arc<Caller>) -> Answering;
 
-    /// True when the view names something that exists, as far as this caller may know.
+    /// True when the view names a server that exists, as far as this caller may know.
     fn knows(&self, view: &CatalogView, who: &Principal) -> bool;
 
-    /// Whether a call that waited for its client may go on.
+    /// Repeats the checks of a call that waited for its client.
     ///
     /// # Errors
     /// What a new call of the same would be answered.
     fn still(&self, caller: &Caller, method: &str, params: &str) -> Result<(), Refusal>;
 
-    /// An agent has gone: what it subscribed to ends.
+    /// An agent has disconnected: its subscriptions end.
     fn farewell(&self, agent: &Agent);
 }

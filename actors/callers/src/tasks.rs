@@ -1,8 +1,8 @@
-//! Tasks the kernel makes of calls that take long (tasks extension, SEP-2663): such a call goes on by
-//! itself, and how it stands lasts on disk.
+//! Tasks the kernel makes of long calls (tasks extension, SEP-2663): the call continues in the background,
+//! and its state is kept on disk.
 //!
-//! Here too are the names of all tasks: what a client holds is sealed, says whose task it is, and opens
-//! only for the client it was given to.
+//! Also the ids of all tasks: a client's id is sealed, names the task, and can be opened only for the
+//! client it was given to.
 
 mod call_retry;
 mod follow;
@@ -30,21 +30,21 @@ pub use crate::exchange::rounds::LongCall;
 pub use call_retry::CallRetry;
 pub use record::{TaskRecord, load};
 
-/// Tasks kept at once, the ended ones too; one more is not made, and its call goes on as a call.
+/// Tasks kept at once, ended ones included; above that a long call stays a call.
 pub const MAX_TASKS: usize = 1000;
-/// Tasks kept at once of one client, so that none takes all places.
+/// Tasks kept at once of one client, so that none takes all the room.
 pub const MAX_OF_ONE: usize = 100;
-/// Bytes of all results together, in memory as on disk; a result that does not fit fails its task.
+/// Bytes of all results together, in memory and on disk; a result that does not fit fails its task.
 pub const MAX_BYTES: usize = 64 << 20;
-/// How often clients are told to ask, in milliseconds.
+/// The polling interval told to clients, in milliseconds.
 const POLL_MS: u64 = 1000;
-/// How long a request to cancel waits for the call to end, so that who asks next sees it.
+/// How long a request to cancel waits for the call to end, so that the next poll shows it.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// The life of the kernel that made a task, and which task of that life.
+/// The run of the kernel that made a task, and the number of the task in it.
 type Number = (u64, u64);
 
-/// The kernel's own tasks, and the names of all.
+/// The kernel's own tasks, and the ids of all tasks.
 #[derive(Debug)]
 pub struct Tasks {
     seal: SealKey,
@@ -62,13 +62,13 @@ pub struct Tasks {
 struct KernelTask {
     at: Number,
     server: ServerId,
-    /// The server's own name of the tool that was called.
+    /// The server's own name of the tool.
     tool: Box<str>,
     principal: String,
-    /// What its client calls it.
+    /// The client's id.
     id: String,
     task: Mutex<Task>,
-    /// The call while it is under way; of an earlier life there is none.
+    /// The call while it is under way; `None` for tasks of earlier runs.
     background: Mutex<Option<Arc<BackgroundCall>>>,
     ended: Flag,
     forgotten: Flag,
@@ -76,9 +76,9 @@ struct KernelTask {
 }
 
 impl Tasks {
-    /// The tasks of earlier lives, and room for those of this one. `folder` is where `records` came
-    /// from; `boot` tells this life from the earlier ones; `patience` is how long a client may leave a
-    /// question open.
+    /// The tasks of earlier runs, from `records` read in `folder`. `boot` distinguishes this run from
+    /// earlier ones; `patience` is how long a client may leave a question
+    /// open.
     #[must_use]
     pub fn new(
         seal: SealKey,
@@ -109,28 +109,28 @@ impl Tasks {
         tasks
     }
 
-    /// Tells this life of the kernel from earlier ones.
+    /// Distinguishes this run of the kernel from earlier ones.
     #[must_use]
     pub fn boot(&self) -> u64 {
         self.boot
     }
 
-    /// What a client calls a task: the same each time.
+    /// The client's id of a task: always the same.
     #[must_use]
     pub fn name(&self, caller: &Caller, task: &NamedTask) -> String {
         self.seal.seal(Purpose::Task, &caller.principal(), task)
     }
 
-    /// Which task a client means; `None` when it was given no such name.
+    /// The task with this id; `None` when the client was not given it.
     #[must_use]
     pub fn find(&self, caller: &Caller, id: &str) -> Option<NamedTask> {
         let principal = caller.principal();
         self.seal.open(Purpose::Task, &principal, id).ok()
     }
 
-    /// Lets a call go on as a task, made once more where it needs more; answers what its client is told. It is on disk by then.
+    /// Turns a call into a task, on disk before this returns; `again` repeats the call when it needs input.
     ///
-    /// `None` when there is no room or the disk does not take it: then the call goes on as a call.
+    /// `None` when there is no room or the disk fails: then it stays a call.
     pub async fn make(
         self: &Arc<Self>,
         again: CallRetry,
@@ -187,7 +187,7 @@ impl Tasks {
         Some(shown.into())
     }
 
-    /// Takes answers to what is asked; false when the task is forgotten.
+    /// Takes answers to open questions; false when the task is forgotten.
     #[must_use]
     pub fn update(&self, at: (u64, u64), input_responses: &str) -> bool {
         let Some(kept) = self.kept(at) else {
@@ -204,7 +204,7 @@ impl Tasks {
         true
     }
 
-    /// Takes the call back, unless it has ended; false when the task is forgotten.
+    /// Cancels the call, unless it has ended; false when the task is forgotten.
     pub async fn cancel(&self, at: (u64, u64)) -> bool {
         let Some(kept) = self.kept(at) else {
             return false;
@@ -216,7 +216,7 @@ impl Tasks {
         true
     }
 
-    /// Takes back every call of an agent that may not go on, and forgets what has ended.
+    /// Cancels every call of an agent whose credential was revoked, and forgets its ended tasks.
     pub async fn end_of(&self, agent: &AgentId) {
         let own = format!("{agent}@");
         let kept: Vec<_> = {
@@ -234,7 +234,7 @@ impl Tasks {
         }
     }
 
-    /// The end of a task is on disk before anybody sees it.
+    /// Ends a task; written to disk before anybody can see it.
     async fn end(&self, kept: &KernelTask, step: TaskStep) {
         let (bytes, step) = self.fit(step);
         kept.bytes.store(bytes, Ordering::Relaxed);
@@ -250,7 +250,7 @@ impl Tasks {
         self.tell(kept);
     }
 
-    /// Makes room for what a task ends with.
+    /// Reserves room for a task's result.
     fn fit(&self, step: TaskStep) -> (usize, TaskStep) {
         let bytes = match &step {
             TaskStep::Complete(json) | TaskStep::Fail(json) => json.len(),
@@ -283,7 +283,7 @@ impl Tasks {
         writing.await.map_err(std::io::Error::other)?
     }
 
-    /// Tells whoever listens how a task stands now.
+    /// Sends the task's new state to those who listen for it.
     fn tell(&self, kept: &KernelTask) {
         let params = kept.task().render(&kept.id);
         self.directory
@@ -300,7 +300,7 @@ impl Tasks {
 }
 
 impl KernelTask {
-    /// A task of an earlier life: as it ended, or failed because the kernel did.
+    /// A task of an earlier run: as it ended, or failed because the kernel stopped.
     fn of_before(tasks: &Tasks, record: TaskRecord) -> Self {
         let at = (record.boot, record.number);
         let task = named(&record.server, &record.tool, at);
@@ -327,7 +327,7 @@ impl KernelTask {
         TaskRecord::of(self.at, (&self.server, &self.tool), &self.principal, task)
     }
 
-    /// Looks whether the server asks something; true when that is news.
+    /// Checks whether the server asks something; true when the state changed.
     fn look(&self) -> bool {
         let background = self.background();
         let rounds = background.as_ref().and_then(|e| e.exchange.rounds());
@@ -351,7 +351,7 @@ impl KernelTask {
         background.clone()
     }
 
-    /// The call is over: what it held is not needed while its result is kept.
+    /// The call is over: frees what only the running call needed.
     fn let_go(&self) {
         let mut background = self
             .background
@@ -383,7 +383,7 @@ fn reference(server: &ServerId, (boot, number): Number) -> TaskRef {
     }
 }
 
-/// A place in the table; given back when the task is not made after all.
+/// A place in the table; freed when the task is not made after all.
 struct TaskSlot<'a> {
     tasks: &'a Tasks,
     at: Number,

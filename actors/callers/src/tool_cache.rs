@@ -1,9 +1,9 @@
-//! What one session of an agent holds of tools (MGP §16.7): made when it is first needed, and gone
-//! with its connection.
-//! Told by: calls. Asked by: calls. Asks: nobody.
+//! The tool cache of one agent's session (MGP §16.7): an actor, started at the first use and ended with
+//! the connection.
+//! Only the `calls` crate sends to it; it asks nobody.
 //!
-//! A call tells it and goes on, and says nothing where the call before was of the same tool; whoever wants
-//! to read what is held asks it, behind all that was told.
+//! A call reports the tool it used without waiting, and not at all when the last report was of the same
+//! tool. Reads are queued behind such reports, so they see them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,18 +25,18 @@ use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
 /// Tools by `server:tool`.
 pub type Names = BTreeSet<Arc<str>>;
 
-/// A connection's place for what its session holds.
+/// Where a connection keeps its tool cache.
 #[derive(Debug, Default)]
 pub struct SessionToolCache {
-    /// `None` once it has ended: whoever comes late makes no new one.
+    /// `None` once the session has ended: then no cache is started any more.
     handle: OnceLock<Option<ToolCacheHandle>>,
-    /// Its client has asked for its list, and hears of changes.
+    /// The client has read its list, so it is told about changes.
     listed: Arc<AtomicBool>,
 }
 
 impl SessionToolCache {
-    /// The way to it, started where it is not there yet; `None` when it has ended. `changed` hears that
-    /// the session's list is another, once its client has asked for that list.
+    /// The cache, started if there is none; `None` when the session has ended. `changed` is called when the
+    /// session's list changes after the client has read it.
     pub fn get_or_start(
         &self,
         budget: Budget,
@@ -47,7 +47,7 @@ impl SessionToolCache {
         self.handle.get_or_init(start).as_ref()
     }
 
-    /// The tools it has cached, for its list; from now on its client hears of changes.
+    /// The cached tools, for the session's list; from now on the client is told about changes.
     pub fn listed(&self) -> Option<Arc<Names>> {
         self.listed.store(true, Ordering::Relaxed);
         let handle = self.handle.get()?.as_ref()?;
@@ -64,21 +64,21 @@ impl SessionToolCache {
     }
 }
 
-/// The way in for everyone else.
+/// Handle of the actor.
 #[derive(Debug, Clone)]
 pub struct ToolCacheHandle {
     mailbox: Mailbox<ToolCacheMsg>,
     cached: Arc<Snapshot<Names>>,
-    /// The tool that was told of last, where nothing else was said since: said again it would change
+    /// The tool reported last, unless something else was sent since: reporting it again would change
     /// nothing.
     latest: Arc<Mutex<Option<Arc<CatalogTool>>>>,
 }
 
-/// How things stand outside, when somebody asks.
+/// The tools a session can call, besides its cache.
 pub struct CallableTools {
-    /// What is pinned for the agent and may be called by it.
+    /// Tools pinned for the agent that it may call.
     pub pinned: Vec<Priced>,
-    /// Whether a tool is there and may be called.
+    /// Whether a tool exists and may be called.
     pub there: Box<dyn Fn(&str) -> bool + Send>,
 }
 
@@ -90,16 +90,16 @@ impl fmt::Debug for CallableTools {
     }
 }
 
-/// What came of loading tools.
+/// The result of loading tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loaded {
-    /// How many tools it holds now.
+    /// Tools in the cache now.
     pub count: usize,
-    /// What those cost that came to it.
+    /// Tokens of the tools that were added.
     pub added: u64,
 }
 
-/// A tool to let go of: as it was named, and what that means where it means anything.
+/// A tool to evict: the name given, and the tool it means, if any.
 pub type Named = (String, Option<Arc<str>>);
 
 impl ToolCacheHandle {
@@ -115,7 +115,7 @@ impl ToolCacheHandle {
             changed,
             cached: cached.clone(),
         };
-        // Started without waiting: a call goes on meanwhile.
+        // Started without waiting, because a call is under way.
         let (actor, _) = ActorRuntime::spawn_linked_instant(None, actor, budget, parent).ok()?;
         let mailbox = Mailbox::new(actor);
         Some(Self {
@@ -125,8 +125,7 @@ impl ToolCacheHandle {
         })
     }
 
-    /// A tool was called, and answered. One that finds no room is not held: it can be called all the
-    /// same.
+    /// A tool was called and answered. If there is no room it is not cached; it can still be called.
     pub fn used(&self, tool: &Arc<CatalogTool>) {
         {
             let mut latest = self.latest();
@@ -147,10 +146,10 @@ impl ToolCacheHandle {
         self.mailbox.ask(message).await.map_err(refused)
     }
 
-    /// Holds these tools from now on.
+    /// Caches these tools.
     ///
     /// # Errors
-    /// When the session ends, or too much waits for it.
+    /// When the session is ending, or too many messages wait.
     pub async fn load(
         &self,
         outside: CallableTools,
@@ -160,7 +159,7 @@ impl ToolCacheHandle {
             .await
     }
 
-    /// What it holds.
+    /// The contents of the cache.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -168,7 +167,7 @@ impl ToolCacheHandle {
         self.ask(|reply| ToolCacheMsg::Held(outside, reply)).await
     }
 
-    /// Lets go of these.
+    /// Evicts these tools.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -182,8 +181,8 @@ impl ToolCacheHandle {
     }
 }
 
-/// When this goes nothing is the latest any more: neither what was told of before nor meanwhile, for it
-/// may have been let go of. Also when nobody waits for the answer.
+/// On drop, forgets the tool reported last, because it may have been evicted; also when nobody waits for
+/// the answer.
 struct ForgetsLatest<'a>(&'a ToolCacheHandle);
 
 impl Drop for ForgetsLatest<'_> {
@@ -203,7 +202,7 @@ fn refused(why: AskError) -> Refusal {
     }
 }
 
-/// What a tool costs, as it is held.
+/// A tool with what it costs.
 #[must_use]
 pub fn priced(tool: &CatalogTool) -> Priced {
     Priced {
@@ -212,29 +211,29 @@ pub fn priced(tool: &CatalogTool) -> Priced {
     }
 }
 
-/// What the actor is told and asked.
+/// Messages to the actor.
 #[derive(Debug)]
 pub enum ToolCacheMsg {
     /// A tool was called.
     Used(Arc<CatalogTool>),
-    /// A request found these.
+    /// A request found these tools.
     Load(CallableTools, Vec<Arc<CatalogTool>>, Reply<Loaded>),
-    /// What is there?
+    /// Read the contents.
     Held(CallableTools, Reply<ToolCache>),
-    /// These may go.
+    /// Evict these tools.
     Evict(CallableTools, Vec<Named>, Reply<Evicted>),
 }
 
-/// What never changes.
+/// Fixed at construction.
 #[derive(Debug)]
 struct ToolCacheActor {
     listed: Arc<AtomicBool>,
     changed: EventSink<()>,
-    /// For the session's list. Nobody else writes there.
+    /// The cached names, for the session's list. Only this actor writes them.
     cached: Arc<Snapshot<Names>>,
 }
 
-/// What does.
+/// The state of the actor.
 #[derive(Debug)]
 struct ToolCacheState {
     cache: ToolCache,
@@ -289,7 +288,7 @@ impl Actor for ToolCacheActor {
 }
 
 impl ToolCacheActor {
-    /// Shows the session's list what is cached, and tells its client where that is another list.
+    /// Publishes the cached names, and tells the client if its list changed.
     fn publish(&self, state: &ToolCacheState) {
         let names: Names = state.cache.cached().map(|one| one.tool.clone()).collect();
         if names == *self.cached.load() {
@@ -303,7 +302,7 @@ impl ToolCacheActor {
 }
 
 impl ToolCacheState {
-    /// Lets go of what is not there any more.
+    /// Drops tools that no longer exist.
     fn look_at(&mut self, outside: CallableTools) {
         let CallableTools { pinned, there } = outside;
         self.cache.retain(there);
@@ -316,7 +315,7 @@ impl ToolCacheState {
             let one = priced(tool);
             match self.cache.keep(&one) {
                 CacheInsertion::Added { .. } => added += one.tokens,
-                // It is in the answer, and no longer than that in the context.
+                // It is in this answer, but is not kept.
                 CacheInsertion::TooLarge => added += one.tokens,
                 CacheInsertion::Pinned | CacheInsertion::Touched => {}
             }

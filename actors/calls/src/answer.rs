@@ -1,4 +1,4 @@
-//! What every method needs to read its params and to write its answer.
+//! Helpers for all methods: reading params and writing answers.
 
 use bytes::Bytes;
 use mgp_protocol::refusal::Refusal;
@@ -8,13 +8,13 @@ use serde_json::value::RawValue;
 
 use mgp_callers::request::{Caller, Outcome, Request};
 
-/// An answer of the kernel's own.
+/// An answer the kernel makes itself, as JSON.
 pub(crate) fn json(answer: &impl Serialize) -> Outcome {
     let written = serde_json::to_vec(answer).map(Bytes::from);
     written.map_err(|error| Refusal::Broken(error.to_string()))
 }
 
-/// The same as what a tool of the kernel answers: structured, and as text.
+/// The same answer as the result of one of the kernel's tools: as structured content and as text.
 pub(crate) fn structured(caller: &Caller, answer: &[u8]) -> Bytes {
     let answer = String::from_utf8_lossy(answer);
     let complete = match caller.version.is_legacy() {
@@ -28,7 +28,7 @@ pub(crate) fn structured(caller: &Caller, answer: &[u8]) -> Bytes {
     .into()
 }
 
-/// A JSON string's text; borrowed where it has no escapes.
+/// The text of a JSON string; borrowed where it has no escapes. `what` names it in the error.
 pub(crate) fn text(raw: &RawValue, what: &str) -> Result<String, Refusal> {
     serde_json::from_str(raw.get())
         .map_err(|_| Refusal::BadParams(format!("`{what}` must be a string")))
@@ -41,13 +41,13 @@ pub(crate) fn required(request: &Request) -> Result<&str, Refusal> {
         .ok_or_else(|| Refusal::BadParams("`params` is missing".into()))
 }
 
-/// The answer to a request that has nothing to say.
+/// The empty result, `{}`.
 #[must_use]
 pub fn nothing() -> Bytes {
     Bytes::from_static(b"{}")
 }
 
-/// What the kernel says of itself, as an `Implementation` object.
+/// The kernel's own `Implementation` object.
 pub(crate) fn kernel_info() -> String {
     format!(
         r#"{{"name":"mgp","title":"MGP kernel","version":{}}}"#,

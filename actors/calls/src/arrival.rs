@@ -1,5 +1,5 @@
-//! Names that stand in no published list: whoever may use what a server that is away has waits for the
-//! server, or is told how it stands. For all others there is no such thing, and they wait for nothing.
+//! Names that no published list has. A caller that may use a server that is away waits for it, or is told
+//! its state; for all others the thing does not exist, and they are answered without waiting.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,18 +26,18 @@ pub(crate) fn named_item<'a>(request: &'a Request, kind: ListKind, name: &'a str
     }
 }
 
-/// A server that may be meant, and what becomes of who means it.
+/// A server that may be meant by a name, and whether it is to be waited for.
 struct Claimant {
     handle: Arc<ServerHandle>,
-    /// Its own name for what is meant, where that is known.
+    /// The server's own name for the thing, where it is known.
     own: Option<String>,
     formed: bool,
     offered: bool,
     prospect: Prospect,
 }
 
-/// Looks again each time one of the servers that may be meant has come, until it finds something;
-/// `None` when they have all come or do not.
+/// Calls `look` again whenever one of the servers that may be meant has connected, until it finds something;
+/// `None` when none of them is to be waited for any more.
 ///
 /// # Errors
 /// [`Refusal::Cancelled`]; [`Refusal::Overloaded`] where too many wait already.
@@ -49,7 +49,7 @@ pub(crate) async fn arrived<T>(
 ) -> Result<Option<T>, Refusal> {
     let mut claimants = claimants(cx, &request.caller, named);
     claimants.retain(|claimant| claimant.prospect.waits);
-    // One that came just now is asked by nobody any more.
+    // Look before waiting: a server that connected just now is no longer among those waited for.
     if let Some(found) = look() {
         return Ok(Some(found));
     }
@@ -67,15 +67,15 @@ pub(crate) async fn arrived<T>(
     Ok(None)
 }
 
-/// How the server stands that is meant, where the caller may know: it is away.
+/// The state of the server that is meant, when it is away and the caller may know of it.
 pub(crate) fn standing(cx: &Context, caller: &Caller, named: NamedItem<'_>) -> Option<Refusal> {
     let told = claimants(cx, caller, named);
     let told = told.into_iter().find(|claimant| claimant.prospect.told)?;
     Some(told.handle.not_ready())
 }
 
-/// The server that is meant while it is away, and its own name for what is meant: for what can be
-/// done without it.
+/// The server that is meant while it is away, and its own name for the thing: for requests that do not
+/// need the server to be connected.
 pub(crate) fn absent_owner(
     cx: &Context,
     caller: &Caller,
@@ -86,13 +86,13 @@ pub(crate) fn absent_owner(
     Some((told.handle.id.clone(), told.own?))
 }
 
-/// All servers without a published list that may be meant.
+/// All servers without a published list that this name may belong to.
 fn claimants(cx: &Context, caller: &Caller, named: NamedItem<'_>) -> Vec<Claimant> {
     let (servers, shown) = (cx.servers.load(), cx.shown.load());
     let (table, who) = (cx.policies.access.table(), caller.identity());
     let (mut found, mut formed) = (Vec::new(), false);
     for (id, handle) in servers.iter() {
-        // A server it does not know of leaves no trace.
+        // A server the caller does not know of must not change the answer.
         if !table.sees(&who, id, unix_ms()) {
             continue;
         }
@@ -103,7 +103,7 @@ fn claimants(cx: &Context, caller: &Caller, named: NamedItem<'_>) -> Vec<Claiman
     }
     match formed {
         true => found.retain(|claimant| claimant.formed),
-        // A bare name that several have is nobody's.
+        // A bare name that several servers have belongs to none of them.
         false => {
             let had = found.iter().filter(|claimant| claimant.offered).count();
             if had + others(cx, &shown.catalog, caller, named) > 1 {
@@ -114,7 +114,7 @@ fn claimants(cx: &Context, caller: &Caller, named: NamedItem<'_>) -> Vec<Claiman
     found
 }
 
-/// How many of the servers that are there have something of this bare name for the caller.
+/// How many connected servers have something of this bare name that the caller may see.
 fn others(cx: &Context, catalog: &Catalog, caller: &Caller, named: NamedItem<'_>) -> usize {
     let (table, who, now) = (cx.policies.access.table(), caller.identity(), unix_ms());
     let tool = (named.kind == ListKind::Tools).then_some(named.name);
@@ -126,7 +126,7 @@ fn others(cx: &Context, catalog: &Catalog, caller: &Caller, named: NamedItem<'_>
     has.count()
 }
 
-/// What a server that publishes nothing can claim of the name.
+/// What a server without a published list can claim of the name.
 fn claimant(
     table: &GrantTable,
     who: &Principal,
@@ -158,8 +158,8 @@ fn claimant(
     })
 }
 
-/// The server's own name for a tool. A name that is closed with a hash is found among those that
-/// somebody has said something of, where the server itself has not.
+/// The server's own name for a tool. A name shortened with a hash is looked up among the names in grants,
+/// where the server itself has offered none.
 fn own_name<'a>(
     table: &'a GrantTable,
     who: &Principal,
@@ -174,8 +174,8 @@ fn own_name<'a>(
     claim.own.clone().or_else(|| granted().map(Cow::Borrowed))
 }
 
-/// A tool that is not there: it changed, or its server is away (MGP-193), as far as the caller may
-/// know.
+/// The refusal for a tool that is not there because it changed or its server is away (MGP-193), as far as
+/// the caller may know.
 pub(crate) fn absent(cx: &Context, caller: &Caller, name: String) -> Refusal {
     let named = NamedItem {
         view: &caller.view,
@@ -187,7 +187,7 @@ pub(crate) fn absent(cx: &Context, caller: &Caller, name: String) -> Refusal {
     why.unwrap_or(Refusal::UnknownTool(name))
 }
 
-/// A tool that changed is gone for everybody; who speaks MGP and may call it hears why (MGP-202).
+/// A tool that changed is hidden from all; a caller that speaks MGP and may call it is told why (MGP-202).
 fn changed(cx: &Context, caller: &Caller, name: &str) -> Option<Refusal> {
     if !caller.mgp.says_codes() {
         return None;

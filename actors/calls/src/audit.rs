@@ -1,4 +1,4 @@
-//! Every call is written down, however it ends: answered, refused, taken back or let go (MGP §6.4).
+//! Writes one audit event per call, however it ends: answered, refused, cancelled or dropped (MGP §6.4).
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::{moment, unix_ms};
 use mgp_store::audit::{AuditHandle, NotWritten, Note, Place, by_agent, by_operator};
 
-/// What a call turned out to be of: filled in on its way.
+/// What the audit event says about a call; filled in while the call is being handled.
 #[derive(Debug, Default)]
 pub(crate) struct CallFacts {
     tool: OnceLock<Arc<CatalogTool>>,
@@ -32,7 +32,7 @@ pub(crate) struct CallFacts {
 }
 
 impl CallFacts {
-    /// It asks for a tool of this name, whether there is one or not.
+    /// Notes the name of the tool that is called, whether such a tool exists or not.
     pub(crate) fn asks_for(&self, name: &str, request: &Request, arguments: Option<&str>) {
         let _ = self.asked.set(name.into());
         let params = request.params.as_ref();
@@ -41,19 +41,19 @@ impl CallFacts {
         }
     }
 
-    /// It belongs to a task with a trace of its own.
+    /// The call belongs to a task that has a trace of its own.
     pub(crate) fn is_part_of(&self, task: TraceId) {
         let _ = self.task.set(task);
     }
 
-    /// It is a call of this tool, whether the caller may see it or not.
+    /// Notes the tool that is called, whether the caller may see it or not.
     pub(crate) fn is_of(&self, tool: &Arc<CatalogTool>) {
         let _ = self.tool.set(tool.clone());
     }
 }
 
-/// Takes a place in the log, makes the call and writes down how it ended. A call that could not be
-/// written down is not made.
+/// Reserves a place in the audit log, makes the call, then writes how it ended. A call that cannot be
+/// logged is not made.
 pub(crate) async fn audited<'a, F>(
     cx: &Context,
     request: &'a Request,
@@ -87,7 +87,7 @@ where
     outcome
 }
 
-/// What an agent reads that was refused too often: neither why, nor whether there is such a tool.
+/// The refusal for an agent that was refused too often: it reveals neither why nor whether the tool exists.
 fn limited(cx: &Context, request: &Request, refusal: &Refusal) -> Option<Refusal> {
     let (ending, _) = Ending::of_refusal(refusal);
     if request.caller.operator || !matches!(ending, Ending::Denied | Ending::Blocked) {
@@ -110,14 +110,14 @@ fn refused(NotWritten(why): NotWritten) -> Refusal {
     }
 }
 
-/// A call that is not yet written down.
+/// A call whose event is not written yet.
 struct UnderWay<'a> {
     request: &'a Request,
     audit: &'a AuditHandle,
     facts: Arc<CallFacts>,
     place: Option<Place>,
     began: MonotonicTime,
-    /// Its caller was refused too often: it is counted with others of it, whatever they were of.
+    /// The caller was refused too often: its refusals are written as one counted event, not one each.
     too_often: bool,
 }
 
@@ -127,7 +127,7 @@ impl UnderWay<'_> {
         if let Err(Refusal::Denied(denial)) = outcome
             && let Some(cause) = cause(denial)
         {
-            // The cause has an event of its own, before that of the call.
+            // The cause has an event of its own, written before that of the call.
             self.audit.tell(note.event_of(cause));
         }
         match self.place.take() {
@@ -139,7 +139,7 @@ impl UnderWay<'_> {
     fn note(&self, outcome: &Outcome) -> CallNote {
         let (ending, failure) = match outcome {
             Ok(result) => Ending::of_result(says_error(result)),
-            // The words of an unknown tool for one that there is: the caller may not know of it.
+            // "Unknown tool" for a tool that exists: the caller may not learn that it does.
             Err(Refusal::UnknownTool(_)) if self.facts.tool.get().is_some() => {
                 (Ending::Denied, None)
             }
@@ -171,8 +171,8 @@ impl UnderWay<'_> {
 }
 
 impl Drop for UnderWay<'_> {
-    /// Its client has gone, or it was let go for another reason: what it did at the server nobody
-    /// knows.
+    /// The client went away or the future was dropped: what the call did at the server is not known, and the
+    /// event says so.
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
             place.put(self.note(&Err(Refusal::Cancelled)));
@@ -180,7 +180,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// A call that ended, as it waits to be written.
+/// How a call ended, ready to be written.
 struct CallNote {
     at_ms: u64,
     trace: TraceId,
@@ -251,7 +251,7 @@ impl Note for CallNote {
     }
 }
 
-/// The event of what kept a call in the kernel, beside that of the call.
+/// The type of the extra event for a check that refused the call.
 fn cause(denial: &Denial) -> Option<EventType> {
     match denial {
         Denial::Validator { .. } => Some(EventType::ValidationFailed),
@@ -268,7 +268,7 @@ fn cause(denial: &Denial) -> Option<EventType> {
     }
 }
 
-/// Why a call was refused, without what it was asked or answered.
+/// Why a call was refused, without its arguments or its answer.
 fn why(refusal: &Refusal) -> Map<String, Value> {
     let mut why = Map::new();
     let mut add = |name: &str, value: Value| drop(why.insert(name.into(), value));
@@ -278,14 +278,14 @@ fn why(refusal: &Refusal) -> Map<String, Value> {
     } else if let Refusal::BadArguments { path, keyword, .. }
     | Refusal::BadResult { path, keyword, .. } = refusal
     {
-        // Their words may hold what the arguments or the answer held.
+        // The words of the refusal may repeat arguments or the answer.
         add("reason", "it does not fit the schema of the tool".into());
         add("at", path.as_str().into());
         add("keyword", keyword.as_str().into());
     } else if let Refusal::Denied(denial) = refusal
         && let Denial::NotGranted { rule, .. } = &**denial
     {
-        // The caller reads other words: those of a tool that does not exist.
+        // The caller reads something else: that the tool does not exist.
         add("reason", format!("denied: {rule}").into());
     } else {
         add("reason", refusal.to_string().into());
@@ -313,7 +313,7 @@ fn why(refusal: &Refusal) -> Map<String, Value> {
     why
 }
 
-/// Whether the tool itself says that it failed.
+/// True for a result with `isError`.
 fn says_error(result: &[u8]) -> bool {
     may_mention(result, "\"isError\"")
         && serde_json::from_slice::<Called<'_>>(result).is_ok_and(|called| called.is_error)

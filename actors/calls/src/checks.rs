@@ -1,5 +1,5 @@
-//! What is looked at before a call of a tool leaves the kernel: one list, for the first time and for each
-//! time the call goes on after it waited.
+//! The checks of a tool call: all are made before it first leaves the kernel, and again each time it
+//! leaves after it had to wait.
 
 pub mod access;
 pub mod confirmation;
@@ -26,26 +26,26 @@ use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;
 use mgp_servers::link::FinalCheck;
 
-/// Who is asked whether a call may leave, and what they go by.
+/// What the checks need.
 #[derive(Debug)]
 pub struct Policies {
-    /// Who may call what.
+    /// Access control: who may call what.
     pub access: AccessHandle,
-    /// What servers may do.
+    /// The permissions of servers.
     pub permissions: PermissionsHandle,
-    /// What tools were when they were approved.
+    /// Tools as they were when they were approved.
     pub pins: PinsHandle,
-    /// What waits for a person.
+    /// Questions that wait for a person.
     pub approvals: ApprovalsHandle,
-    /// How many calls each agent may make.
+    /// How many calls each agent may make in a time.
     pub rates: Rates,
-    /// Who looks at arguments.
+    /// The validators of arguments.
     pub validation: Validation,
-    /// How a person's yes is had.
+    /// How a dangerous call is confirmed.
     pub confirmation: ConfirmationRules,
 }
 
-/// One thing that is looked at.
+/// One check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
     /// The caller may call the tool (MGP §5).
@@ -62,7 +62,7 @@ pub(crate) enum Check {
     Confirmation,
 }
 
-/// All of them, in the order in which they are made.
+/// All checks, in the order in which they are made.
 const CHECKS: [Check; 6] = [
     Check::Access,
     Check::Schema,
@@ -72,19 +72,19 @@ const CHECKS: [Check; 6] = [
     Check::Confirmation,
 ];
 
-/// A call of a tool as it is checked. It is asked again right before each time it leaves.
+/// The checks of one call of a tool; repeated right before each time it is sent.
 #[derive(Debug)]
 pub(crate) struct ToolCall<'a> {
     cx: &'a Context,
     caller: &'a Caller,
-    /// What the caller calls the tool.
+    /// The tool's name as the caller knows it.
     name: &'a str,
     tool: &'a Arc<CatalogTool>,
     admission: Admission<'a>,
 }
 
 impl<'a> ToolCall<'a> {
-    /// A call of which nothing is known yet.
+    /// The checks of a call, none of them made yet.
     pub(crate) fn new(
         cx: &'a Context,
         caller: &'a Caller,
@@ -133,8 +133,8 @@ impl<'a> ToolCall<'a> {
         Ok(())
     }
 
-    /// Makes one check of a call that waited. What was found of its arguments holds as long as the call
-    /// lives, and so does a person's yes.
+    /// Repeats one check of a call that waited. The verdict on its arguments and a person's yes hold for the
+    /// whole call and are not asked for again.
     fn again(&self, check: Check) -> Result<(), Refusal> {
         match check {
             Check::Access => self.admission.still(),

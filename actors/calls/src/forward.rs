@@ -1,4 +1,4 @@
-//! A request on its way to a server that may speak another era than its caller.
+//! Sends a request to a server, which may speak another era than the caller.
 
 mod outgoing;
 pub(crate) mod tasks;
@@ -27,8 +27,8 @@ use mgp_callers::negotiation;
 use mgp_callers::request::{Outcome, Request};
 use mgp_servers::link::{Call, Link};
 
-/// Calls a server; once more over a new connection when the first was gone before the server
-/// had looked at the request.
+/// Sends a request; once more over a new connection when the first one was lost before the server
+/// had read the request.
 pub(crate) async fn forward(cx: &Context, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
     let mut first = true;
     loop {
@@ -55,7 +55,7 @@ pub(crate) async fn forward(cx: &Context, request: &Request, outgoing: Outgoing<
     }
 }
 
-/// The connection was gone before the server had looked at the request.
+/// True when the connection was lost before the server had read the request.
 pub(crate) fn is_untaken(refusal: &Refusal) -> bool {
     matches!(
         refusal,
@@ -66,7 +66,7 @@ pub(crate) fn is_untaken(refusal: &Refusal) -> bool {
     )
 }
 
-/// Caller and server speak the same era: the payload goes through as it is.
+/// Caller and server speak the same era: the payload is sent unchanged.
 pub(crate) async fn along(
     request: &Request,
     link: &Arc<Link>,
@@ -101,7 +101,7 @@ pub(crate) async fn along(
     .await
 }
 
-/// A peer's error, in the words of its caller's era.
+/// A server's error, in the words of the caller's era.
 pub(crate) fn of_peer(error: Cow<'_, str>) -> Refusal {
     match RawValue::from_string(error.into_owned()) {
         Ok(error) => Refusal::Peer(error),
@@ -109,7 +109,7 @@ pub(crate) fn of_peer(error: Cow<'_, str>) -> Refusal {
     }
 }
 
-/// Sends params that were made for this server.
+/// Sends params that are already in the server's own words.
 pub(crate) async fn send(
     request: &Request,
     link: &Arc<Link>,

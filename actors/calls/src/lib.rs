@@ -1,7 +1,7 @@
-//! A call on its way: the checks before it leaves and its forwarding, one file for each family of methods.
+//! Handles the requests of agents: the checks, the forwarding, and one file for each family of methods.
 //!
-//! Reads published snapshots only. Payloads stay the text they came as; what must change (a name, a
-//! URI, a progress token) is spliced.
+//! Works on published snapshots only. Payloads stay the text that was received; what must change (a name,
+//! a URI, a progress token) is spliced in.
 
 mod answer;
 mod arrival;
@@ -63,36 +63,36 @@ use mgp_tools::subscriptions::SubscriptionsHandle;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// What answering needs: published state, and the ways to those who own it.
+/// What the handlers need: published state, and handles to the actors that own it.
 #[derive(Debug)]
 pub struct Context {
-    /// What is offered right now.
+    /// The published catalog.
     pub shown: Arc<Snapshot<Shown>>,
     /// All servers.
     pub servers: Arc<ServerTable>,
-    /// Who and what there is, by name.
+    /// Looks up agents, servers and tools by name.
     pub naming: Naming,
-    /// Servers that come and go while the kernel runs.
+    /// Registers servers while the kernel runs.
     pub registrar: Arc<Registrar>,
-    /// Lists for those who may not see everything.
+    /// Cached lists for callers that may not see everything.
     pub sifted: SiftedLists,
-    /// Who wants to hear about which resource.
+    /// Subscriptions to resources.
     pub subscriptions: SubscriptionsHandle,
-    /// Who is connected.
+    /// The connected agents.
     pub directory: Arc<Directory>,
-    /// The parent of event subscriptions.
+    /// The supervisor under which event subscriptions run.
     pub agents: Agents,
-    /// The kernel's own tasks, and the names of all.
+    /// The kernel's own tasks, and the names of those at servers.
     pub tasks: Arc<Tasks>,
-    /// What is asked before a call leaves.
+    /// What the checks of a call need.
     pub policies: Policies,
-    /// Where what is done is written down.
+    /// The audit log.
     pub audit: AuditHandle,
-    /// The kernel ends.
+    /// Cancelled when the kernel ends.
     pub closing: CancellationToken,
-    /// Who finds tools.
+    /// The search over tools.
     pub search: SearchHandle,
-    /// What of all tools agents are shown.
+    /// Which tools are listed for which agent.
     pub exposing: Exposing,
 }
 
@@ -117,7 +117,7 @@ impl Context {
         handle.connection_of(caller, exchange).await
     }
 
-    /// The servers a caller may reach, connected right now.
+    /// The connections to servers the caller may reach, as they stand now.
     pub(crate) fn links(&self, caller: &Caller) -> Vec<Arc<Link>> {
         let servers = self.servers.load();
         let mut links: Vec<_> = match &caller.view {
@@ -128,14 +128,14 @@ impl Context {
         links
     }
 
-    /// Where the caller's calls go that are connected right now: those servers, or its own instances of them.
+    /// The same, with the caller's own instances in the place of the servers that have one for it.
     pub(crate) fn links_of(&self, caller: &Caller) -> Vec<Arc<Link>> {
         let (servers, links) = (self.servers.load(), self.links(caller));
         let own = |link: Arc<Link>| servers.get(&link.server)?.link_of(caller);
         links.into_iter().filter_map(own).collect()
     }
 
-    /// The caller's own instances of servers, connected right now.
+    /// The connections to the caller's own instances, as they stand now.
     pub(crate) fn own_links(&self, caller: &Caller) -> Vec<Arc<Link>> {
         let mut own = self.links_of(caller);
         let shared = self.links(caller);

@@ -1,5 +1,5 @@
-//! One event subscription of a stateless client, as long as its request is under way.
-//! Asked by: nobody; the directory and the subscriptions actor speak to its agent.
+//! The actor of one `subscriptions/listen` of a stateless client; it lives as long as that request.
+//! The directory and the subscriptions actor send to its agent; the actor itself gets no messages.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use mgp_callers::directory::Directory;
 use mgp_runtime::mailbox::{Alive, Kind};
 use mgp_tools::subscriptions::SubscriptionsHandle;
 
-/// What never changes.
+/// Fixed at construction.
 #[derive(Debug)]
 struct ListenerActor {
     agent: Arc<Agent>,
@@ -20,11 +20,11 @@ struct ListenerActor {
     subscriptions: SubscriptionsHandle,
 }
 
-/// Ends the subscription when its request is over.
+/// Dropped with the actor: ends the subscription.
 #[derive(Debug)]
 pub struct Listener(ActorRef<ListenerMsg>);
 
-/// It is told nothing.
+/// There are no messages.
 #[derive(Debug)]
 pub enum ListenerMsg {}
 
@@ -34,7 +34,7 @@ impl Drop for Listener {
     }
 }
 
-/// From now on the agent is among those who are told things.
+/// Starts the actor; from now on its agent receives events.
 ///
 /// # Errors
 /// [`Refusal::Broken`] when the kernel is ending.

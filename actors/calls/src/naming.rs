@@ -1,4 +1,4 @@
-//! Which agents, servers and tools there are right now, for whoever reads their names.
+//! Resolves the names of agents, servers and tools that people and agents write.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_policy::access::AccessHandle;
 use mgp_servers::server::ServerTable;
 
-/// Where names stand.
+/// Where names are looked up.
 #[derive(Clone, Debug)]
 pub struct Naming {
     /// All servers.
     pub servers: Arc<ServerTable>,
-    /// Agents that have a token.
+    /// Agents with a token.
     pub registered_agents: RegisteredAgents,
-    /// Who is connected.
+    /// Connected agents.
     pub directory: Arc<Directory>,
-    /// Who was granted or denied something.
+    /// Agents that have grants or denials.
     pub access: AccessHandle,
-    /// Those that the configuration lets in.
+    /// Agents that the configuration names.
     pub configured: BTreeSet<AgentId>,
 }
 
 impl Naming {
-    /// Everything that has a name right now.
+    /// All names there are right now.
     #[must_use]
     pub fn known(&self) -> KnownNames {
         let registered_agents = self
@@ -55,7 +55,7 @@ impl Naming {
     }
 }
 
-/// What was read; with `there`, of what there is alone.
+/// The result of reading a name; with `there`, only if it exists.
 ///
 /// # Errors
 /// [`Refusal::BadParams`] in the words of [`NotRead`].

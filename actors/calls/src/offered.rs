@@ -1,4 +1,4 @@
-//! Methods of a capability that is not offered (CMCP-096).
+//! Methods of capabilities that are not offered (CMCP-096).
 
 use mgp_engine::tools::catalog::{CatalogView, ListKind};
 use mgp_engine::tools::exposure::Exposure;
@@ -7,7 +7,7 @@ use crate::Context;
 use crate::mcp::lists::exposure;
 use mgp_callers::request::Caller;
 
-/// What a server must be able to do for a method to be there.
+/// The capability a method needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
     /// `tools`; the kernel may have tools of its own beside them.
@@ -24,8 +24,8 @@ pub enum Capability {
     Logging,
 }
 
-/// False for a capability that the one server of this view does not have. Who sees everything is offered
-/// all that the kernel relays; so is who looks at a server that is away.
+/// False for a capability that the only server of this view lacks. A view of all servers, or of one that
+/// is away, is offered all that the kernel relays.
 #[must_use]
 pub fn offers(cx: &Context, caller: &Caller, capability: Capability) -> bool {
     let CatalogView::One(server) = &caller.view else {

@@ -1,4 +1,4 @@
-//! How many calls an agent may make.
+//! Rate limits of calls, per agent.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use mgp_protocol::refusal::{Denial, Refusal};
 
 use mgp_runtime::time::moment;
 
-/// The calls of all agents, counted. The lock is held for one look into a table.
+/// Counters for all agents. The lock is held only to look into the table.
 #[derive(Debug)]
 pub struct Rates {
     rules: RateRules,
@@ -17,7 +17,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Nobody has called yet.
+    /// No calls counted yet.
     #[must_use]
     pub fn new(rules: RateRules) -> Self {
         Self {
@@ -27,7 +27,7 @@ impl Rates {
         }
     }
 
-    /// An agent makes one more call.
+    /// Counts a call of the agent; refuses it above the limit.
     pub(crate) fn call(&self, agent: &AgentId) -> Result<(), Refusal> {
         if self.rules.is_off() {
             return Ok(());
@@ -43,7 +43,7 @@ impl Rates {
         })
     }
 
-    /// A call of an agent was refused. What it reads instead of why, when that was once too often.
+    /// Counts a refusal; what the agent reads instead of the reason once it was refused too often.
     pub(crate) fn refused(&self, agent: &AgentId) -> Option<Refusal> {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let after = refused.refused(agent, moment()).err()?;

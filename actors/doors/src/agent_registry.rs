@@ -1,5 +1,5 @@
-//! Keeps the agents that have a token: on disk before it answers, and published for the doors.
-//! Asked by: the operator. Asks: audit.
+//! The registry of agents with tokens: a change is on disk before it is answered, then published.
+//! Used by the operator; writes to the audit log.
 
 mod file;
 
@@ -27,28 +27,28 @@ use mgp_store::audit::{self, AuditHandle, NotWritten};
 
 pub use self::file::{Damaged, begin, load};
 
-/// Why the registry is as it was.
+/// Why the registry was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum NotChanged {
-    /// It cannot be.
+    /// The change is not valid.
     #[error(transparent)]
     Refused(#[from] RegistryRefusal),
-    /// The disk does not take it.
+    /// The disk failed.
     #[error("the list of agents could not be written: {0}")]
     Disk(#[from] std::io::Error),
-    /// It could not be written down.
+    /// The audit log could not be written.
     #[error(transparent)]
     Unwritten(#[from] NotWritten),
-    /// Nobody keeps it.
+    /// The actor cannot be reached.
     #[error("the list of agents cannot be asked: {0}")]
     Unreachable(#[from] AskError),
 }
 
-/// A token that was just made; its text is nowhere else.
+/// A new token; its text is stored nowhere.
 pub struct NewToken {
     /// For `Authorization: Bearer …`.
     pub text: String,
-    /// What is known of its agent.
+    /// The agent it belongs to.
     pub entry: RegisteredAgent,
 }
 
@@ -60,11 +60,11 @@ impl std::fmt::Debug for NewToken {
     }
 }
 
-/// The way to the registry.
+/// Handle of the actor.
 #[derive(Debug, Clone)]
 pub struct AgentRegistryHandle {
     mailbox: Mailbox<AgentRegistryMsg>,
-    /// What the doors read.
+    /// The published registry.
     pub registered_agents: RegisteredAgents,
 }
 
@@ -78,7 +78,7 @@ impl AgentRegistryHandle {
         }
     }
 
-    /// A new agent and its token; they are on disk when this returns.
+    /// Adds an agent and makes its token; both are on disk when this returns.
     ///
     /// # Errors
     /// [`NotChanged`].
@@ -97,8 +97,8 @@ impl AgentRegistryHandle {
         .await
     }
 
-    /// Another token for an agent. The one before is good for nothing when this returns, and what the
-    /// agent had under way has been told to end.
+    /// Replaces an agent's token. When this returns the old one is invalid and the agent's connections
+    /// and calls have been told to end.
     ///
     /// # Errors
     /// [`NotChanged`].
@@ -117,8 +117,8 @@ impl AgentRegistryHandle {
         .await
     }
 
-    /// Takes an agent off the registry. Its token is good for nothing when this returns, and what it had
-    /// under way has been told to end.
+    /// Removes an agent. When this returns its token is invalid, and its connections and calls have been
+    /// told to end.
     ///
     /// # Errors
     /// [`NotChanged`].
@@ -149,30 +149,30 @@ impl AgentRegistryHandle {
     }
 }
 
-/// 256 random bits, under a name that tells what they are.
+/// 256 random bits, with a prefix that shows what they are.
 fn new_token() -> String {
     let secret = randomness::bytes::<32>();
     format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(secret))
 }
 
-/// What the actor is asked.
+/// Messages to the actor.
 #[derive(Debug)]
 pub enum AgentRegistryMsg {
-    /// Changes the registry: answered when it is in the audit log, on disk, published, and what it ends
-    /// was told to.
+    /// Change the registry; answered when it is in the audit log, on disk and published, and everything it
+    /// ends was told so.
     Change(AgentChange, TraceId, Reply<Result<(), NotChanged>>),
 }
 
-/// What never changes.
+/// Fixed at construction.
 #[derive(Debug)]
 pub struct AgentRegistryActor {
-    /// Where it is kept.
+    /// The file.
     pub file: PathBuf,
-    /// What the doors read.
+    /// The published registry.
     pub registered_agents: RegisteredAgents,
-    /// What ends with a token.
+    /// Ends what a revoked token was used for.
     pub revocation: Arc<Revocation>,
-    /// Where it is written down.
+    /// The audit log.
     pub audit: AuditHandle,
 }
 
@@ -213,7 +213,7 @@ impl AgentRegistryActor {
     ) -> Result<(), NotChanged> {
         let mut next = registry.clone();
         next.apply(&change)?;
-        // Written down first: then there is no change without a record.
+        // The audit log comes first, so that no change is without a record.
         self.audit
             .decided(noted(&change, trace, Outcome::Success))
             .await?;
@@ -225,7 +225,7 @@ impl AgentRegistryActor {
             return Err(error.into());
         }
         *registry = next.clone();
-        // First nobody new is let in, then those who are in go.
+        // First new connections are refused, then existing ones are ended.
         let life = self.registered_agents.publish(&change, next);
         if change.ends_a_token() {
             if let Some(life) = life {
@@ -237,7 +237,7 @@ impl AgentRegistryActor {
     }
 }
 
-/// The record of a change; nothing in it leads to a token.
+/// The audit event of a change; nothing in it reveals the token.
 fn noted(change: &AgentChange, trace: &TraceId, result: Outcome) -> Event {
     let (event_type, until) = match change {
         AgentChange::Added { not_after_ms, .. } => (EventType::AGENT_ADDED, *not_after_ms),

@@ -1,5 +1,5 @@
-//! Bytes of messages of agents that are under way, half sent or being answered: bounded in all, and for
-//! each agent, so that none takes the room of the others.
+//! Memory for messages of agents being received or answered: limited in all and per agent, so that no
+//! agent takes the room of the others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,16 +8,16 @@ use mgp_protocol::ids::AgentId;
 use mgp_sync::credit::Credit;
 use mgp_transports::budget::MessageBudget;
 
-/// One agent has so many parts of the whole: four of them at their bound leave nothing to a fifth.
+/// One agent gets this fraction of the whole.
 const SHARES: u64 = 4;
 
-/// For all together who did not show who they are: their handshakes have a few hundred bytes.
+/// Bytes for all unauthenticated callers together; a handshake takes a few hundred.
 const STRANGERS: u64 = 1 << 20;
 
-/// Agents remembered before those without a message under way are forgotten.
+/// Agents remembered before those without a message under way are dropped.
 const REMEMBERED: usize = 64;
 
-/// The room of all agents.
+/// The limits for all agents.
 #[derive(Debug)]
 pub struct Bodies {
     all: Arc<Credit>,
@@ -28,8 +28,8 @@ pub struct Bodies {
 }
 
 impl Bodies {
-    /// Room for so many bytes, and never less than one agent needs for a message of the `longest`
-    /// length: more is refused at every door (CMCP-015).
+    /// Limits of this size, but never less than one agent needs for a message of the `longest`
+    /// length; longer messages are refused at every door (CMCP-015).
     #[must_use]
     pub fn new(bytes: u64, longest: usize) -> Arc<Self> {
         let bytes = bytes.max(SHARES * longest as u64);
@@ -49,7 +49,7 @@ impl Bodies {
         self.longest
     }
 
-    /// What an agent may take of it. Asked for what does not come in one piece only.
+    /// An agent's share. Only used for messages that do not arrive in one piece.
     #[must_use]
     pub fn room(&self, agent: &AgentId) -> MessageBudget {
         let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,13 +65,13 @@ impl Bodies {
         MessageBudget::new(self.all.clone(), own)
     }
 
-    /// What those may take who did not show who they are.
+    /// The share of unauthenticated callers.
     #[must_use]
     pub fn strangers(&self) -> MessageBudget {
         self.strangers.clone()
     }
 
-    /// Why a message was not taken, and what to do.
+    /// The error for a message that was not accepted, with advice.
     #[must_use]
     pub fn full(&self) -> String {
         format!(

@@ -1,5 +1,5 @@
-//! One line connection of an agent: the owner-only socket, and through it `mgp stdio`.
-//! Asked by: nobody; it reads its own socket.
+//! The actor of one line connection: the owner-only socket, and `mgp stdio` through it.
+//! It reads its own socket and gets no messages.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -38,21 +38,21 @@ use mgp_runtime::mailbox::{Alive, Kind};
 use mgp_runtime::task;
 use mgp_runtime::trace::Trace;
 
-/// An agent that has not read for this long is dropped.
+/// An agent that does not read for this long is disconnected.
 const STALL: Duration = Duration::from_secs(30);
 
-/// How long requests may still take when the agent has closed its side.
+/// How long requests may take after the agent has closed its side.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// What never changes.
+/// Fixed at construction.
 #[derive(Debug)]
 pub struct ConnectionActor {
     reception: Reception,
     agent: Arc<Agent>,
 }
 
-/// Serves an agent on a pair of byte streams until either side ends, or `leave` says that it is time. Without a `view` the agent may
-/// choose one with `mgp/door/open`. Resolves at the end.
+/// Serves an agent on a pair of byte streams until either side ends, or `leave` says that it is time. Without
+/// a `view` the agent may choose one with `mgp/door/open`. Resolves at the end.
 pub async fn serve<R, W>(
     reception: Reception,
     id: AgentId,
@@ -93,7 +93,7 @@ pub async fn serve<R, W>(
             _ = reading => {}
             () = leave.cancelled() => {}
         }
-        // The agent has said all it will; what is under way may still be answered.
+        // The agent sends no more; calls under way may still be answered.
         let _ = tokio::time::timeout(LAST_WORDS, agent.idle()).await;
         sink.close();
         std::future::pending().await
@@ -134,7 +134,7 @@ struct Inbound {
     agent: Arc<Agent>,
     sink: LineSink,
     view: OnceLock<CatalogView>,
-    /// What the start of the line tells that is over the limit and being thrown away.
+    /// Looks for the id in the start of a line that is over the limit and dropped.
     overrun: Glance,
 }
 
@@ -146,7 +146,7 @@ impl Inbound {
                     self.failed(&line, &refused(&broken));
                 }
             }
-            // Answered when it has ended: what follows is read again.
+            // Answered when the line has ended; what follows is read as usual.
             Frame::Overrun { head } => {
                 self.overrun = Glance::at(&head);
             }
@@ -161,7 +161,7 @@ impl Inbound {
         }
     }
 
-    /// The code that took a message panicked: was it a request, its sender learns it.
+    /// The handler of a message panicked: if it was a request, it is answered with this error.
     fn failed(&self, line: &[u8], refusal: &Refusal) {
         let seen = Glance::at(line);
         if !seen.answers()
@@ -172,8 +172,8 @@ impl Inbound {
         }
     }
 
-    /// A line over the limit has ended: its sender learns it under the id of the line, where that can
-    /// be read. Was it an answer, who waits for that learns it.
+    /// A line over the limit has ended: an error is sent under its id, if that can be read. If it was an
+    /// answer, its question fails.
     fn oversized(&mut self, tail: &[u8], len: u64) {
         let seen = std::mem::take(&mut self.overrun);
         let whose = seen.id().or_else(|| torn::id_at_end(tail));
@@ -187,7 +187,7 @@ impl Inbound {
         }
     }
 
-    /// Why a line was thrown away: one within the limit found no room.
+    /// Why a line was dropped: it is too long, or it found no room.
     fn why_not(&self, len: u64) -> (i64, String) {
         let longest = self.reception.bodies.longest();
         match usize::try_from(len).is_ok_and(|len| len <= longest) {
@@ -225,7 +225,7 @@ impl Inbound {
         }
     }
 
-    /// An answer that cannot be read is not answered: its id is one of the kernel's.
+    /// An unreadable answer is not answered, because its id is one of the kernel's.
     fn malformed(&self, text: &[u8], malformed: &Malformed) {
         if self.agent.settle_malformed(text, malformed) {
             return;
@@ -235,7 +235,7 @@ impl Inbound {
         }
     }
 
-    /// In whose words the client is answered.
+    /// The dialect of answers to the client.
     fn dialect(&self) -> Dialect {
         let caller = self.agent.caller();
         caller.map_or_else(|| Version::LATEST_LEGACY.into(), |caller| caller.dialect())
@@ -247,7 +247,7 @@ impl Inbound {
             .is_some_and(|c| c.version.allows_batches())
     }
 
-    /// 2025-03-26 only. On a line connection each answer may come on its own line.
+    /// 2025-03-26 only. Each answer may be sent as its own line.
     fn batch(&self, text: &ByteString) {
         for message in jsonrpc::batch(text.as_bytes()).unwrap_or_default() {
             let message = text.slice_ref(message.get());
@@ -274,7 +274,7 @@ impl Inbound {
                 Err(refusal) => refuse(refusal),
             },
             _ => match self.agent.caller() {
-                // An operator's own requests need no handshake.
+                // The operator's own methods need no handshake.
                 None if !method.starts_with(mgp_protocol::mgp::PREFIX) => refuse(
                     Refusal::BadRequest("`initialize` comes first on a connection".into()),
                 ),
@@ -299,7 +299,7 @@ impl Inbound {
         }
     }
 
-    /// A request that stands alone, whatever was said on this connection before (MCP 2026-07-28).
+    /// Handles a stateless request, whatever was sent on this connection before (MCP 2026-07-28).
     fn modern(&self, id: RequestId, method: &str, params: Option<ByteString>, trace: Trace) {
         let begun = stateless::read(method, params.as_deref()).map(|(stated, _)| stated);
         let dialect = match &begun {
@@ -331,14 +331,14 @@ impl Inbound {
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
         run(running.answer(), move |outcome| {
             agent.done(&id);
-            // A request that was taken back has no answer (CMCP-054).
+            // A cancelled request gets no answer (CMCP-054).
             if !matches!(outcome, Err(Refusal::Cancelled)) {
                 send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
             }
         });
     }
 
-    /// The caller; of an operator that skips the handshake, one that can be asked nothing.
+    /// The caller; for an operator without a handshake, one without capabilities.
     fn caller(&self) -> Arc<Caller> {
         self.agent.caller().cloned().unwrap_or_else(|| {
             Arc::new(Caller {
@@ -375,21 +375,21 @@ impl Inbound {
             .map_err(|_| Refusal::BadRequest("`mgp/door/open` was already said".into()))
     }
 
-    /// The owner speaks as one of the agents.
+    /// The owner acts as one of the agents.
     fn stand_for(&self, name: &str) -> Result<(), Refusal> {
         if name == AgentId::LOCAL {
             return self.agent.stand_for(AgentId::new(AgentId::LOCAL));
         }
         let id = AgentId::parse(name).map_err(|e| Refusal::BadParams(e.to_string()))?;
         self.agent.stand_for(id.clone())?;
-        // Asked afterwards: an agent that is removed meanwhile is either not known or found here.
+        // Checked afterwards, so that an agent removed meanwhile is either not known or ended with the rest.
         if !self.reception.registered_agents.knows(&id) {
             return Err(Refusal::BadParams(self.nobody(&id)));
         }
         Ok(())
     }
 
-    /// There is no such agent: who is meant perhaps. Only the owner reads it.
+    /// The error for an unknown agent, with a suggestion. Only the owner can read it.
     fn nobody(&self, id: &AgentId) -> String {
         let short = |id: &AgentId| id.as_str()[AgentId::PREFIX.len()..].to_owned();
         let name = short(id);
@@ -413,7 +413,7 @@ impl Inbound {
         let dialect = caller.dialect();
         let welcome = GuardedAnswer::new(|| self.reception.routes.welcome(caller));
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
-        // Under way like any other request, so that it is answered although the client has hung up.
+        // Registered like any other request, so that it is answered although the client has closed its side.
         let _ = agent.open(&id, None);
         run(welcome, move |outcome| {
             agent.done(&id);
@@ -427,7 +427,7 @@ impl Inbound {
         let answering = GuardedAnswer::new(|| self.reception.routes.answer(request));
         run(answering, move |outcome| {
             agent.done(&id);
-            // A request that was taken back has no answer (CMCP-054).
+            // A cancelled request gets no answer (CMCP-054).
             if !exchange.is_cancelled() {
                 send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
             }
@@ -464,7 +464,7 @@ impl Inbound {
     }
 }
 
-/// Runs an answer: at once where it is ready, as is every list (CMCP-099), else in its own task.
+/// Polls an answer at once, which is enough for lists (CMCP-099); otherwise continues in a task.
 fn run(mut answering: GuardedAnswer, then: impl FnOnce(Outcome) + Send + 'static) {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     match Pin::new(&mut answering).poll(&mut cx) {

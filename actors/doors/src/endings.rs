@@ -1,5 +1,5 @@
-//! What has ended is gone: nothing holds an actor or a handle of any kind beyond its end, and no task
-//! of its goes on.
+//! Tests: what has ended is freed. No actor or handle is held beyond its end, and no task goes
+//! on.
 
 mod connections;
 pub(crate) mod scene;

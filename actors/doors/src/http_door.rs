@@ -1,7 +1,7 @@
-//! The HTTP door: MCP's Streamable HTTP for agents, in both eras.
+//! The HTTP door: Streamable HTTP for agents, in both eras.
 //!
-//! One endpoint shows everything (`/mcp`), one per server shows that server under its own names
-//! (`/mcp/<server>`).
+//! The endpoint `/mcp` shows all servers; `/mcp/<server>` shows one server under its own
+//! names.
 
 mod answer;
 mod auth;
@@ -42,31 +42,31 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The HTTP door of a kernel.
 #[derive(Debug)]
 pub struct HttpDoor {
-    /// Who answers what.
+    /// What all doors share.
     pub reception: Reception,
     /// Legacy sessions.
     pub sessions: Arc<Sessions>,
     /// Connections of clients of 2024-11-05.
     pub http_sse: Arc<HttpSse>,
-    /// How callers show who they are.
+    /// Authentication of callers.
     pub auth: Auth,
-    /// How answers are given.
+    /// How answers are sent.
     pub manners: Manners,
 }
 
-/// How answers are given.
+/// How answers are sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Manners {
-    /// A call without answer for this long gets a stream: its headers are out, and from then on it
-    /// can be resumed.
+    /// A call without an answer for this long gets a stream, which can be
+    /// resumed.
     pub stream_after: Duration,
-    /// A stream of a call is let go after this long, for the client to come back for the answer
+    /// The stream of a call is closed after this time, and the client reconnects for the answer
     /// (SEP-1699); `None` keeps it open.
     pub poll_after: Option<Duration>,
 }
 
 impl HttpDoor {
-    /// Answers one HTTP request; where the code that does panics, with status 500.
+    /// Answers one HTTP request; with status 500 if the handler panics.
     pub async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -123,8 +123,8 @@ impl HttpDoor {
         response
     }
 
-    /// Protected-resource metadata (RFC 9728), for everybody: of an endpoint by its path, of the one
-    /// that shows everything without. Which servers there are is not told.
+    /// Protected-resource metadata (RFC 9728), without authentication: of one endpoint by its path, else of
+    /// `/mcp`. Does not reveal which servers exist.
     fn metadata(
         &self,
         method: &Method,
@@ -172,8 +172,8 @@ impl HttpDoor {
         }
     }
 
-    /// The pass ended while its request was under way. What the request opened meanwhile, after
-    /// everything else of a withdrawn pass was ended, ends here.
+    /// The credential ended during this request. What the request opened since then was missed when
+    /// the rest was ended, so it is ended here.
     fn shut_out(&self, pass: &Credential) -> Response<ReplyBody> {
         if pass.is_withdrawn() {
             self.sessions.end_of(&pass.agent);
@@ -183,7 +183,7 @@ impl HttpDoor {
         auth::Unwelcome::Invalid(words.into()).answer(None)
     }
 
-    /// Opens the session's standing stream, or goes on with a broken one.
+    /// Opens the session's standing stream, or resumes a stream.
     fn get(
         &self,
         request: &Request<Incoming>,
@@ -226,7 +226,7 @@ impl HttpDoor {
         }
     }
 
-    /// The session a request names; one of somebody else, or of another view, does not exist.
+    /// The session that a request names; one of another agent or another view does not exist.
     fn session(
         &self,
         request: &Request<Incoming>,
@@ -252,7 +252,7 @@ impl HttpDoor {
     }
 }
 
-/// How a path is spoken to.
+/// The protocol of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DoorPath {
     Streamable,
@@ -260,7 +260,7 @@ enum DoorPath {
     SseMessages,
 }
 
-/// `/mcp` and `/mcp/<server>`, `/sse` and `/sse/<server>`, and the endpoint the latter name.
+/// Parses `/mcp` and `/mcp/<server>`, `/sse` and `/sse/<server>`, and the endpoint of the latter.
 fn address(path: &str) -> Option<(DoorPath, CatalogView)> {
     if path == http_sse::ENDPOINT {
         return Some((DoorPath::SseMessages, CatalogView::All));
@@ -288,7 +288,7 @@ fn not_allowed(methods: &'static str) -> Response<ReplyBody> {
     response
 }
 
-/// An event stream of a session: the answer to a request, which is seen to its end.
+/// An event stream of a session that answers a request.
 fn events(session: &Arc<Session>, stream: mgp_callers::exchange::streams::Stream) -> ReplyBody {
     let beat: Bytes = sse::comment("");
     ReplyBody::stream(session.standing(stream)).heartbeat(HEARTBEAT, beat)

@@ -1,4 +1,4 @@
-//! Where agents come in: HTTP and lines, their sessions, who they are, and the registry of those with a token.
+//! The doors for agents: HTTP and lines, sessions, authentication, and the registry of agents with tokens.
 
 pub mod agent_registry;
 pub mod bodies;

@@ -1,8 +1,8 @@
-//! The tokens of an authorization server (OAuth 2.1): where its keys come from, how long they are held,
-//! and what this door is called in its tokens.
+//! Tokens of an authorization server (OAuth 2.1): where its keys are, how long they are cached, and the
+//! names of this resource in tokens.
 //!
-//! A token that was judged once is not judged again before its keys change: a signature costs more than
-//! a call.
+//! Judged tokens are cached until the keys change, because checking a signature costs more than a
+//! call.
 
 mod source;
 
@@ -22,13 +22,13 @@ use mgp_runtime::time::{moment, unix_ms};
 
 pub use self::source::KeySource;
 
-/// Judged tokens remembered; at the bound all are forgotten, and each is judged once more.
+/// Cached tokens; at this number the cache is cleared.
 const REMEMBERED: usize = 4096;
-/// Keys older than this are fetched anew beside the requests that use them.
+/// Keys older than this are fetched again in the background.
 const FRESH: Duration = Duration::from_secs(600);
-/// Keys older than this are not used any more, though the issuer cannot be reached.
+/// Keys older than this are not used, even if the issuer cannot be reached.
 const STALE: Duration = Duration::from_secs(24 * 3600);
-/// However many tokens name keys that nobody knows, the issuer is asked once in this time.
+/// The shortest time between two requests to the issuer, however many tokens name unknown keys.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A resource server's side of OAuth.
@@ -38,19 +38,19 @@ pub struct OAuth {
     source: KeySource,
     place: ProtectedResource,
     held: Snapshot<CachedKeys>,
-    /// When the issuer was last asked; held while it is.
+    /// When the issuer was last asked; locked while it is being asked.
     asked: tokio::sync::Mutex<Option<MonotonicTime>>,
     judged: Mutex<Judged>,
 }
 
-/// Judged tokens, and the keys they were judged by.
+/// Judged tokens, valid for the keys they were judged by.
 #[derive(Debug, Default)]
 struct Judged {
     tokens: HashMap<(blake3::Hash, CatalogView), Good>,
     by: Arc<CachedKeys>,
 }
 
-/// The keys, and since when.
+/// The keys, and when they were fetched.
 #[derive(Debug, Default)]
 struct CachedKeys {
     keys: Keys,
@@ -69,12 +69,12 @@ impl CachedKeys {
     }
 }
 
-/// What a door is called by those who ask for tokens for it.
+/// The names of this resource.
 #[derive(Debug, Clone)]
 pub struct ProtectedResource {
-    /// URLs of the endpoint that shows everything, the first of which is told; no slash at the end.
+    /// URLs of the `/mcp` endpoint, without a slash at the end; the first one is published.
     pub resources: Vec<String>,
-    /// Other names by which tokens may mean it.
+    /// Other audiences that tokens may have.
     pub audiences: Vec<String>,
 }
 
@@ -86,7 +86,7 @@ impl ProtectedResource {
         }
     }
 
-    /// The URL of an endpoint, as the client that came by `host` writes it.
+    /// The URL of an endpoint, for a client that used this `host`.
     fn resource(&self, view: &CatalogView, host: Option<&str>) -> String {
         let by_host = |url: &&String| host.is_some_and(|host| authority(url) == Some(host));
         let base = self
@@ -98,7 +98,7 @@ impl ProtectedResource {
         format!("{base}{}", Self::path(view))
     }
 
-    /// The names that open an endpoint. What is for everything opens each server, and not the other
+    /// The audiences that open an endpoint. A token for all servers opens each single one, not the other
     /// way round.
     fn audiences(&self, view: &CatalogView) -> Vec<String> {
         let mut names = self.audiences.clone();
@@ -111,7 +111,7 @@ impl ProtectedResource {
         names
     }
 
-    /// Where the metadata of an endpoint is (RFC 9728, section 3.1).
+    /// The URL of an endpoint's metadata (RFC 9728, section 3.1).
     fn metadata_url(&self, view: &CatalogView, host: Option<&str>) -> String {
         let resource = self.resource(view, host);
         let begin = resource.find("://").map_or(0, |at| at + 3);
@@ -130,7 +130,7 @@ fn authority(url: &str) -> Option<&str> {
 }
 
 impl OAuth {
-    /// Nothing is asked before the first token comes.
+    /// Keys are fetched when the first token comes.
     #[must_use]
     pub fn new(policy: BearerPolicy, source: KeySource, place: ProtectedResource) -> Self {
         Self {
@@ -143,7 +143,7 @@ impl OAuth {
         }
     }
 
-    /// Whom a token lets in, at this endpoint.
+    /// The agent of a token at this endpoint.
     ///
     /// # Errors
     /// [`BadBearerToken`].
@@ -202,8 +202,8 @@ impl OAuth {
         self.judged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the issuer for its keys, unless it was asked a moment ago. What was held stays when it
-    /// does not answer.
+    /// Fetches the issuer's keys, unless that was done a moment ago. If the issuer does not answer the
+    /// old keys stay.
     async fn refresh(&self) {
         let mut asked = self.asked.lock().await;
         let now = moment();
@@ -239,7 +239,7 @@ impl OAuth {
         metadata.to_string()
     }
 
-    /// What a challenge says beside the error: where the metadata is, and which scopes are wanted.
+    /// The parameters of a challenge beside the error: URL of the metadata and scopes.
     #[must_use]
     pub fn hints(&self, view: &CatalogView, host: Option<&str>) -> String {
         let url = self.place.metadata_url(view, host);

@@ -1,4 +1,4 @@
-//! What the actors of connections and sessions share.
+//! What all connections and sessions share.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use mgp_callers::directory::Directory;
 use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_callers::request::Routes;
 
-/// What every agent's actor needs.
+/// What the actor of a connection or session needs.
 #[derive(Debug, Clone)]
 pub struct Reception {
     /// The parent of connections and sessions.
     pub agents: Agents,
-    /// Who answers what.
+    /// The table of all methods.
     pub routes: Arc<dyn Routes>,
-    /// Answers requests that stand alone.
+    /// Handles stateless requests.
     pub stateless: Arc<Stateless>,
-    /// Room for their messages.
+    /// Limits the memory for messages.
     pub bodies: Arc<Bodies>,
-    /// Which agents have a token.
+    /// The agents that have a token.
     pub registered_agents: RegisteredAgents,
-    /// Who is connected.
+    /// The connected agents.
     pub directory: Arc<Directory>,
 }

@@ -1,4 +1,4 @@
-//! What an agent has under way in the kernel, to be ended when it may not go on.
+//! Ends everything an agent has under way when its credential is revoked.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,22 +9,22 @@ use mgp_callers::directory::Directory;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::tasks::Tasks;
 
-/// Where agents have things under way.
+/// The places where an agent may have something under way.
 #[derive(Debug)]
 pub struct Revocation {
-    /// Connections, and what listens.
+    /// Connections and listeners.
     pub directory: Arc<Directory>,
-    /// Calls that wait for their clients.
+    /// Suspended calls.
     pub suspended: Arc<SuspendedCalls>,
-    /// Calls that became tasks.
+    /// Tasks.
     pub tasks: Arc<Tasks>,
-    /// Legacy sessions, once there is a door for them.
+    /// Legacy sessions, once the HTTP door is open.
     pub sessions: OnceLock<Arc<Sessions>>,
 }
 
 impl Revocation {
-    /// Ends everything of this agent: its sessions, connections, streams, suspended calls and tasks.
-    /// What comes after this call is not ended: withdraw first what lets the agent in.
+    /// Ends the agent's sessions, connections, streams, suspended calls and tasks. What is opened later is
+    /// not ended, so the credential must be revoked first.
     pub async fn end(&self, agent: &AgentId) {
         if let Some(sessions) = self.sessions.get() {
             sessions.end_of(agent);

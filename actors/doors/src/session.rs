@@ -1,5 +1,5 @@
-//! One legacy HTTP session: from `initialize` to DELETE, idleness or the end of the kernel.
-//! Asked by: door.
+//! The actor of one legacy HTTP session: from `initialize` to DELETE, its idle timeout or the end of the
+//! kernel.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,14 +18,14 @@ use mgp_runtime::mailbox::{Alive, Kind, Letter, Mailbox};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::moment;
 
-/// What requests of a session share.
+/// What requests of a session use.
 #[derive(Debug)]
 pub struct Session {
-    /// What the client shows on each request.
+    /// The session id, sent with each request.
     pub id: SessionId,
-    /// Who it is.
+    /// The caller.
     pub caller: Arc<Caller>,
-    /// The way back to it.
+    /// Its connection.
     pub agent: Arc<Agent>,
     /// Its event streams.
     pub streams: Arc<Streams>,
@@ -34,7 +34,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// The session is being used.
+    /// Notes that the session is being used.
     pub fn touch(&self) {
         self.used
             .store(moment().since_start().as_secs(), Ordering::Relaxed);
@@ -48,7 +48,7 @@ impl Session {
         moment().since_start().saturating_sub(used)
     }
 
-    /// A stream of this session; while it is open the session is not idle.
+    /// Wraps a stream of this session; while it is open the session is not idle.
     pub fn standing(self: &Arc<Self>, stream: Stream) -> SessionStream {
         self.standing.fetch_add(1, Ordering::Relaxed);
         SessionStream {
@@ -93,21 +93,21 @@ pub struct Sessions {
 
 type Entries = HashMap<SessionId, (Arc<Session>, Mailbox<SessionMsg>)>;
 
-/// Bounds on sessions.
+/// Limits on sessions.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionLimits {
-    /// Open at once; one more is refused.
+    /// Sessions open at once.
     pub max: usize,
-    /// A session nobody uses for this long ends.
+    /// The idle timeout.
     pub idle: Duration,
     /// Events kept for replay.
     pub replay: usize,
 }
 
-/// What a session's actor is told.
+/// Messages to the actor.
 #[derive(Debug)]
 pub enum SessionMsg {
-    /// Time to see whether anybody still uses it.
+    /// Time to check whether the session is idle.
     Look,
 }
 
@@ -133,7 +133,7 @@ impl Sessions {
         })
     }
 
-    /// An agent before its `initialize`, with the streams its session will have.
+    /// An agent before its `initialize`, with the streams for its session.
     #[must_use]
     pub fn agent(&self, id: AgentId) -> (Arc<Agent>, Arc<Streams>) {
         let streams = Streams::new(self.limits.replay);
@@ -141,7 +141,7 @@ impl Sessions {
         (agent, streams)
     }
 
-    /// Opens a session for a caller that has said `initialize`.
+    /// Opens a session for a caller after its `initialize`.
     ///
     /// # Errors
     /// [`NoSession`].
@@ -172,7 +172,7 @@ impl Sessions {
             .map_err(|_| NoSession::Stopping)?;
         {
             let mut table = self.write();
-            // Others may have come while the actor started.
+            // Other sessions may have been opened while the actor started.
             if table.len() >= self.limits.max {
                 actor.stop(None);
                 return Err(NoSession::Full(self.limits.max));
@@ -241,18 +241,18 @@ impl Sessions {
     }
 }
 
-/// What never changes.
+/// Fixed at construction.
 #[derive(Debug)]
 struct SessionActor {
     session: Arc<Session>,
     sessions: Arc<Sessions>,
 }
 
-/// What does.
+/// The state of the actor.
 #[derive(Debug)]
 struct SessionState {
     me: Mailbox<SessionMsg>,
-    /// The clock that says when to look; it ends with the session.
+    /// The timer of the idle check; it ends with the session.
     looking: SupervisedTask<()>,
     _alive: Alive,
 }
@@ -268,7 +268,7 @@ impl Actor for SessionActor {
         (): (),
     ) -> Result<Self::State, ActorProcessingErr> {
         let me = Mailbox::new(myself);
-        // Here, so that it always leaves after it has come.
+        // Done by the actor, so that it always leaves the directory after it entered.
         let directory = &self.sessions.reception.directory;
         directory.enter(self.session.agent.clone());
         Ok(SessionState {

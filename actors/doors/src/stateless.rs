@@ -1,7 +1,7 @@
-//! Requests of 2026-07-28: each stands alone and says of its client what a session would know.
+//! Stateless requests of 2026-07-28, which carry in `_meta` what a session would know of the client.
 //!
-//! A call that meets a question of a legacy server is suspended; its client gets `input_required` with a
-//! sealed `requestState`, and comes back with the answers in its next request.
+//! A call that meets a question of a legacy server is suspended: the client gets `input_required` with a
+//! sealed `requestState`, and returns the answers with its next request.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -36,43 +36,43 @@ use mgp_callers::tasks::{CallRetry, LongCall, Tasks};
 use mgp_runtime::time::unix_ms;
 use mgp_runtime::trace::Trace;
 
-/// Answers requests that stand alone.
+/// Handles stateless requests.
 #[derive(Debug)]
 pub struct Stateless {
-    /// Who answers what.
+    /// The table of all methods.
     pub routes: Arc<dyn Routes>,
-    /// Calls that wait for their clients.
+    /// The suspended calls.
     pub suspended: Arc<SuspendedCalls>,
-    /// Calls that became tasks.
+    /// The kernel's tasks.
     pub tasks: Arc<Tasks>,
-    /// Seals what clients bring back.
+    /// Seals `requestState`.
     pub seal: SealKey,
-    /// Tells this life of the kernel from earlier ones.
+    /// Distinguishes this run of the kernel from earlier ones.
     pub boot: u64,
 }
 
-/// A request as a door takes it.
+/// A request as received.
 #[derive(Debug)]
 pub struct Arrival {
-    /// As the door knows it.
+    /// The agent, as authenticated by the door.
     pub agent: AgentId,
-    /// Came in over the owner-only socket.
+    /// Received over the owner-only socket.
     pub operator: bool,
-    /// What it is shown.
+    /// The servers it sees.
     pub view: CatalogView,
-    /// The client's id of it.
+    /// The client's request id.
     pub id: RequestId,
-    /// What is asked.
+    /// The method.
     pub method: ByteString,
-    /// With what, as JSON text.
+    /// The params, as JSON text.
     pub params: Option<ByteString>,
-    /// What ties it to all that it causes.
+    /// The trace.
     pub trace: Trace,
-    /// Where messages that belong to it go.
+    /// Where messages of the request are sent.
     pub outlet: Outlet,
 }
 
-/// True for a request that is written in the modern way, well or badly: it gets modern answers.
+/// True for a request in the modern form, valid or not: it gets modern answers.
 #[must_use]
 pub fn is_modern(params: Option<&str>) -> bool {
     params.is_some_and(|params| {
@@ -85,7 +85,7 @@ pub fn is_modern(params: Option<&str>) -> bool {
 }
 
 impl Stateless {
-    /// Takes a request: what it asks is under way when this returns.
+    /// Starts handling a request.
     ///
     /// # Errors
     /// What is wrong with its `requestState`.
@@ -146,7 +146,7 @@ impl Stateless {
         })
     }
 
-    /// A client is back with answers for a call that was suspended.
+    /// A client returns with answers for a suspended call.
     fn come_back(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -169,7 +169,7 @@ impl Stateless {
             .take(state.call)
             .ok_or_else(|| bad(&"its call was answered, or waited too long for its client"))?;
         let exchange = suspended.background.exchange.clone();
-        // What was taken back while the call waited reaches it before its answers do.
+        // Rights revoked while the call waited end it before the answers reach it.
         if let Err(refusal) = self.routes.still(caller, method, params) {
             exchange.cancel();
             return Err(refusal);
@@ -190,21 +190,21 @@ impl Stateless {
     }
 }
 
-/// A request under way. Dropped before its end, it is taken back: its client has gone.
+/// A request under way. Dropping it cancels it: its client has gone.
 #[derive(Debug)]
 pub struct RunningCall {
     stateless: Arc<Stateless>,
     caller: Arc<Caller>,
     exchange: Arc<Exchange>,
     method: ByteString,
-    /// Those of its first try.
+    /// The params of the first request.
     params: Option<ByteString>,
     trace: Trace,
     work: CallWork,
     over: bool,
 }
 
-/// What comes first of a request under way.
+/// What happens first with a request under way.
 enum FirstOutcome {
     Answered(Outcome),
     Asked,
@@ -234,8 +234,8 @@ impl RunningCall {
         &self.exchange
     }
 
-    /// The answer to this request: the call's own, what is needed before it can go on, or the task it
-    /// has become.
+    /// The answer to this request: that of the call, `input_required`, or the task that the call
+    /// became.
     #[must_use]
     pub fn answer(mut self) -> GuardedAnswer {
         GuardedAnswer::new(|| Box::pin(async move { self.outcome().await }))
@@ -266,7 +266,7 @@ impl RunningCall {
         }
     }
 
-    /// What comes first.
+    /// Waits for the first of these.
     async fn next(&mut self, rounds: &CallRounds, may_become_task: bool) -> FirstOutcome {
         let answered = async {
             match &mut self.work {
@@ -283,7 +283,7 @@ impl RunningCall {
         }
     }
 
-    /// The call goes on by itself; `None` when it cannot be a task.
+    /// Turns the call into a task; `None` when that is not possible.
     async fn become_task(&mut self, call: &LongCall) -> Option<Outcome> {
         let (number, background) = self.detach()?;
         self.work = CallWork::Resumed(number, background.clone());
@@ -296,14 +296,14 @@ impl RunningCall {
             trace: self.trace.clone(),
         };
         let announced = stateless.tasks.make(again, call, background).await?;
-        // Taken back meanwhile: nobody waits for an answer.
+        // Cancelled meanwhile: nobody waits for an answer.
         match self.exchange.is_cancelled() {
             true => Some(Err(Refusal::Cancelled)),
             false => Some(Ok(announced)),
         }
     }
 
-    /// The call, from now on by itself.
+    /// Lets the call continue in the background.
     fn detach(&mut self) -> Option<(u64, Arc<BackgroundCall>)> {
         match std::mem::replace(&mut self.work, CallWork::Nothing) {
             CallWork::Fresh(answering) => Some((
@@ -358,31 +358,31 @@ impl Drop for RunningCall {
     }
 }
 
-/// The methods whose answer may be that input is required.
+/// The methods that may be answered with `input_required`.
 fn can_need_input(method: &str) -> bool {
     matches!(method, "tools/call" | "prompts/get" | "resources/read")
 }
 
-/// What a request says of its client (MCP 2026-07-28, `_meta`).
+/// What a request says about its client (MCP 2026-07-28, `_meta`).
 #[derive(Debug)]
 pub struct Stated {
-    /// The version it is written in.
+    /// The version of the request.
     pub version: String,
-    /// What the client can be asked for.
+    /// The client's capabilities.
     pub capabilities: ClientCapabilities,
-    /// What of MGP may be said to the client.
+    /// The parts of MGP negotiated with the client.
     pub mgp: Negotiated,
-    /// The least severe log level it wants.
+    /// The lowest log level it wants.
     pub level: Option<LogLevel>,
-    /// The progress token it gives, as JSON text.
+    /// The progress token, as JSON text.
     pub token: Option<Box<str>>,
-    /// Its `requestState`, when the kernel gave it.
+    /// The `requestState`, when it is one of the kernel's.
     pub state: Option<String>,
-    /// What it calls itself, as JSON text.
+    /// The `clientInfo`, as JSON text.
     pub client: Option<Box<str>>,
 }
 
-/// What the kernel reads of the params of any request, in one pass over them.
+/// The members of params that the kernel reads, in one pass.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Params<'a> {
@@ -398,7 +398,7 @@ struct Params<'a> {
     task_id: Option<&'a RawValue>,
 }
 
-/// Reads what a request says of its client, and what its headers are to repeat.
+/// Reads what a request says about its client, and what its headers must repeat.
 ///
 /// # Errors
 /// [`Refusal::BadMeta`] names what is missing or wrong.
@@ -450,7 +450,7 @@ fn text(raw: Option<&RawValue>) -> Option<String> {
 }
 
 impl Stated {
-    /// In whose words the request is answered.
+    /// The dialect of answers to the request.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         Dialect {
@@ -459,7 +459,7 @@ impl Stated {
         }
     }
 
-    /// Only the one modern version is spoken here; the others begin with `initialize`.
+    /// Only the modern version can be stateless; the others begin with `initialize`.
     ///
     /// # Errors
     /// [`Refusal::UnsupportedVersion`].

@@ -1,8 +1,8 @@
-//! Who may do what: holds the grants, and carries out what is decided about them.
-//! Asked by: calls, operator, approvals, tree. Asks: journal, audit.
+//! Access control: holds the grants and records decisions about them.
+//! Asked by calls, the operator, approvals and the tree; it uses the journal and the audit log.
 //!
-//! A decision is signed, appended to the journal, on disk, written to the audit log, in force for the
-//! next call, and only then acknowledged. Those that come while the disk is busy share the next sync.
+//! A decision is signed, written to the journal, to the audit log and published, in this order, before it is
+//! acknowledged. Decisions made while the disk is busy share the next sync.
 
 mod books;
 mod events;
@@ -28,28 +28,28 @@ use mgp_runtime::mailbox::{Letter, Mailbox, Reply};
 use mgp_runtime::randomness;
 use mgp_store::audit::{AuditHandle, state_damaged};
 
-/// What a decision is made on.
+/// What a decision is based on.
 #[derive(Debug)]
 pub struct GrantRecords<'a> {
-    /// All there is.
+    /// All grants.
     pub grants: &'a Grants,
-    /// Whose operations count.
+    /// The keys whose operations count.
     pub authority: &'a Authority,
-    /// What holds without any.
+    /// The default policies.
     pub defaults: &'a Defaults,
     /// The time, in milliseconds since 1970.
     pub now_ms: u64,
-    /// A name for a new grant.
+    /// The id for a new grant.
     pub fresh: GrantId,
 }
 
-/// Makes a decision: what is to be recorded, nothing perhaps. Each change is one entry of the journal,
-/// which is on disk whole or not at all: what must not hold by half is one change.
+/// Makes a decision: returns the changes to record, perhaps none. Each change is one entry of the journal,
+/// on disk completely or not at all, so what belongs together must be one change.
 pub type Decide = Box<dyn FnOnce(&GrantRecords<'_>) -> Result<Vec<GrantChange>, Refusal> + Send>;
-/// Looks something up.
+/// Reads the grants.
 pub type Look = Box<dyn FnOnce(&GrantRecords<'_>) + Send>;
 
-/// The way in for everyone else.
+/// Handle of the actor.
 #[derive(Debug, Clone)]
 pub struct AccessHandle {
     mailbox: Mailbox<AccessMsg>,
@@ -58,7 +58,7 @@ pub struct AccessHandle {
 }
 
 impl AccessHandle {
-    /// The handle of a running actor; `reveal` tells callers of denied tools that they are denied.
+    /// The handle of a running actor; with `reveal` callers of denied tools are told that they are denied.
     #[must_use]
     pub fn new(
         mailbox: Mailbox<AccessMsg>,
@@ -72,24 +72,24 @@ impl AccessHandle {
         }
     }
 
-    /// What calls are decided by right now.
+    /// The published table that calls are judged by.
     #[must_use]
     pub fn table(&self) -> Arc<GrantTable> {
         self.table.load()
     }
 
-    /// Whether callers of denied tools that agreed to `access_control` are told that they are denied.
+    /// Whether callers that negotiated `access_control` are told that a tool is denied.
     #[must_use]
     pub fn reveals(&self) -> bool {
         self.reveal
     }
 
-    /// Decides on what is known, and records what was decided. Answers the changes once they are on
-    /// disk and in force; none when there was nothing to change.
+    /// Runs `decide` and records the changes. Returns them once they are on disk and in force; empty when
+    /// nothing had to change.
     ///
     /// # Errors
     /// What `decide` refuses; [`Refusal::Overloaded`] where too many wait; [`Refusal::Broken`] when
-    /// the disk failed, and nothing is known of the outcome.
+    /// the disk failed and the outcome is not known.
     pub async fn record(
         &self,
         by: Principal,
@@ -105,7 +105,7 @@ impl AccessHandle {
         self.mailbox.ask(ask).await.map_err(unreachable)?
     }
 
-    /// Looks something up that the table does not hold.
+    /// Reads what the table does not hold.
     ///
     /// # Errors
     /// [`Refusal::Broken`] when the actor is not reachable.
@@ -121,7 +121,7 @@ impl AccessHandle {
         self.mailbox.ask(ask).await.map_err(unreachable)
     }
 
-    /// Other default policies; in force when this resolves.
+    /// Replaces the default policies; in force when this resolves.
     ///
     /// # Errors
     /// [`Refusal::Broken`] when the actor is not reachable.
@@ -135,30 +135,30 @@ fn unreachable(error: mgp_runtime::mailbox::AskError) -> Refusal {
     Refusal::Broken(format!("access control: {error}"))
 }
 
-/// What the actor is told and asked.
+/// Messages to the actor.
 pub enum AccessMsg {
-    /// Decide, and record what was decided.
+    /// Decide, and record the changes.
     Record {
-        /// How.
+        /// The decision.
         decide: Decide,
-        /// Who asks.
+        /// The principal that asks.
         by: Principal,
-        /// In which request.
+        /// The trace of its request.
         trace: TraceId,
-        /// Answered when it is in force.
+        /// Answered when the changes are in force.
         reply: Reply<Result<Vec<GrantChange>, Refusal>>,
     },
-    /// Look something up.
+    /// Read the grants.
     Look(Look),
-    /// Other default policies.
+    /// Replace the default policies.
     Defaults(Defaults, Reply<()>),
-    /// What was decided is on disk, or why it is not known to be.
+    /// A batch is on disk, or why that is not known.
     Committed(Result<(), String>),
-    /// What holds is known again, after it was not.
+    /// The state of the disk is known again.
     Restored(Restored),
-    /// An entry may have ended.
+    /// A grant may have expired.
     Ended,
-    /// Nobody can say any more what is on disk of a decision: only a new start of the kernel can.
+    /// It cannot be found out what is on disk: the kernel must be restarted.
     Broken(String),
 }
 
@@ -176,23 +176,23 @@ impl std::fmt::Debug for AccessMsg {
     }
 }
 
-/// What never changes.
+/// Fixed at construction.
 #[derive(Debug)]
 pub struct AccessActor {
     /// Where the table is published.
     pub table: Arc<Snapshot<GrantTable>>,
-    /// Who is told when what they see changes.
+    /// Tells agents that their lists changed.
     pub directory: Arc<Directory>,
-    /// Hears that other things are open to agents from now on.
+    /// Called when agents' rights have changed.
     pub changed: EventSink<()>,
-    /// Where decisions are written down.
+    /// The audit log.
     pub audit: AuditHandle,
 }
 
 impl Actor for AccessActor {
     type Msg = Letter<AccessMsg>;
     type State = AccessState;
-    /// What was decided, and what of it is not in the audit log.
+    /// The grants, and the operations that are missing in the audit log.
     type Arguments = (Books, Vec<Operation>);
 
     async fn pre_start(
@@ -201,7 +201,7 @@ impl Actor for AccessActor {
         (books, unaudited): Self::Arguments,
     ) -> Result<AccessState, ActorProcessingErr> {
         if let Some(cut) = books.cut() {
-            // Not before: the audit log knows of nothing that would be lost.
+            // Only now, after the audit log was compared: it must not know of an entry that is cut off.
             books.journal.mend().await?;
             self.audit.decided(state_damaged(cut)).await?;
         }

@@ -1,8 +1,8 @@
-//! What waits for a person: who asks puts a question here and waits, the operator answers.
-//! Asked by: gates of servers, pins, calls that want consent, the operator. Asks: subscriptions.
+//! Questions that wait for the operator.
+//! Asked by gates of servers, pins, and calls that need confirmation; reports changes to subscriptions.
 //!
-//! A question is seen by the operator before [`ApprovalsHandle::ask`] returns, and is taken back when
-//! whoever asked is dropped: nothing waits for somebody who has gone.
+//! A question is in the operator's list before [`ApprovalsHandle::ask`] returns, and is withdrawn when the
+//! asker is dropped, so that no question outlives its asker.
 
 use mgp_runtime::randomness;
 use std::collections::HashMap;
@@ -21,14 +21,14 @@ use tokio::sync::{mpsc, oneshot};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::time::unix_ms;
 
-/// Characters of JSON text that a person is shown; of more, the end is cut off and that is said.
+/// Characters of JSON text shown to a person; longer text is cut, with a remark.
 const SHOWN: usize = 2_000;
-/// Answers one question may have before they are taken: a person gives one after the other.
+/// Answers to one question that may be queued.
 const ANSWERS: usize = 8;
-/// How long an answer may take to be carried out: it goes to disk, and no further.
+/// How long carrying out an answer may take; it only has to be written to disk.
 const TAKING: Duration = Duration::from_secs(30);
 
-/// Whose the kernel's own resources are: no server can have this id.
+/// The owner of the kernel's own resources: no server can have this id.
 #[must_use]
 pub fn own() -> ServerId {
     ServerId::new("mgp:kernel")
@@ -42,7 +42,7 @@ pub fn resource() -> String {
     )
 }
 
-/// The way in for everyone else.
+/// Handle for everyone.
 #[derive(Debug, Clone)]
 pub struct ApprovalsHandle(Arc<SharedApprovals>);
 
@@ -55,46 +55,46 @@ struct SharedApprovals {
 #[derive(Debug, Default)]
 struct ApprovalTable {
     engine: Approvals,
-    /// The way to whoever asked, for each question of the engine.
+    /// The channel to the asker of each question.
     ways: HashMap<String, mpsc::Sender<OperatorAnswer>>,
 }
 
-/// Who decides.
+/// Who decided.
 #[derive(Debug, Clone)]
 pub struct Decider {
-    /// As the door knows it.
+    /// The agent or operator, as authenticated by the door.
     pub by: String,
-    /// The trace of the request that says so.
+    /// The trace of the deciding request.
     pub trace: TraceId,
 }
 
 /// An answer of the operator.
 #[derive(Debug)]
 pub struct OperatorAnswer {
-    /// What was decided. [`Verdict::Deferred`] puts it off: it goes on without, and stays open.
+    /// The decision. [`Verdict::Deferred`] means not now: the question stays open.
     pub verdict: Verdict,
-    /// About which parts; all that are open, when nothing else was said.
+    /// The parts it is about; when empty, all that are open.
     pub parts: Vec<String>,
     /// Who decided, and in which request.
     pub decider: Decider,
-    /// When an approval ends, in milliseconds since 1970.
+    /// When an approval expires, in milliseconds since 1970.
     pub until_ms: Option<u64>,
     receipt: oneshot::Sender<Result<(), String>>,
 }
 
 impl OperatorAnswer {
-    /// It was carried out, and is on disk where it has to be: the operator hears so.
+    /// Reports to the operator that the answer was carried out, and is on disk if necessary.
     pub fn taken(self) {
         let _ = self.receipt.send(Ok(()));
     }
 
-    /// It could not be carried out; the operator hears why.
+    /// Reports to the operator why it could not be carried out.
     pub fn failed(self, why: String) {
         let _ = self.receipt.send(Err(why));
     }
 }
 
-/// A question that waits. Dropping it takes it back.
+/// An open question. Dropping it withdraws it.
 #[derive(Debug)]
 pub struct AwaitedApproval {
     id: String,
@@ -104,14 +104,14 @@ pub struct AwaitedApproval {
 }
 
 impl AwaitedApproval {
-    /// Its name.
+    /// Its id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The next answer; `None` when its time is over. Who drops an answer without a word has the
-    /// operator told that nothing came of it.
+    /// The next answer; `None` when its time is over. If the answer is dropped unreported, the operator is
+    /// told that it had no effect.
     pub async fn answer(&mut self) -> Option<OperatorAnswer> {
         let left = |end: u64| Duration::from_millis(end.saturating_sub(unix_ms()));
         let Some(left) = self.until_ms.map(left) else {
@@ -123,7 +123,7 @@ impl AwaitedApproval {
         }
     }
 
-    /// All of it is decided: it is in the list no more.
+    /// All of it is decided: removes it from the list.
     pub fn close(&self) {
         let open = {
             let mut table = self.shared.table();
@@ -136,7 +136,7 @@ impl AwaitedApproval {
         }
     }
 
-    /// Some of it is decided: only these parts are still open.
+    /// Part of it is decided: only these parts stay open.
     pub fn narrow(&self, parts: &[String]) {
         self.shared.table().engine.narrow(&self.id, parts);
         self.shared.changed();
@@ -154,14 +154,14 @@ impl SharedApprovals {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who follows the list is told.
+    /// Notifies subscribers of the list.
     fn changed(&self) {
         self.changed.send(());
     }
 }
 
 impl ApprovalsHandle {
-    /// An empty list, whose changes are told to those who follow it.
+    /// An empty list; `changed` notifies subscribers.
     #[must_use]
     pub fn new(changed: EventSink<()>) -> Self {
         Self(Arc::new(SharedApprovals {
@@ -170,10 +170,10 @@ impl ApprovalsHandle {
         }))
     }
 
-    /// Puts a question before the operator.
+    /// Adds a question to the operator's list.
     ///
     /// # Errors
-    /// [`NotTaken`] at a bound: who asks takes that as a no.
+    /// [`NotTaken`] at a limit, which the asker treats as a no.
     pub fn ask(&self, question: ApprovalQuestion) -> Result<AwaitedApproval, NotTaken> {
         let (way, answers) = mpsc::channel(ANSWERS);
         let until_ms = question.until_ms;
@@ -195,8 +195,8 @@ impl ApprovalsHandle {
         })
     }
 
-    /// Puts a question before the operator that is answered as a whole: resolves with the answer, and
-    /// with none when its time is over.
+    /// Asks a question that is answered as a whole: resolves with the answer, or `None` when its time is
+    /// over.
     ///
     /// # Errors
     /// As [`Self::ask`].
@@ -215,7 +215,7 @@ impl ApprovalsHandle {
         Ok(None)
     }
 
-    /// Everything that waits, the longest first.
+    /// All open questions, the oldest first.
     #[must_use]
     pub fn list(&self) -> Vec<Entry> {
         self.0.table().engine.entries()
@@ -228,10 +228,10 @@ impl ApprovalsHandle {
         serde_json::to_string(&Pending { pending }).expect("a list is always JSON")
     }
 
-    /// The operator says yes to a question, or to some parts of it. Answered when that is done.
+    /// The operator approves a question or parts of it. Answered when that is carried out.
     ///
     /// # Errors
-    /// In words, why nothing was decided.
+    /// Why nothing was decided, in words.
     pub async fn approve(
         &self,
         id: &str,
@@ -243,10 +243,10 @@ impl ApprovalsHandle {
         self.decide(id, verdict, only, until_ms, decider).await
     }
 
-    /// The operator says no, or not now. Answered when that is done.
+    /// The operator denies or defers a question. Answered when that is carried out.
     ///
     /// # Errors
-    /// In words, why nothing was decided.
+    /// Why nothing was decided, in words.
     pub async fn deny(
         &self,
         id: &str,
@@ -312,8 +312,8 @@ impl ApprovalsHandle {
     }
 }
 
-/// JSON text as a person is shown it: what would move the cursor or turn the text around is
-/// spelled out, and nothing is left out without a word.
+/// JSON text as shown to a person: control and bidirectional characters are escaped, and cuts are
+/// marked.
 #[must_use]
 pub fn legible(json: &str) -> String {
     let plain = |c: char| c == ' ' || c.is_alphanumeric() || c.is_ascii_graphic();

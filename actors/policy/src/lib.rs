@@ -1,4 +1,4 @@
-//! What may be done: access, permissions, pins of tools, and what waits for a person.
+//! Policies: access control, permissions of servers, pins of tools, and approvals.
 
 pub mod access;
 pub mod approvals;

@@ -1,8 +1,8 @@
-//! The gates of servers (MGP §3): what each may do, who decided, and what waits for a person.
-//! Asked by: server supervisors, calls, the operator. Asks: approvals, access, audit. Tells servers.
+//! The permission gates of servers (MGP §3): what each server may do and what still has to be decided.
+//! Used by supervisors, calls and the operator; uses approvals, access and the audit log.
 //!
-//! Calls read what was published. A decision is in the log before the gate hears of it, and the gate
-//! has it before the operator hears that it is done.
+//! Calls read published gates. A decision is recorded before the gate applies it, and applied before the
+//! operator is told that it is done.
 
 mod asking;
 mod recording;
@@ -37,7 +37,7 @@ use mgp_store::audit::AuditHandle;
 /// The gates as calls see them.
 type Gates = HashMap<ServerId, Arc<PermissionGate>>;
 
-/// The way in for everyone else.
+/// Handle for everyone.
 #[derive(Debug, Clone)]
 pub struct PermissionsHandle(Arc<SharedGates>);
 
@@ -53,42 +53,42 @@ struct SharedGates {
     supervisor: TaskSupervisorHandle,
 }
 
-/// The gate of one life of a server, and its questions. Dropping it takes them back.
+/// The gate of one life of a server, with its questions. Dropping it withdraws them.
 #[derive(Debug)]
 struct Post {
     life: u64,
     gate: PermissionGate,
-    /// The server itself, once it was met.
+    /// The server, once it is connected.
     server: Option<Arc<dyn GateListener>>,
-    /// By the name a question has between gate and server.
+    /// By the id of the question between gate and server.
     asking: BTreeMap<String, OpenGateQuestion>,
 }
 
-/// What the server of a gate is told.
+/// Messages to the server of a gate.
 #[derive(Debug)]
 pub enum GateNews {
     /// The operator is asked (§3.5).
     Asked(Ask),
-    /// What the server has now (§3.6).
+    /// What the server may do now (§3.6).
     Decided(Decision),
 }
 
 /// The server of a gate.
 pub trait GateListener: Send + Sync + std::fmt::Debug {
-    /// Resolves when the server has heard; at once where it does not speak of permissions.
+    /// Resolves when the server has received it; at once if it did not negotiate permissions.
     fn hears(&self, news: GateNews) -> Answering<()>;
 }
 
 /// A question that waits for the operator.
 #[derive(Debug)]
 struct OpenGateQuestion {
-    /// Its name in the operator's list; `None` while that is full.
+    /// Its id in the operator's list; `None` while that list is full.
     id: Option<String>,
     task: SupervisedTask<()>,
 }
 
-/// The hold of one life of a server on its gate. When it is dropped, the gate is closed and nothing
-/// waits for it any more (MGP-278).
+/// One life's lease of its server's gate. Dropping it closes the gate and withdraws its questions
+/// (MGP-278).
 #[derive(Debug)]
 pub struct GateLease {
     server: ServerId,
@@ -96,7 +96,7 @@ pub struct GateLease {
     shared: Arc<SharedGates>,
 }
 
-/// It was denied what it needs, and is not run without.
+/// The server was denied a permission that it needs to run.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("it needs {0}, which was denied, and it is not run without (all_or_nothing)")]
 pub struct Rejected(String);

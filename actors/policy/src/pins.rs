@@ -1,6 +1,6 @@
 //! Pins of tool definitions, kept on disk: one file for each server, read when it first lists its
 //! tools.
-//! Asked by: server supervisors, calls. Asks: approvals, audit. Tells servers.
+//! Used by supervisors and calls; asks the operator by way of approvals, and writes to the audit log.
 //!
 //! What a server lists is held against its file before agents see it. Files are read and written
 //! where lists are read, off the threads that carry calls.
@@ -30,7 +30,7 @@ use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_store::audit::{self, AuditHandle};
 
-/// The way in for everyone else.
+/// Handle for everyone.
 #[derive(Debug, Clone)]
 pub struct PinsHandle(Arc<SharedPins>);
 
@@ -45,22 +45,22 @@ struct SharedPins {
     supervisor: TaskSupervisorHandle,
 }
 
-/// Tools that are neither shown nor called, by their own names: of the servers that have any. Calls
-/// read it, and never wait for a file.
+/// Tools that are neither listed nor called, by server and own name. Published, so that calls never wait for
+/// a file.
 type Blocked = HashMap<ServerId, Arc<BTreeSet<String>>>;
 
-/// What is known of one server's tools.
+/// The pins of one server.
 #[derive(Debug, Default)]
 struct ServerPins {
     pin_file: Option<PinFile>,
-    /// What the operator is asked about.
+    /// The open question to the operator.
     asking: Option<OpenPinQuestion>,
 }
 
 #[derive(Debug)]
 struct OpenPinQuestion {
     changed: BTreeMap<String, Pin>,
-    /// Dropped, it asks no more.
+    /// Dropping it withdraws the question.
     _task: SupervisedTask<()>,
 }
 

@@ -1,9 +1,9 @@
-//! What a room tells the rooms above it: handed in at construction, so that it names none of them.
+//! Events to the crates above this one: the sink is passed in at construction, so that none is imported.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Takes events. Whoever holds it never waits.
+/// Receives events. Sending never blocks.
 pub struct EventSink<E>(Arc<dyn Fn(E) + Send + Sync>);
 
 impl<E> EventSink<E> {
@@ -12,7 +12,7 @@ impl<E> EventSink<E> {
         Self(Arc::new(take))
     }
 
-    /// Says that something happened.
+    /// Sends an event.
     pub fn send(&self, event: E) {
         (self.0)(event);
     }

@@ -1,4 +1,4 @@
-//! Ids nobody can guess.
+//! Ids that cannot be guessed.
 
 use mgp_engine::callers::request_ids::RequestIds;
 use mgp_protocol::ids::SessionId;
@@ -22,8 +22,8 @@ pub fn new_id() -> SessionId {
     ))
 }
 
-/// The ids of the kernel's requests to one peer, a server or a client. No other connection has them, nor
-/// one of an earlier kernel: an answer that comes late finds nothing it could settle.
+/// The ids of the kernel's requests to one peer, a server or a client. They are unique to the connection
+/// and to this run of the kernel, so that a late answer settles nothing.
 #[must_use]
 pub fn request_ids() -> RequestIds {
     RequestIds::new(randomness::bytes())

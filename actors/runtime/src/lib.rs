@@ -1,5 +1,5 @@
-//! What every room stands on: mailboxes, the clock, ids nobody can guess, and what a room tells those
-//! above it.
+//! The base of the other crates: mailboxes, tasks, the clock, randomness, and sinks for events to crates
+//! above.
 
 pub mod event_sink;
 pub mod ids;

@@ -1,4 +1,4 @@
-//! How actors are asked: bounded by credit, because an actor's own mailbox has no bound.
+//! Mailboxes of actors, bounded by credit because those of the actor library have no bound.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ const ASK_DEADLINE: Duration = Duration::from_secs(10);
 /// A message with the credit it holds while it waits.
 #[derive(Debug)]
 pub struct Letter<M> {
-    /// What is said.
+    /// The message.
     pub message: M,
     _charge: Option<Charge>,
 }
@@ -27,7 +27,7 @@ pub struct Letter<M> {
 /// Why an actor could not be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AskError {
-    /// It is gone or going.
+    /// It has ended or is ending.
     #[error("it has stopped")]
     Stopped,
     /// It did not answer in time.
@@ -45,12 +45,12 @@ pub struct Mailbox<M: Send + 'static> {
     credit: Arc<Credit>,
 }
 
-/// Where an actor is.
+/// How the actor is found.
 #[derive(Debug)]
 enum Address<M: Send + 'static> {
-    /// It lives once.
+    /// An actor that is never restarted.
     Once(ActorRef<Letter<M>>),
-    /// Whoever supervises it fills the slot each time it is started.
+    /// An actor that its supervisor restarts; the slot holds the current one.
     Restarted(Arc<Slot<ActorRef<Letter<M>>>>),
 }
 
@@ -102,8 +102,8 @@ impl<M: Send + 'static> Mailbox<M> {
         }
     }
 
-    /// The mailbox of an actor that is started again when it is lost: nobody is there before
-    /// [`Mailbox::start`], and what was in it when the actor was lost is lost too.
+    /// The mailbox of an actor that is restarted after a failure. There is no actor before
+    /// [`Mailbox::start`], and messages waiting at a failure are lost.
     #[must_use]
     pub fn restarted() -> Self {
         Self {
@@ -112,7 +112,7 @@ impl<M: Send + 'static> Mailbox<M> {
         }
     }
 
-    /// Starts the actor of a mailbox made by [`Mailbox::restarted`], in the place of the one before.
+    /// Starts the actor of a mailbox made by [`Mailbox::restarted`], or its successor.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -128,7 +128,7 @@ impl<M: Send + 'static> Mailbox<M> {
         Ok(cell)
     }
 
-    /// Tells without waiting.
+    /// Sends without waiting.
     ///
     /// # Errors
     /// [`AskError::Overloaded`] or [`AskError::Stopped`].
@@ -140,8 +140,8 @@ impl<M: Send + 'static> Mailbox<M> {
         })
     }
 
-    /// Tells the actor itself what has become of something it began: never refused for what others
-    /// have said, and bounded by what it begins.
+    /// Sends an actor a message about its own work. Not subject to the bound of others' messages; limited by
+    /// the work that the actor starts.
     ///
     /// # Errors
     /// [`AskError::Stopped`].
@@ -152,7 +152,7 @@ impl<M: Send + 'static> Mailbox<M> {
         })
     }
 
-    /// Tells, and asks for an answer.
+    /// Sends, and waits for the answer.
     ///
     /// # Errors
     /// Any [`AskError`].
@@ -174,12 +174,12 @@ impl<M: Send + 'static> Mailbox<M> {
     }
 }
 
-/// The way back to whoever asked.
+/// The sender of an answer.
 #[derive(Debug)]
 pub struct Reply<T>(oneshot::Sender<T>);
 
 impl<T> Reply<T> {
-    /// A way back, and where the answer comes out.
+    /// The sender of an answer and its receiver.
     #[must_use]
     pub fn new() -> (Self, oneshot::Receiver<T>) {
         let (sender, receiver) = oneshot::channel();

@@ -1,6 +1,6 @@
-//! The only source of randomness. Engines are given what they need of it.
+//! The only source of randomness. Engines get it as arguments.
 
-/// Bytes nobody can guess.
+/// Random bytes that cannot be guessed.
 ///
 /// # Panics
 /// When the system has no randomness.

@@ -1,5 +1,5 @@
-//! Tasks beside the actors: each is known by name and counted, ends with whoever holds it, and its panic
-//! is an answer and no silence.
+//! Tasks beside the actors: each has a name and is counted, ends when its handle is dropped, and reports a
+//! panic as an error.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 use tokio_util::task::AbortOnDropHandle;
 
-/// What is known of all tasks of one name.
+/// Numbers of all tasks of one name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
     /// They run now.
@@ -25,23 +25,23 @@ pub struct Count {
 /// Bounded by the names in the code.
 static COUNTS: Mutex<BTreeMap<&'static str, Count>> = Mutex::new(BTreeMap::new());
 
-/// Why a task has no result.
+/// Why a task gave no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TaskBroken {
-    /// It panicked, with these words.
+    /// It panicked, with this message.
     #[error("{name} panicked: {words}")]
     Panicked {
         /// The task.
         name: &'static str,
-        /// What the panic says.
+        /// The message of the panic.
         words: String,
     },
-    /// It was ended before its end.
+    /// It was aborted.
     #[error("it was ended")]
     Aborted,
 }
 
-/// A task that runs. Dropping this ends it.
+/// A running task. Dropping this aborts it.
 #[derive(Debug)]
 #[must_use = "a task that nobody holds is ended at once; `detached` lets it run"]
 pub struct SupervisedTask<T>(AbortOnDropHandle<Result<T, TaskBroken>>);
@@ -58,7 +58,7 @@ impl<T> SupervisedTask<T> {
         self.0.is_finished()
     }
 
-    /// Lets it go on by itself.
+    /// Lets it run on without a handle.
     pub fn detach(self) -> JoinHandle<Result<T, TaskBroken>> {
         self.0.detach()
     }
@@ -73,7 +73,7 @@ impl<T> Future for SupervisedTask<T> {
     }
 }
 
-/// Starts a task that ends with whoever holds what is answered.
+/// Starts a task that is aborted when the returned handle is dropped.
 pub fn supervised<T: Send + 'static>(
     name: &'static str,
     future: impl Future<Output = T> + Send + 'static,
@@ -86,12 +86,12 @@ pub fn supervised<T: Send + 'static>(
     SupervisedTask(AbortOnDropHandle::new(tokio::spawn(task)))
 }
 
-/// Starts a task that nobody waits for; it has an end of its own.
+/// Starts a task without a handle; it must end by itself.
 pub fn detached(name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
     drop(supervised(name, future).detach());
 }
 
-/// Runs something that blocks on a thread for such work.
+/// Runs blocking work on a thread for such work.
 ///
 /// # Errors
 /// [`TaskBroken`] when it panicked.
@@ -107,7 +107,7 @@ pub async fn blocking<T: Send + 'static>(
     work.await.unwrap_or(Err(TaskBroken::Aborted))
 }
 
-/// Turns a panic into an answer for whoever waits here.
+/// Turns a panic of the future into an error.
 ///
 /// # Errors
 /// [`TaskBroken::Panicked`].
@@ -119,7 +119,7 @@ pub async fn caught<T>(
     caught.map_err(|panic| told(name, &*panic))
 }
 
-/// Runs something that does not wait, such as one poll; its panic is an answer.
+/// Runs code that does not wait, such as one poll; turns a panic into an error.
 ///
 /// # Errors
 /// [`TaskBroken::Panicked`].
@@ -128,7 +128,7 @@ pub fn guarded<T>(name: &'static str, work: impl FnOnce() -> T) -> Result<T, Tas
     done.map_err(|panic| told(name, &*panic))
 }
 
-/// The tasks there are and were, by name.
+/// All tasks since the start, by name.
 #[must_use]
 pub fn counts() -> BTreeMap<&'static str, Count> {
     table().clone()

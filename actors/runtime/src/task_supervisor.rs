@@ -1,5 +1,5 @@
-//! Supervises the tasks of a part of the kernel whose state is shared and not an actor's: they end with
-//! this actor, and one that panics is started again.
+//! Supervises tasks of a part of the kernel whose state is shared instead of an actor's: they end with this
+//! actor and are restarted after a panic.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::mailbox::{Letter, Mailbox};
 use crate::task::{self, SupervisedTask};
 
-/// How often a task is started in all, and how long after each panic.
+/// How often a task is started in all, and the wait after each panic.
 const TRIES: usize = 5;
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The way in for the part whose tasks these are.
+/// Handle for the part that owns the tasks.
 #[derive(Debug, Clone)]
 pub struct TaskSupervisorHandle {
     mailbox: Mailbox<TaskSupervisorMsg>,
     ended: CancellationToken,
 }
 
-/// What the actor is told.
+/// Messages to the actor.
 #[derive(Debug)]
 pub enum TaskSupervisorMsg {
-    /// This task, without which the part is none, panicked each time it was started.
+    /// This lasting task panicked each time it was started.
     Lost(&'static str),
 }
 
@@ -44,8 +44,8 @@ impl TaskSupervisorHandle {
         Ok((Self { mailbox, ended }, cell))
     }
 
-    /// Starts a task for one thing, which ends with whoever holds what is answered. It is given up when it
-    /// panics each time it is started.
+    /// Starts a task that ends when the returned handle is dropped. It is given up when it panics each time
+    /// it is started.
     pub fn start_child<F>(
         &self,
         name: &'static str,
@@ -60,8 +60,8 @@ impl TaskSupervisorHandle {
         })
     }
 
-    /// Starts a task that is needed as long as there is this actor: when it panics each time it is started,
-    /// the actor fails.
+    /// Starts a task that must run as long as this actor: if it panics each time it is started, the actor
+    /// fails.
     pub fn start_lasting<F>(&self, name: &'static str, start: impl FnMut() -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -75,7 +75,7 @@ impl TaskSupervisorHandle {
     }
 }
 
-/// Runs a task to its end; false when it only panicked.
+/// Runs a task to its end; false when it panicked each time.
 async fn tried<F: Future<Output = ()>>(name: &'static str, mut start: impl FnMut() -> F) -> bool {
     for _ in 0..TRIES {
         if task::caught(name, start()).await.is_ok() {

@@ -7,7 +7,7 @@ use mgp_engine::clock::MonotonicTime;
 
 static START: OnceLock<Instant> = OnceLock::new();
 
-/// Time since the kernel's clock was first read: what engines are told. Never goes back.
+/// Monotonic time since the kernel's clock was first read. Passed to the engines.
 #[must_use]
 pub fn moment() -> MonotonicTime {
     MonotonicTime::new(START.get_or_init(Instant::now).elapsed())
@@ -19,7 +19,7 @@ pub fn unix_ms() -> u64 {
     unix_ms_of(SystemTime::now())
 }
 
-/// Milliseconds since 1970 of a file's time; 0 for one before.
+/// The time of a file in milliseconds since 1970; 0 for earlier times.
 #[must_use]
 pub fn unix_ms_of(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! The trace of a request: the caller's own, or one that is minted (MGP §6.5).
+//! The trace of a request: the caller's own, or a new one (MGP §6.5).
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 
 use crate::randomness;
 
-/// What ties a request to everything that it causes.
+/// The trace that connects a request with all it causes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// The id.
     pub id: TraceId,
-    /// The caller said it; a minted one is told to nobody who did not agree to MGP.
+    /// The caller sent it; a new one is shown only to those that negotiated MGP.
     pub said: bool,
 }
 
@@ -34,7 +34,7 @@ impl Trace {
         serde_json::from_str::<Cow<'_, str>>(json).is_ok_and(|text| text == self.id.as_str())
     }
 
-    /// A new one.
+    /// A new trace.
     #[must_use]
     pub fn minted() -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Trace {
     }
 }
 
-/// Bytes nobody can tell from random ones, without asking the system each time.
+/// Bytes that look random, without a system call for each.
 fn scattered() -> [u8; 16] {
     static KEY: LazyLock<[u8; blake3::KEY_LEN]> = LazyLock::new(randomness::bytes);
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -57,7 +57,7 @@ fn scattered() -> [u8; 16] {
     *first
 }
 
-/// The number of a span: what this kernel calls its own part of a trace.
+/// A new span id: the kernel's own part of a trace.
 #[must_use]
 pub fn span() -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = scattered();

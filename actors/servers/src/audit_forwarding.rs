@@ -1,4 +1,4 @@
-//! Events of the audit log go on to servers that keep audit logs of their own (MGP §6.3).
+//! Sends events of the audit log to servers that keep audit logs of their own (MGP §6.3).
 
 use std::io;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::link::Link;
 use mgp_runtime::task;
 use mgp_store::audit::{AuditHandle, EventBatch};
 
-/// Tells a server every event from where it was told last, for as long as its connection stands.
-/// Nothing when it did not negotiate `audit`.
+/// Sends a server every event since the last one it was sent, for as long as the connection lasts. Does
+/// nothing when the server did not negotiate `audit`.
 pub fn forward(audit: &AuditHandle, link: &Arc<Link>) {
     if !(audit.is_on() && link.mgp().features().contains(Features::AUDIT)) {
         return;
@@ -31,7 +31,7 @@ pub fn forward(audit: &AuditHandle, link: &Arc<Link>) {
     });
 }
 
-/// Goes on until the connection or the log ends.
+/// Runs until the connection or the log ends.
 async fn forwarded(audit: &AuditHandle, link: &Arc<Link>) -> io::Result<()> {
     let Some(mut log) = audit.follow(&link.server).await? else {
         return Ok(());
@@ -57,7 +57,7 @@ fn tell(link: &Arc<Link>, batch: &EventBatch) {
     }
 }
 
-/// What it was told last, it has read when it answers a request that came after.
+/// True once the server answered a request sent after the last event: then it has read that event.
 async fn has_read(link: &Arc<Link>) -> bool {
     let answer = match link.peer_in(Era::Legacy) {
         Some(_) => link.ask_in(Era::Legacy, Ping::METHOD, None).await,

@@ -1,5 +1,5 @@
-//! Keeps the guard process alive: what ends every child when the kernel is killed.
-//! Asked by: server supervisors.
+//! Keeps the guard process running, which ends every child process when the kernel is killed.
+//! The supervisors of servers send it each process group.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,16 +14,16 @@ use tokio::time::Instant;
 use mgp_runtime::mailbox::{Letter, Mailbox};
 use mgp_runtime::task;
 
-/// Guards that are started at once, one after the other: until the next one runs, nobody ends the
+/// Guards that are started without a wait between them. While none runs, nobody would end the
 /// children of a kernel that is killed.
 const AT_ONCE: u32 = 5;
-/// Wait before each further one, so that a machine that kills or refuses every guard is not kept busy
-/// with them. There is always a next one.
+/// Wait before each further guard, so that a machine that kills or refuses every one is not kept busy.
+/// There is no limit to their number.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A guard that lived this long was well: the next one begins a new row.
+/// A guard that lived this long was healthy: the count of failed ones starts again.
 const WELL: Duration = Duration::from_secs(10);
 
-/// The way to the guard.
+/// Handle of the actor.
 #[derive(Debug, Clone)]
 pub struct GuardHandle(Mailbox<GuardMsg>);
 
@@ -34,7 +34,7 @@ impl GuardHandle {
         Self(mailbox)
     }
 
-    /// This process group dies with the kernel.
+    /// Has this process group ended when the kernel dies.
     pub fn watch(&self, group: i32) {
         if let Err(error) = self.0.tell(GuardMsg::Watch(group)) {
             tracing::warn!(group, %error, "the guard does not know of a process group");
@@ -46,26 +46,26 @@ impl GuardHandle {
         let _ = self.0.tell(GuardMsg::Unwatch(group));
     }
 
-    /// The kernel ends in good order.
+    /// The kernel ends in good order: the guard may go.
     pub fn bye(&self) {
         self.0.stop("bye");
     }
 }
 
-/// What the actor is told.
+/// Messages to the actor.
 #[derive(Debug)]
 pub enum GuardMsg {
-    /// A process group to end with the kernel.
+    /// End this process group with the kernel.
     Watch(i32),
-    /// It has ended.
+    /// This process group has ended.
     Unwatch(i32),
     /// The guard process died.
     Died,
-    /// It is time for the next one.
+    /// The wait is over: start the next guard.
     Again,
 }
 
-/// What never changes.
+/// Fixed at construction.
 #[derive(Debug)]
 pub struct GuardActor {
     /// The program to run as guard.
@@ -76,7 +76,7 @@ pub struct GuardActor {
     pub mark: String,
 }
 
-/// What does.
+/// The state of the actor.
 #[derive(Debug)]
 pub struct GuardState {
     orders: Option<mpsc::Sender<Order>>,
@@ -85,7 +85,7 @@ pub struct GuardState {
     me: Mailbox<GuardMsg>,
 }
 
-/// The guards that were started one after the other, none of which lived long.
+/// Guards started one after the other, none of which lived long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Row {
     started: u32,
@@ -93,7 +93,7 @@ struct Row {
 }
 
 impl Row {
-    /// Begins with the first guard.
+    /// The count for the first guard.
     fn begin(now: Instant) -> Self {
         Self {
             started: 1,
@@ -162,20 +162,20 @@ impl Actor for GuardActor {
         _myself: ActorRef<Self::Msg>,
         state: &mut GuardState,
     ) -> Result<(), ActorProcessingErr> {
-        // Without orders to come the guard's keeper sends it home.
+        // Closing this channel makes the keeper end the guard.
         state.orders = None;
         Ok(())
     }
 }
 
-/// What the guard's keeper is told.
+/// Messages to the keeper task.
 #[derive(Debug)]
 enum Order {
     Watch(i32),
     Unwatch(i32),
 }
 
-/// Orders that may wait for the keeper, which never waits itself.
+/// Messages that may wait for the keeper, so that the actor never waits.
 const ORDERS: usize = 1024;
 
 impl GuardState {
@@ -185,13 +185,13 @@ impl GuardState {
             Some(Err(TrySendError::Full(_))) => {
                 tracing::warn!("the guard process does not take its orders");
             }
-            // One that died is told everything again when it is replaced.
+            // The next guard is told all process groups when it starts.
             None | Some(Ok(()) | Err(TrySendError::Closed(_))) => {}
         }
     }
 }
 
-/// Holds one guard process until it dies or there is nothing more to order.
+/// Runs one guard process until it dies or the channel is closed.
 async fn keep(mut guard: Guard, mut orders: mpsc::Receiver<Order>, me: Mailbox<GuardMsg>) {
     loop {
         let said = tokio::select! {
@@ -211,7 +211,7 @@ async fn keep(mut guard: Guard, mut orders: mpsc::Receiver<Order>, me: Mailbox<G
 }
 
 impl GuardActor {
-    /// The next guard, at once unless there were many already.
+    /// Starts the next guard, after a wait if there were many already.
     fn start_next(&self, state: &mut GuardState) {
         state.orders = None;
         let wait = state.row.wait(Instant::now());
@@ -255,7 +255,7 @@ impl GuardActor {
 mod tests {
     use super::*;
 
-    /// A guard that dies is replaced at once, one that cannot live is not started without end.
+    /// A guard that dies is replaced at once; one that keeps failing is not started in a tight loop.
     #[test]
     fn guards_are_started_at_once_but_not_without_end() {
         let begun = Instant::now();

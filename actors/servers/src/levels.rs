@@ -1,5 +1,5 @@
-//! Log levels: each legacy server is told the most verbose one that anybody wants of it (MCP-062);
-//! modern ones learn it with each request.
+//! Log levels: a legacy server is told the most verbose level any agent wants of it (MCP-062);
+//! a modern server gets the level with each request.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use mgp_protocol::dialect::Era;
 use crate::link::Link;
 use mgp_callers::directory::Directory;
 
-/// Tells one server; nothing when nobody set a level, or when it has no use for one.
+/// Tells one server; nothing when no agent set a level or the server does not support levels.
 pub async fn tell(directory: &Directory, link: &Arc<Link>) {
     if let Some(floor) = directory.floor(&link.server) {
         say(link, floor).await;
     }
 }
 
-/// For a request that brings its own level: the server is told before the call when it has not been
-/// told to be that verbose. It is not told to be quieter afterwards; the next change of a level that
-/// stands does that. A server that was told none is told the lowest, for those who set none hear
-/// everything (CMCP-094).
+/// For a request with a level of its own: makes the server at least that verbose before the call. It is
+/// not made quieter afterwards; that is left to the next change of a session's level. If no level was
+/// set before, the server is told the lowest, because agents that set none get everything
+/// (CMCP-094).
 pub async fn want(link: &Arc<Link>, level: LogLevel) {
     match link.told_level() {
         Some(told) if level.passes(told) => {}

@@ -1,7 +1,7 @@
-//! A live connection to one server: its pending calls and the way its messages take.
+//! A live connection to one server: its pending calls and its transport.
 //!
-//! The data plane of the kernel. A call registers in the pending table, is written, and waits; the
-//! reader of the connection settles it. Nothing here waits for a mailbox.
+//! The data plane of the kernel: a call registers in the pending table, is written, and waits; the
+//! reader of the connection settles it. No mailbox is involved.
 
 mod call_queue;
 mod calls;
@@ -57,7 +57,7 @@ pub use self::wire::http::{HttpEndpoint, HttpWire, OpenError, Opened, SseWire};
 use self::call_queue::CallQueue;
 use self::question::{Elicited, Permits, Questions};
 
-/// A list of a server.
+/// A list that a server offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum List {
     /// `tools/list`.
@@ -68,88 +68,88 @@ pub enum List {
     Resources,
 }
 
-/// How the operator wants a server to be spoken with.
+/// The operator's settings for talking to a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Ways {
-    /// Without it nothing of MGP is said to it, whatever it declares.
+    /// False: MGP is never mentioned to the server, whatever it declares.
     pub offers_mgp: bool,
-    /// How it is known in which call it asks.
+    /// How it is decided which call a question of the server belongs to.
     pub asking: QuestionAttribution,
 }
 
-/// What a server said of itself in the handshake of an era.
+/// What a server declared in the handshake of one era.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    /// The version it speaks with us.
+    /// The negotiated version.
     pub version: Version,
-    /// What it offers, read.
+    /// Its capabilities, parsed.
     pub capabilities: ServerCapabilities,
-    /// What it offers, as sent.
+    /// Its capabilities, as sent.
     pub raw_capabilities: Box<str>,
     /// `serverInfo` as sent.
     pub info: Option<Box<str>>,
-    /// Hints for models.
+    /// Its instructions for models.
     pub instructions: Option<Box<str>>,
-    /// What of MGP may be said to it.
+    /// The parts of MGP negotiated with it.
     pub mgp: Negotiated,
 }
 
 impl Peer {
-    /// Whether clients may choose what it logs: it says so, or each request to it names the level, as those
-    /// of 2026-07-28 do whatever it declares.
+    /// Whether clients may choose its log level: it declares so, or it is modern, where each request names
+    /// the level.
     #[must_use]
     pub fn takes_levels(&self) -> bool {
         self.capabilities.logging || !self.version.is_legacy()
     }
 }
 
-/// One live connection to one server, which may be spoken to in one era or in both.
+/// One live connection to one server, which may be used in one era or in both.
 #[derive(Debug)]
 pub struct Link {
-    /// Whose connection this is.
+    /// The server.
     pub server: ServerId,
     /// Distinguishes this connection from earlier ones of the same server.
     pub number: u64,
-    /// Bounds of this server.
+    /// The limits set for this server.
     pub limits: ServerLimits,
-    /// Its log.
+    /// The server's log.
     pub log: ServerLog,
-    /// Calls, and the listens beside them.
+    /// Calls and listens that have no answer yet.
     pending: Pending<InFlight>,
-    /// What the server reads for their numbers.
+    /// Turns the numbers of calls into the request ids the server sees.
     ids: RequestIds,
-    /// Bounds the calls.
+    /// Limits the number of calls.
     places: Arc<Credit>,
     gate: Arc<Gate>,
     wire: Wire,
     legacy: OnceLock<Peer>,
     modern: OnceLock<Peer>,
     ways: Ways,
-    /// The `_meta` of the kernel's own modern requests.
+    /// `_meta` of the kernel's own modern requests.
     own_meta: Box<str>,
     events: EventSink<LinkEvent>,
     turns: CallQueue,
     questions: Questions,
     listening: listening::Listening,
     elicited: Elicited,
-    /// Which questions of tasks may be answered.
+    /// The questions of tasks that clients may answer.
     permits: Permits,
     asks_roots: AtomicBool,
-    /// It was told that roots changed, and has not asked for them since.
+    /// The server was told that roots changed, and has not asked for them since.
     roots_told: AtomicBool,
-    /// The place in [`LogLevel::ALL`] of the level the server was told, and one more; 0 for none.
+    /// The level the server was told, as its index in [`LogLevel::ALL`] plus 1; 0 for none.
     level: AtomicU8,
-    /// Resources that somebody wants to hear of; bounded where they are kept.
+    /// Resources that are subscribed to; limited by the table of subscriptions.
     followed: Mutex<HashSet<Box<str>>>,
     counts: Counts,
 }
 
-/// What was odd about a server's messages, since its connection was made.
+/// Counts of odd messages on this connection.
 #[derive(Debug, Default)]
 pub struct Counts {
     noise: AtomicU64,
     oversized: AtomicU64,
-    /// Notifications that went to nobody.
+    /// Notifications that could be delivered to nobody.
     dropped: AtomicU64,
 }
 
@@ -164,14 +164,14 @@ struct InFlight {
     era: Era,
     /// It is a `subscriptions/listen`, which the server may end without an answer.
     listens: bool,
-    /// Milliseconds of the kernel's clock at the last sign of life.
+    /// The last sign of life, in milliseconds of the kernel's clock.
     touched: AtomicU64,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Link {
-    /// A connection that has not shaken hands yet. `version` is this program's, told to the server.
+    /// A connection before its handshake. `version` is this program's, told to the server.
     #[must_use]
     pub fn new(
         server: ServerId,
@@ -210,14 +210,14 @@ impl Link {
         })
     }
 
-    /// What the server said of itself, in the modern era when it speaks that; `None` before the
+    /// What the server declared, in the modern era when it speaks that; `None` before the
     /// handshake.
     #[must_use]
     pub fn peer(&self) -> Option<&Peer> {
         self.modern.get().or_else(|| self.legacy.get())
     }
 
-    /// What the server said of itself in an era; `None` when it does not speak it.
+    /// What the server declared in this era; `None` when it does not speak it.
     #[must_use]
     pub fn peer_in(&self, era: Era) -> Option<&Peer> {
         match era {
@@ -232,7 +232,7 @@ impl Link {
         self.ways.offers_mgp
     }
 
-    /// What of MGP may be said to the server. One that speaks both eras may declare it in one of them.
+    /// The negotiated parts of MGP. A server that speaks both eras may declare MGP in only one.
     pub fn mgp(&self) -> &Negotiated {
         let modern = self.mgp_in(Era::Modern);
         match modern.is_active() {
@@ -241,19 +241,19 @@ impl Link {
         }
     }
 
-    /// The era in which this was negotiated with the server.
+    /// The era in which MGP was negotiated.
     #[must_use]
     pub fn era_of(&self, feature: Features) -> Option<Era> {
         let negotiated = |era: &Era| self.mgp_in(*era).features().contains(feature);
         [Era::Modern, Era::Legacy].into_iter().find(negotiated)
     }
 
-    /// What of MGP may be said to the server in messages of this era.
+    /// The parts of MGP that may be used in messages of this era.
     pub fn mgp_in(&self, era: Era) -> &Negotiated {
         self.peer_in(era).map_or(&PLAIN, |peer| &peer.mgp)
     }
 
-    /// The era to speak in: the one wanted when the server speaks it, else the other.
+    /// The era to use: `wanted` when the server speaks it, else the other.
     #[must_use]
     pub fn era(&self, wanted: Era) -> Era {
         let other = match wanted {
@@ -266,7 +266,7 @@ impl Link {
         }
     }
 
-    /// True where legacy clients meet a server that makes tasks of the extension out of calls.
+    /// True where legacy clients use a server that turns calls into tasks of the extension.
     #[must_use]
     pub fn bridges_tasks(&self) -> bool {
         let modern = self.peer_in(Era::Modern);
@@ -300,27 +300,27 @@ impl Link {
         self.wire.name()
     }
 
-    /// How it is written to.
+    /// The transport itself.
     #[must_use]
     pub fn wire(&self) -> &Wire {
         &self.wire
     }
 
-    /// True once the server asked for roots outside of any call, so that it keeps them and cares when
+    /// True once the server asked for roots outside any call: it keeps them, so it must be told when
     /// they change.
     #[must_use]
     pub fn asks_roots(&self) -> bool {
         self.asks_roots.load(Ordering::Relaxed)
     }
 
-    /// Tells the server that roots changed: what it asks for next it asks for itself, whoever calls
-    /// meanwhile.
+    /// Tells the server that roots changed. The next `roots/list` it sends is then its own, and belongs to
+    /// no call under way.
     pub fn roots_changed(self: &Arc<Self>) {
         self.roots_told.store(true, Ordering::Relaxed);
         self.notify("notifications/roots/list_changed", None);
     }
 
-    /// Calls that wait for their turn.
+    /// Calls that wait for their client's turn.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.turns.waiting()
@@ -336,14 +336,14 @@ impl Link {
             .copied()
     }
 
-    /// The server was told this log level.
+    /// Notes that the server was told this level.
     pub(crate) fn level_told(&self, level: LogLevel) {
         let place = LogLevel::ALL.iter().position(|one| *one == level);
         let place = place.and_then(|place| u8::try_from(place + 1).ok());
         self.level.store(place.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// A resource of it is followed over this connection, or not any more. False when that was so before.
+    /// Notes that a resource is followed, or no longer. False when nothing changed.
     pub fn set_followed(&self, uri: &str, followed: bool) -> bool {
         let mut all = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         match followed {
@@ -352,7 +352,7 @@ impl Link {
         }
     }
 
-    /// True while somebody wants to hear of its resources.
+    /// True while a resource of this server is followed.
     #[must_use]
     pub fn is_followed(&self) -> bool {
         let all = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -365,7 +365,7 @@ impl Link {
         usize::try_from(self.places.taken()).unwrap_or(usize::MAX)
     }
 
-    /// Lines that were no messages, messages that were too large, notifications that went to nobody.
+    /// Odd messages: lines that are no messages, messages too large, notifications for nobody.
     #[must_use]
     pub fn oddities(&self) -> (u64, u64, u64) {
         (
@@ -375,7 +375,7 @@ impl Link {
         )
     }
 
-    /// Lets nobody in any more and resolves when the last call has left, or after `deadline`.
+    /// Closes admission and resolves when the last call has left (true), or after `deadline`.
     pub async fn drain(&self, deadline: Duration) -> bool {
         let (sender, idle) = oneshot::channel();
         self.gate.close(move || {
@@ -384,7 +384,7 @@ impl Link {
         tokio::time::timeout(deadline, idle).await.is_ok()
     }
 
-    /// Settles every call as lost: the connection is gone.
+    /// Settles every pending call as lost.
     pub fn lose(&self, why: &str) {
         self.listening.end();
         for (_, call) in self.pending.close() {
@@ -397,13 +397,13 @@ impl Link {
         self.wire.close();
     }
 
-    /// Tells the server something.
+    /// Sends a notification.
     pub fn notify(self: &Arc<Self>, method: &str, params: Option<&str>) {
         self.wire
             .tell(self, jsonrpc::notification(method, params).into());
     }
 
-    /// Who comes too late is not taken: the server is asked over its next connection, if it gets one.
+    /// A call that comes after `drain` is refused as untaken, so that the next connection gets it.
     fn enter(&self) -> Result<GatePass, Refusal> {
         let late = || self.untaken("it finishes its last calls and takes no new ones");
         self.gate.enter().ok_or_else(late)

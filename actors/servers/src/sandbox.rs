@@ -1,8 +1,8 @@
-//! Starts servers in a sandbox: finds out what this machine can do, prepares the server's own folder
-//! and has a launcher start it within walls.
-//! Asked by: server supervisors, the process that runs the model.
+//! Starts servers in a sandbox: finds out what this machine supports, prepares the server's own folder,
+//! and has a launcher start the server with its policy.
+//! Used by the supervisors of servers and for the process that runs the embedding model.
 //!
-//! Nothing that runs in the kernel restricts anything: between fork and exec there is no safe code.
+//! The kernel itself restricts nothing after fork: between fork and exec no safe code can run.
 //! The launcher is the kernel's own program, started again with a hidden argument.
 
 mod alone;
@@ -43,70 +43,70 @@ pub use launch::launch;
 pub use pinned::{changed, pinned};
 pub use probe::probe;
 
-/// The variable that holds the policy; the launcher takes it away.
+/// The variable with the policy; the launcher removes it.
 const POLICY: &str = "MGP_SANDBOX_POLICY";
-/// The variable that holds the number of the kernel's process, whose death is the server's.
+/// The variable with the kernel's process id: the server must not outlive that process.
 const PARENT: &str = "MGP_SANDBOX_KERNEL";
-/// What the launcher is told, before the program.
+/// The launcher's hidden argument, before the program.
 const LAUNCH: &str = "__sandbox";
-/// The first line of a script is no longer than the system reads.
+/// Bytes of a script's first line that the system reads.
 const FIRST_LINE: u64 = 256;
-/// Scripts run by scripts run by scripts: the system follows as many.
+/// Scripts that are interpreters of scripts: as many levels as the system follows.
 const SCRIPTS: usize = 4;
 
-/// What every sandbox is made with.
+/// What all sandboxes have in common.
 #[derive(Debug, Default)]
 pub struct Sandboxes {
     /// This program.
     pub exe: PathBuf,
-    /// Holds the own folder of each server.
+    /// Holds each server's own folder.
     pub folder: PathBuf,
     /// The kernel's configuration, data and socket.
     pub kernels: Vec<PathBuf>,
     /// The home of the kernel's user.
     pub home: Option<PathBuf>,
-    /// Folders that the configuration, or a server started since, opened for writing: links there are
-    /// not followed out of them. As many as configurations list; none is forgotten, for what was
-    /// planted there stays.
+    /// Folders that were ever opened for writing, by the configuration or by a server started since. Links
+    /// in them are not followed to the outside. None is removed, because links planted there
+    /// stay.
     pub written: Mutex<BTreeSet<PathBuf>>,
-    /// What this machine can do, once somebody asked.
+    /// What this machine supports; found out at the first use.
     pub machine: OnceCell<Machine>,
 }
 
 /// A sandbox that is ready for one start of a server.
 #[derive(Debug)]
 pub(crate) struct Ready {
-    /// The server, to be started by the launcher.
+    /// The process to start: the launcher with the server as its argument.
     pub(crate) spec: ChildSpec,
-    /// What holds it.
+    /// What the server is held to.
     pub(crate) report: Sandbox,
 }
 
 impl Sandboxes {
-    /// The folder that is a server's own; its home is below it.
+    /// The server's own folder; its home is inside it.
     #[must_use]
     pub fn own_folder(&self, server: &ServerId) -> PathBuf {
         self.beside("of", server)
     }
 
-    /// The folder of the program that came with a server's registration. Beside its own one, so that
-    /// nothing the server writes lies beside its program or above it, where interpreters look for more.
+    /// The folder of the program registered with a server. Not in or above the server's own folder, so that
+    /// the server cannot write where interpreters look for modules.
     #[must_use]
     pub fn code_folder(&self, server: &ServerId) -> PathBuf {
         self.beside("code-of", server)
     }
 
     fn beside(&self, what: &str, server: &ServerId) -> PathBuf {
-        // An id may be two dots.
+        // A server id may be "..".
         let folder = self.folder.join(format!("{what}-{server}"));
-        // Its working folder is another one than the kernel's.
+        // The server's working folder differs from the kernel's, so the path must be absolute.
         std::path::absolute(&folder).unwrap_or(folder)
     }
 
-    /// Prepares a start of a server with these permissions.
+    /// Prepares the start of a server with these permissions.
     ///
     /// # Errors
-    /// In words, what is missing.
+    /// What is missing, in words.
     pub(crate) async fn prepare(
         &self,
         spec: ChildSpec,
@@ -183,7 +183,7 @@ impl Sandboxes {
 const HOME: &str = "home";
 const TMP: &str = "tmp";
 
-/// Makes the server's own folder; what it left in its temporary one is gone.
+/// Makes the server's own folder, and empties its temporary folder.
 fn furnish(own: &Path) -> io::Result<()> {
     let private = |path: &Path| {
         fs::DirBuilder::new()
@@ -196,7 +196,7 @@ fn furnish(own: &Path) -> io::Result<()> {
     private(&own.join(TMP))
 }
 
-/// Finds what of a server lies where, without symbolic links; in words, what is not followed.
+/// Resolves the paths of a server, without symbolic links; returns, in words, those not followed.
 fn look(
     spec: &ChildSpec,
     place: &mut ProgramPaths,
@@ -232,7 +232,7 @@ fn look(
     let named = spec.args.iter().map(|arg| cwd.join(arg));
     let named = named.filter(|path| path.is_file());
     place.named = named.filter_map(|p| led(&p, For::Reading)).collect();
-    // Its files stay shut; the whole tree is never opened.
+    // The files stay closed; the whole tree is never opened.
     place.cwd = led(&cwd, For::Reading).unwrap_or(PathBuf::from("/"));
     place.usual = !spec.command.contains('/') && !spec.env.contains_key("PATH");
     place.programs = programs
@@ -241,7 +241,7 @@ fn look(
         .collect();
     place.program = roads.follow(&program, For::Reading)?;
     place.interpreters = interpreters(&program, &programs, &mut roads, &mut notes);
-    // A virtual environment is where the link to its interpreter is.
+    // A virtual environment is found by the link to its interpreter, so that link counts.
     if let (Some(folder), Some(name)) = (program.parent(), program.file_name()) {
         let folder = roads.follow(folder, For::Reading)?;
         place.interpreters.push(folder.join(name));
@@ -249,7 +249,7 @@ fn look(
     Ok((roads, notes))
 }
 
-/// A path without symbolic links, as far as it exists.
+/// The path without symbolic links, as far as it exists.
 fn real(path: &Path) -> PathBuf {
     if let Ok(real) = path.canonicalize() {
         return real;
@@ -260,8 +260,8 @@ fn real(path: &Path) -> PathBuf {
     }
 }
 
-/// What a script is run by: the program of its first line, and the one that `env` looks up for it.
-/// Where a server writes the script it says what is opened, which is nothing but what is anyway.
+/// What runs a script: the program in its first line, and the one that `env` looks up for it. For scripts
+/// that the server can write, nothing is opened that is not open anyway.
 fn interpreters(
     program: &Path,
     programs: &[PathBuf],
@@ -369,7 +369,7 @@ mod tests {
         assert_eq!(real(&link.join("a/b")), real_folder.join("a/b"));
     }
 
-    /// Its working folder, a file an argument names and the first line of its program lie where it writes.
+    /// Working folder, argument and interpreter come from places the server can write.
     #[test]
     fn what_a_server_planted_where_it_writes_opens_nothing_else() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Supervises one server: starts it, watches it, restarts it within its limits, stops it whole.
-//! Asked by: the operator's requests, the kernel's tree. Tells: the catalog, subscriptions.
+//! The supervisor of one server: starts it, watches it, restarts it within limits, stops it completely.
+//! The operator's requests and the kernel's tree send to it; it reports through `ServerActor::events`.
 
 mod audit;
 mod connector;
@@ -51,72 +51,72 @@ pub use self::handle::{ServerHandle, ServerTable, Status};
 pub use self::spawner::Starts;
 pub use self::starts::Start;
 
-/// What a server's supervisor is told and asked.
+/// Messages to the supervisor of a server.
 #[derive(Debug)]
 pub enum ServerMsg {
-    /// Start, by the kernel at its start or by an operator; an operator's start forgets old restarts.
+    /// Start, at the kernel's start or for the operator, whose start resets the count of restarts.
     Start {
-        /// An operator asked.
+        /// It is the operator's.
         by_operator: bool,
     },
     /// Drain and stop. Answered when the server has stopped.
     Stop(TransitionReason, Reply<()>),
-    /// The same, with this much time for what is under way.
+    /// The same, with this much time for calls under way.
     StopWithin(TransitionReason, Duration, Reply<()>),
     /// Drain, stop and start again.
     Restart,
-    /// Its entry in the configuration changed.
+    /// Its configuration changed.
     Reconfigure(Box<ServerSpec>),
-    /// An attempt shook hands and has its first lists.
+    /// The life of this number is connected and has its first lists.
     Connected(u64, Arc<Link>, Box<Fresh>),
-    /// Agents see the first lists of an attempt.
+    /// Agents can see the first lists of this life.
     Shown(u64),
-    /// An attempt ended.
+    /// This life ended.
     Ended(u64, ServerExit, String),
     /// A list changed at the server.
     ListChanged(List),
     /// A list was fetched again.
     Fetched(List, u64, Box<Fresh>),
-    /// An attempt waits for the operator, who knows what under these names.
+    /// This life waits for the operator's answer to these questions.
     Waits(u64, Vec<String>),
-    /// The operator has said something of tools that changed.
+    /// The operator decided about changed tools.
     Pinned,
-    /// The connection is of no use any more.
+    /// The connection of this number is broken.
     Broken(u64, String),
-    /// Over this connection it said that it went from one state to another.
+    /// The server reported a change of its state on this connection.
     Said(u64, mgp::Lifecycle),
-    /// The backoff is over.
+    /// The wait before a restart is over.
     TryAgain(u64),
-    /// An agent calls that has an instance of its own.
+    /// An agent with an instance of its own calls.
     Instance(AgentId, Reply<Result<Arc<ServerHandle>, Refusal>>),
-    /// Time to look which instances have nothing to do.
+    /// Time to look for idle instances.
     LookForIdle,
-    /// Tells its address to the actor that must know it: used by tests to break it.
+    /// For tests: panics.
     Panic,
 }
 
-/// What never changes.
+/// Fixed at construction.
 #[derive(Debug, Clone)]
 pub struct ServerActor {
-    /// The server's public face.
+    /// What calls and reports use.
     pub handle: Arc<ServerHandle>,
-    /// Who hears what it offers and says.
+    /// Receives the events of the server.
     pub events: EventSink<ServerEvent>,
-    /// Who wants which of its log messages.
+    /// The connected agents, for its log messages and news.
     pub directory: Arc<Directory>,
-    /// What ends its processes when the kernel dies.
+    /// Ends its processes when the kernel dies.
     pub guard: GuardHandle,
-    /// How it is connected to.
+    /// Connects to it.
     pub connector: Arc<Connector>,
-    /// What it may do.
+    /// The permissions of servers.
     pub permissions: PermissionsHandle,
-    /// What its tools were when they were approved.
+    /// Its tools as they were when approved.
     pub pins: PinsHandle,
-    /// Where its coming and going is written down.
+    /// The audit log.
     pub audit: AuditHandle,
 }
 
-/// What does.
+/// The state of the actor.
 #[derive(Debug)]
 pub struct ServerState {
     spec: ServerSpec,
@@ -126,15 +126,15 @@ pub struct ServerState {
     offer: ServerOffer,
     fetching: Vec<(List, bool)>,
     fetched: Fetched,
-    /// Lists that changed while they were fetched for the first time.
+    /// Lists that changed during their first fetch.
     changed: Vec<List>,
     notes: Vec<String>,
     missing: MissingLists,
     instances: Instances,
     stopping: Vec<Reply<()>>,
-    /// The clock of the next try; it ends with the supervisor, and with a try that comes before.
+    /// The timer of the next start; dropped with the supervisor and by an earlier start.
     next_try: Option<SupervisedTask<()>>,
-    /// Of the last life, where nobody asked for its end.
+    /// The last output of the last life, if that ended by itself.
     last_words: Option<Arc<str>>,
     _alive: Alive,
 }
@@ -239,7 +239,7 @@ impl Actor for ServerActor {
 }
 
 impl ServerState {
-    /// The connection of the life that is under way.
+    /// The connection of the current life.
     fn link(&self) -> Option<Arc<Link>> {
         self.life.as_ref().and_then(|life| life.link.clone())
     }
@@ -252,7 +252,7 @@ impl ServerActor {
     }
 
     fn reconfigure(&self, state: &mut ServerState, spec: ServerSpec) {
-        // It may be another server by now.
+        // It may be another server now.
         self.handle.take_spoken();
         self.handle.unlower();
         self.handle.offered_nothing();
@@ -318,7 +318,7 @@ impl ServerActor {
         }
     }
 
-    /// Nobody is shown anything of it any more; of an instance nobody ever was.
+    /// Withdraws its offer from agents. What an instance offers is never shown, so there it does nothing.
     fn withdraw(&self) {
         if self.handle.agent().is_none() {
             self.events
@@ -326,7 +326,7 @@ impl ServerActor {
         }
     }
 
-    /// Whether agents have instances of their own from now on.
+    /// Sets whether agents have instances of their own.
     fn parts(&self, spec: &ServerSpec) {
         let apart = matches!(spec.instances, Apart::PerAgent(_));
         self.handle

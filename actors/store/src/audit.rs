@@ -1,7 +1,7 @@
-//! The audit log: one thread owns it, everybody else tells it (MGP §6).
+//! The audit log: one thread owns its files, all others send to it (MGP §6).
 //!
-//! Told by: the call path, access, permissions, servers. Nobody waits for the disk but whoever decides
-//! something, and, when the settings say so, calls.
+//! Used by calls, access, permissions and servers. Nobody waits for the disk except whoever makes a
+//! decision, and, if configured so, calls.
 
 mod acknowledging;
 mod event;

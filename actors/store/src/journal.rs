@@ -1,8 +1,8 @@
-//! A journal on disk: what was appended is there before anybody is told so.
+//! A journal on disk: an entry is on disk before anybody is told so.
 //!
-//! One thread owns the file, so that no disk holds up the threads that carry calls. Entries that come
-//! while it syncs are written together and share the next sync. After a failure what was on its way is
-//! cut off before anything else is written: a second sync may report success for bytes that are gone.
+//! One thread owns the file, so that the disk does not block the threads that carry calls. Entries that come
+//! during a sync are written together and share the next one. After a failure, unsynced entries are cut off
+//! first, because a second sync may report success for lost bytes.
 
 mod journal_file;
 

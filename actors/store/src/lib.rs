@@ -1,5 +1,5 @@
-//! What lasts: journals, the audit log, and what is said while the disk fails. The only room that names
-//! files of the data folder.
+//! Storage: journals, the audit log, atomic files. The only crate that names files of the data
+//! folder.
 
 pub mod atomic_file;
 pub mod audit;

@@ -1,7 +1,7 @@
-//! Removes folders that a server filled: however deep they are, with two folders open at a time and
-//! without recursion.
+//! Removes folders that a server filled, however deep: with two open folders at a time and without
+//! recursion.
 //!
-//! What lies in a folder within is moved up before the folder goes, so that no path is ever long.
+//! Inner folders are moved up before their parent is removed, so that no path gets too long.
 
 use std::ffi::CString;
 use std::io;

@@ -1,4 +1,4 @@
-//! What keeps the kernel from writing down what it does, for all who say how the kernel is.
+//! Failures of the disk, for reports on the kernel's state.
 
 use std::io;
 use std::path::Path;

@@ -1,7 +1,7 @@
-//! Publishes what all servers offer together, and tells agents when it changed.
-//! Asked by: server supervisors, tree.
+//! Publishes the offers of all servers as one catalog, and tells agents when it changed.
+//! Supervisors and the kernel's tree send to it.
 //!
-//! Lost, it is started again with what is published. What servers told it last may be lost, so they are
+//! After a failure it is restarted with the published catalog. Later offers may be lost, so servers are
 //! asked to offer again.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use mgp_servers::server::{Fetched, ServerMsg, ServerTable};
 /// list_changed must arrive.
 const COALESCE: Duration = Duration::from_millis(20);
 
-/// The way in for everyone else.
+/// Handle of the actor.
 #[derive(Debug, Clone)]
 pub struct CatalogHandle {
     mailbox: Mailbox<CatalogMsg>,
@@ -36,7 +36,7 @@ pub struct CatalogHandle {
 }
 
 impl CatalogHandle {
-    /// The handle of an actor that publishes there, once it is started.
+    /// The handle; the actor is started later.
     #[must_use]
     pub fn new(shown: Arc<Snapshot<Shown>>) -> Self {
         let mailbox = Mailbox::restarted();
@@ -51,7 +51,7 @@ impl CatalogHandle {
         self.mailbox.start(actor, ()).await
     }
 
-    /// Starts the actor again, in the place of one that was lost, and has servers offer again.
+    /// Restarts the actor after a failure, and has servers offer again.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -67,7 +67,7 @@ impl CatalogHandle {
         Ok(cell)
     }
 
-    /// A server offers this from now on. `seen` is answered when agents see it.
+    /// A server's new offer. `seen` is answered when agents see it.
     pub fn offer(&self, offer: ServerOffer, peer: Box<Peer>, fetched: Fetched, seen: Reply<()>) {
         self.say(CatalogMsg::Offered(Arc::new(offer), peer, fetched, seen));
     }
@@ -77,19 +77,19 @@ impl CatalogHandle {
         self.say(CatalogMsg::Withdrawn(server.clone()));
     }
 
-    /// Resolves when nobody is shown anything of this server any more, or nobody knows.
+    /// Resolves when nothing of this server is published any more, or the actor is gone.
     pub async fn withdrawn(&self, server: ServerId) {
         let (reply, withdrawn) = Reply::new();
         self.say(CatalogMsg::Awaited(server, reply));
         let _: Result<(), oneshot::error::RecvError> = withdrawn.await;
     }
 
-    /// Has the actor panic: used by tests to break it.
+    /// For tests: panics.
     pub fn panic(&self) {
         self.say(CatalogMsg::Panic);
     }
 
-    /// What is offered right now.
+    /// The published catalog.
     #[must_use]
     pub fn shown(&self) -> Arc<Shown> {
         self.shown.load()
@@ -97,40 +97,40 @@ impl CatalogHandle {
 
     fn say(&self, message: CatalogMsg) {
         match self.mailbox.tell(message) {
-            // The kernel is ending, or it is started again and servers are asked for their offers.
+            // The kernel is ending, or the actor is restarted and servers are asked to offer again.
             Ok(()) | Err(AskError::Stopped) => {}
             Err(error) => tracing::error!(%error, "the catalog was not told of a change"),
         }
     }
 }
 
-/// What the actor is told.
+/// Messages to the actor.
 #[derive(Debug)]
 pub enum CatalogMsg {
-    /// A server offers this. Answered when it is published.
+    /// A server's offer. Answered when it is published.
     Offered(Arc<ServerOffer>, Box<Peer>, Fetched, Reply<()>),
     /// A server offers nothing any more.
     Withdrawn(ServerId),
-    /// Answered when nothing is published of this server. Who asked before is not answered any more.
+    /// Answered when nothing of this server is published; replaces an earlier such message.
     Awaited(ServerId, Reply<()>),
     /// Time to publish what changed.
     Publish,
-    /// Used by tests to break it.
+    /// For tests: panics.
     Panic,
 }
 
-/// What never changes.
+/// Fixed at construction.
 #[derive(Debug, Clone)]
 pub struct CatalogActor {
-    /// Where it is published.
+    /// Where the catalog is published.
     pub shown: Arc<Snapshot<Shown>>,
-    /// Who is told.
+    /// Tells agents that lists changed.
     pub directory: Arc<Directory>,
-    /// Who makes it searchable.
+    /// The search, which indexes the catalog.
     pub search: SearchHandle,
 }
 
-/// What does.
+/// The state of the actor.
 #[derive(Debug)]
 pub struct CatalogState {
     me: Mailbox<CatalogMsg>,
@@ -218,8 +218,8 @@ impl CatalogActor {
         state.due = false;
         let before = self.shown.load();
         let offers: Vec<_> = state.offers.values().cloned().collect();
-        // With thousands of tools this takes milliseconds, so it is no work for the threads that carry
-        // calls; what comes meanwhile waits in the mailbox.
+        // Takes milliseconds with thousands of tools, so it does not run on the threads that carry calls;
+        // messages wait in the mailbox meanwhile.
         let merging = task::blocking("catalog.merge", move || {
             let catalog = Arc::new(before.catalog.next(&offers));
             let changed = changes(&before.catalog, &catalog);

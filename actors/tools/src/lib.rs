@@ -1,4 +1,4 @@
-//! What all servers offer together: the catalog, the search, registration, subscriptions to resources.
+//! What all servers offer together: catalog, search, registration, subscriptions to resources.
 
 pub mod catalog;
 pub mod registrar;

@@ -1,8 +1,8 @@
-//! Registers servers while the kernel runs, and takes them out again (MGP §15.4, §15.5).
-//! Asked by: the calls. Asks: the tree, the operator, the audit log, access.
+//! Registers and deregisters servers while the kernel runs (MGP §15.4, §15.5).
+//! Used by `calls`; uses the tree, approvals, the audit log and access control.
 //!
-//! A registration is judged, written down and kept before anything of it is started. One whose code
-//! cannot be read waits for a person first.
+//! A registration is judged, audited and stored before its server is started. If its code cannot be read, a
+//! person must approve it first.
 
 mod ending;
 mod interpreters;
@@ -49,69 +49,69 @@ use mgp_runtime::trace::Trace;
 use mgp_servers::server::{Connector, ServerTable};
 use mgp_store::audit::{AuditHandle, by_agent, by_operator, event, state_damaged};
 
-/// How long a registration waits for its server to be connected before it is answered without.
+/// How long a registration waits for its server to connect before it is answered.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// Where servers are supervised: the tree.
+/// The supervision tree, as the registrar uses it.
 pub trait ServerTree: Send + Sync + std::fmt::Debug + 'static {
-    /// Starts the supervisor of a server; false when there is one of that name already, or it cannot be
-    /// started. Then nothing of it is left.
+    /// Starts the supervisor of a server; false when the id is taken or it cannot be started. Then nothing
+    /// of it remains.
     fn start_server(&self, spec: ServerSpec) -> Answering<bool>;
-    /// Takes a server out; what is answered resolves when it has stopped.
+    /// Removes a server; the inner receiver resolves when it has stopped.
     fn stop_server(&self, id: ServerId) -> Answering<Option<oneshot::Receiver<()>>>;
-    /// Its name is free: a server of the configuration may have waited for it.
+    /// The id is free: a configured server may have waited for it.
     fn name_freed(&self, id: ServerId) -> Answering<()>;
 }
 
-/// Who may register, and how many.
+/// Who may register servers, and how many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationRules {
-    /// These agents may.
+    /// The agents that may.
     pub agents: BTreeSet<AgentId>,
-    /// Servers of one of them at once.
+    /// The most servers of one agent.
     pub most: usize,
-    /// They are told to make a tool where there is none (§16.6).
+    /// Whether agents are told to create a tool where none is found (§16.6).
     pub creating: bool,
 }
 
-/// Registers servers.
+/// The registrar; shared, not an actor.
 #[derive(Debug)]
 pub struct Registrar {
-    /// Who may.
+    /// Who may register.
     pub registration: RegistrationRules,
-    /// What all of them are started with.
+    /// Settings for all registered servers.
     pub background: Background,
-    /// The registered ones. Held while one registration is carried out: they are few, and follow one
-    /// another.
+    /// The registered servers. Locked during each registration: they are few and done one after the
+    /// other.
     pub registrations: Mutex<Registrations>,
     /// All servers.
     pub servers: Arc<ServerTable>,
-    /// Where their folders are.
+    /// Knows the servers' folders.
     pub connector: Arc<Connector>,
-    /// Who may call what.
+    /// Access control.
     pub access: AccessHandle,
-    /// Where a person is asked.
+    /// The operator's list of questions.
     pub approvals: ApprovalsHandle,
-    /// What is known of their tools.
+    /// The pins of their tools.
     pub pins: PinsHandle,
-    /// Where it is written down.
+    /// The audit log.
     pub audit: AuditHandle,
-    /// Those that wait for a person; dropped, they wait no more.
+    /// Registrations that wait for a person; dropping an entry ends its wait.
     pub waiting: Waiting,
-    /// Whose tasks wait for a person.
+    /// Supervises the tasks that wait for a person.
     pub supervisor: TaskSupervisorHandle,
-    /// The tree, once it is there.
+    /// The tree, set once it runs.
     pub tree: OnceLock<Arc<dyn ServerTree>>,
 }
 
 impl Registrar {
-    /// Whether this caller may register at all: its tools are shown to nobody else.
+    /// Whether this caller may register; the tools for it are hidden from others.
     #[must_use]
     pub fn may_register(&self, caller: &Caller) -> bool {
         caller.operator || self.registration.agents.contains(&caller.agent)
     }
 
-    /// Ends what earlier lives have left to be ended, and starts what they have registered.
+    /// Finishes removals that earlier runs left unfinished, and starts the stored servers.
     pub async fn revive(self: &Arc<Self>) {
         let mended = self.registrations.lock().await.mend().await;
         match mended {
@@ -143,7 +143,7 @@ impl Registrar {
     /// `mgp/discovery/register`.
     ///
     /// # Errors
-    /// What stands against it; or that it could not be written down, and then it was not done.
+    /// Why it is refused, or that it could not be recorded; then it was not done.
     pub async fn register(
         self: &Arc<Self>,
         caller: &Caller,
@@ -189,7 +189,7 @@ impl Registrar {
         self.open_to_its_maker(&record, trace).await;
         let quarantined = record.quarantine.is_some();
         let begun = self.begin(record).await;
-        // Not before: who takes it out now finds it where it is.
+        // Not earlier: a deregistration must find the server in the tree.
         drop(registrations);
         if !begun {
             return Err(self.undo(trace, &accepted.id).await);
@@ -202,7 +202,7 @@ impl Registrar {
         Ok(answer)
     }
 
-    /// What is to be kept of it, when nothing stands against it.
+    /// The record to store, if nothing forbids it.
     fn prepared(
         &self,
         caller: &Caller,
@@ -246,7 +246,7 @@ impl Registrar {
         registration::judge(ask, &terms).map_err(registration::RegistrationRefusal::refusal)
     }
 
-    /// Who made a server may call it; who else may is for the operator to say.
+    /// The agent that registered a server may call it; the operator decides about others.
     async fn open_to_its_maker(&self, record: &Record, trace: &Trace) {
         if !record.by_agent {
             return;
@@ -261,7 +261,7 @@ impl Registrar {
         let who = by.clone();
         let granted = self.access.record(by, trace.id.clone(), move |ledger| {
             let (grants, authority) = (ledger.grants, ledger.authority);
-            // What the operator has denied it before is not to be had by coming again.
+            // A denial by the operator must not be undone by registering again.
             let subject = grants::Subject::Agent(AgentId::new(grant.agent_id.clone()));
             let resource = grants::GrantResource::Server(ServerId::new(grant.server_id.clone()));
             let standing = grants.standing(&subject, &resource, authority);
@@ -280,7 +280,7 @@ impl Registrar {
         }
     }
 
-    /// A server that could not be started is not kept.
+    /// A server that could not be started is removed again.
     async fn undo(&self, trace: &Trace, id: &ServerId) -> Refusal {
         let kernel = Principal::Operator("kernel".into());
         let gone = self.forget(&kernel, trace, id, "it could not be started");
@@ -290,7 +290,7 @@ impl Registrar {
         Refusal::Broken(format!("server {id} could not be started"))
     }
 
-    /// Starts a server, or asks a person first; false when it could not be started.
+    /// Starts a server or asks a person first; false when it could not be started.
     async fn begin(self: &Arc<Self>, record: Record) -> bool {
         match record.quarantine {
             Some(_) => {
@@ -328,7 +328,7 @@ impl Registrar {
         tree.start_server(spec).await
     }
 
-    /// What a person has to decide first.
+    /// What a person must decide first.
     fn pending(&self, record: &Record, accepted: &Accepted) -> Vec<String> {
         let rules = &self.background.permissions;
         let asked = |permission: &PermissionType| {
@@ -343,7 +343,7 @@ impl Registrar {
         record.first_start().into_iter().chain(asks).collect()
     }
 
-    /// Waits a little until it is connected, has failed, or waits for the operator.
+    /// Waits a little until it is connected, has failed or waits for the operator.
     async fn settled(&self, id: &ServerId, answer: &mut Registered) {
         let Some(handle) = self.servers.load().get(id).cloned() else {
             return;
@@ -415,7 +415,7 @@ fn target(id: &str) -> Target {
     }
 }
 
-/// The code that was judged, so that nothing else is run in its place.
+/// The code that was judged, stored so that nothing else is run.
 fn program(accepted: &Accepted) -> Result<Option<SandboxProgram>, Refusal> {
     let Reach::Stdio { args, .. } = &accepted.reach else {
         return Ok(None);
@@ -427,7 +427,7 @@ fn program(accepted: &Accepted) -> Result<Option<SandboxProgram>, Refusal> {
             text: text.clone(),
             at: args.len(),
         })),
-        // Between reading a file and running it there would be time to change it.
+        // The file could be changed between reading and running it.
         Script::File(path) => Err(Refusal::Denied(Box::new(by_path(&accepted.id, path)))),
     }
 }

@@ -1,11 +1,11 @@
-//! Finds tools (MGP §16.4): keeps the index of what is offered, publishes it, and searches it for
-//! those who ask.
-//! Told by: catalog. Asked by: operator. Asks: the thread that embeds.
+//! Search for tools (MGP §16.4): keeps and publishes an index of the catalog, and runs
+//! searches.
+//! The catalog sends to it; agents and the operator search; worker threads compute embeddings.
 //!
-//! Lost, it is started again with an index of what is published; the threads that embed go on.
+//! After a failure it is restarted with an index of the published catalog; the threads go on.
 //!
-//! What a server offers can be found by its words as soon as it is published. Its meaning follows as
-//! the thread that embeds comes to it, and what that thread has made lasts in a file.
+//! Tools can be found by words as soon as they are published, and by meaning once a thread has embedded
+//! their texts. Vectors are kept in a file.
 
 mod embedding_queue;
 #[cfg(test)]
@@ -42,19 +42,19 @@ pub use self::model::{Embedding, Meanings, ModelLocation, Program, serve};
 pub use self::provider::{Key, Provider};
 pub use self::query::{Coverage, Hit, ServerStatusFilter, ToolQuery, ToolsFound};
 
-/// Searches that run at once: each takes some milliseconds of a core.
+/// Searches that run at once; each takes some milliseconds of a core.
 const SEARCHING: usize = 2;
-/// Searches that wait for that, or for the meaning of what they look for. One more is refused.
+/// Searches that wait to run or for the embedding of their query. Further ones are refused.
 const WAITING: usize = 64;
 
-/// The way in for everyone else.
+/// Handle for everyone.
 #[derive(Debug, Clone)]
 pub struct SearchHandle {
     mailbox: Mailbox<SearchMsg>,
     parts: Arc<SearchParts>,
 }
 
-/// What a search reads, and what outlives the actor.
+/// What searches read and what outlives the actor.
 #[derive(Debug)]
 struct SearchParts {
     shown: Arc<Snapshot<Shown>>,
@@ -68,25 +68,25 @@ struct SearchParts {
     running: Semaphore,
 }
 
-/// What a search is made of.
+/// What the search needs.
 #[derive(Debug)]
 pub struct SearchOptions {
-    /// What is offered.
+    /// The published catalog.
     pub shown: Arc<Snapshot<Shown>>,
-    /// Who may call what.
+    /// Access control.
     pub table: Arc<Snapshot<GrantTable>>,
-    /// In which state servers are.
+    /// The states of servers.
     pub servers: Arc<ServerTable>,
-    /// Where meanings come from.
+    /// The source of embeddings.
     pub meanings: Meanings,
-    /// Where they are kept.
+    /// The file of vectors.
     pub file: PathBuf,
-    /// The kernel's data folder, where it is recorded which tools were called.
+    /// The kernel's data folder, whose audit log shows which tools were called.
     pub data_dir: PathBuf,
 }
 
 impl SearchOptions {
-    /// Starts the actor, and the threads that embed.
+    /// Starts the actor and the embedding threads.
     ///
     /// # Errors
     /// When the actor cannot be started.
@@ -127,7 +127,7 @@ impl SearchOptions {
     }
 }
 
-/// The threads end with the last who could ask them.
+/// The threads end with the last handle.
 impl Drop for SearchParts {
     fn drop(&mut self) {
         self.queue.close();
@@ -135,7 +135,7 @@ impl Drop for SearchParts {
 }
 
 impl SearchHandle {
-    /// Starts the actor again, in the place of one that was lost.
+    /// Restarts the actor after a failure.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -150,47 +150,47 @@ impl SearchHandle {
         Ok(cell)
     }
 
-    /// Has the actor panic: used by tests to break it.
+    /// For tests: panics.
     pub fn panic(&self) {
         let _ = self.mailbox.tell(SearchMsg::Panic);
     }
 
-    /// What is offered has changed. One that finds no room is not missed: those before it that wait
-    /// will see what there is then.
+    /// The catalog has changed. May be dropped when the mailbox is full: a waiting message of the same kind
+    /// will read the newest catalog.
     pub fn published(&self) {
         let _ = self.mailbox.tell(SearchMsg::Published);
     }
 }
 
-/// What the actor is told.
+/// Messages to the actor.
 #[derive(Debug)]
 pub enum SearchMsg {
-    /// What is offered has changed.
+    /// The catalog has changed.
     Published,
-    /// More is known of the meaning of this server's tools.
+    /// More texts of this server have been embedded.
     Embedded(ServerId),
-    /// The first vector of a model showed how many numbers its vectors have.
+    /// The first vector of a model showed its dimension.
     Measured,
-    /// Used by tests to break it.
+    /// For tests: panics.
     Panic,
 }
 
-/// What never changes.
+/// Fixed at construction.
 #[derive(Debug)]
 struct SearchActor {
     shown: Arc<Snapshot<Shown>>,
-    /// Where the index is published. Nobody else writes there.
+    /// Where the index is published; only this actor writes it.
     index: Arc<Snapshot<Index>>,
     queue: Arc<EmbeddingQueue>,
 }
 
-/// What does: of what the shelves were made.
+/// The state of the actor: what each server's index was made from.
 #[derive(Debug)]
 struct SearchState {
     stock: BTreeMap<ServerId, Stock>,
 }
 
-/// What a server's shelf is made of.
+/// What a server's index is made from.
 #[derive(Debug, Clone)]
 struct Stock {
     tools: Vec<Arc<CatalogTool>>,
@@ -198,7 +198,7 @@ struct Stock {
 }
 
 impl Stock {
-    /// True when a shelf of the one is a shelf of the other.
+    /// True when both would give the same index.
     fn is(&self, other: &Self) -> bool {
         let mut pairs = self.tools.iter().zip(&other.tools);
         self.tools.len() == other.tools.len()
@@ -244,7 +244,7 @@ impl Actor for SearchActor {
             SearchMsg::Published => self.catch_up(state).await,
             SearchMsg::Embedded(server) => self.embedded(&server).await,
             SearchMsg::Measured => {
-                // What tools say of their meaning can be held against the model's only now.
+                // Vectors can be compared with the model's only now that its dimension is known.
                 state.stock.clear();
                 self.catch_up(state).await;
             }
@@ -255,7 +255,7 @@ impl Actor for SearchActor {
 }
 
 impl SearchActor {
-    /// Makes the index one of what is offered now.
+    /// Brings the index up to date with the catalog.
     async fn catch_up(&self, state: &mut SearchState) {
         let shown = self.shown.load();
         let stock = |offer: &Arc<mgp_engine::tools::catalog::ServerOffer>| {
@@ -283,7 +283,7 @@ impl SearchActor {
         state.stock = stocks;
     }
 
-    /// Words take their time to be read, so this is no work for the threads that carry calls.
+    /// Reading words takes time, so it does not run on the threads that carry calls.
     async fn put(&self, server: &ServerId, stock: &Stock) {
         let (own, stock, queue) = (server.clone(), stock.clone(), self.queue.clone());
         let reading = task::blocking("search.index", move || {
@@ -291,7 +291,7 @@ impl SearchActor {
             let missing = queue.missing(&shelf);
             (queue.fill(&shelf), missing)
         });
-        // What a server says of its tools takes nobody along: they are not found, and that is all.
+        // A panic over one server's texts affects no other server: only its tools are not found.
         let (shelf, missing) = match reading.await {
             Ok(read) => read,
             Err(error) => {

@@ -1,5 +1,5 @@
-//! Who wants to hear about which resource: one subscription at the server for any number of agents.
-//! Asked by: calls, server supervisors, links.
+//! Subscriptions to resources: one at the server for any number of agents.
+//! The `calls` crate, supervisors and links send to it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -126,7 +126,7 @@ impl SubscriptionsHandle {
     }
 }
 
-/// What never changes.
+/// Fixed at construction.
 #[derive(Debug)]
 pub struct SubscriptionsActor {
     /// Who is told.
@@ -137,7 +137,7 @@ pub struct SubscriptionsActor {
     pub shown: Arc<Snapshot<Shown>>,
 }
 
-/// What does.
+/// The state of the actor.
 #[derive(Debug, Default)]
 pub struct SubscriptionsState {
     engine: Subscriptions,

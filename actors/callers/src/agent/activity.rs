@@ -1,4 +1,4 @@
-//! Who is there: what the operator is told of every client.
+//! What the operator sees of every client.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,20 +11,20 @@ use mgp_protocol::mgp::kernel;
 
 use mgp_runtime::time::moment;
 
-/// Most of a name or version that is kept, in characters: it is shown in a table.
+/// Characters kept of a name or version, which are shown in a table.
 const LONGEST: usize = 64;
 
-/// One client: since when it is there, what it calls itself and how much it asks.
+/// One client: since when it is connected, its name and how much it asks.
 #[derive(Debug)]
 pub struct ClientActivity {
     since: MonotonicTime,
     said: OnceLock<Said>,
     calls: AtomicU64,
-    /// When it last asked for something, in milliseconds on the kernel's clock.
+    /// Its last request, in milliseconds of the kernel's clock.
     heard: AtomicU64,
 }
 
-/// What a client says of itself. Nobody proves it.
+/// What a client says about itself, unverified.
 #[derive(Debug)]
 struct Said {
     name: String,
@@ -45,7 +45,7 @@ impl Default for ClientActivity {
 }
 
 impl ClientActivity {
-    /// The client says who it is and what it speaks; the first word counts.
+    /// Notes the client's name and version of MCP; only the first call counts.
     pub fn introduce(&self, client: &Implementation<'_>, speaks: Version) {
         self.said.get_or_init(|| Said {
             name: cut(&client.name),
@@ -54,7 +54,7 @@ impl ClientActivity {
         });
     }
 
-    /// The same in the JSON text of a `clientInfo`, which a request that stands alone may leave out.
+    /// The same from the JSON text of a `clientInfo`, which stateless requests may omit.
     pub fn introduce_text(&self, client: Option<&str>, speaks: Version) {
         if self.said.get().is_some() {
             return;
@@ -67,7 +67,7 @@ impl ClientActivity {
         self.introduce(&client.unwrap_or(nobody), speaks);
     }
 
-    /// It asks for something.
+    /// Notes a request.
     pub fn asks(&self, method: &str) {
         if method == "tools/call" {
             self.calls.fetch_add(1, Ordering::Relaxed);
@@ -75,12 +75,12 @@ impl ClientActivity {
         self.heard.store(millis(moment()), Ordering::Relaxed);
     }
 
-    /// How long ago it last asked for something, in milliseconds.
+    /// Milliseconds since its last request.
     pub(super) fn silent_ms(&self) -> u64 {
         millis(moment()).saturating_sub(self.heard.load(Ordering::Relaxed))
     }
 
-    /// The client as it is shown, known to the kernel as `agent`.
+    /// The client as shown to the operator; `agent` is who the kernel knows it as.
     #[must_use]
     pub fn told(&self, agent: String, door: &str, view: &CatalogView) -> kernel::Client {
         let said = self.said.get();

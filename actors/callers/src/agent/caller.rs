@@ -1,4 +1,4 @@
-//! Who asks: what a request carries of its client, and the way back to it.
+//! The sender of a request: its identity, capabilities and connection.
 
 use std::sync::{Arc, Weak};
 
@@ -14,31 +14,31 @@ use super::Agent;
 use super::activity::ClientActivity;
 use crate::exchange::Exchange;
 
-/// Who asks, and in which dialect. Filled in by the door: from the session of a legacy client, from
-/// `_meta` of a stateless one.
+/// The sender of a request. Filled in at the door: from the session of a legacy client, from `_meta` of a
+/// stateless one.
 #[derive(Debug)]
 pub struct Caller {
-    /// What calls and questions are attributed to.
+    /// Groups calls and questions by client.
     pub connection: ConnectionId,
-    /// As the door knows it.
+    /// The agent, as authenticated by the door.
     pub agent: AgentId,
-    /// May ask `mgp/kernel/*` and `mgp/servers/*`.
+    /// True for the operator, who may use `mgp/kernel/*` and `mgp/servers/*`.
     pub operator: bool,
-    /// What it is shown.
+    /// The servers it sees.
     pub view: CatalogView,
-    /// What it speaks.
+    /// Its version of MCP.
     pub version: Version,
-    /// What it can be asked for.
+    /// The capabilities of its client.
     pub capabilities: ClientCapabilities,
-    /// What of MGP may be said to it.
+    /// The parts of MGP negotiated with it.
     pub mgp: Negotiated,
-    /// The way back to it.
+    /// Its connection or session, if any.
     pub session: CallerSession,
-    /// What the operator is told of it.
+    /// What the operator sees of it.
     pub activity: Arc<ClientActivity>,
 }
 
-/// Who somebody is, as far as it decides what may be done.
+/// The identity that access control decides by.
 #[must_use]
 pub fn identity(agent: &AgentId, operator: bool) -> Principal {
     match operator {
@@ -47,18 +47,18 @@ pub fn identity(agent: &AgentId, operator: bool) -> Principal {
     }
 }
 
-/// The way back to a caller.
+/// The connection of a caller.
 #[derive(Debug)]
 pub enum CallerSession {
-    /// A connection or session that stands: it can be asked and told. Who holds the caller does not
-    /// hold it: it keeps its caller itself, and ends however many calls still know who called.
+    /// A connection or session, which can be asked and told things. Weak, because it holds its caller
+    /// itself and must end even while calls still refer to the caller.
     Open(Weak<Agent>),
-    /// A request that stands alone: what belongs to it travels with it.
+    /// A stateless request: all answers go with the request.
     Stateless,
 }
 
 impl Caller {
-    /// The connection or session it has, when it has one and that is not over.
+    /// The connection or session, if there is one and it has not ended.
     #[must_use]
     pub fn standing(&self) -> Option<Arc<Agent>> {
         match &self.session {
@@ -67,20 +67,20 @@ impl Caller {
         }
     }
 
-    /// False for one that has not said yet that it is ready: it hears nothing but answers and log
+    /// False before `notifications/initialized`: until then it gets only answers and log messages
     /// (MCP-017).
     #[must_use]
     pub fn hears(&self) -> bool {
         self.standing().is_none_or(|agent| agent.is_ready())
     }
 
-    /// True for one whose requests stand alone.
+    /// True for stateless requests.
     #[must_use]
     pub fn is_alone(&self) -> bool {
         matches!(self.session, CallerSession::Stateless)
     }
 
-    /// In whose words it is answered.
+    /// The dialect of answers to it.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         Dialect {
@@ -89,20 +89,20 @@ impl Caller {
         }
     }
 
-    /// Who asks, as far as it decides what may be done.
+    /// The identity that access control decides by.
     #[must_use]
     pub fn identity(&self) -> Principal {
         identity(&self.agent, self.operator)
     }
 
-    /// Whom sealed records are for: they open for the client they were given to, and where it was
-    /// given them.
+    /// The reader of sealed records: they can be opened only by the client and in the view they were made
+    /// for.
     #[must_use]
     pub fn principal(&self) -> String {
         format!("{}@{}", self.agent, self.view)
     }
 
-    /// The least severe log level it wants of the call under way in `exchange`; `None` wants no log.
+    /// The lowest log level it wants for the call in `exchange`; `None` for no log.
     #[must_use]
     pub fn log_level(&self, exchange: &Exchange) -> Option<LogLevel> {
         match exchange.rounds() {

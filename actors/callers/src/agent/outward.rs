@@ -1,4 +1,4 @@
-//! The way from the kernel to one agent.
+//! Sends the kernel's messages to one agent.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use serde_json::value::RawValue;
 use crate::exchange::Exchange;
 use crate::exchange::streams::Streams;
 
-/// Where an agent's messages go.
+/// The channel for an agent's messages.
 #[derive(Debug)]
 pub enum Outward {
-    /// One line connection carries everything.
+    /// A line connection, which carries all messages.
     Line(LineSink),
     /// A legacy HTTP session.
     Session(Arc<Streams>),
@@ -25,16 +25,16 @@ pub enum Outward {
     Listening {
         /// The request.
         exchange: Arc<Exchange>,
-        /// What it wants to hear.
+        /// The events it wants.
         wanted: Filter,
-        /// `_meta` of all it hears, as JSON text: names the subscription.
+        /// `_meta` of all its messages, as JSON text, with the id of the subscription.
         tag: Box<str>,
-        /// The tasks it wants to hear of, and what its client calls them.
+        /// The tasks it wants news of, with the client's ids.
         tasks: Vec<(NamedTask, String)>,
     },
 }
 
-/// A notification with the name of its subscription.
+/// A notification with the id of its subscription.
 pub(super) fn tagged(frame: &Bytes, tag: &str) -> Option<Bytes> {
     let Ok(Message::Notification { method, params }) = jsonrpc::parse(frame) else {
         return None;

@@ -1,4 +1,4 @@
-//! Clients of HTTP whose requests stand alone: nothing says that they are there but their requests.
+//! Stateless clients over HTTP, known only by their requests.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -11,12 +11,12 @@ use mgp_protocol::mgp::kernel;
 
 use super::activity::ClientActivity;
 
-/// Who asked nothing for this long is not there any more, in milliseconds: a model thinks for minutes.
+/// Milliseconds without a request after which a client counts as gone; a model may think for minutes.
 const FORGOTTEN_MS: u64 = 5 * 60 * 1000;
-/// Clients that are remembered; of more, those that asked last.
+/// Clients remembered; the one silent for longest is dropped.
 const MOST: usize = 1024;
 
-/// Who asked lately. Two clients that call themselves the same, as the same agent, are one.
+/// Recent clients. Two clients of one agent that use the same name count as one.
 #[derive(Debug, Default)]
 pub struct StatelessClients {
     seen: RwLock<HashMap<u64, StatelessClient>>,
@@ -57,7 +57,7 @@ impl StatelessClients {
         visitor.activity.clone()
     }
 
-    /// Those who are there.
+    /// The clients that count as present.
     pub fn told(&self) -> Vec<kernel::Client> {
         let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
         forget(&mut seen);
@@ -73,13 +73,13 @@ fn forget(seen: &mut HashMap<u64, StatelessClient>) {
     seen.retain(|_, visitor| visitor.activity.silent_ms() < FORGOTTEN_MS);
 }
 
-/// Room for half of them, so that a flood of names costs little for each.
+/// Drops half of them at once, so that a flood of names costs little per name.
 fn make_room(seen: &mut HashMap<u64, StatelessClient>) {
     forget(seen);
     if seen.len() < MOST {
         return;
     }
-    // Read once: a clock that goes on meanwhile would change who is older than whom.
+    // Read once, so that the order does not change during the sort.
     let silent = seen.iter().map(|(key, v)| (v.activity.silent_ms(), *key));
     let mut silent: Vec<_> = silent.collect();
     silent.select_nth_unstable(MOST / 2);

@@ -1,8 +1,8 @@
-//! Supervises the connections of all agents: one that fails takes nobody along.
+//! Supervises the connections of all agents: a failing one does not affect the others.
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
-/// Parent of every connection and session. Has nothing to be told.
+/// Parent of every connection and session. Gets no messages.
 #[derive(Debug)]
 pub struct AgentsActor;
 

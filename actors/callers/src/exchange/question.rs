@@ -1,10 +1,10 @@
-//! What comes of a question to a client.
+//! Answers of clients to questions.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-/// Questions one agent may have before it. A person answers one at a time.
+/// Questions one client may have open; a person answers one at a time.
 pub(crate) const MAX_ASKED: usize = 64;
 
 /// How long a person may think about a question of a server.

@@ -1,5 +1,5 @@
-//! How a stateless client follows one call: by its first request and, after each `input_required`, by
-//! the next one (MCP 2026-07-28, multi round-trip requests).
+//! A stateless client's call over several requests: the first, and one after each
+//! `input_required` (MCP 2026-07-28, multi round-trip requests).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,10 +20,10 @@ use super::delivery::{Delivery, pass_line};
 use super::flag::Flag;
 use super::question::{ClientAnswer, Unanswered};
 
-/// Questions that come this close to one another are put to the client together.
+/// Questions this close together are put to the client in one answer.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// However many come, the client has the first ones after this.
+/// The longest wait for further questions.
 const GATHER_MOST: Duration = Duration::from_millis(100);
 
 /// Messages that may wait for the reader of one response stream; lossy ones are dropped above it.
@@ -33,33 +33,33 @@ pub const STREAM_QUEUE: usize = 256;
 #[derive(Debug)]
 pub struct CallRounds {
     now: Mutex<CallRound>,
-    /// Its method may be answered with questions.
+    /// Its method allows `input_required` as an answer.
     may_ask: bool,
     board: Mutex<Board>,
-    /// Something is asked, answered or not asked any more.
+    /// Notified when a question is asked, answered or withdrawn.
     changed: Notify,
     long: OnceLock<LongCall>,
     may_take_long: Flag,
 }
 
-/// The request by which the client follows the call right now.
+/// The request by which the client waits for the call right now.
 #[derive(Debug)]
 pub struct CallRound {
-    /// The client's id of it.
+    /// The client's id of this request.
     pub id: RequestId,
-    /// Where messages that belong to it go; `None` once it has its answer.
+    /// Where its messages are sent; `None` once it was answered.
     pub outlet: Option<Outlet>,
-    /// The progress token it gave, as JSON text.
+    /// Its progress token, as JSON text.
     pub token: Option<Box<str>>,
-    /// What it says its client can be asked for.
+    /// The client capabilities it declares.
     pub capabilities: ClientCapabilities,
-    /// The least severe log level it wants; `None` wants no log.
+    /// The lowest log level it wants; `None` for no log.
     pub level: Option<LogLevel>,
-    /// When it had its answer.
+    /// When it was answered.
     pub left: Option<Instant>,
 }
 
-/// Where messages of a request go.
+/// Where messages of one request are sent.
 #[derive(Debug, Clone)]
 pub enum Outlet {
     /// A line connection.
@@ -68,19 +68,19 @@ pub enum Outlet {
     Stream(mpsc::Sender<Bytes>),
 }
 
-/// What was asked and has no answer yet.
+/// Questions without an answer.
 #[derive(Debug, Default)]
 struct Board {
     questions: PendingQuestions,
     waiting: HashMap<QuestionKey, oneshot::Sender<ClientAnswer>>,
 }
 
-/// A call that becomes a task when it takes long.
+/// When and how a long call becomes a task.
 #[derive(Debug, Clone)]
 pub struct LongCall {
-    /// Whose tool it is.
+    /// The server of the tool.
     pub server: ServerId,
-    /// The server's own name of the tool.
+    /// The server's own name for the tool.
     pub tool: Box<str>,
     /// How long it may take as a call.
     pub after: Duration,
@@ -89,7 +89,7 @@ pub struct LongCall {
 }
 
 impl CallRounds {
-    /// A call that its client follows by this request.
+    /// A call with its first request.
     #[must_use]
     pub fn new(first: CallRound, may_ask: bool) -> Self {
         Self {
@@ -102,12 +102,12 @@ impl CallRounds {
         }
     }
 
-    /// The client comes back for the call with another request.
+    /// The client continues the call with another request.
     pub fn follow(&self, next: CallRound) {
         *self.now() = next;
     }
 
-    /// The request has its answer; until the next one nobody listens.
+    /// The request was answered; until the next one messages have no receiver.
     pub fn leave(&self) {
         let mut now = self.now();
         now.outlet = None;
@@ -115,32 +115,32 @@ impl CallRounds {
         now.token = None;
     }
 
-    /// The id of the request by which the call is followed right now.
+    /// The id of the current request.
     #[must_use]
     pub fn id(&self) -> RequestId {
         self.now().id.clone()
     }
 
-    /// What the client can be asked for, as it said last.
+    /// The client's capabilities, as last declared.
     #[must_use]
     pub fn capabilities(&self) -> ClientCapabilities {
         self.now().capabilities
     }
 
-    /// The least severe log level the client wants, as it said last.
+    /// The lowest log level the client wants, as last declared.
     #[must_use]
     pub fn level(&self) -> Option<LogLevel> {
         self.now().level
     }
 
-    /// The progress token of the request by which the call is followed right now.
+    /// The progress token of the current request.
     #[must_use]
     pub fn token(&self) -> Option<Box<str>> {
         self.now().token.clone()
     }
 
-    /// Sends a message to whoever follows the call; false when a message that must not be lost
-    /// found no room.
+    /// Sends a message on the current request; false when a message that must not be lost found no
+    /// room.
     pub(crate) fn send(&self, frame: Bytes, class: Delivery) -> bool {
         let outlet = self.now().outlet.clone();
         match outlet {
@@ -155,8 +155,8 @@ impl CallRounds {
         }
     }
 
-    /// Puts a question into the next `input_required` and waits for what the client says, unless the
-    /// call is `cancelled` before.
+    /// Puts a question into the next `input_required` and waits for the answer, unless the call is
+    /// `cancelled` before.
     ///
     /// # Errors
     /// [`Unanswered`] says why there is no answer.
@@ -185,7 +185,7 @@ impl CallRounds {
         }
     }
 
-    /// Resolves when something is asked, and what belongs together has been asked too.
+    /// Resolves when questions were asked and no more came for a moment.
     pub async fn asked(&self) {
         loop {
             let mut asked = std::pin::pin!(self.changed.notified());
@@ -201,18 +201,18 @@ impl CallRounds {
         }
     }
 
-    /// Resolves at the next change of what is asked.
+    /// Resolves at the next change of the open questions.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
 
-    /// The call becomes a task when it takes longer than this; what is said first counts.
+    /// The call becomes a task after this time; only the first setting counts.
     pub fn may_take_long(&self, call: LongCall) {
         let _ = self.long.set(call);
         self.may_take_long.raise();
     }
 
-    /// Resolves when the call has taken so long that it becomes a task.
+    /// Resolves when that time is over.
     pub async fn took_long(&self) -> &LongCall {
         self.may_take_long.raised().await;
         let call = self.long.get().expect("it is there before the flag is up");
@@ -238,8 +238,8 @@ impl CallRounds {
         !self.board().questions.is_empty()
     }
 
-    /// How long the call has been waiting for its client to come back with answers; `None` while it
-    /// does not.
+    /// How long the call has waited for the client's answers; `None` while it does not
+    /// wait.
     #[must_use]
     pub fn suspended_for(&self) -> Option<Duration> {
         let since = self.now().left.filter(|_| self.is_asking())?;
@@ -275,7 +275,7 @@ impl CallRounds {
     }
 }
 
-/// However the asking ends, the question does not outlive it.
+/// On drop, withdraws the question.
 struct Withdraw<'a> {
     rounds: &'a CallRounds,
     key: QuestionKey,

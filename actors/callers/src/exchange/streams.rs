@@ -12,21 +12,21 @@ use mgp_transports::sse;
 
 use super::delivery::Delivery;
 
-/// One SSE stream of a session. Lane 0 is the GET stream, the others belong to one request each.
+/// One SSE stream of a session. Lane 0 is the GET stream; each other lane belongs to one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lane(pub u64);
 
 /// The stream that a GET opens.
 pub const GET: Lane = Lane(0);
 
-/// Events not yet taken by an attached reader before it counts as stuck.
+/// Events a reader may be behind before it counts as stuck.
 const UNDELIVERED: usize = 1024;
 
-/// Bytes kept for replay: one answer of the largest usual size, so that 10,000 sessions that are
-/// idle after one large answer each cannot be made to hold more than the machine has.
+/// Bytes kept for replay: one large answer, so that 10,000 idle sessions with one large answer each do not
+/// fill the memory.
 const REPLAY_BYTES: usize = 1 << 20;
 
-/// Milliseconds a client should wait before it comes back for the rest of a stream.
+/// The `retry` of the stream: milliseconds before a client reconnects.
 const RETRY_MS: u64 = 500;
 
 /// All streams of one session.
@@ -34,12 +34,12 @@ const RETRY_MS: u64 = 500;
 pub struct Streams {
     ring: Arc<Ring<Bytes>>,
     lanes: AtomicU64,
-    /// The newest event of the GET stream that a reader took.
+    /// The last event of the GET stream that was read.
     taken: AtomicU64,
 }
 
 impl Streams {
-    /// No stream yet; the last `replay` events will be kept.
+    /// No streams yet; the last `replay` events are kept.
     #[must_use]
     pub fn new(replay: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -59,9 +59,9 @@ impl Streams {
         Lane(self.lanes.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Puts a message on a stream. When readers lag too far behind, a lossy one is dropped; a kept
-    /// one has room reserved, and when that is used up too, the slowest reader is let go, and comes
-    /// back for what is left.
+    /// Adds a message to a stream. If readers lag too far behind, a lossy one is dropped; a reliable one has
+    /// reserved room, and when that is full the slowest reader is detached and reconnects for the
+    /// rest.
     pub fn push(&self, lane: Lane, frame: Bytes, class: Delivery) {
         let weight = frame.len();
         if class == Delivery::Lossy {
@@ -91,13 +91,13 @@ impl Streams {
         self.ring.close();
     }
 
-    /// Opens the stream of a request to its reader.
+    /// Attaches the reader of a request's stream.
     #[must_use]
     pub fn open(self: &Arc<Self>, lane: Lane, primed: bool) -> Stream {
         self.read(lane, 0, primed)
     }
 
-    /// Opens the GET stream: what its last reader did not take, then what comes.
+    /// Attaches the reader of the GET stream, from the first event that was not read.
     #[must_use]
     pub fn open_get(self: &Arc<Self>, primed: bool) -> Stream {
         if primed {
@@ -106,8 +106,8 @@ impl Streams {
         self.read(GET, self.taken.load(Ordering::Relaxed), primed)
     }
 
-    /// Goes on with the stream that event `after` was on; the GET stream, live only, when the event
-    /// is no longer kept (CMCP-030).
+    /// Resumes the stream of event `after`; or the GET stream, without replay, when the event is no longer
+    /// kept (CMCP-030).
     #[must_use]
     pub fn resume(self: &Arc<Self>, after: u64) -> Stream {
         match self.ring.lane_of(after) {
@@ -116,7 +116,7 @@ impl Streams {
         }
     }
 
-    /// Lets the reader of a stream go; it comes back for the rest.
+    /// Detaches the reader of a stream; it reconnects for the rest.
     pub fn let_go(self: &Arc<Self>, lane: Lane) {
         drop(self.ring.attach(lane.0, LIVE));
     }
@@ -155,9 +155,9 @@ impl futures_util::Stream for Stream {
                     }
                     Poll::Ready(Some(sse::event(Some(seq.into()), &item)))
                 }
-                // Gone before this client came to listen: it gets what is left.
+                // Events were dropped before this client connected: it gets the remaining ones.
                 Poll::Ready(RingNext::Lost) => continue,
-                // Too slow: that its stream ends tells the client to come back.
+                // Detached as too slow: the end of the stream makes the client reconnect.
                 Poll::Ready(RingNext::End | RingNext::Detached) => Poll::Ready(None),
                 Poll::Pending => Poll::Pending,
             };

@@ -1,4 +1,4 @@
-//! A call that goes on without its request: suspended until its client answers a question, or run as a
+//! A call that continues without its request: suspended until its client answers a question, or as a
 //! task.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ pub struct BackgroundCall {
 }
 
 impl BackgroundCall {
-    /// Lets the call go on by itself.
+    /// Lets the call continue as a task of the runtime.
     #[must_use]
     pub fn begin(exchange: Arc<Exchange>, answering: GuardedAnswer) -> Arc<Self> {
         let background = Arc::new(Self {

@@ -1,4 +1,4 @@
-//! `input_required`: what a modern server needs before a call can go on, and the next round of the call
+//! `input_required`: what a modern server needs to continue a call, and the params of the next round
 //! (MCP 2026-07-28, multi round-trip requests).
 
 use std::borrow::Cow;
@@ -10,10 +10,10 @@ use mgp_protocol::splice::Splice;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Rounds a server may make a client go for one call; one that asks for ever ends here.
+/// Rounds of one call, so that endless questions end.
 pub const MAX_ROUNDS: usize = 64;
 
-/// What a server needs before it can go on.
+/// What a server needs to continue.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Needs<'a> {
@@ -23,21 +23,21 @@ pub struct Needs<'a> {
     /// Its questions, each under the server's own key.
     pub input_requests: BTreeMap<String, Input<'a>>,
     #[serde(borrow, default)]
-    /// What the server wants back with the next round.
+    /// The server's state, to be returned with the next round.
     pub request_state: Option<&'a RawValue>,
 }
 
 /// One question.
 #[derive(Debug, Deserialize)]
 pub struct Input<'a> {
-    /// What is asked.
+    /// The method.
     pub method: String,
     #[serde(borrow, default)]
-    /// With what, as JSON text.
+    /// Its params, as JSON text.
     pub params: Option<&'a RawValue>,
 }
 
-/// What an answer needs; `None` when it needs nothing.
+/// What the result asks for; `None` when it is final.
 pub fn needs(result: &str) -> Option<Needs<'_>> {
     if !may_mention(result.as_bytes(), "\"input_required\"") {
         return None;
@@ -46,7 +46,7 @@ pub fn needs(result: &str) -> Option<Needs<'_>> {
     (needs.result_type.as_deref() == Some("input_required")).then_some(needs)
 }
 
-/// The first params again, with what was said and the server's own state.
+/// The first params, with the answers and the server's state.
 pub fn next_round(first: &str, responses: &str, state: Option<&RawValue>) -> String {
     let mut splice = Splice::new(first);
     splice.insert_member(first, "inputResponses", responses);

@@ -1,4 +1,4 @@
-//! Calls of stateless clients that wait until their client answers what a legacy server asks.
+//! Suspended calls: stateless clients' calls that wait for the answer to a legacy server's question.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,8 @@ use super::background_call::BackgroundCall;
 use crate::agent::caller::Caller;
 use mgp_runtime::task::{self, SupervisedTask};
 
-/// Calls that may be suspended at once: each holds a call under way at its server, so servers' own
-/// bounds are met first; this one keeps clients that never come back from filling the table.
+/// The most suspended calls. Each is a call under way at its server, so the servers' limits apply first;
+/// this limit keeps clients that never return from filling the table.
 const MAX_PARKED: usize = 4096;
 
 /// The suspended calls.
@@ -22,27 +22,27 @@ const MAX_PARKED: usize = 4096;
 pub struct SuspendedCalls {
     calls: Mutex<HashMap<u64, SuspendedCall>>,
     numbers: AtomicU64,
-    /// How long a client may take to come back.
+    /// How long a client may take to return.
     patience: Duration,
 }
 
-/// A call that waits for its client.
+/// A suspended call.
 #[derive(Debug)]
 pub struct SuspendedCall {
-    /// Goes on meanwhile, as far as it can.
+    /// The call itself, which continues as far as it can.
     pub background: Arc<BackgroundCall>,
-    /// Whose call it is, with what it declared when it began.
+    /// The caller, with its capabilities at the start.
     pub caller: Arc<Caller>,
-    /// The params of its first try.
+    /// The params of the first request.
     pub params: Option<ByteString>,
-    /// Tells this stay from an earlier one of the same call.
+    /// Distinguishes this suspension from earlier ones of the same call.
     stay: u64,
-    /// Ends the stay in time, and itself with it.
+    /// Ends the suspension when its time is over.
     _patience: SupervisedTask<()>,
 }
 
 impl SuspendedCalls {
-    /// No call yet.
+    /// No suspended calls.
     #[must_use]
     pub fn new(patience: Duration) -> Arc<Self> {
         Arc::new(Self {
@@ -52,22 +52,22 @@ impl SuspendedCalls {
         })
     }
 
-    /// How long a client may take to come back.
+    /// How long a client may take to return.
     #[must_use]
     pub fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// A number for a call.
+    /// A new number for a call.
     pub fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Parks a call. When its client does not come back in time it is taken back, so that the server
-    /// need not wait any longer.
+    /// Suspends a call. If its client does not return in time the call is cancelled, so that the server
+    /// does not wait any longer.
     ///
     /// # Errors
-    /// [`Refusal::Overloaded`] above the bound.
+    /// [`Refusal::Overloaded`] above the limit.
     pub fn park(
         self: &Arc<Self>,
         number: u64,
@@ -105,7 +105,7 @@ impl SuspendedCalls {
         suspended.filter(|suspended| !suspended.background.exchange.is_cancelled())
     }
 
-    /// Takes back every call of an agent that may not go on.
+    /// Cancels every call of an agent whose credential was revoked.
     pub fn end_of(&self, agent: &AgentId) {
         let mut calls = self.calls();
         for (_, suspended) in calls.extract_if(|_, suspended| suspended.caller.agent == *agent) {

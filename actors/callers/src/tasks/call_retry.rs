@@ -1,5 +1,5 @@
-//! A task whose call needs more before it can go on: the rounds of `input_required` are gone for the
-//! client, whose answers come by `tasks/update` (MCP 2026-07-28, multi round-trip requests).
+//! A task whose call gets `input_required`: the kernel handles the rounds, and the client answers by
+//! `tasks/update` (MCP 2026-07-28, multi round-trip requests).
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ use crate::request::input_required::{MAX_ROUNDS, Needs, needs, next_round};
 use crate::request::{Caller, GuardedAnswer, Outcome, Request, Routes};
 use mgp_runtime::trace::Trace;
 
-/// How the call of a task is made once more.
+/// What is needed to repeat the call of a task.
 #[derive(Debug, Clone)]
 pub struct CallRetry {
-    /// Who answers it.
+    /// Handles the call.
     pub routes: Arc<dyn Routes>,
-    /// Whose call it is.
+    /// The caller.
     pub caller: Arc<Caller>,
     /// Its method.
     pub method: ByteString,
     /// Its params, as JSON text.
     pub params: Option<ByteString>,
-    /// What ties all its rounds together.
+    /// The trace of all rounds.
     pub trace: Trace,
 }
 
-/// Resolves with the outcome of a call that needs nothing more.
+/// Resolves with the call's final outcome.
 pub(super) async fn whole(background: &BackgroundCall, again: &CallRetry) -> Outcome {
     let mut outcome = background.outcome().await?;
     for _ in 0..MAX_ROUNDS {
@@ -54,7 +54,7 @@ pub(super) async fn whole(background: &BackgroundCall, again: &CallRetry) -> Out
     )))
 }
 
-/// Puts the questions of a round to the client; answers the `inputResponses` object.
+/// Puts the questions of a round to the client; returns the `inputResponses` object.
 async fn ask(background: &BackgroundCall, needs: &Needs<'_>) -> Result<String, Refusal> {
     let exchange = &background.exchange;
     let rounds = exchange.rounds().expect("a task is a stateless client's");

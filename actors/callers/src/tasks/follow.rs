@@ -1,4 +1,4 @@
-//! Follows one task from its beginning until it is forgotten.
+//! Follows one task from its start until it is forgotten.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::request::refused;
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 
-/// Follows a task until its time is over, or it is forgotten before. A panic on the way fails the task,
-/// which is kept for its time all the same.
+/// Follows a task until its time is over or it is forgotten. A panic fails the task, which is kept for its
+/// time all the same.
 pub(super) fn start(tasks: &Arc<Tasks>, kept: Arc<KernelTask>, again: Option<CallRetry>) {
     let tasks = tasks.clone();
     task::detached("task", async move {
@@ -43,7 +43,7 @@ fn left(kept: &KernelTask) -> Duration {
     Duration::from_millis(kept.expires_ms().saturating_sub(unix_ms()))
 }
 
-/// Resolves when the call has ended, and its end is noted; or when the time of the task is over.
+/// Resolves when the call has ended and that is recorded, or the task's time is over.
 async fn to_its_end(tasks: &Tasks, kept: &KernelTask, again: &CallRetry) {
     let Some(background) = kept.background() else {
         return;
@@ -56,7 +56,7 @@ async fn to_its_end(tasks: &Tasks, kept: &KernelTask, again: &CallRetry) {
     }
 }
 
-/// Says what the server asks meanwhile; resolves with the call's outcome.
+/// Publishes the server's questions meanwhile; resolves with the call's outcome.
 async fn follow(
     tasks: &Tasks,
     kept: &KernelTask,
@@ -77,7 +77,7 @@ async fn follow(
         tokio::select! {
             biased;
             outcome = &mut outcome => {
-                // What was taken back is cancelled, whatever the server still made of it.
+                // A cancelled task counts as cancelled, whatever the server answered.
                 let taken_back = background.exchange.is_cancelled();
                 return match taken_back && background.exchange.lacking().is_none() {
                     true => Err(Refusal::Cancelled),
@@ -96,7 +96,7 @@ async fn follow(
     }
 }
 
-/// What the outcome of a call means to its task.
+/// The task's new state after this outcome.
 fn step(background: &BackgroundCall, outcome: Outcome, dialect: Dialect) -> TaskStep {
     let refusal = match (outcome, background.exchange.lacking()) {
         (Ok(result), _) => {
@@ -111,7 +111,7 @@ fn step(background: &BackgroundCall, outcome: Outcome, dialect: Dialect) -> Task
     failed(&refusal, dialect)
 }
 
-/// The end of a task whose call was refused, in the words of who called.
+/// The end of a task whose call was refused, in the caller's dialect.
 pub(super) fn failed(refusal: &Refusal, dialect: Dialect) -> TaskStep {
     match refusal.render_in(dialect) {
         Rendered::Error(error) => TaskStep::Fail(error),
@@ -119,7 +119,7 @@ pub(super) fn failed(refusal: &Refusal, dialect: Dialect) -> TaskStep {
     }
 }
 
-/// The end of a task whose result is more than can be kept.
+/// The end of a task whose result is too large to be kept.
 pub(super) fn too_large(bytes: usize) -> TaskStep {
     let words = format!(
         "the call is done, but its result of {bytes} bytes finds no room: the results of all tasks together take {MAX_BYTES} bytes at most"

@@ -1,4 +1,4 @@
-//! What lasts of a task: one small file, written whole before anybody is told of what it says.
+//! A task on disk: one small file, written completely before its state is told to anybody.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -15,27 +15,27 @@ use serde_json::value::RawValue;
 use super::{MAX_TASKS, POLL_MS, follow};
 use mgp_store::atomic_file;
 
-/// How a task stands, as it is kept. Times are in milliseconds since 1970.
+/// The stored state of a task. Times are in milliseconds since 1970.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TaskRecord {
-    /// The life of the kernel that made it.
+    /// The run of the kernel that made it.
     pub boot: u64,
-    /// Which task of that life.
+    /// Its number in that run.
     pub number: u64,
-    /// Whose tool was called.
+    /// The server of the tool.
     pub server: ServerId,
-    /// The server's own name of the tool; records of before it was kept have none.
+    /// The server's own name of the tool; missing in old records.
     #[serde(default)]
     pub tool: Box<str>,
     /// Who called.
     pub principal: String,
     /// When it began.
     pub created_ms: u64,
-    /// When it came to stand as it does.
+    /// When its state last changed.
     pub updated_ms: u64,
-    /// How long it is kept, from its beginning.
+    /// How long it is kept after its start.
     pub ttl_ms: u64,
-    /// The word for how it stands: `working`, or how it ended.
+    /// `working`, or how it ended.
     pub status: String,
     /// The call's result, when it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub struct TaskRecord {
 }
 
 impl TaskRecord {
-    /// What lasts of a task; one that has not ended is kept as `working`, whatever it waits for.
+    /// The stored state; a task that has not ended is stored as `working`.
     pub(super) fn of(
         (boot, number): (u64, u64),
         (server, tool): (&ServerId, &str),
@@ -73,7 +73,7 @@ impl TaskRecord {
         }
     }
 
-    /// The task of an earlier life: as it ended, or failed because its kernel ended before.
+    /// The task of an earlier run: as it ended, or failed because the kernel stopped.
     pub(super) fn task(&self) -> Task {
         let text = |json: &Option<Box<RawValue>>| json.as_ref().map(|json| json.get().to_owned());
         let end = match TaskStatus::parse(&self.status) {
@@ -95,20 +95,20 @@ impl TaskRecord {
         task
     }
 
-    /// Where it is kept in `folder`.
+    /// Its file in `folder`.
     fn path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{:016x}-{}.json", self.boot, self.number))
     }
 
-    /// Writes it for good: after this it survives the end of the machine, whole or as it was before.
+    /// Writes it so that it survives a crash of the machine: completely, or not at all.
     ///
     /// # Errors
-    /// The disk's own.
+    /// The disk's error.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         atomic_file::write(&self.path(folder), &serde_json::to_vec(self)?)
     }
 
-    /// Nobody wants to know any more.
+    /// Removes the file.
     pub fn remove(&self, folder: &Path) {
         if let Err(error) = fs::remove_file(self.path(folder))
             && error.kind() != io::ErrorKind::NotFound
@@ -118,8 +118,8 @@ impl TaskRecord {
     }
 }
 
-/// The records of an earlier life, and the folder made when it is not there. What cannot be read is
-/// left where it is, and what was not finished is removed.
+/// The records of earlier runs; makes the folder if it is missing. Unreadable files are left alone,
+/// unfinished ones are removed.
 ///
 /// # Errors
 /// The folder cannot be made or read.

@@ -1,4 +1,4 @@
-//! Who may call what, on every way to a server. What a caller may not see is to it as if it did not
+//! Access control for every request to a server. To a caller, what it may not see does not exist.
 //! exist.
 
 use std::sync::OnceLock;
@@ -15,22 +15,22 @@ use mgp_policy::access::AccessHandle;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::link::FinalCheck;
 
-/// Leave to ask something of a server, for one request: to call a tool, by the server's own name for
-/// it, or anything that is not about a tool.
+/// A caller's right to send one request to a server: to call a tool (by the server's own name for it), or
+/// to ask something that is not about a tool.
 #[derive(Debug)]
 pub(crate) struct Admission<'a> {
     access: &'a AccessHandle,
     principal: Principal,
     server: &'a ServerId,
     tool: Option<&'a str>,
-    /// Since it was looked at once.
+    /// The decision, kept from the first check on.
     lease: OnceLock<AccessLease>,
-    /// What the caller would read if there was no such thing.
+    /// The answer that does not reveal that the thing exists.
     unknown: Refusal,
 }
 
 impl<'a> Admission<'a> {
-    /// Nobody has looked yet.
+    /// A right that has not been checked yet.
     pub(crate) fn new(
         cx: &'a Context,
         caller: &Caller,
@@ -67,7 +67,7 @@ impl FinalCheck for Admission<'_> {
     }
 }
 
-/// Leave for this caller, had now and asked again before the request leaves.
+/// Checks the caller's right now; the result checks it again right before the request is sent.
 ///
 /// # Errors
 /// `unknown`, with the rule that closes the server or the tool.
@@ -83,7 +83,7 @@ pub(crate) fn admit<'a>(
     Ok(admission)
 }
 
-/// A denied tool, in the words its caller may read; `shown` when it was shown the tool before.
+/// The refusal of a denied tool, in words the caller may read; `shown`: it was shown the tool before.
 pub(crate) fn denied(cx: &Context, caller: &Caller, refusal: Refusal, shown: bool) -> Refusal {
     let Refusal::Denied(denial) = refusal else {
         return refusal;
@@ -92,7 +92,7 @@ pub(crate) fn denied(cx: &Context, caller: &Caller, refusal: Refusal, shown: boo
         return Refusal::Denied(denial);
     };
     let agreed = caller.mgp.features().contains(Features::ACCESS_CONTROL);
-    // A caller that does not speak MGP reads the same of both.
+    // A caller that does not speak MGP cannot tell the two apart.
     match told(agreed, shown, cx.policies.access.reveals()) {
         DenialAnswer::Unknown => Refusal::UnknownTool(tool.clone()),
         DenialAnswer::Denied => Refusal::Denied(denial),
@@ -118,7 +118,7 @@ pub(crate) fn sees(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
     table.sees(&caller.identity(), server, unix_ms())
 }
 
-/// The tool is not for this caller.
+/// The refusal for a tool that was not granted to this caller.
 pub(crate) fn not_granted(name: &str) -> Refusal {
     Refusal::Denied(Box::new(Denial::NotGranted {
         tool: name.to_owned(),
@@ -126,7 +126,7 @@ pub(crate) fn not_granted(name: &str) -> Refusal {
     }))
 }
 
-/// The refusal of what is closed, with the rule that closes it.
+/// Adds to a refusal, for the audit log, the rule that closes the server or tool.
 fn closed(mut refusal: Refusal, decision: &AccessDecision<'_>) -> Refusal {
     if let Refusal::Denied(denial) = &mut refusal
         && let Denial::NotGranted { rule, .. } = &mut **denial
@@ -136,7 +136,7 @@ fn closed(mut refusal: Refusal, decision: &AccessDecision<'_>) -> Refusal {
     refusal
 }
 
-/// True when this view shows something that exists, as far as this caller may know.
+/// True when this view shows something that exists and that the caller may know of.
 #[must_use]
 pub fn knows(cx: &Context, view: &CatalogView, who: &Principal) -> bool {
     match view {

@@ -1,5 +1,5 @@
-//! A person's yes before a dangerous call (MGP §4.4, A-32): asked of whoever calls, where its client can
-//! ask, else of the operator.
+//! Confirmation of dangerous calls by a person (MGP §4.4, A-32): the caller's client is asked where it can
+//! be, else the operator.
 
 use std::time::Duration;
 
@@ -20,30 +20,30 @@ use mgp_policy::approvals::legible;
 use mgp_runtime::time::{moment, unix_ms};
 use mgp_servers::link::question;
 
-/// How the operator wants dangerous calls confirmed.
+/// The operator's settings for confirming dangerous calls.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfirmationRules {
-    /// What is asked about.
+    /// Which calls are asked about.
     pub caution: Caution,
-    /// How long a question is open.
+    /// How long a question stays open.
     pub patience: Duration,
-    /// The operator is asked where the caller cannot be.
+    /// Ask the operator where the caller's client cannot be asked.
     pub operator_queue: bool,
 }
 
-/// A call that wants a yes.
+/// A call that needs a person's yes.
 pub(crate) struct ConfirmationRequest<'a> {
     request: &'a Request,
     tool: &'a CatalogTool,
     digest: CallDigest,
-    /// What is asked, in one sentence.
+    /// The question, in one sentence.
     text: String,
-    /// What it is called with.
+    /// The call's arguments.
     arguments: String,
 }
 
-/// Resolves when the call may be made as far as people are concerned. `name` is what the caller
-/// calls the tool.
+/// Resolves when no confirmation is needed or a person said yes. `name` is the tool's name as the caller
+/// knows it.
 ///
 /// # Errors
 /// [`Denial::Unconfirmed`], and [`Refusal::Cancelled`] when the call is taken back meanwhile.
@@ -82,7 +82,7 @@ pub(crate) async fn confirmed(
     Err(Refusal::Denied(Box::new(Denial::Unconfirmed { tool, why })))
 }
 
-/// Why a person must be asked; `None` for nearly every call.
+/// Why a person must be asked; `None` for most calls.
 fn asks(cx: &Context, request: &Request, tool: &CatalogTool) -> Option<ConfirmationReason> {
     let (requirements, caution) = (&tool.requirements, cx.policies.confirmation.caution);
     if !requirements.confirms {
@@ -103,7 +103,7 @@ async fn settle(cx: &Context, wanted: &ConfirmationRequest<'_>) -> Result<Settle
         .rounds()
         .map_or(caller.capabilities, CallRounds::capabilities);
     let reach = OpenChannels {
-        // No door takes the answer to a callback of the kernel's own.
+        // The kernel's own callbacks cannot be answered over any connection.
         callback: false,
         elicitation: can.elicitation_form,
         queue: cx.policies.confirmation.operator_queue,
@@ -163,7 +163,7 @@ async fn ask_operator(
     match cx.policies.approvals.yes_or_no(question).await {
         Ok(Some(true)) => ConfirmationAnswer::Accepted,
         Ok(Some(false)) => ConfirmationAnswer::Declined,
-        // Its time is over, which is for the clock to say.
+        // The deadline decides, not this.
         Ok(None) => std::future::pending().await,
         Err(_) => ConfirmationAnswer::NoWay,
     }
@@ -186,7 +186,7 @@ async fn elicit(wanted: &ConfirmationRequest<'_>) -> ConfirmationAnswer {
                 Some(_) | None => ConfirmationAnswer::Declined,
             }
         }
-        // An error, or no way to it any more.
+        // The client answered with an error, or cannot be reached any more.
         Ok(Err(_)) | Err(_) => ConfirmationAnswer::NoWay,
     }
 }

@@ -1,4 +1,4 @@
-//! What the server of a tool may do (MGP §3).
+//! Check: the permissions of the tool's server (MGP §3).
 
 use mgp_engine::policy::permissions::Lacking;
 use mgp_engine::tools::catalog::CatalogTool;
@@ -6,7 +6,7 @@ use mgp_protocol::refusal::{Denial, Refusal};
 
 use crate::Context;
 
-/// The server of the tool has what a call of it needs.
+/// Checks that the tool's server has every permission the tool needs.
 ///
 /// # Errors
 /// 1000 (MGP-050), which names the first that is missing.

@@ -1,4 +1,4 @@
-//! Whether a tool is the one that was approved (MGP §4.3).
+//! Check: the tool is the one that was approved (MGP §4.3).
 
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::refusal::Refusal;
@@ -7,7 +7,7 @@ use crate::Context;
 use crate::arrival;
 use mgp_callers::request::Caller;
 
-/// A tool that changed since it was approved is as good as gone.
+/// Refuses a tool that changed since it was approved, as if it were gone.
 ///
 /// # Errors
 /// What [`arrival::absent`] says.

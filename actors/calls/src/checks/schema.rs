@@ -1,4 +1,4 @@
-//! What goes to a tool and what comes from it is held against the tool's own schemas.
+//! Checks arguments and results against the tool's own schemas.
 
 use bytes::Bytes;
 use mgp_engine::tools::catalog::{CatalogPrompt, CatalogTool};
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use mgp_callers::request::Outcome;
 
-/// CMCP-009: arguments are checked before anything leaves the kernel. No arguments are `{}`.
+/// CMCP-009: checks the arguments before anything is sent. Absent arguments count as `{}`.
 pub(crate) fn arguments(
     tool: &str,
     route: &CatalogTool,
@@ -28,7 +28,7 @@ pub(crate) fn arguments(
         })
 }
 
-/// MCP-045, CMCP-043: a prompt gets what it cannot do without. Of the rest its server judges.
+/// MCP-045, CMCP-043: a prompt's required arguments must be there; all else is the server's to judge.
 pub(crate) fn prompt_arguments(
     name: &str,
     route: &CatalogPrompt,
@@ -60,7 +60,7 @@ pub(crate) fn prompt_arguments(
 /// clients that do not read it.
 pub(crate) fn result(tool: &str, route: &CatalogTool, result: Bytes) -> Outcome {
     let structured = may_mention(&result, "\"structuredContent\"");
-    // Where there is a schema, what others would take for structured content counts too.
+    // Where there is a schema, also what some clients would take for structured content is checked.
     if !structured && route.output.is_none() {
         return Ok(result);
     }

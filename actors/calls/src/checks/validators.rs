@@ -1,5 +1,5 @@
-//! Judges the arguments of calls before they leave the kernel (MGP §4.5, §7): what is short where it
-//! stands, what takes its time away from the threads that carry calls.
+//! Validators of arguments (MGP §4.5, §7). Short arguments are judged at once; long ones on other threads,
+//! so that the threads that carry calls are not held up.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,24 +14,24 @@ use tokio::sync::Semaphore;
 
 use mgp_runtime::task::blocking;
 
-/// Arguments longer than this are judged elsewhere, unless nothing in them needs a closer look: that
-/// takes some 0.1 µs for each byte.
+/// Arguments longer than this are judged on another thread, unless nothing in them needs a closer look.
+/// A judgement takes some 0.1 µs per byte.
 const SHORT: usize = 8 << 10;
-/// Judgements that may wait for a thread; each holds its arguments.
+/// How many judgements may wait for a thread; each holds its arguments.
 const WAITING: usize = 64;
-/// Verdicts kept, of each generation: a rejection has some kilobytes.
+/// Verdicts kept in each generation; a rejection takes some kilobytes.
 const KEPT: usize = 512;
 
 type Name = [u8; 32];
 type Verdict = Result<(), Arc<Rejection>>;
 
-/// Judges, and remembers what it thought of code.
+/// Judges arguments, and caches its verdicts on code.
 #[derive(Debug)]
 pub struct Validation {
     verdicts: Arc<Mutex<Verdicts>>,
-    /// Who may judge elsewhere at the same time.
+    /// Limits the judgements that run at once.
     judges: Semaphore,
-    /// Who may wait for that, or do it.
+    /// Limits those that run or wait to run.
     room: Semaphore,
 }
 
@@ -46,7 +46,7 @@ impl Default for Validation {
     }
 }
 
-/// Verdicts on code in two generations: when the younger is full, the older is forgotten.
+/// Verdicts on code, in two generations: when the younger is full, the older is dropped.
 #[derive(Debug, Default)]
 struct Verdicts {
     young: HashMap<Name, Verdict>,
@@ -71,10 +71,10 @@ impl Verdicts {
     }
 }
 
-/// What is known of code without looking at it.
+/// What the cache knows about code.
 enum Known {
     Rejected(Arc<Rejection>),
-    /// Nothing.
+    /// Not in the cache.
     Unseen,
 }
 
@@ -133,7 +133,7 @@ impl Validation {
             Ok(Ok(())) => Ok(()),
             Ok(Err(No::Unsafe { path, rejection })) => Err(unsafe_code(path, &rejection)),
             Ok(Err(No::Blocked(no))) => Err(blocked(no)),
-            // The kernel ends, or a judge failed over what it was given: what nobody judged stays here.
+            // The kernel is ending or the judge panicked: arguments that nobody judged are not sent.
             Err(error) => Err(Refusal::Broken(format!(
                 "the arguments could not be judged: {error}"
             ))),

@@ -1,4 +1,4 @@
-//! A request as it goes to a server: what is spliced into it, and what HTTP headers repeat of it.
+//! A request as it is sent to a server: what is spliced into it and what HTTP headers repeat of it.
 
 use mgp_engine::callers::request_ids::WireId;
 use mgp_engine::tools::catalog::CatalogTool;
@@ -20,9 +20,9 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) tool: Option<&'a CatalogTool>,
     pub(crate) method: &'a str,
     pub(crate) params: &'a str,
-    /// They may hold what MGP puts beside the members that MCP knows.
+    /// The params may hold members of MGP's own (see `trace.rs`).
     pub(crate) of_mgp: bool,
-    /// The part of `params` that names what is asked for, and the server's own name for it.
+    /// The part of `params` that names the thing, and the server's own name to put in its place.
     pub(crate) edit: (&'a str, &'a str),
     /// The client's progress token, borrowed from `params`.
     pub(crate) token: Option<&'a RawValue>,
@@ -30,17 +30,17 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) mirrored: Mirrored<'a>,
 }
 
-/// What is repeated in HTTP headers (MCP 2026-07-28, request metadata).
+/// What HTTP headers repeat of the body (MCP 2026-07-28, request metadata).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Mirrored<'a> {
-    /// The server's own name for what is asked for.
+    /// The server's own name for the thing.
     pub(crate) name: Option<&'a str>,
-    /// Arguments the tool wants repeated.
+    /// The arguments that the tool wants repeated.
     pub(crate) arguments: Option<(&'a [ParamHeader], &'a str)>,
 }
 
 impl<'a> Mirrored<'a> {
-    /// What is repeated is only the name.
+    /// Only the name is repeated.
     pub(crate) fn named(name: &'a str) -> Self {
         Self {
             name: Some(name),
@@ -50,7 +50,7 @@ impl<'a> Mirrored<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    /// The params under the server's own name, and, with the id of the call, its progress token.
+    /// The params with the server's own name, and, with the id of the call, its progress token.
     pub(crate) fn spliced(&self, id: Option<WireId>) -> Splice<'a> {
         let mut splice = Splice::new(self.params);
         let (part, json) = self.edit;
@@ -63,7 +63,7 @@ impl<'a> Outgoing<'a> {
         splice
     }
 
-    /// The arguments a modern server wants repeated in headers.
+    /// The headers for the arguments that a modern server wants repeated.
     pub(super) fn headers(&self, era: Era) -> Vec<(String, String)> {
         match (era, self.mirrored.arguments) {
             (Era::Modern, Some((headers, arguments))) if !headers.is_empty() => {

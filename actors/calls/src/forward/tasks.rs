@@ -1,4 +1,4 @@
-//! Calls that become tasks: where a server takes them only so, or where its client asks for one.
+//! Calls that become tasks: because the server takes them only so, or because the client wants it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use mgp_callers::tasks::LongCall;
 use mgp_runtime::task::detached;
 use mgp_servers::link::Link;
 
-/// What a client must declare to be given tasks.
+/// The capability a client must declare to be given tasks.
 pub(crate) const EXTENSION: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
-/// A tool call may become a task of the kernel where its client knows tasks and its server makes
-/// none.
+/// A tool call may become one of the kernel's own tasks when the client knows tasks and the server
+/// makes none.
 pub(crate) fn may_take_long(request: &Request, link: &Link, tool: Option<&CatalogTool>) {
     let (Some(attempts), Some(tool)) = (request.exchange.rounds(), tool) else {
         return;
@@ -61,7 +61,7 @@ pub(crate) fn wants_task(request: &Request, link: &Link, params: &str) -> bool {
         && link.bridges_tasks()
 }
 
-/// The params of a call without `task`: in the extension the server decides what becomes one.
+/// The params without `task`: in the extension it is the server that decides what becomes a task.
 pub(crate) fn without_task(params: &str) -> String {
     let members = members(params).unwrap_or_default();
     let kept = members.iter().filter(|(name, _)| name != "task");
@@ -71,7 +71,7 @@ pub(crate) fn without_task(params: &str) -> String {
     format!("{{{}}}", kept.join(","))
 }
 
-/// A message with the task it belongs to in its `_meta` (2025-11-25, related-task).
+/// The message with the id of its task in `_meta` (2025-11-25, related-task).
 pub(crate) fn with_related(message: &str, id: &str) -> String {
     let task = format!(r#"{{"taskId":{}}}"#, quoted(id));
     let mut splice = Splice::new(message);
@@ -87,8 +87,8 @@ pub(crate) fn with_related(message: &str, id: &str) -> String {
     splice.finish().into_owned()
 }
 
-/// A stateless client calls a tool of a server of 2025-11-25 that takes such calls only as tasks:
-/// for the client it is a task of the kernel, from its beginning.
+/// A stateless client calls a tool that a 2025-11-25 server takes only as a task: to the client it is a
+/// task of the kernel from the start.
 pub(crate) async fn through_task(
     request: &Request,
     link: &Arc<Link>,
@@ -142,7 +142,7 @@ pub(crate) async fn through_task(
     shown(request, link, outgoing.method, outcome)
 }
 
-/// A task at a server, taken back when nobody waits for it any more.
+/// A task at a server; cancelled when nobody waits for it any more.
 struct Working<'a> {
     link: &'a Arc<Link>,
     params: Option<String>,
@@ -166,7 +166,7 @@ impl Drop for Working<'_> {
     }
 }
 
-/// What a server said that takes part in the experiment.
+/// What a server declared that has the experimental tasks of 2025-11-25.
 pub(crate) fn experiment(link: &Arc<Link>) -> Option<&mgp_servers::link::Peer> {
     let peer = link.peer_in(Era::Legacy)?;
     peer.capabilities.tasks_call.then_some(peer)

@@ -1,4 +1,4 @@
-//! A modern caller, a legacy server.
+//! A modern caller and a legacy server.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use mgp_callers::request::{Outcome, Request};
 use mgp_servers::levels;
 use mgp_servers::link::Link;
 
-/// A modern caller, a legacy server. What the server asks meanwhile parks the call
-/// (`doors`); here only shapes change.
+/// Sends a modern caller's request to a legacy server. A question of the server parks the call (in the
+/// `doors` crate); here only the messages are translated.
 pub(crate) async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Outcome {
-    // One of the kernel's leads back to a parked call and never comes here.
+    // A `requestState` of the kernel's own leads to a parked call and does not get here.
     if is_said(outgoing.params, "requestState") {
         return Err(Refusal::Expired("the kernel did not give it".into()));
     }
@@ -38,14 +38,14 @@ fn is_said(params: &str, name: &str) -> bool {
     may_mention(params.as_bytes(), name) && member(params, name).is_some()
 }
 
-/// What a legacy server answered, as a modern caller is shown it.
+/// A legacy server's answer, in the words of the modern era.
 pub(crate) fn shown(request: &Request, link: &Link, method: &str, outcome: Outcome) -> Outcome {
     match outcome {
         Ok(result) => {
             let result = String::from_utf8_lossy(&result);
             let peer = link.peer_in(Era::Legacy);
             let extra = Modern {
-                // A legacy server says nothing about keeping what it reads out.
+                // A legacy server says nothing about caching.
                 caching: (method == "resources/read").then_some((0, "private")),
                 server_info: peer.and_then(|peer| peer.info.as_deref()),
             };
@@ -67,8 +67,8 @@ pub(crate) fn shown(request: &Request, link: &Link, method: &str, outcome: Outco
     }
 }
 
-/// What a modern client is told when a legacy server wants URLs visited first: nothing waits for it at
-/// the server, so there is no `requestState`.
+/// What a modern client is told when a legacy server wants URLs visited first. The server keeps no state
+/// for it, so there is no `requestState`.
 fn visits(questions: &[String]) -> String {
     let asked = questions.iter().enumerate().map(|(at, params)| {
         format!(

@@ -1,5 +1,5 @@
-//! A legacy caller, a modern server: the kernel goes the rounds of `input_required` for a client that
-//! does not know them (MCP 2026-07-28, multi round-trip requests).
+//! A legacy caller and a modern server: the kernel itself handles each round of `input_required`, which
+//! the client does not know (MCP 2026-07-28, multi round-trip requests).
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ use mgp_runtime::ids::new_id;
 use mgp_servers::link::Link;
 use mgp_servers::link::question;
 
-/// Questions of one round; a person answers one at a time.
+/// Questions in one round; a person answers one at a time.
 const MAX_QUESTIONS: usize = 64;
 
-/// Calls a modern server for a legacy client, and asks the client what the server needs.
+/// Calls a modern server for a legacy client, and puts the server's questions to the client.
 pub(crate) async fn rounds(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Outcome {
     let caller = &request.caller;
     let mut own = outgoing.spliced(None).finish();
@@ -65,7 +65,7 @@ pub(crate) async fn rounds(request: &Request, link: &Arc<Link>, outgoing: Outgoi
     )))
 }
 
-/// The params of a legacy client as a modern server reads them; `tasks` declares that the client
+/// A legacy client's params as a modern server reads them; with `tasks` they declare that the client
 /// can be given tasks.
 pub(crate) fn stamped(request: &Request, link: &Link, params: &str, tasks: bool) -> String {
     let caller = &request.caller;
@@ -81,7 +81,7 @@ pub(crate) fn stamped(request: &Request, link: &Link, params: &str, tasks: bool)
     era::to_modern_params(Some(params), &stamp)
 }
 
-/// Puts all questions of a round to the client at once; answers the `inputResponses` object, and its
+/// Puts all questions of a round to the client at once; returns the `inputResponses` object and its
 /// keys.
 pub(crate) async fn ask(
     request: &Request,
@@ -127,7 +127,7 @@ async fn ask_one(
     said(&input.method, answer)
 }
 
-/// What the client said, as a modern server takes it: there are no errors among `inputResponses`.
+/// A client's answer in the modern era, whose `inputResponses` hold no errors.
 fn said(method: &str, answer: ClientAnswer) -> Result<String, Refusal> {
     match (answer, method) {
         (Ok(result), _) => Ok(String::from_utf8_lossy(&result).into_owned()),

@@ -1,6 +1,6 @@
-//! The trace goes on to the server (MGP §6.5, A-05): as a param to one that agreed to MGP, in `_meta` to
-//! any other, and to that one only when the caller itself said it. What MGP puts beside the members that
-//! MCP knows stays here, for a server that does not speak it.
+//! Passes the trace on to the server (MGP §6.5, A-05): as a param where the server negotiated MGP, else in
+//! `_meta` and only if the caller sent it there. Other members of MGP are removed for servers that do not
+//! speak it.
 
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mention::may_mention;
@@ -11,16 +11,16 @@ use mgp_callers::request::Request;
 use mgp_runtime::trace::{Trace, span};
 use mgp_servers::link::Link;
 
-/// What requests of MGP carry beside their own members.
+/// Members that MGP adds to requests.
 const OF_MGP: [&str; 2] = ["trace_id", "_mgp"];
 
-/// Whether params may hold some of it.
+/// True when params may hold such members.
 pub(crate) fn may_be_of_mgp(params: &str) -> bool {
     let mut names = OF_MGP.iter();
     names.any(|name| may_mention(params.as_bytes(), name))
 }
 
-/// Puts the trace of a request into params that go to a server, and takes out what is not for it.
+/// Puts the trace into the params for a server, and removes what is not for it.
 pub(crate) fn traced(
     request: &Request,
     link: &Link,
@@ -33,7 +33,7 @@ pub(crate) fn traced(
         let id = quoted(trace.id.as_str());
         match said(params, "trace_id") {
             None => splice.insert_member(params, "trace_id", &id),
-            // One that was not taken over goes nowhere.
+            // A caller's trace that the kernel did not accept is not passed on.
             Some(other) if !trace.is(other) => splice.replace(other, id),
             Some(_) => {}
         }
@@ -66,7 +66,7 @@ fn in_meta(trace: &Trace, params: &str, splice: &mut Splice<'_>) {
             let members = members.collect::<Vec<_>>().join(",");
             splice.insert_member(params, "_meta", &format!("{{{members}}}"));
         }
-        // What stands there is no object: whoever sent it is told so by the server.
+        // `_meta` is no object; the server reports that to the caller.
         None => {}
     }
 }

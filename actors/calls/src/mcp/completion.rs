@@ -50,7 +50,7 @@ pub async fn complete(cx: &Context, request: &Request) -> Outcome {
     forward::forward(cx, request, outgoing).await
 }
 
-/// Server, the text in the frame that names the prompt or template, and its own name there.
+/// The server, the part of the frame that names the prompt or template, and the server's own name for it.
 async fn referred<'a>(
     cx: &Context,
     request: &Request,
@@ -76,7 +76,7 @@ async fn referred<'a>(
     }
 }
 
-/// Whose template it is, or whose resource, and what its server calls it.
+/// The server that has this template or resource, and its own name for it.
 async fn template_owner(
     cx: &Context,
     request: &Request,

@@ -1,4 +1,4 @@
-//! The result of `initialize`: what an agent is told the kernel can do.
+//! The results of `initialize` and `server/discover`: what an agent is told the kernel can do.
 
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
@@ -16,14 +16,14 @@ use mgp_servers::link::Peer;
 use mgp_servers::server::ServerHandle;
 use mgp_tools::catalog::Shown;
 
-/// Bytes of `instructions` that all servers together may put into a model's context.
+/// Limit for the `instructions` of all servers together, in bytes.
 const INSTRUCTIONS: usize = 16 << 10;
 
-/// What stands before them.
+/// Introduces the instructions of the servers.
 const QUOTED: &str = "Each server's own instructions are quoted under its name. They are about its own tools, and no words of this kernel's.\n\n";
 
-/// What an agent that sees everything is told. A legacy client learns this once, and servers come
-/// and go, so it is what the kernel relays, whoever offers it right now.
+/// Capabilities for a view of all servers. A legacy client learns them once while servers come and go, so
+/// they are all that the kernel relays, whatever is connected now.
 const EVERYTHING: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}}"#;
 
 /// Answers `initialize`.
@@ -61,7 +61,7 @@ pub fn discover(cx: &Context, caller: &Caller) -> Outcome {
     let instructions = instructions
         .map(|text| format!(r#","instructions":{}"#, quoted(&text)))
         .unwrap_or_default();
-    // Servers come and go, so what is offered now is promised to nobody for later.
+    // Servers come and go, so this answer may not be cached.
     Ok(format!(
         r#"{{"resultType":"complete","supportedVersions":["{}"],"capabilities":{capabilities}{instructions},"ttlMs":0,"cacheScope":"private","_meta":{{"{SERVER_INFO}":{info}}}}}"#,
         Version::MODERN
@@ -69,8 +69,8 @@ pub fn discover(cx: &Context, caller: &Caller) -> Outcome {
     .into())
 }
 
-/// MGP-023, MGP-028: only where the client declared itself; with the facts of the one server it
-/// sees, when it sees one.
+/// MGP-023, MGP-028: adds MGP where the client declared it; with the facts of the server, where the view
+/// is of one server.
 fn with_mgp(cx: &Context, capabilities: String, caller: &Caller) -> String {
     let server = match &caller.view {
         CatalogView::All => None,
@@ -90,10 +90,10 @@ fn everything(cx: &Context, caller: &Caller) -> (String, String, Option<String>)
     )
 }
 
-/// One server under its own name: what it said of itself, as far as the kernel relays it.
+/// What a view of one server says: its own words, as far as the kernel relays them.
 ///
-/// Nobody waits for one that is still starting: it goes by its name, and all it may turn out to offer
-/// is announced.
+/// A server that is still starting is not waited for: its id is its name, and all capabilities are
+/// announced.
 fn one(cx: &Context, id: &ServerId) -> (String, String, Option<String>) {
     match cx.shown.load().peers.get(id) {
         Some(peer) => (
@@ -112,8 +112,8 @@ fn one(cx: &Context, id: &ServerId) -> (String, String, Option<String>) {
     }
 }
 
-/// The capabilities of a server that work through the kernel, verbatim but for `listChanged`: a list
-/// may change because its server was restarted, whatever the server itself announces.
+/// A server's capabilities that work through the kernel, verbatim but for `listChanged`: a list may
+/// change because the server was restarted, whatever it declares itself.
 fn relayed(peer: &Peer) -> String {
     let mut out = Vec::new();
     for (name, value) in members(&peer.raw_capabilities).unwrap_or_default() {
@@ -134,14 +134,14 @@ fn relayed(peer: &Peer) -> String {
     format!("{{{}}}", out.join(","))
 }
 
-/// MCP-086: the instructions of all servers, each quoted under its name; the whole is bounded.
+/// MCP-086: the instructions of all servers, each quoted under its name, within the limit.
 fn instructions(shown: &Shown, sees: impl Fn(&ServerId) -> bool) -> Option<String> {
     let seen = shown.peers.iter().filter(|(id, _)| sees(id));
     merged(seen.filter_map(|(id, peer)| Some((id, peer.instructions.as_deref()?))))
 }
 
-/// Each line of a server is marked as its own: no server can end its part and speak as another one, or
-/// as the kernel.
+/// Every line is marked as its server's: none can end its part and speak as another server or as the
+/// kernel.
 fn merged<'a>(instructions: impl Iterator<Item = (&'a ServerId, &'a str)>) -> Option<String> {
     let mut out = String::new();
     for (id, text) in instructions {

@@ -1,5 +1,5 @@
-//! The four lists: bytes that were made when the catalog was published, how long they may be kept, and how
-//! long a request waits for servers that start for the first time: many clients ask once and never again.
+//! The four lists: prepared when the catalog is published, how long clients may cache them, and how long a
+//! request waits for servers that start for the first time, because many clients ask only once.
 
 pub mod exposure;
 pub mod filtered;
@@ -29,11 +29,11 @@ use mgp_servers::link::List;
 use mgp_servers::server::ServerHandle;
 use mgp_tools::catalog::Shown;
 
-/// A list that is stale is fetched again no sooner than this after the last time, however often
-/// clients ask and however short a time its server promised.
+/// The shortest time between two fetches of a stale list, however often clients ask and however short
+/// a time its server promised.
 const REFETCH: Duration = Duration::from_secs(1);
 
-/// `tools/list` and its three sisters: bytes that were made when the catalog was published.
+/// Answers `tools/list` and the three like it from what was prepared with the catalog.
 ///
 /// # Errors
 /// [`Refusal::BadCursor`], [`Refusal::BadParams`].
@@ -77,10 +77,9 @@ fn complete_page(page: &[u8], freshness: Freshness) -> Bytes {
     [open, tail.as_bytes()].concat().into()
 }
 
-/// How long a list may be kept. What a server that says when it changes promised holds from now
-/// on, for the kernel would know better; what another promised holds from when it was fetched,
-/// and is fetched again when that is over. A list that lacks a server that is still starting is stale
-/// at once.
+/// How long clients may cache a list. The promise of a server that announces changes counts from now;
+/// that of another one from when the list was fetched, and when it has run out the list is fetched
+/// again. A list that lacks a server that is still starting may not be cached.
 fn freshness(cx: &Context, shown: &Shown, caller: &Caller, kind: ListKind) -> Freshness {
     let view = &caller.view;
     let mut freshness = shown.catalog.freshness(view, kind);
@@ -130,14 +129,14 @@ fn tells(can: &ServerCapabilities, kind: ListKind) -> bool {
     }
 }
 
-/// A list, once the servers that are just starting are there, or their moment is over.
+/// A list, after servers that are just starting have connected or their time is over.
 ///
 /// # Errors
 /// As of [`Context::list`], and [`Refusal::Cancelled`].
 pub async fn list_with_newcomers(cx: &Context, request: &Request, kind: ListKind) -> Outcome {
     let newcomers = newcomers(cx, &request.caller);
     let arriving = async {
-        // Each has its own deadline, whoever is waited for first.
+        // Each has its own deadline, so the order does not matter.
         for newcomer in &newcomers {
             newcomer.arrives().await;
         }
@@ -148,14 +147,14 @@ pub async fn list_with_newcomers(cx: &Context, request: &Request, kind: ListKind
     }
 }
 
-/// Whether a list of the caller's would lack a server that is just starting.
+/// Whether the caller's lists lack a server that is just starting.
 #[must_use]
 pub fn awaits_newcomers(cx: &Context, caller: &Caller) -> bool {
     any(cx, caller, ServerHandle::is_new)
 }
 
-/// Whether lists of the caller's lack a server that has not been there yet and comes, however long
-/// that takes.
+/// Whether the caller's lists lack a server that has never been connected and is still expected,
+/// however long that takes.
 pub(crate) fn lacks_some(cx: &Context, caller: &Caller) -> bool {
     any(cx, caller, |server| server.outlook() == Outlook::First)
 }
@@ -170,7 +169,7 @@ fn newcomers(cx: &Context, caller: &Caller) -> Vec<Arc<ServerHandle>> {
     all
 }
 
-/// Whether a server that the caller may see is like this: what is hidden from it shows nowhere.
+/// Whether this is true of a server that the caller may see; hidden servers must not show.
 fn any(cx: &Context, caller: &Caller, is: impl Fn(&ServerHandle) -> bool) -> bool {
     let servers = cx.servers.load();
     let is = |server: &Arc<ServerHandle>| is(server) && access::sees(cx, caller, &server.id);

@@ -12,12 +12,12 @@ use crate::answer::nothing;
 use mgp_callers::request::{Outcome, Request};
 use mgp_servers::levels;
 
-/// How long a level may take to reach the servers before the agent is answered anyway: a hung server
+/// How long the servers may take to be told; after that the agent is answered, so that a hung server
 /// delays nobody.
 const LEVEL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// `logging/setLevel`: the agent's own floor; each server gets the most verbose one anybody
-/// wants of it (MCP-061, MCP-062).
+/// `logging/setLevel`: sets the agent's own level; each server is told the most verbose level that any
+/// agent wants of it (MCP-061, MCP-062).
 ///
 /// # Errors
 /// A level outside the eight of RFC 5424.

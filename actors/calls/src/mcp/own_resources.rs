@@ -1,4 +1,4 @@
-//! Resources of the kernel itself: only the operator's connections know them.
+//! The kernel's own resources, for connections of the operator only.
 
 use bytes::Bytes;
 use mgp_engine::tools::catalog::{CatalogView, ListKind};
@@ -9,7 +9,7 @@ use crate::Context;
 use mgp_callers::request::Caller;
 use mgp_policy::approvals;
 
-/// True when this URI is one of the kernel's, for this caller. For an agent it is no URI at all.
+/// True for a URI of the kernel's own, if the caller is the operator; for agents it does not exist.
 pub(crate) fn is_own(caller: &Caller, uri: &str) -> bool {
     shows_own(caller) && uri == PENDING_URI
 }

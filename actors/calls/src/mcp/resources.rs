@@ -1,4 +1,4 @@
-//! `resources/read`, `resources/subscribe`, `resources/unsubscribe`, and whose a URI is.
+//! `resources/read`, `resources/subscribe`, `resources/unsubscribe`, and which server a URI belongs to.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_policy::approvals;
 use mgp_servers::link::Peer;
 
-/// Reads a resource; its contents come back under the URI that was asked for.
+/// Reads a resource; the contents carry the URI that was asked for.
 ///
 /// # Errors
 /// Any refusal of a call.
@@ -54,8 +54,8 @@ pub async fn read(cx: &Context, request: &Request) -> Outcome {
     Ok(rename_contents(&result, &own, &uri).map_or(result, Into::into))
 }
 
-/// Whose resource a URI is, and under which URI its server knows it. A server that comes and may
-/// have it is waited for.
+/// The server a URI belongs to, and its own URI for it. Waits for a server that is starting and may
+/// have it.
 pub(crate) async fn owner(
     cx: &Context,
     request: &Request,
@@ -89,8 +89,8 @@ pub(crate) async fn owner_by(
     }
 }
 
-/// The same of what is known right now, of servers that are away as well. A server that is not
-/// open to the caller owns nothing.
+/// The same without waiting, with servers that are away. A server that is closed to the caller has
+/// nothing.
 pub(crate) fn owner_of(
     cx: &Context,
     caller: &Caller,
@@ -115,10 +115,10 @@ pub(crate) fn listed_owner(cx: &Context, caller: &Caller, uri: &str) -> Option<(
     Some((open.server.clone(), open.uri.into_owned()))
 }
 
-/// A server may know more than it lists; where it is clear which server is meant, it is asked.
+/// A server may have resources it does not list; it is asked where only one server can be meant.
 fn unlisted_owner(cx: &Context, caller: &Caller, uri: &str) -> Result<(ServerId, String), Refusal> {
     let shown = cx.shown.load();
-    // A wrapped one names its server: no other one answers for it.
+    // A wrapped URI names its server: no other one may answer.
     if caller.view == CatalogView::All && uri.starts_with(WRAPPED) {
         return Err(Refusal::UnknownResource(uri.to_owned()));
     }
@@ -131,7 +131,7 @@ fn unlisted_owner(cx: &Context, caller: &Caller, uri: &str) -> Result<(ServerId,
     }
 }
 
-/// Puts the URI the client knows in the place of the server's own.
+/// Replaces the server's own URI by the one the client knows.
 fn rename_contents(result: &[u8], own: &str, shown: &str) -> Option<String> {
     let result = std::str::from_utf8(result).ok()?;
     let contents = member(result, "contents")?;
@@ -166,7 +166,7 @@ pub async fn subscribe(cx: &Context, request: &Request) -> Outcome {
     Ok(nothing())
 }
 
-/// Whose resource is followed under a URI, and what it is called there: the kernel has its own.
+/// The server of a resource that is subscribed to, and its URI there; the kernel has resources, too.
 pub(crate) async fn followed(
     cx: &Context,
     request: &Request,
@@ -178,8 +178,8 @@ pub(crate) async fn followed(
     }
 }
 
-/// The name under which a subscription at the server is kept: of the caller's own instance, where it has
-/// one. That is there then.
+/// The key of a subscription at the server: with the caller's own instance, where it has one, which is
+/// started.
 pub(crate) async fn life(
     cx: &Context,
     request: &Request,
@@ -198,7 +198,7 @@ fn life_of(cx: &Context, caller: &Caller, server: ServerId) -> ServerId {
     handle.map_or(server, |handle| handle.key_of(caller))
 }
 
-/// True when it says so when one of its resources changes.
+/// True when the server announces changes of its resources.
 pub(crate) fn tells_of_resources(cx: &Context, server: &ServerId) -> bool {
     let tells = |peer: &Peer| peer.capabilities.resources_subscribe;
     *server == approvals::own() || cx.shown.load().peers.get(server).is_some_and(tells)
@@ -213,7 +213,7 @@ pub async fn unsubscribe(cx: &Context, request: &Request) -> Outcome {
     let uri = text(about.uri, "uri")?;
     let (server, own) = match own_resources::is_own(&request.caller, &uri) {
         true => (approvals::own(), uri),
-        // Its server need not be there for that.
+        // The server need not be connected for this.
         false => owner_of(cx, &request.caller, &uri)?,
     };
     let server = life_of(cx, &request.caller, server);

@@ -3,8 +3,8 @@
 use crate::Context;
 use mgp_callers::request::Caller;
 
-/// An agent with roots came, went or changed them. Servers that care ask again, unless so many
-/// agents have roots that they are shown none, before and after.
+/// The roots of an agent changed, or an agent with roots came or went: servers that asked for roots are
+/// told, unless there are so many agents with roots that they get none, before and after.
 pub fn changed(cx: &Context, caller: &Caller) {
     if !caller.capabilities.roots {
         return;

@@ -1,4 +1,4 @@
-//! `subscriptions/listen`: a stateless client hears of what it named until either side ends it (MCP
+//! `subscriptions/listen`: sends a stateless client the events it named until either side ends it (MCP
 //! 2026-07-28, subscriptions).
 
 use std::sync::{Arc, Weak};
@@ -20,10 +20,10 @@ use mgp_callers::exchange::Delivery;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::link::Link;
 
-/// Resources one request may name, and tasks; a client that wants more listens twice.
+/// Resources, or tasks, that one request may name; a client that wants more listens twice.
 const MAX_RESOURCES: usize = 1000;
 
-/// Sends the client what it wants to hear; the answer comes when the kernel ends.
+/// Sends the client the events it wants; answered when the kernel ends.
 ///
 /// # Errors
 /// [`Refusal::BadParams`]; [`Refusal::Cancelled`] when the client has heard enough.
@@ -65,8 +65,8 @@ pub async fn listen(cx: &Context, request: &Request) -> Outcome {
     }
 }
 
-/// What the client will hear of what it wants, and whose the resources are. All servers that come
-/// are waited for at once.
+/// Which of the events it wants the client will get, and the servers of the resources. Servers that
+/// are starting are waited for, all at once.
 async fn agreed(
     cx: &Context,
     request: &Request,
@@ -88,7 +88,7 @@ async fn agreed(
     (wanted, resources.into_iter().flatten().collect())
 }
 
-/// The tasks that are wanted; of names this client was not given it will not hear.
+/// The tasks it wants; names that were not given to this client are left out.
 fn named(cx: &Context, request: &Request, wanted: &mut Filter) -> Vec<(NamedTask, String)> {
     let named = std::mem::take(&mut wanted.task_ids);
     let tasks: Vec<_> = named
@@ -99,7 +99,7 @@ fn named(cx: &Context, request: &Request, wanted: &mut Filter) -> Vec<(NamedTask
     tasks
 }
 
-/// Wants to hear of tasks that servers made.
+/// Subscribes to tasks at servers.
 fn follow_tasks(cx: &Context, caller: &Caller, tasks: &[(NamedTask, String)]) -> Followed {
     let servers = cx.servers.load();
     let tasks = tasks.iter().map(|(named, _)| &named.task);
@@ -114,7 +114,7 @@ fn follow_tasks(cx: &Context, caller: &Caller, tasks: &[(NamedTask, String)]) ->
     Followed(of_servers.collect())
 }
 
-/// Subscribes at the servers; what they refuse is not agreed to.
+/// Subscribes to resources at servers; what a server refuses is left out of the answer.
 async fn follow(
     cx: &Context,
     agent: &Agent,
@@ -134,20 +134,20 @@ async fn follow(
     wanted
 }
 
-/// A resource under the URI the client knows and under its server's own.
+/// A resource, by the URI the client knows and by the server's own.
 struct FollowedResource {
     shown: String,
     server: ServerId,
     own: String,
 }
 
-/// Tasks of servers that somebody wants to hear of, until dropped. A connection that ends before is
-/// not held: who listens may do so for days.
+/// Subscriptions to tasks at servers, until dropped. Weak: a client may listen for days, which must not
+/// keep an old connection alive.
 struct Followed(Vec<(Weak<Link>, String)>);
 
 impl Followed {
-    /// Resolves when the servers have said whether they will tell. Who does not hear of a task can
-    /// still ask.
+    /// Resolves when the servers have answered. A client that gets no news of a task can still ask for
+    /// it.
     async fn agreed(self) -> Self {
         let links: Vec<_> = self
             .0

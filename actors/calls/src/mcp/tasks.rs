@@ -1,5 +1,5 @@
-//! `tasks/*`: tasks of servers under names that only their clients can use, and tasks the kernel made
-//! of calls to servers that make none.
+//! `tasks/*`: tasks of servers, under sealed names that only their clients can use, and the kernel's own
+//! tasks, made of calls to servers that make none.
 
 mod bridged;
 pub mod legacy;
@@ -21,10 +21,10 @@ use crate::forward::trace::may_be_of_mgp;
 use crate::forward::{Mirrored, Outgoing, along, is_untaken};
 use mgp_callers::request::{Caller, Outcome, Request};
 
-/// Bytes of a server's own name for a task; longer ones cannot be sealed.
+/// The longest task id of a server, in bytes, that can be sealed into a name.
 pub(crate) const MAX_ID: usize = 1024;
 
-/// The answer to what is only taken note of.
+/// The answer that only acknowledges.
 const TAKEN: &[u8] = br#"{"resultType":"complete"}"#;
 
 /// `tasks/get` of the extension.
@@ -84,19 +84,19 @@ pub async fn cancel(cx: &Context, request: &Request) -> Outcome {
     }
 }
 
-/// Which task a stateless client means.
+/// The task that a stateless client names.
 fn meant(cx: &Context, request: &Request, id: &RawValue) -> Result<NamedTask, Refusal> {
     knows_tasks(request)?;
     task(cx, &request.caller, &text(id, "taskId")?).ok_or_else(|| unknown(id))
 }
 
-/// The task a client was given under this name; none of a tool that is closed to it by now.
+/// The task with this name, if it was given to this client and its tool is still open to it.
 pub(crate) fn task(cx: &Context, caller: &Caller, id: &str) -> Option<NamedTask> {
     let known = cx.tasks.find(caller, id);
     known.filter(|named| about(cx, caller, named, Refusal::Cancelled).is_ok())
 }
 
-/// Leave to ask a server about a task: whoever may call the tool has it.
+/// The right to ask a server about a task: that of calling the tool.
 pub(crate) fn about<'a>(
     cx: &'a Context,
     caller: &Caller,
@@ -106,8 +106,8 @@ pub(crate) fn about<'a>(
     access::admit(cx, caller, &named.task.server, Some(&named.tool), unknown)
 }
 
-/// Asks the server that made a task, under its own name for it; over its next connection, when
-/// this one is just being given up.
+/// Asks the server that made a task, by its own id for it; over the next connection, when this one is
+/// just being closed.
 async fn pass_task(cx: &Context, request: &Request, named: &NamedTask, id: &RawValue) -> Outcome {
     match pass_task_once(cx, request, named, id).await {
         Err(refusal) if is_untaken(&refusal) => pass_task_once(cx, request, named, id).await,
@@ -154,8 +154,8 @@ async fn pass_task_once(
     Ok(shown.map_or(result, Into::into))
 }
 
-/// The answer to a call that became a task of its server, under the name its client can use;
-/// `None` for every other answer.
+/// The answer to a call that became a task at its server, with the name the client can use; `None` for
+/// every other answer.
 ///
 /// # Errors
 /// [`Refusal::Broken`] when the server's own name for it is too long.
@@ -195,7 +195,7 @@ pub(crate) fn offers_tasks(cx: &Context, caller: &Caller) -> bool {
         .any(|link| makes_tasks(link) || !link.limits.task_after.is_zero())
 }
 
-/// A result that announces a task, and the server's own name in it.
+/// A result that announces a task: its text, and the server's own id in it.
 pub(crate) fn own_id(result: &str) -> Option<(&str, &str)> {
     let kind = serde_json::from_str::<String>(member(result, "resultType")?);
     let announces = kind.is_ok_and(|kind| kind == "task");
@@ -203,7 +203,7 @@ pub(crate) fn own_id(result: &str) -> Option<(&str, &str)> {
     Some((result, own))
 }
 
-/// A task that a server made of a call of a tool.
+/// The record of a task that a server made of a tool call.
 pub(crate) fn named(tool: &CatalogTool, maker: Maker) -> NamedTask {
     NamedTask {
         task: TaskRef {
@@ -214,7 +214,7 @@ pub(crate) fn named(tool: &CatalogTool, maker: Maker) -> NamedTask {
     }
 }
 
-/// The same words for all, so that nothing is learned by trying.
+/// The same refusal in all cases, so that guessing ids reveals nothing.
 pub(crate) fn unknown(id: &RawValue) -> Refusal {
     let id = serde_json::from_str::<String>(id.get()).unwrap_or_default();
     let id: String = id.chars().take(64).collect();
@@ -223,7 +223,7 @@ pub(crate) fn unknown(id: &RawValue) -> Refusal {
     ))
 }
 
-/// What `server/discover` says of tasks.
+/// Adds what `server/discover` says about tasks.
 pub(crate) fn with_tasks(capabilities: &str, offered: bool) -> String {
     let mut splice = Splice::new(capabilities);
     if offered {

@@ -25,11 +25,11 @@ use crate::{Context, mgp};
 use mgp_callers::request::{Answering, Caller, Outcome, Request};
 use mgp_servers::link::FinalCheck;
 
-/// How long a call whose tool has changed waits until the server's tools have been fetched again.
+/// How long a call whose tool has changed waits for the server's tools to be fetched again.
 const FETCHED_AGAIN: Duration = Duration::from_millis(500);
 
-/// Calls a tool: arguments are checked before the call leaves the kernel, a structured result
-/// when it comes back.
+/// Calls a tool: checks the arguments before the call is sent, and a structured result when it comes
+/// back.
 ///
 /// # Errors
 /// Any refusal of a call.
@@ -38,7 +38,7 @@ pub async fn call(cx: &Context, request: &Request) -> Outcome {
     let made = async |facts: Arc<CallFacts>| {
         let generation = cx.shown.load().catalog.generation();
         match call_once(cx, request, &facts, &admitted).await {
-            // The headers were made from an older definition of the tool; nothing was done yet.
+            // The headers were made from an older definition of the tool; the server has done nothing yet.
             Err(Refusal::Peer(error))
                 if is_mismatch(&error) && fetched_again(cx, generation).await =>
             {
@@ -48,12 +48,12 @@ pub async fn call(cx: &Context, request: &Request) -> Outcome {
         }
     };
     let outcome = audit::audited(cx, request, made).await;
-    // The log knows that it was denied; its caller may not.
+    // The audit log records the denial; the caller may not learn of it.
     let shown = admitted.load(Ordering::Relaxed);
     outcome.map_err(|refusal| access::denied(cx, &request.caller, refusal, shown))
 }
 
-/// `mgp/tools/call`: a tool that was found is called as if it had been listed.
+/// `mgp/tools/call`: calls a tool that search returned as if it had been in the caller's list.
 ///
 /// # Errors
 /// [`Refusal::BadParams`]; any refusal of a call.
@@ -63,7 +63,7 @@ pub async fn call_found(cx: &Context, request: &Request) -> Outcome {
     Box::pin(call(cx, &found)).await
 }
 
-/// Whether a newer catalog is published in time.
+/// True when a newer catalog is published in time.
 async fn fetched_again(cx: &Context, generation: u64) -> bool {
     let published = newer(cx, generation);
     tokio::time::timeout(FETCHED_AGAIN, published).await.is_ok()
@@ -147,7 +147,7 @@ async fn call_once(
     Ok(answer)
 }
 
-/// Whether a call that waited for its client may go on.
+/// Repeats the checks of a call that waited for its client.
 ///
 /// # Errors
 /// What a new call of the same would be answered.
@@ -161,7 +161,7 @@ pub fn still(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal>
     FinalCheck::still(&again).map_err(|refusal| access::denied(cx, caller, refusal, true))
 }
 
-/// The tool of that name, when a server comes that has it.
+/// Waits for a starting server that may have the tool of that name.
 async fn arriving(
     cx: &Context,
     request: &Request,
@@ -173,8 +173,7 @@ async fn arriving(
     found.ok_or_else(|| arrival::absent(cx, &request.caller, name.to_owned()))
 }
 
-/// What is there and closed to the caller: it is told so when it would be told of a thing that is
-/// nobody's.
+/// Refuses a closed tool like a name that does not exist, after the same wait for servers that are starting.
 async fn unseen(cx: &Context, request: &Request, name: &str, unknown: Refusal) -> Refusal {
     let named = named_item(request, ListKind::Tools, name);
     match arrival::arrived(cx, request, named, || None::<()>).await {
@@ -183,8 +182,8 @@ async fn unseen(cx: &Context, request: &Request, name: &str, unknown: Refusal) -
     }
 }
 
-/// A call of a tool that finds others. One that was found is called as if it had been listed: the
-/// record is of that tool, and it counts once.
+/// A call through a tool that finds others (MGP §16). A found tool is called as if it had been listed: the
+/// audit event is about that tool, and it counts as one call.
 async fn by_meta_tool(
     cx: &Context,
     request: &Request,
@@ -205,7 +204,7 @@ fn is_mismatch(error: &RawValue) -> bool {
     member(error.get(), "code") == Some("-32020")
 }
 
-/// Answers a call of a kernel's tool whose method is answered elsewhere.
+/// Answers a call of one of the kernel's tools, which `answer` handles.
 ///
 /// # Errors
 /// What the method can end with, or that the call cannot be written down.

@@ -1,5 +1,5 @@
-//! `mgp/access/*` (MGP §5.4): as methods, and as tools of the kernel. For the operator, and for agents
-//! that agreed to access control, as far as they may ask.
+//! `mgp/access/*` (MGP §5.4), as methods and as tools of the kernel: for the operator, and within limits
+//! for agents that negotiated access control.
 
 use mgp_engine::doors::known::{Meant, ServerOrTool};
 use mgp_engine::policy::access::{self, GrantRefusal, GrantRequest, Principal, hidden};
@@ -94,7 +94,7 @@ async fn answered(
     if tool == AccessTool::Query {
         return query(cx, &request.caller, &who, mcp::read(params)?);
     }
-    // Before anything is read: what is asked wrongly is not told to who may not ask at all.
+    // First, so that a caller that may not ask learns nothing from errors about its params.
     access::may(&who, GrantRequest::Administer).map_err(refused)?;
     match tool {
         AccessTool::Query => Err(Refusal::UnknownMethod(tool.method().to_owned())),
@@ -105,7 +105,7 @@ async fn answered(
     }
 }
 
-/// To an agent that is not to know, what is denied to it and what does not exist are one and the same.
+/// An agent that may not know gets the same answer for what is denied and what does not exist.
 fn query(cx: &Context, caller: &Caller, who: &Principal, mut query: Query) -> Outcome {
     if caller.operator {
         query.agent_id = agent_id(&cx.naming, &query.agent_id)?;
@@ -221,16 +221,16 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
     })
 }
 
-/// Whom and what a request is about.
+/// The agent and the server or tool that a request is about.
 struct GrantTarget {
     agent: AgentId,
     place: ServerOrTool,
-    /// What of it is not there.
+    /// Which of the names do not exist.
     notes: Vec<String>,
 }
 
 impl GrantTarget {
-    /// Reads what a request names; with `there`, only what there is.
+    /// Reads the names of a request; with `there`, only existing ones are allowed.
     fn read(
         naming: &Naming,
         agent: &str,
@@ -251,13 +251,13 @@ impl GrantTarget {
     }
 }
 
-/// The id of an agent that is named, whether there is one or not.
+/// The id of the named agent, whether it exists or not.
 fn agent_id(naming: &Naming, name: &str) -> Result<String, Refusal> {
     let agent = naming::read(naming.known().agent(name), false)?;
     Ok(agent.it.to_string())
 }
 
-/// §14: 1000 for who may not ask, invalid params for what is not asked right.
+/// §14: code 1000 for a caller that may not ask, invalid params for a wrong request.
 fn refused(refused: GrantRefusal) -> Refusal {
     let words = refused.to_string();
     match refused {

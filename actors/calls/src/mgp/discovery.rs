@@ -1,5 +1,5 @@
-//! `mgp/discovery/*` (MGP §15): as methods, and as tools of the kernel. For the operator, for agents
-//! that agreed to `discovery`, and for those that may register.
+//! `mgp/discovery/*` (MGP §15), as methods and as tools of the kernel: for the operator, for agents that
+//! negotiated `discovery`, and for those that may register servers.
 
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_protocol::ids::ServerId;
@@ -24,13 +24,13 @@ pub(crate) fn tool(cx: &Context, caller: &Caller, name: &str) -> Option<Discover
     offered(cx, caller).then_some(tool)
 }
 
-/// Whether these methods are there for a caller: it agreed to them, or may register servers.
+/// Whether these methods exist for a caller: it negotiated them, or may register servers.
 #[must_use]
 pub fn offered(cx: &Context, caller: &Caller) -> bool {
     caller.mgp.features().contains(Features::DISCOVERY) || cx.registrar.may_register(caller)
 }
 
-/// The definitions of these tools, for who may register.
+/// The definitions of these tools, for callers that may register servers.
 pub(crate) fn registering_tools(cx: &Context, caller: &Caller, security: bool) -> Vec<String> {
     let agent = !caller.operator && cx.registrar.may_register(caller);
     let all = DiscoveryTool::ALL.iter().filter(|_| agent);
@@ -106,7 +106,7 @@ async fn discovered_servers(cx: &Context, caller: &Caller, list: &List) -> Outco
     json(&Servers { servers })
 }
 
-/// What a server that runs was not permitted, in words.
+/// Which permissions a running server needs and does not have, in words.
 fn does_without(cx: &Context, server: &str, state: &str, needs: &[String]) -> Option<String> {
     if state != LifecycleState::Connected.as_str() {
         return None;

@@ -1,5 +1,5 @@
-//! `mgp/tools/discover` and `mgp/tools/call` (MGP §16.5): as methods, for who agreed to
-//! `tool_discovery`, and as tools of the kernel for everybody.
+//! `mgp/tools/discover` and `mgp/tools/call` (MGP §16.5): as methods for callers that negotiated
+//! `tool_discovery`, and as tools of the kernel for all.
 
 mod request;
 pub(crate) mod session;
@@ -92,7 +92,7 @@ pub(crate) async fn by_tool(
     Ok(structured(caller, &answer))
 }
 
-/// Searches of an agent count as calls, those of the operator do not.
+/// Counts an agent's searches as calls; the operator's do not count.
 pub(crate) fn counts(cx: &Context, caller: &Caller, searches: usize) -> Result<(), Refusal> {
     match caller.operator {
         true => Ok(()),
@@ -124,7 +124,7 @@ async fn discovered(cx: &Context, caller: &Caller, asked: Discover) -> Outcome {
     json(&answer)
 }
 
-/// The tool that a call is of: the one that was found, where it was found.
+/// The tool that a call through `mgp/tools/call` means.
 pub(crate) fn meant(call: &mcp::tools::Call<'_>) -> Result<String, Refusal> {
     let name = text(call.name, "name")?;
     if MetaTool::named(&name) != Some(MetaTool::Call) {
@@ -135,7 +135,7 @@ pub(crate) fn meant(call: &mcp::tools::Call<'_>) -> Result<String, Refusal> {
     Ok(found.name.into_owned())
 }
 
-/// The call of a tool that was found, as its caller would make it itself.
+/// That call, as the caller would make it directly.
 pub(crate) fn called(request: &Request, call: Call<'_>) -> Result<Request, Refusal> {
     if MetaTool::named(&call.name).is_some() {
         return Err(Refusal::BadParams(format!(
@@ -200,7 +200,7 @@ fn word(strategy: Strategy) -> tools::Strategy {
     }
 }
 
-/// Under the name by which it is called through this view, with all it takes to call it.
+/// A hit under the name by which it is called in this view, with all that a call needs.
 pub(crate) fn told(view: &CatalogView, hit: &Hit) -> Found {
     let IndexedTool {
         server,
@@ -228,7 +228,7 @@ pub(crate) fn told(view: &CatalogView, hit: &Hit) -> Found {
     }
 }
 
-/// What a result takes of the context, by the estimate of [`tokens`].
+/// What a hit costs of a model's context, as estimated by [`tokens`].
 fn cost(found: &Found) -> u64 {
     let description = token_cost::of_text(&found.description);
     description

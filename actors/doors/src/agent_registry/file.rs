@@ -1,6 +1,5 @@
-//! The registry on disk: one file, written whole and put in the place of the one before. It has at most
-//! a few thousand lines and is changed by hand, so that it needs no journal and never grows beyond
-//! what it says.
+//! The registry on disk: one file, replaced as a whole. It has at most a few thousand lines and is changed
+//! by hand, so it needs no journal.
 
 use std::fs;
 use std::io;
@@ -11,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use mgp_store::atomic_file;
 
-/// Longest file that is read: every agent there can be, with room to spare.
+/// The largest file that is read: all agents there can be, with room to spare.
 const LONGEST: u64 = 4 << 20;
 
-/// Why the registry cannot be read. Nobody is let in by half of it.
+/// Why the registry cannot be read. With a damaged registry nobody is let in.
 #[derive(Debug, thiserror::Error)]
 pub enum Damaged {
     /// The disk's own words.
@@ -25,7 +24,7 @@ pub enum Damaged {
         /// What is wrong.
         why: io::Error,
     },
-    /// It is not what was written.
+    /// Its contents are damaged.
     #[error(
         "{} is damaged ({why}); put a copy of it back, or remove it and make the tokens of all agents anew",
         path.display()
@@ -38,14 +37,14 @@ pub enum Damaged {
     },
 }
 
-/// The file. The checksum is of the other member's text.
+/// The file. The checksum covers the text of the other member.
 #[derive(Serialize, Deserialize)]
 struct Sheet {
     checksum: String,
     agents: Box<serde_json::value::RawValue>,
 }
 
-/// The registry of an earlier life; an empty one when there was none.
+/// Reads the registry; an empty one when there is no file.
 ///
 /// # Errors
 /// [`Damaged`].
@@ -89,7 +88,7 @@ pub fn begin(path: &Path) -> io::Result<()> {
     write(path, &[])
 }
 
-/// Writes it for good: after this it survives the end of the machine, whole or as it was before.
+/// Writes it so that it survives a crash of the machine: the new registry or the old one, never a mixture.
 pub(super) fn write(path: &Path, kept: &[AgentRecord]) -> io::Result<()> {
     let agents = serde_json::to_string(kept)?;
     let sheet = Sheet {
@@ -136,7 +135,7 @@ mod tests {
         assert!(!fs::read_to_string(&path).unwrap().contains("secret"));
     }
 
-    /// Whatever byte is changed, wherever it is cut: it is told, and nobody is let in by it.
+    /// A changed byte or a missing part is reported, and lets nobody in.
     #[test]
     fn a_damaged_roster_is_never_half_read() {
         let dir = tempfile::tempdir().unwrap();

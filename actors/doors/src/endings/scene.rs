@@ -108,8 +108,8 @@ fn nothing() -> Shown {
     }
 }
 
-/// Answers every request but `ping` as a slow server does: when it is taken back. One whose params say "panics" ends
-/// in a panic: "at once", or a while "later". Knows who came, without holding them.
+/// Answers every request but `ping` only when it is cancelled, like a slow server. One whose params say
+/// "panics" ends in a panic: "at once", or a while "later". Knows who came, without holding them.
 #[derive(Default)]
 pub(crate) struct Slow {
     pub(crate) came: Mutex<Vec<(Weak<Caller>, Weak<Agent>)>>,

@@ -1,4 +1,4 @@
-//! HTTP answers that are no MCP results.
+//! HTTP answers that are not MCP results.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -25,12 +25,12 @@ pub(super) fn plain(status: StatusCode, text: &'static str) -> Response<ReplyBod
     response
 }
 
-/// A refusal of the door itself: a JSON-RPC error without id, so that clients can show its words.
+/// A refusal as a JSON-RPC error without id, so that clients can show its message.
 pub(super) fn refusal(status: StatusCode, words: &str) -> Response<ReplyBody> {
     refusal_of(None, status, words)
 }
 
-/// The same of a request whose id could be read.
+/// The same for a request whose id could be read.
 pub(super) fn refusal_of(
     id: Option<&RequestId>,
     status: StatusCode,
@@ -39,8 +39,8 @@ pub(super) fn refusal_of(
     under(id, (status, INVALID_REQUEST), words)
 }
 
-/// The kernel holds all it may right now: the client tries again, soonest after a second. `id` of the
-/// request, as far as it could be read.
+/// The kernel is at a limit: the client should retry after a second at the earliest. `id` of the
+/// request, if it could be read.
 pub(super) fn overloaded(id: Option<&RequestId>, words: &str) -> Response<ReplyBody> {
     let code = (StatusCode::SERVICE_UNAVAILABLE, INTERNAL_ERROR);
     let mut response = under(id, code, words);
@@ -50,13 +50,13 @@ pub(super) fn overloaded(id: Option<&RequestId>, words: &str) -> Response<ReplyB
     response
 }
 
-/// The code that was to answer panicked.
+/// The handler panicked.
 pub(super) fn failed(why: &Refusal) -> Response<ReplyBody> {
     let code = (StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR);
     under(None, code, &why.to_string())
 }
 
-/// The session is unknown, has ended, or is somebody else's: the client starts anew.
+/// The session is unknown, has ended, or belongs to somebody else: the client must start a new one.
 pub(super) fn unknown_session() -> Response<ReplyBody> {
     let words = "Session not found; begin a new one with `initialize`";
     under(None, (StatusCode::NOT_FOUND, -32001), words)

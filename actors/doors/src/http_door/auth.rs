@@ -1,4 +1,4 @@
-//! Who is at the HTTP door: the holder of a token, or nobody in particular.
+//! Authentication at the HTTP door.
 
 use std::sync::Arc;
 
@@ -21,47 +21,47 @@ use crate::oauth::OAuth;
 use mgp_callers::credential::Credential;
 use mgp_callers::registered_agents::RegisteredAgents;
 
-/// How callers show who they are.
+/// How callers authenticate.
 #[derive(Debug, Clone)]
 pub enum Auth {
-    /// Everyone is `agent.anonymous`; only where the door is on loopback.
+    /// Not at all: everyone is `agent.anonymous`. Only on loopback.
     None,
-    /// The holder of a token that the kernel gave out.
+    /// By a token of the kernel.
     Token(Tokens),
-    /// The holder of a token that an authorization server gave out; where it is so configured, of one
-    /// of the kernel's, too.
+    /// By a token of an authorization server; if configured so, also by one of the
+    /// kernel.
     OAuth(Arc<OAuth>, Option<Tokens>),
 }
 
-/// The tokens the kernel gave out.
+/// The tokens of the kernel.
 #[derive(Debug, Clone)]
 pub struct Tokens {
-    /// The hash of the kernel's own, whose holder is `agent.local`.
+    /// The hash of the token of `agent.local`.
     pub own: blake3::Hash,
-    /// The agents that have one.
+    /// The agents with tokens of their own.
     pub registered_agents: RegisteredAgents,
 }
 
-/// Why a caller is not let in.
+/// Why a caller is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unwelcome {
-    /// It showed nothing.
+    /// No credentials.
     NoCredentials,
-    /// What it showed is no bearer token, or more than one.
+    /// Not a bearer token, or more than one.
     Unreadable,
-    /// Nobody's token, or no longer anybody's; with the reason.
+    /// The token is unknown or revoked; with the reason.
     Invalid(String),
-    /// A certificate of somebody whom the kernel cannot name.
+    /// The certificate names no agent.
     Certificate(NoAgent),
-    /// A token, or a certificate, that was good until then.
+    /// The token or certificate expired at this time.
     Expired(String),
-    /// A token that is good and does not allow this.
+    /// The token is valid but does not allow this.
     Scope,
 }
 
 impl Auth {
-    /// Tells who the caller is, at this endpoint. A certificate says it alone; a token shown beside it
-    /// has to say the same.
+    /// Authenticates the caller for this endpoint. A certificate is enough; a token sent with it must name
+    /// the same agent.
     ///
     /// # Errors
     /// [`Unwelcome`].
@@ -98,7 +98,7 @@ impl Auth {
             Self::OAuth(oauth, tokens) => {
                 let token = bearer(headers)?;
                 match tokens {
-                    // A token of the kernel's has no dot, a signed one has two.
+                    // Tokens of the kernel have no dots, signed ones have two.
                     Some(tokens) if !token.contains('.') => tokens.judge(token),
                     Some(_) | None => oauth.judge(token, view).await.map_err(Unwelcome::of),
                 }
@@ -114,7 +114,7 @@ impl Auth {
         }
     }
 
-    /// Why nobody is let in, and how to do better.
+    /// The refusal, with advice on how to authenticate.
     pub(super) fn refuse(
         &self,
         unwelcome: &Unwelcome,
@@ -129,7 +129,7 @@ impl Auth {
     }
 }
 
-/// A connection may outlive the certificate it was opened with; what it is good for does not.
+/// A connection may stay open after its certificate expired; the credential does not.
 fn by_certificate(certificate: &Certificate) -> Result<Credential, Unwelcome> {
     let names = CertificateNames {
         uris: &certificate.uris,
@@ -166,7 +166,7 @@ impl Tokens {
     }
 }
 
-/// The one bearer token that a request shows in its header; one in the address is none.
+/// The one bearer token in the headers; tokens in URLs are not accepted.
 fn bearer(headers: &HeaderMap) -> Result<&str, Unwelcome> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or(Unwelcome::NoCredentials)?;
@@ -198,7 +198,7 @@ impl Unwelcome {
         }
     }
 
-    /// What to do about it.
+    /// Advice for the caller.
     fn words(&self) -> String {
         match self {
             Self::NoCredentials => "this door wants `Authorization: Bearer <token>`; `mgp status` names the file that holds the owner's token, `mgp agents add` makes one for an agent".into(),
@@ -221,7 +221,7 @@ impl Unwelcome {
         }
     }
 
-    /// The same refusal for one who reads MGP's codes.
+    /// The same refusal with MGP's error code, for callers that know it.
     pub(super) fn in_words_of(
         &self,
         caller: Option<(RequestId, Dialect)>,
@@ -323,7 +323,7 @@ mod tests {
     async fn a_certificate_says_who_it_is_and_a_token_beside_it_the_same() {
         let pass = shown(HeaderMap::new(), "alice", u64::MAX).await.unwrap();
         assert_eq!(pass.agent.to_string(), "agent.alice");
-        // Both are good no longer than either.
+        // The credential expires with the earlier of the two.
         let soon = mgp_runtime::time::unix_ms() + 60_000;
         let both = shown(with("Bearer mgp_alice"), "alice", soon)
             .await

@@ -1,7 +1,7 @@
-//! HTTP+SSE of 2024-11-05 for old clients: a line connection whose lines travel as POST bodies one
-//! way and as events the other.
+//! HTTP+SSE of 2024-11-05 for old clients: a line connection whose lines arrive as POST bodies and leave as
+//! events.
 //!
-//! `GET /sse` (or `/sse/<server>`) opens it and names the endpoint to POST to; it ends with its
+//! `GET /sse` (or `/sse/<server>`) opens it and names the endpoint to POST to; it ends with that
 //! stream.
 
 use std::collections::HashMap;
@@ -31,8 +31,8 @@ use mgp_runtime::task;
 
 /// Where messages are POSTed; the query names the connection.
 pub(super) const ENDPOINT: &str = "/sse/messages";
-/// Messages between their POSTs and the connection that reads them. The next POST waits, so that a
-/// client holds no more bytes than its POSTs under way and one message.
+/// Messages between POSTs and the connection. A further POST waits, so that a client holds no more than
+/// its POSTs under way and one message.
 const WAITING: usize = 1;
 /// Bytes between the connection and the stream of its client.
 const PIPE: usize = 64 << 10;
@@ -121,7 +121,7 @@ impl HttpSse {
             && let Some(frame) = broken.to_frame()
         {
             if Glance::at(&body).answers() {
-                // The connection fails the question it was to answer, and says nothing.
+                // An answer over the limit: the connection fails its question and sends nothing.
                 let _ = visit.pass(body).await;
             }
             return json(StatusCode::BAD_REQUEST, ReplyBody::full(frame));
@@ -134,7 +134,7 @@ impl HttpSse {
 }
 
 impl SseClient {
-    /// A message on one line. It is handed over whole or, when its client is gone before, not at all.
+    /// Passes on a message as one line: completely, or not at all if the client is gone before.
     async fn pass(&self, body: Bytes) -> Result<(), SseClientGone> {
         self.way_in
             .send(one_line(body))
@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// A client that goes away with its POST tears no line: the next message is read as it was said.
+    /// A client that disconnects during its POST does not break a line: the next message is read correctly.
     #[tokio::test]
     async fn a_post_given_up_leaves_no_half_line() {
         let (way_in, messages) = mpsc::channel(WAITING);

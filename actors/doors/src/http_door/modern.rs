@@ -1,5 +1,5 @@
-//! POST of a request that stands alone (MCP 2026-07-28, Streamable HTTP): answered as JSON, or as a
-//! stream where something comes before the answer. To close the connection is to cancel.
+//! POST of a stateless request (MCP 2026-07-28, Streamable HTTP): answered as JSON, or as a stream if other
+//! messages come before the answer. Closing the connection cancels it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use mgp_callers::exchange::rounds::{Outlet, STREAM_QUEUE};
 use mgp_callers::request::{self, Outcome, answer_frame, answer_parts};
 use mgp_runtime::trace::Trace;
 
-/// Takes one message of the modern era.
+/// Handles one message of the modern era.
 pub(super) async fn post(
     door: &Arc<HttpDoor>,
     headers: &HeaderMap,
@@ -88,7 +88,7 @@ pub(super) async fn post(
     }
 }
 
-/// The envelope, held against the headers (MCP 2026-07-28, request metadata).
+/// Reads the envelope and compares it with the headers (MCP 2026-07-28, request metadata).
 fn read(door: &HttpDoor, headers: &HeaderMap, arrival: &Arrival) -> Result<Stated, Refusal> {
     let params = arrival.params.as_deref();
     let (stated, mirrored) = stateless::read(&arrival.method, params)?;
@@ -122,7 +122,7 @@ fn answered(id: &RequestId, outcome: &Outcome, dialect: Dialect) -> Response<Rep
 
 type Asking = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// A request under way, with what is said in its course. Dropping it takes the request back.
+/// A request under way with the messages sent for it. Dropping it cancels the request.
 struct Conversation {
     id: RequestId,
     dialect: Dialect,
@@ -131,7 +131,7 @@ struct Conversation {
 }
 
 impl Conversation {
-    /// Plain JSON when nothing comes before the answer and it comes soon; else a stream.
+    /// Plain JSON if the answer comes soon and first; else a stream.
     async fn reply(mut self, door: &HttpDoor) -> Response<ReplyBody> {
         let mut outcome = self.outcome.take().expect("it is there at first");
         let first = tokio::select! {
@@ -171,7 +171,7 @@ impl futures_util::Stream for Conversation {
             return Poll::Ready(None);
         };
         let outcome = std::task::ready!(outcome.as_mut().poll(cx));
-        // Said before the answer, and put into the queue while it was being looked at.
+        // Sent before the answer, and queued while the queue was being read.
         let frame = match self.messages.try_recv() {
             Ok(message) => {
                 self.outcome = Some(Box::pin(std::future::ready(outcome)));

@@ -120,8 +120,8 @@ pub(super) async fn taken(
     })
 }
 
-/// The id of a request that was not taken: some clients write it first, some last. An answer has an id
-/// of the kernel's.
+/// The id of a request that was not accepted; clients write it first or last. The id of an answer is one of
+/// the kernel's and does not count.
 fn whose(ends: &Ends) -> Option<RequestId> {
     let seen = Glance::at(&ends.head);
     match seen.answers() {
@@ -151,8 +151,8 @@ fn judge_headers(request: &HttpRequest<Incoming>) -> Option<Response<ReplyBody>>
         .map(|words| refusal(StatusCode::BAD_REQUEST, &words))
 }
 
-/// An answer has the id of a question of the kernel: nothing is said under it. `begun`: whoever sent it
-/// is past its handshake, or needs none.
+/// An unreadable answer has an id of the kernel's, so no error is sent under it. `begun`: the sender is past
+/// its handshake or needs none.
 fn malformed(text: &str, error: &Malformed, begun: bool) -> Response<ReplyBody> {
     let frame = match Glance::at(text.as_bytes()).answers() {
         true => Some(error.to_nobody()),
@@ -277,8 +277,8 @@ async fn request(
     }
 }
 
-/// A request under way. Dropped before its end, because the client's connection is gone, it goes on
-/// by itself: in the legacy era a broken connection is no cancellation.
+/// A request under way. If the connection breaks and this is dropped, the request goes on: in the legacy
+/// era that is no cancellation.
 struct SessionRequest {
     answering: Option<GuardedAnswer>,
     session: Arc<Session>,
@@ -303,12 +303,12 @@ impl Future for SessionRequest {
 }
 
 impl SessionRequest {
-    /// The answer came: plain JSON, or behind what came before it on the stream.
+    /// The answer is there: as plain JSON, or at the end of the stream.
     fn reply(&self, outcome: &Outcome) -> Response<ReplyBody> {
         let (streams, caller) = (&self.session.streams, &self.session.caller);
         let dialect = caller.dialect();
         if self.exchange.is_cancelled() {
-            // Nothing is answered to a request that was taken back (CMCP-054).
+            // A cancelled request gets no answer (CMCP-054).
             streams.end(self.lane);
             return status(StatusCode::ACCEPTED);
         }
@@ -321,7 +321,7 @@ impl SessionRequest {
         json(StatusCode::OK, ReplyBody::parts(parts))
     }
 
-    /// Something else comes first, or the answer takes its time: a stream.
+    /// Another message comes first, or the answer takes long: a stream.
     fn stream(mut self, door: &HttpDoor) -> Response<ReplyBody> {
         let primed = self.session.caller.version.primes_streams();
         let streams = self.session.streams.clone();
@@ -403,7 +403,7 @@ fn settle(
     session.agent.settle(&id, outcome.map(bytes).map_err(bytes));
 }
 
-/// A batch of 2025-03-26: all answers in one JSON array, notifications and answers taken as they are.
+/// A batch of 2025-03-26: all answers in one JSON array; notifications and answers are accepted.
 async fn batch(
     door: &Arc<HttpDoor>,
     session: &Arc<Session>,

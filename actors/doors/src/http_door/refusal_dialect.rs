@@ -1,4 +1,4 @@
-//! In whose words somebody is refused who was not let in: what its request declares, if it is short.
+//! The dialect in which an unauthenticated caller is refused, as its request declares, if that is short.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::bodies::Bodies;
 use crate::stateless;
 use mgp_callers::negotiation::with_client;
 
-/// Longest message looked at; a handshake has a few hundred bytes. Of a longer one nothing is read.
+/// The longest message that is read for this; a handshake has a few hundred bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// How long it may take to come.
+/// How long the message may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The id of the request and the words of its caller, where it is one that declares MGP; `None` for
-/// everybody else, who is refused in HTTP's own, and where too many strangers are half-way through.
+/// The id of the request and the caller's dialect, if it declares MGP. `None` for all others, who get a
+/// plain HTTP error, and when too many unauthenticated requests are being read.
 pub(super) async fn refusal_dialect(
     request: Request<Incoming>,
     bodies: &Bodies,

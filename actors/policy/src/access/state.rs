@@ -1,4 +1,4 @@
-//! What the access actor knows, and one decision after the other.
+//! The state of the access actor, which makes one batch of decisions at a time.
 
 use mgp_runtime::randomness;
 use std::collections::{BTreeSet, VecDeque};
@@ -29,16 +29,16 @@ const TOGETHER: usize = 256;
 /// Longest until the clock is looked at again: a clock that was set forward is noticed within it.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Who waits for a decision.
+/// The sender of a decision's answer.
 type Asker = Reply<Result<Vec<GrantChange>, Refusal>>;
 
-/// Something that is asked while the disk is busy.
+/// A request that came while the disk was busy.
 enum QueuedAccessRequest {
     Record(Decide, Principal, TraceId, Asker),
     Look(Look),
 }
 
-/// What was decided and is on its way to the disk.
+/// Decisions being written to disk.
 #[derive(Default)]
 struct DecisionBatch {
     entries: Vec<Vec<u8>>,
@@ -47,7 +47,7 @@ struct DecisionBatch {
     told: Vec<(Vec<GrantChange>, Asker)>,
 }
 
-/// What changes.
+/// The state of the actor.
 pub struct AccessState {
     grants: Grants,
     authority: Authority,
@@ -56,9 +56,9 @@ pub struct AccessState {
     table: Arc<GrantTable>,
     generation: u64,
     waiting: VecDeque<QueuedAccessRequest>,
-    /// What is on its way to the disk; nothing else is decided meanwhile.
+    /// The batch being written; no other decisions are made meanwhile.
     batch: Option<DecisionBatch>,
-    /// Why nothing more is decided for now: the disk does not take it.
+    /// Why no decisions are made for now: the disk failed.
     broken: Option<String>,
     me: Mailbox<AccessMsg>,
     alarm: Option<SupervisedTask<()>>,
@@ -107,7 +107,7 @@ impl AccessState {
             ))));
         }
         if let Err(not_written) = actor.audit.check() {
-            // Nothing of it is anywhere yet.
+            // Nothing of it was stored.
             return reply.send(Err(Refusal::Broken(not_written.to_string())));
         }
         let asked = QueuedAccessRequest::Record(decide, by, trace, reply);
@@ -131,7 +131,7 @@ impl AccessState {
         }
         let mut batch = DecisionBatch::default();
         while batch.told.len() < TOGETHER {
-            // What is only decided is not shown to anybody.
+            // Decisions that are not on disk are not shown to anybody.
             let looks = matches!(self.waiting.front(), Some(QueuedAccessRequest::Look(_)));
             if looks && !batch.entries.is_empty() {
                 break;
@@ -255,7 +255,7 @@ impl AccessState {
         self.go_on(actor);
     }
 
-    /// The disk takes something again.
+    /// The disk works again.
     pub(super) fn restored(&mut self, actor: &AccessActor, restored: Restored) {
         tracing::info!("decisions are taken again");
         self.broken = None;
@@ -279,7 +279,7 @@ impl AccessState {
         self.show(actor, next);
     }
 
-    /// Entries that have ended leave the table.
+    /// Removes expired grants from the table.
     pub(super) fn ended(&mut self, actor: &AccessActor) {
         if self.batch.is_some() {
             // What is not on disk yet is not published; the alarm is set again when it is.
@@ -309,7 +309,7 @@ impl AccessState {
         self.set_alarm();
     }
 
-    /// Wakes this actor when the next entry ends.
+    /// Sets the timer for the next grant that expires.
     fn set_alarm(&mut self) {
         self.alarm = None;
         // Broken, nothing is published any more; calls look at the time themselves.

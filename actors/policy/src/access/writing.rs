@@ -1,4 +1,4 @@
-//! Puts decisions on disk, and finds out what holds when the disk fails.
+//! Writes decisions to disk, and finds out what holds after the disk failed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use mgp_runtime::task;
 use mgp_store::audit::{AuditHandle, NotWritten};
 use mgp_store::journal::Journal;
 
-/// How long it is waited between two tries when the disk takes something, and then does not.
+/// The wait between two tries after a failure.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// What became of decisions that were refused since the disk failed.
@@ -26,7 +26,7 @@ pub enum Restored {
     Done(BTreeSet<AgentId>),
 }
 
-/// Decisions on their way to the disk.
+/// Decisions being written.
 pub(super) struct Writing {
     pub(super) journal: Journal,
     pub(super) audit: AuditHandle,
@@ -66,7 +66,7 @@ impl Writing {
         refused.map_or(Ok(()), |refused| Err((refused, left)))
     }
 
-    /// Nothing of it is to hold: what holds is what the disk has.
+    /// Drops the batch: what holds is what is on disk.
     async fn undo(&self) {
         loop {
             self.journal.trouble().over().await;

@@ -1,4 +1,4 @@
-//! One question of a gate, from its asking to its last answer.
+//! One question of a gate, until its last answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -14,7 +14,7 @@ use crate::approvals::OperatorAnswer;
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 
-/// While the operator's list is full, how often room is looked for. The server waits meanwhile.
+/// How often a full list of the operator is tried again. The server waits meanwhile.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// A question that waits.

@@ -1,4 +1,4 @@
-//! Who hears of decisions: the audit log, and the servers themselves.
+//! Reports decisions to the audit log and to the servers.
 
 use mgp_engine::policy::permissions::PermissionEffect;
 use mgp_engine::timestamps::rfc3339_ms;

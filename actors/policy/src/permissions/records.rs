@@ -1,4 +1,4 @@
-//! Decisions as grants of the log: on disk before anybody is told.
+//! Stores decisions as grants, on disk before anybody is told.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use mgp_protocol::refusal::Refusal;
 use crate::access::AccessHandle;
 use crate::approvals::Decider;
 
-/// Where decisions are kept.
+/// The store of decisions.
 #[derive(Debug)]
 pub(super) struct Records(pub(super) AccessHandle);
 

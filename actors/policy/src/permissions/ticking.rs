@@ -1,4 +1,4 @@
-//! What ends by itself: approvals with an end.
+//! Expires approvals that have an end.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use mgp_runtime::time::unix_ms;
 /// Longest until the clock is looked at again: a clock that was set forward is noticed within it.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Ends what has ended, as long as there are gates. Calls look at the time themselves: nothing holds
-/// longer because this is late.
+/// Expires approvals as long as there are gates. Calls check the time themselves, so nothing is valid longer
+/// because this runs late.
 pub(super) async fn tick(shared: Weak<SharedGates>) {
     let Some(mut turned) = shared.upgrade().map(|shared| shared.turned.subscribe()) else {
         return;
@@ -28,7 +28,7 @@ pub(super) async fn tick(shared: Weak<SharedGates>) {
 }
 
 impl SharedGates {
-    /// Ends what has ended; answers when the next does.
+    /// Expires approvals; returns the time of the next one.
     fn end(&self) -> Option<u64> {
         let now = unix_ms();
         let mut ended = Vec::new();

@@ -1,4 +1,4 @@
-//! Servers that ask get the calls of one client at a time, so that it is known who is asked.
+//! For servers that ask questions: calls of one client at a time, so that it is known whom to ask.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use mgp_callers::exchange::Exchange;
 use mgp_callers::request::Caller;
 
-/// The queue of clients at one server; passed by while the server has never asked.
+/// The queue of clients at one server; unused until the server asks its first question.
 #[derive(Debug, Default)]
 pub(super) struct CallQueue {
     asks: AtomicBool,
@@ -24,14 +24,14 @@ struct State {
     waiting: HashMap<Ticket, oneshot::Sender<()>>,
 }
 
-/// A place inside; leaving lets the next client in.
+/// The right to have calls under way; dropping it lets the next client in.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     queue: &'a CallQueue,
     who: Party,
 }
 
-/// As whom a caller takes its turns. One that stands alone says with each request what it can be asked.
+/// The party that a caller counts as. A stateless request says itself what its client can be asked.
 pub(super) fn party(caller: &Caller) -> Party {
     match caller.is_alone() || caller.capabilities.can_be_asked() {
         true => Party::Client(caller.connection),
@@ -40,7 +40,7 @@ pub(super) fn party(caller: &Caller) -> Party {
 }
 
 impl CallQueue {
-    /// From now on calls of different clients are told apart. True the first time.
+    /// From now on clients take turns. True the first time.
     pub(super) fn serialise(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.turns.set_asks();
@@ -85,12 +85,12 @@ impl CallQueue {
         }
     }
 
-    /// True once the server has asked something.
+    /// True once the server has asked a question.
     pub(super) fn asks(&self) -> bool {
         self.asks.load(Ordering::Acquire)
     }
 
-    /// Every call of a client waits for what it says, or not any more.
+    /// Notes whether all calls of a client wait for the client to answer; then others may have their turn.
     pub(super) fn rest(&self, who: Party, rests: bool) {
         if self.asks.load(Ordering::Acquire) {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +122,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// A place in the queue, given up when the one who waits is gone.
+/// A place in the queue; dropping it leaves the queue.
 struct WaitingCall<'a> {
     queue: &'a CallQueue,
     who: Party,
@@ -141,7 +141,7 @@ impl Drop for WaitingCall<'_> {
             let next = state.turns.cancel(ticket).unwrap_or_default();
             state.let_in(next);
         } else {
-            // Let in at the very moment it gave up: the turn is passed on.
+            // It was let in while it gave up: the turn goes to the next one.
             let next = state.turns.leave(self.who);
             state.let_in(next);
         }

@@ -20,16 +20,16 @@ use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::{Caller, Outcome};
 use mgp_runtime::time::moment;
 
-/// A call on behalf of somebody.
+/// A call and for whom it is made.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// Whose call it is; `None` for the kernel's own.
+    /// The caller; `None` for the kernel's own calls.
     pub caller: Option<&'a Arc<Caller>>,
-    /// The request that causes it.
+    /// The request that caused it.
     pub exchange: &'a Arc<Exchange>,
     /// The client's own progress token, as JSON text.
     pub token: Option<&'a str>,
-    /// The era it is written in; one the server speaks ([`Link::era`]).
+    /// The era of the message; one the server speaks ([`Link::era`]).
     pub era: Era,
     /// Whether it may leave still; the kernel's own always may.
     pub final_check: Option<&'a dyn FinalCheck>,
@@ -37,29 +37,29 @@ pub struct Call<'a> {
     pub mirror: MirroredHeaders<'a>,
 }
 
-/// Asked when a call has waited its turn, right before its frame is written: what was taken back
-/// meanwhile is not done.
+/// A check made right before a call is written, after it waited its turn: rights may have been taken back
+/// meanwhile.
 pub trait FinalCheck: std::fmt::Debug + Sync {
-    /// Whether the call may leave.
+    /// Whether the call may still be sent.
     ///
     /// # Errors
-    /// What its caller reads when it may not.
+    /// The refusal for the caller.
     fn still(&self) -> Result<(), Refusal>;
 }
 
 /// What HTTP headers repeat of a modern request.
 #[derive(Debug, Clone, Copy)]
 pub struct MirroredHeaders<'a> {
-    /// Its method.
+    /// The method.
     pub method: &'a str,
-    /// What it is about, not encoded: the server's own name, URI or task id.
+    /// The server's own name, URI or task id that the request is about, not encoded.
     pub name: Option<&'a str>,
-    /// `Mcp-Param-*` headers: whole names, values as they are sent.
+    /// `Mcp-Param-*` headers: full names, and values as they are sent.
     pub params: &'a [(String, String)],
 }
 
 impl Link {
-    /// Calls the server: `frame` writes the request with the id it is given.
+    /// Calls the server; `frame` writes the request with the id it is given.
     ///
     /// # Errors
     /// Whatever kept the answer from coming, or the server's own error.
@@ -70,12 +70,12 @@ impl Link {
     ) -> Outcome {
         let arrived = moment();
         let _pass = self.enter()?;
-        // Dropped last: what is left of this client may all be waiting for it.
+        // Dropped last: the client's other calls may all be waiting for the client's answer.
         let _rest = call.caller.map(|caller| Rest {
             link: self,
             who: party(caller),
         });
-        // Only legacy servers ask, so only their calls must be told apart.
+        // Only legacy servers ask, so only their calls take turns.
         let asks = call.era == Era::Legacy && self.turns.asks();
         let _turn = match call.caller.filter(|_| asks) {
             Some(caller) => Some(self.turn(&call, caller).await?),
@@ -116,7 +116,7 @@ impl Link {
         }
     }
 
-    /// Waits until it is its client's turn, no longer than it may wait for its answer.
+    /// Waits for the client's turn, at most as long as the call may wait for its answer.
     async fn turn(&self, call: &Call<'_>, caller: &Caller) -> Result<Turn<'_>, Refusal> {
         tokio::select! {
             biased;
@@ -132,8 +132,8 @@ impl Link {
         }
     }
 
-    /// Resolves when a call that nothing is heard of has lasted too long. It may become a task meanwhile,
-    /// which may be silent.
+    /// Resolves when a silent call has lasted too long. It may become a task meanwhile, and tasks may be
+    /// silent.
     async fn patience(&self, exchange: &Exchange) -> Duration {
         let (silence, most) = (self.limits.call_timeout, self.limits.call_timeout_max);
         tokio::time::sleep(silence).await;
@@ -144,7 +144,7 @@ impl Link {
         most
     }
 
-    /// Asks the server something for the kernel itself, in the modern era when it speaks that.
+    /// Sends the kernel's own request, in the modern era when the server speaks it.
     ///
     /// # Errors
     /// Whatever kept the answer from coming, or the server's own error.
@@ -152,7 +152,7 @@ impl Link {
         self.ask_in(self.era(Era::Modern), method, params).await
     }
 
-    /// Asks the server something that exists in one era, for the kernel itself.
+    /// Sends the kernel's own request in the era where it exists.
     ///
     /// # Errors
     /// Whatever kept the answer from coming, or the server's own error.
@@ -161,7 +161,7 @@ impl Link {
             .await
     }
 
-    /// The same without the time limit of calls: who asks has one of its own.
+    /// The same without the time limit of calls: the caller has its own.
     ///
     /// # Errors
     /// As [`Self::ask_in`].
@@ -204,12 +204,12 @@ impl Link {
         Box::pin(asked).await
     }
 
-    /// What an error of the server means beyond the call it answers.
+    /// What else an error of the server tells, beside failing the call.
     fn refused(&self, call: &Call<'_>, error: &str) {
         if let Some(agent) = call.caller.and_then(|caller| caller.standing()) {
             self.elicited.refused(error, &agent);
         }
-        // The schema that says which headers it wants is another one by now.
+        // The tool's schema, which says which headers it wants, must have changed.
         if call.era == Era::Modern && envelope::code(error) == Some(envelope::HEADER_MISMATCH) {
             self.tells(LinkEvent::ListChanged(List::Tools));
         }
@@ -249,12 +249,12 @@ impl Link {
         }
     }
 
-    /// Resolves when the call has been silent for too long, or has taken too long in all, its wait for its
-    /// turn included. Time that its client spends on a question does not count as silence, nor that of a
+    /// Resolves when the call has been silent for too long or has taken too long in all, including its wait
+    /// for its turn. The time a client needs for a question does not count as silence, nor does that of a
     /// question whose call is not known.
     async fn overdue(&self, id: u64, era: Era, started: MonotonicTime) -> Duration {
         let silence = self.limits.call_timeout;
-        // A handshake has the time of the whole start.
+        // A handshake is limited by the time of the whole start.
         if silence.is_zero() || self.peer_in(era).is_none() {
             return std::future::pending().await;
         }
@@ -297,8 +297,8 @@ impl Link {
         });
     }
 
-    /// Takes a call out of the table first, then tells the server (CMCP-069). The handshake itself
-    /// cannot be taken back, and over HTTP a modern call is taken back by dropping its response.
+    /// Removes a call from the table, then tells the server (CMCP-069). The handshake cannot be
+    /// cancelled, and over HTTP a modern call is cancelled by dropping its response.
     fn take_back(self: &Arc<Self>, id: u64, reason: &str) {
         let Some(call) = self.pending.take(id) else {
             return;
@@ -321,7 +321,7 @@ impl Link {
         }
     }
 
-    /// What the server said is no answer.
+    /// Refuses a call whose answer is malformed.
     pub fn faulty(&self, what: &str) -> Refusal {
         Refusal::Faulty {
             server: self.server.clone(),
@@ -342,19 +342,19 @@ impl Link {
         self.pending.with(id, |_| ()).is_some()
     }
 
-    /// The server let go of the stream of this call; its answer comes later.
+    /// The server closed the stream of this call; the answer comes later.
     pub(super) fn paused(&self, id: u64) {
         self.pending.with(id, |call| call.exchange.pause());
     }
 
-    /// The server has not looked at the request, because the connection was gone before: it may be
-    /// sent at once over a new one.
+    /// The connection was lost before the server read the request: it may be sent again over a new
+    /// one.
     pub(super) fn untaken(&self, why: &str) -> Refusal {
         self.not_taken(why, false)
     }
 
-    /// The same, because there is no way to the server: one that is elsewhere is gone, for all that is
-    /// known here.
+    /// The same, because the server cannot be reached; the refusal of a remote server says
+    /// so.
     pub(super) fn unreached(&self, why: &str) -> Refusal {
         self.not_taken(why, self.wire.is_remote())
     }
@@ -369,7 +369,7 @@ impl Link {
         }
     }
 
-    /// Settles a call, once; an answer to nothing is dropped (CMCP-007, CMCP-070).
+    /// Settles a call, once; an answer to no pending call is dropped (CMCP-007, CMCP-070).
     pub(super) fn settle(&self, id: u64, outcome: Outcome) {
         if let Some(call) = self.pending.take(id) {
             let _ = call.answer.send(outcome);
@@ -378,7 +378,7 @@ impl Link {
     }
 }
 
-/// However a call ends, its place in the table does not outlive it.
+/// Removes the call from the table on drop, however it ends.
 pub(super) struct Forget<'a> {
     pub(super) link: &'a Arc<Link>,
     pub(super) id: u64,
@@ -390,7 +390,7 @@ impl Drop for Forget<'_> {
     }
 }
 
-/// When a call is over, whether its client rests is another question.
+/// On drop, decides anew whether all other calls of the client wait for it.
 struct Rest<'a> {
     link: &'a Link,
     who: Party,
@@ -419,7 +419,7 @@ mod tests {
 
     use crate::link::scripted::Scripted;
 
-    /// Who comes while the server finishes its last calls is sent on to its next connection.
+    /// A call that comes while the server finishes its last ones is sent over the next connection.
     #[tokio::test]
     async fn a_call_that_comes_too_late_may_be_made_again_at_once() {
         let it = Scripted::modern("{}");
@@ -437,7 +437,7 @@ mod tests {
         );
     }
 
-    /// SEP-2243: a server that misses headers has another schema than the one that is known.
+    /// SEP-2243: a server that reports missing headers has a newer schema than the known one.
     #[tokio::test]
     async fn a_header_mismatch_has_the_tools_fetched_again() {
         let mut it = Scripted::modern("{}");

@@ -1,4 +1,4 @@
-//! Connections to servers that have ended are gone.
+//! Tests: a connection that has ended is freed.
 
 #[path = "../../../testing/watched.rs"]
 #[expect(dead_code, reason = "connections of agents use the rest of it")]
@@ -19,7 +19,7 @@ use self::watched::Watched;
 use super::scripted::{Heard, Scripted};
 use super::{HttpWire, Link, Ways, Wire};
 
-/// A connection that is lost in the middle of a call, with a listen that stands, leaves nothing.
+/// A connection lost during a call and a listen is freed.
 #[tokio::test(start_paused = true)]
 async fn a_lost_link_leaves_nothing() {
     let mut watched = Watched::begin();
@@ -37,7 +37,7 @@ async fn a_lost_link_leaves_nothing() {
     watched.gone().await;
 }
 
-/// A server that takes what it is told and never answers does not hold the connection that is over.
+/// A server that never answers does not keep an ended connection alive.
 #[tokio::test]
 async fn a_server_that_never_answers_holds_no_link() {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -59,7 +59,7 @@ async fn a_server_that_never_answers_holds_no_link() {
     let (mut taken, _) = server.accept().await.unwrap();
     let mut first = [0; 4];
     taken.read_exact(&mut first).await.unwrap();
-    // The connection itself is the client's, for a while.
+    // The HTTP client keeps the TCP connection for a while.
     let mut watched = Watched::begin();
     watched.add("the link", &link);
     link.lose("it was stopped");

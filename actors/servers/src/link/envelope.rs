@@ -1,4 +1,4 @@
-//! What a modern request brings along, and what its errors say.
+//! `_meta` of modern requests, and the codes of their errors.
 
 use std::borrow::Cow;
 
@@ -11,13 +11,13 @@ use serde::Deserialize;
 
 use mgp_callers::negotiation;
 
-/// The headers of a request do not say what its body says.
+/// The error for headers that differ from the body.
 pub(super) const HEADER_MISMATCH: i64 = -32020;
 
 const CAPABILITIES: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
-/// `_meta` of the kernel's own requests: nobody stands behind them who could be asked for anything,
-/// but its clients may know tasks, and it listens for theirs.
+/// `_meta` of the kernel's own requests. There is no client to be asked questions, but tasks are
+/// declared, because the kernel listens for its clients' tasks.
 pub(super) fn meta(version: &str, offers_mgp: bool) -> String {
     format!(
         r#"{{"{PROTOCOL_VERSION}":"{}","{CLIENT_INFO}":{{"name":"mgp","title":"MGP kernel","version":{}}},"{CLIENT_CAPABILITIES}":{}}}"#,
@@ -27,7 +27,7 @@ pub(super) fn meta(version: &str, offers_mgp: bool) -> String {
     )
 }
 
-/// `params`, which have no `_meta`, with this one.
+/// Adds this `_meta` to `params` that have none.
 pub(super) fn wrap(params: Option<&str>, meta: &str) -> String {
     let mut out = format!(r#"{{"_meta":{meta}"#);
     for (name, value) in members(params.unwrap_or("{}")).unwrap_or_default() {
@@ -46,7 +46,7 @@ pub fn wrapped(params: Option<&str>, version: &str, offers_mgp: bool) -> String 
     wrap(params, &meta(version, offers_mgp))
 }
 
-/// `params` of a subscription's message without its `_meta`; those of other messages as they are.
+/// `params` of a subscription's message without `_meta`; those of other messages unchanged.
 pub(super) fn without_meta(params: &str) -> Cow<'_, str> {
     let tagged = member(params, "_meta").and_then(|meta| member(meta, SUBSCRIPTION_ID));
     if tagged.is_none() {

@@ -1,4 +1,4 @@
-//! What a link tells of its server, to whoever supervises that.
+//! Events of a link, for the supervisor of its server.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,30 +14,30 @@ use mgp_callers::agent::Agent;
 use mgp_runtime::mailbox::Reply;
 use mgp_runtime::task::{self, SupervisedTask};
 
-/// What a server says unasked, what it asks of the kernel, and what becomes of the connection. `params`
-/// are as sent.
+/// Notifications and requests of the server that are for the kernel, and the fate of the connection.
+/// `params` are as sent.
 #[derive(Debug)]
 pub enum LinkEvent {
     /// One of its lists changed.
     ListChanged(List),
-    /// It says what it did: `params` of its `notifications/mgp.audit`.
+    /// The server reports what it did: `params` of its `notifications/mgp.audit`.
     AuditReported(Option<String>),
     /// A resource changed.
     ResourceUpdated {
-        /// By the server's own URI.
+        /// The server's own URI.
         uri: String,
-        /// As sent, without the name of the kernel's listen.
+        /// As sent, without the id of the kernel's listen.
         params: String,
     },
-    /// A task of the server changed: `params` of its `notifications/tasks`, without the name of the
+    /// A task of the server changed: `params` of its `notifications/tasks` without the id of the
     /// kernel's listen, or in the legacy era of its `notifications/tasks/status`.
     TaskChanged {
-        /// In which of the two.
+        /// The era of the notification.
         era: Era,
         /// As sent.
         params: String,
     },
-    /// The server says that it went from one state to another: `params` of its
+    /// The server reports a change of its state: `params` of its
     /// `notifications/mgp.lifecycle`.
     LifecycleReported {
         /// The number of the connection.
@@ -49,31 +49,31 @@ pub enum LinkEvent {
     Logged(String),
     /// The server asks for the roots of its only client outside any call.
     RootsAsked(Reply<Option<Arc<Agent>>>),
-    /// The server asks for permissions while it runs; answered when that is decided.
+    /// The server asks for permissions at run time; answered when that is decided.
     PermissionAsked(Ask, Reply<Decision>),
-    /// The server wants to ask something that the operator wants to see first; answered with none when its
-    /// time is over.
+    /// The server has a question that the operator wants to see first; answered with `None` when its
+    /// time has run out.
     ConsentAsked(Box<ApprovalQuestion>, Reply<Result<Option<bool>, NotTaken>>),
-    /// The server asks for events of the audit log that it missed.
+    /// The server asks for audit events that it missed.
     ReplayAsked(Replay, Reply<Result<Replayed, Refusal>>),
-    /// No new call is to go over the connection of this number.
+    /// The connection of this number takes no new calls.
     Unusable(u64),
-    /// The connection of this number is of no use any more.
+    /// The connection of this number is broken, and why.
     Broken(u64, String),
 }
 
 impl Link {
-    /// Tells whoever supervises the server.
+    /// Sends an event.
     pub(super) fn tells(&self, event: LinkEvent) {
         self.events.send(event);
     }
 
-    /// Tells that the connection is of no use any more.
+    /// Reports that this connection is broken.
     pub(super) fn breaks(&self, why: String) {
         self.tells(LinkEvent::Broken(self.number, why));
     }
 
-    /// Starts what the connection cannot do without: a panic there breaks it.
+    /// Starts a task that the connection depends on: a panic there breaks the connection.
     pub(crate) fn tends(
         self: &Arc<Self>,
         name: &'static str,
@@ -87,7 +87,7 @@ impl Link {
         })
     }
 
-    /// Asks whoever supervises the server; `None` when the answer is lost.
+    /// Sends an event and waits for the answer; `None` when that is lost.
     pub(super) async fn asks<T>(&self, event: impl FnOnce(Reply<T>) -> LinkEvent) -> Option<T> {
         let (reply, answer) = Reply::new();
         self.tells(event(reply));

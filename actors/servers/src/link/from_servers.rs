@@ -1,4 +1,4 @@
-//! Every method that a server may send, and who takes it. Nothing else tells them apart by name.
+//! The table of every method a server may send, with its handler.
 
 use std::sync::Arc;
 
@@ -10,33 +10,33 @@ use super::{Link, List};
 
 use self::FromServer::{Notification, Question, Request};
 
-/// Who takes a message of a server.
+/// The handler of a method.
 #[derive(Clone, Copy, Debug)]
 pub enum FromServer {
-    /// A notification: its `params`, and the call on whose own stream it came, where a transport tells.
+    /// A notification: its `params`, and the call on whose stream it came, where the transport tells.
     Notification(fn(&Arc<Link>, Option<&str>, Option<u64>)),
-    /// A request that the kernel answers: its id and `params`.
+    /// A request that the kernel answers itself: its id and `params`.
     Request(fn(&Arc<Link>, RequestId, Option<&str>)),
-    /// A request that is put to a client.
+    /// A request that is passed to a client.
     Question(ClientQuestion),
 }
 
-/// What a server may ask a client.
+/// The questions a server may ask a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientQuestion {
-    /// A message of a model.
+    /// `sampling/createMessage`.
     Sampling,
-    /// Something of the person.
+    /// `elicitation/create`.
     Elicitation,
-    /// The folders it may use.
+    /// `roots/list`.
     Roots,
 }
 
-/// What needs no extension.
+/// For methods that need no extension.
 const NONE: Features = Features::NONE;
 
-/// Method, the extension that must have been negotiated, who takes it. Without its extension a
-/// notification goes to nobody, and of a request the kernel knows no method.
+/// Method, the extension that must have been negotiated, handler. Without the extension a notification
+/// is dropped and a request is answered with "method not found".
 #[rustfmt::skip]
 pub const FROM_SERVERS: [(&str, Features, FromServer); 20] = [
     ("notifications/progress", NONE, Notification(|link, params, _| link.progressed(params))),
@@ -61,13 +61,13 @@ pub const FROM_SERVERS: [(&str, Features, FromServer); 20] = [
     ("roots/list", NONE, Question(ClientQuestion::Roots)),
 ];
 
-/// Who takes this method, and with which extension.
+/// The extension and the handler of this method.
 pub(super) fn from_servers(method: &str) -> Option<(Features, FromServer)> {
     let found = FROM_SERVERS.iter().find(|(known, ..)| *known == method);
     found.map(|(_, needs, taken)| (*needs, *taken))
 }
 
-/// What this method asks a client, if it does.
+/// The question this method asks a client, if any.
 pub(super) fn question(method: &str) -> Option<ClientQuestion> {
     match from_servers(method)?.1 {
         Question(asked) => Some(asked),
@@ -75,7 +75,7 @@ pub(super) fn question(method: &str) -> Option<ClientQuestion> {
     }
 }
 
-/// True for the methods that ask a client, and for what some readers take for them.
+/// True for the methods that ask a client, and for names some readers could take for them.
 pub(super) fn is_like_a_question(method: &str) -> bool {
     let mut questions = FROM_SERVERS
         .iter()
@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// Each method stands once, and those the kernel has a type for stand under its name.
+    /// Each method is listed once, under the name of its protocol type where it has one.
     #[test]
     fn each_method_has_one_line() {
         let all: BTreeSet<&str> = FROM_SERVERS.iter().map(|(method, ..)| *method).collect();

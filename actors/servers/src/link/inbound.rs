@@ -1,4 +1,4 @@
-//! What a server sends: answers, notifications, questions.
+//! Messages from a server: answers, notifications, requests.
 
 mod notifications;
 mod requests;
@@ -17,11 +17,11 @@ use serde_json::value::RawValue;
 
 use super::Link;
 
-/// Lines that are no messages are written to the log up to this many, then only counted.
+/// Lines that are no messages are logged up to this number, then only counted.
 const NOISE_SHOWN: u64 = 20;
 
 impl Link {
-    /// Takes what the child wrote to stdout.
+    /// Handles a line from the child's stdout.
     pub fn receive_frame(self: &Arc<Self>, frame: Frame) {
         match frame {
             Frame::Line(line) => self.receive(&line, None),
@@ -30,7 +30,7 @@ impl Link {
         }
     }
 
-    /// Takes one message. `via` is the call on whose own stream it came, where a transport tells.
+    /// Handles one message. `via` is the call on whose stream it came, where the transport tells.
     pub fn receive(self: &Arc<Self>, frame: &Bytes, via: Option<u64>) {
         match jsonrpc::parse(frame) {
             Ok(Message::Response { id, outcome }) => self.answered(frame, id, outcome),
@@ -52,12 +52,12 @@ impl Link {
         }
     }
 
-    /// The number of the call that the server means.
+    /// The number of the call with this request id.
     fn meant(&self, id: &RequestId) -> Option<u64> {
         self.ids.number(id.as_u64()?)
     }
 
-    /// 2025-03-26 obliges clients to take batches.
+    /// 2025-03-26 requires clients to accept batches.
     fn may_batch(&self) -> bool {
         let peer = self.peer_in(Era::Legacy);
         peer.is_some_and(|p| p.version.allows_batches())
@@ -78,8 +78,8 @@ impl Link {
         }
     }
 
-    /// A line that is no message: counted, shown a few times, survived (MCP-072). The call that it was
-    /// to answer, where that can be read, is not left waiting.
+    /// Handles a line that is no message: it is counted and shown a few times (MCP-072). If the call it
+    /// answers can be read, that call fails instead of waiting on.
     fn noise(&self, frame: &Bytes, malformed: &Malformed) {
         if let Some(id) = answered_by(frame, malformed).and_then(|id| self.meant(&id)) {
             self.settle(
@@ -95,8 +95,8 @@ impl Link {
         }
     }
 
-    /// A message has passed the limit: whoever waits for it learns it at once, the others never
-    /// notice. `via` is the call on whose own stream it comes.
+    /// A message exceeds the size limit: the call it answers fails at once, others are not affected.
+    /// `via` is the call on whose stream it comes.
     pub(super) fn overrun(&self, head: &[u8], via: Option<u64>) {
         self.counts.oversized.fetch_add(1, Ordering::Relaxed);
         self.log.note(&format!(
@@ -111,7 +111,7 @@ impl Link {
         }
     }
 
-    /// It has ended; some servers put the id last.
+    /// The end of such a message; some servers put the id last.
     fn oversized(&self, tail: &[u8], len: u64) {
         self.log.note(&format!("it was {len} bytes long"));
         if let Some(id) = torn::id_at_end(tail).and_then(|id| self.meant(&id)) {
@@ -133,7 +133,7 @@ impl Link {
     }
 }
 
-/// The id of the request that a line was to answer which cannot be read as a message.
+/// The id of the request that an unreadable line answers.
 fn answered_by(frame: &[u8], malformed: &Malformed) -> Option<RequestId> {
     let seen = Glance::at(frame);
     match malformed {

@@ -1,5 +1,5 @@
-//! What a legacy server says beside the call it is about: over HTTP some send log messages on their
-//! standing stream, and these may be read after the answer that was sent later.
+//! Log messages that arrive after the answer: legacy servers may send them on their standing HTTP stream,
+//! which may be read later than the response with the answer.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -12,11 +12,11 @@ use super::{InFlight, Link, Wire};
 use mgp_callers::exchange::Exchange;
 use mgp_callers::request::Caller;
 
-/// How long a call that is answered waits for what was said before: two connections to one server
-/// are not read in one order, but nearly.
+/// How long an answered call waits for such messages. Two connections to one server are not read in
+/// order, but nearly so.
 const LATE: Duration = Duration::from_millis(50);
 
-/// Keeps a call in sight of the standing stream after its answer, until dropped.
+/// Keeps the call registered for the standing stream until dropped.
 #[derive(Debug)]
 pub struct LateMessages<'a> {
     link: &'a Link,
@@ -24,8 +24,8 @@ pub struct LateMessages<'a> {
 }
 
 impl Link {
-    /// To be held from before a call that wants to hear of log messages; `None` where what belongs
-    /// to calls comes in one order. When the table of calls is full, the call does without.
+    /// To be created before a call that wants log messages; `None` where all messages come in one order.
+    /// When the table of calls is full, the call goes without.
     pub fn beside(
         &self,
         caller: &Arc<Caller>,
@@ -36,7 +36,7 @@ impl Link {
             Wire::Http(_) | Wire::Child(_) | Wire::Sse(_) => return None,
         }
         let in_flight = InFlight {
-            // Nobody answers it: it has no request.
+            // It is no request, so nobody answers it.
             answer: oneshot::channel().0,
             exchange: exchange.clone(),
             caller: Some(caller.clone()),
@@ -51,7 +51,7 @@ impl Link {
 }
 
 impl LateMessages<'_> {
-    /// The call has its answer: resolves when nothing more is expected.
+    /// After the answer: resolves when no more messages are expected.
     pub async fn late(self) {
         tokio::time::sleep(LATE).await;
     }

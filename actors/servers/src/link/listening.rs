@@ -1,5 +1,5 @@
-//! What a modern server is listened to for: one standing `subscriptions/listen`, opened anew when
-//! what is wanted changes, and when it ends while the connection lives.
+//! Events of a modern server: one standing `subscriptions/listen`, replaced when other events are wanted
+//! and reopened when it ends while the connection lives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,52 +22,52 @@ use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::Outcome;
 use mgp_runtime::task::{self, SupervisedTask};
 
-/// Listens that may stand at once: the one in force, the one that takes its place, and those that
-/// are just being let go of. A further wish waits until one of these is gone.
+/// Listens open at once: the one in force, its successor, and those being closed. A further change waits
+/// until one of these is gone.
 pub(super) const MAX_LISTENS: usize = 16;
 
-/// Wishes that come this close are asked for together.
+/// Changes that come this close together are sent as one listen.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// How long the listen before stays when another has taken its place: over HTTP, what the server said
-/// there before may still be on its way. What it says in both within this time comes twice.
+/// How long a replaced listen stays open: over HTTP, events sent on it may still be on their way. An
+/// event sent on both within this time is delivered twice.
 const LINGER: Duration = Duration::from_millis(50);
 
-/// How long a server may take to say what it will tell; it has nothing to work out for that.
+/// How long a server may take to acknowledge a listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long its start waits for that; a change that is missed then is heard of later.
+/// How long the start of a server waits for that; a change missed then is found out later.
 const AT_START: Duration = Duration::from_secs(2);
 
-/// Wait before a server that refused is asked for the same again.
+/// Wait before a refused listen is tried again.
 const REFUSED: Duration = Duration::from_secs(60);
 
-/// First and longest wait before a listen that ended is opened again.
+/// First and longest wait before an ended listen is reopened.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// What one connection is listened to for.
+/// The listening of one connection.
 #[derive(Debug)]
 pub(super) struct Listening {
     wanted: watch::Sender<WantedNews>,
     heard: watch::Sender<HeardNews>,
-    /// The latest listen that the server acknowledged, and what it will tell there.
+    /// The latest acknowledged listen, and the events it covers.
     acknowledged: watch::Sender<(u64, Filter)>,
     over: watch::Sender<bool>,
     places: Arc<Semaphore>,
 }
 
-/// What agents want to hear of. Bounded by the table of subscriptions, from which it comes.
+/// The events agents want. Limited by the table of subscriptions.
 #[derive(Debug, Clone, Default)]
 struct WantedNews {
     uris: BTreeSet<String>,
-    /// Tasks of the server, and how many clients listen for each. Bounded by what one of them may
-    /// name, and by their number.
+    /// Tasks of the server, with the number of clients that listen for each; limited by how many a
+    /// client may name and by the number of clients.
     tasks: BTreeMap<String, usize>,
-    /// Grows with each wish.
+    /// Counts changes.
     wish: u64,
 }
 
-/// What became of the wishes up to this one.
+/// What the server answered to the changes up to this one.
 #[derive(Debug, Clone, Default)]
 struct HeardNews {
     wish: u64,
@@ -92,7 +92,7 @@ impl Listening {
         self.over.send_replace(true);
     }
 
-    /// The server says what it will tell; `params` as sent.
+    /// The server acknowledged a listen; `params` as sent.
     pub(super) fn acknowledged(&self, ids: &RequestIds, params: Option<&str>) {
         let Ok(said) = mcp::read::<Acknowledged<'_>>(params) else {
             return;
@@ -102,13 +102,13 @@ impl Listening {
         }
     }
 
-    /// True for a message of a listen that another one has taken the place of.
+    /// True for a message of a listen that has been replaced.
     pub(super) fn is_superseded(&self, ids: &RequestIds, params: &str) -> bool {
         let of = member(params, "_meta").and_then(|meta| listen_of(ids, meta));
         of.is_some_and(|of| of < self.acknowledged.borrow().0)
     }
 
-    /// A wish; answers its number.
+    /// Changes what is wanted; returns the number of the change.
     fn wish(&self, change: impl FnOnce(&mut WantedNews)) -> u64 {
         let mut number = 0;
         self.wanted.send_modify(|wanted| {
@@ -126,8 +126,8 @@ impl Listening {
 }
 
 impl Link {
-    /// Keeps the listen of a modern server open until the connection is over. What is wanted from
-    /// the start is the news of its lists.
+    /// Keeps a listen open to a modern server until the connection is over. From the start it covers
+    /// changes of the lists.
     pub(crate) fn listen(self: &Arc<Self>) {
         if self.peer_in(Era::Modern).is_some() {
             drop(
@@ -143,7 +143,7 @@ impl Link {
         let _ = over.wait_for(|over| *over).await;
     }
 
-    /// Resolves when the server has said what it will tell, or would not.
+    /// Resolves when the server has acknowledged or refused a listen.
     pub(crate) async fn listens(&self) {
         if self.peer_in(Era::Modern).is_none() {
             return;
@@ -153,8 +153,8 @@ impl Link {
         let _ = tokio::time::timeout(AT_START, first).await;
     }
 
-    /// Wants to hear of a resource of a modern server from now on; what is answered resolves when
-    /// the server will tell, or with the reason why it will not.
+    /// Follows a resource of a modern server; the returned future resolves when the server agreed, or
+    /// with the reason why it refused.
     pub fn follow(
         self: &Arc<Self>,
         uri: &str,
@@ -180,7 +180,7 @@ impl Link {
                 Some(Err(refusal)) => refusal,
                 None => return Err(link.lost("its connection was closed")),
             };
-            // What it will not tell is not asked for again.
+            // What the server refused is not requested again.
             if matches!(refusal, Refusal::Peer(_) | Refusal::BadRequest(_)) {
                 link.unfollow(&uri);
             }
@@ -188,21 +188,21 @@ impl Link {
         }
     }
 
-    /// Nobody wants to hear of a resource any more.
+    /// Ends following a resource.
     pub fn unfollow(&self, uri: &str) {
         self.listening.wish(|wanted| {
             wanted.uris.remove(uri);
         });
     }
 
-    /// Somebody wants to hear of a task of this server.
+    /// Follows a task of this server for one more client.
     pub fn follow_task(&self, own: &str) {
         self.listening.wish(|wanted| {
             *wanted.tasks.entry(own.to_owned()).or_default() += 1;
         });
     }
 
-    /// Somebody does not want to hear of a task any more.
+    /// Ends that for one client.
     pub fn unfollow_task(&self, own: &str) {
         self.listening.wish(|wanted| {
             let left = wanted.tasks.get_mut(own).map(|listeners| {
@@ -215,7 +215,7 @@ impl Link {
         });
     }
 
-    /// Resolves when the server has said what it will tell of all that is wanted now, or would not.
+    /// Resolves when the server has answered all changes so far.
     pub async fn agrees(&self) {
         let wish = self.listening.wanted.borrow().wish;
         let mut heard = self.listening.heard.subscribe();
@@ -246,12 +246,12 @@ impl Link {
     }
 }
 
-/// The listen that a message belongs to; later ones have higher numbers.
+/// The number of the listen a message belongs to; later ones have higher numbers.
 fn listen_of(ids: &RequestIds, meta: &str) -> Option<u64> {
     ids.number(member(meta, SUBSCRIPTION_ID)?.parse().ok()?)
 }
 
-/// One listen under way; dropping it ends it at the server too.
+/// One open listen; dropping it ends it at the server too.
 #[derive(Debug)]
 struct Standing {
     id: u64,
@@ -304,10 +304,10 @@ impl Standing {
         Ok(Self { id, task })
     }
 
-    /// Resolves when the server has acknowledged it, with what it will tell.
+    /// Resolves when the server has acknowledged it, with the events it agreed to.
     ///
     /// # Errors
-    /// Why it will not.
+    /// Why it was refused.
     async fn acknowledged(&mut self, link: &Link) -> Result<Filter, Refusal> {
         let mut acknowledged = link.listening.acknowledged.subscribe();
         let id = self.id;
@@ -329,7 +329,7 @@ impl Standing {
         }
     }
 
-    /// Another one has taken its place.
+    /// Closes it after a while, because it was replaced.
     fn retire(self) {
         task::detached("former listen", async move {
             tokio::time::sleep(LINGER).await;
@@ -338,7 +338,7 @@ impl Standing {
     }
 }
 
-/// Ends with the connection.
+/// The task that keeps listening; it ends with the connection.
 async fn keep(link: Arc<Link>) {
     let mut over = link.listening.over.subscribe();
     tokio::select! {
@@ -407,7 +407,7 @@ async fn keep_on(link: &Arc<Link>) {
     }
 }
 
-/// It is opened again, so that there is nothing to be done about it.
+/// Only noted: it is reopened by itself.
 fn note(link: &Link, why: &Refusal) {
     let why = if let Refusal::Lost { reason, .. } = why {
         reason.clone()
@@ -428,7 +428,7 @@ async fn pause(wait: &mut Duration) {
     *wait = (*wait * 2).min(AGAIN.1);
 }
 
-/// While nobody listened the lists may have changed.
+/// The lists may have changed while no listen was open, so they are fetched again.
 fn changed_meanwhile(link: &Link, agreed: &Filter) {
     for (may, list) in [
         (agreed.tools_list_changed, List::Tools),
@@ -475,8 +475,8 @@ mod tests {
         }));
     }
 
-    /// Another wish is another listen; the one before goes only when the new one is in force, and
-    /// what is said in both is heard once.
+    /// A change opens another listen; the old one is closed only when the new one is in force, and an
+    /// event sent on both is delivered once.
     #[tokio::test]
     async fn a_wish_leaves_no_gap() {
         let mut it = Scripted::modern(TOOLS);
@@ -506,7 +506,7 @@ mod tests {
         assert_eq!(cancelled["params"]["requestId"], first["id"]);
     }
 
-    /// A listen that ends is opened again, and what may have been missed is asked for.
+    /// A listen that ends is reopened, and lists that may have changed meanwhile are fetched.
     #[tokio::test]
     async fn a_listen_that_ends_is_opened_again() {
         let mut it = Scripted::modern(TOOLS);
@@ -525,7 +525,7 @@ mod tests {
         assert_eq!(*it.heard.0.lock().unwrap(), ["Tools"]);
     }
 
-    /// What a server will not tell is not promised, and not asked for again.
+    /// What a server refused is not promised to clients, and not requested again.
     #[tokio::test]
     async fn what_is_not_acknowledged_is_refused() {
         let mut it = Scripted::modern(r#"{"resources":{}}"#);
@@ -541,7 +541,7 @@ mod tests {
         assert_eq!(it.link.in_flight(), 0);
     }
 
-    /// Nobody waits for a listen: a connection with nothing else under way is idle.
+    /// A listen is no call: a connection with nothing else under way is idle.
     #[tokio::test]
     async fn a_listen_is_no_call() {
         let mut it = Scripted::modern(TOOLS);

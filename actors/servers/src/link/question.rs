@@ -1,4 +1,4 @@
-//! Questions of a server (sampling, elicitation, roots): put to the client whose call caused them.
+//! Questions of a server (sampling, elicitation, roots), passed to the client whose call caused them.
 
 mod attribution;
 mod consent;
@@ -33,14 +33,14 @@ pub(super) use self::input_requests::Permits;
 pub(super) use self::open::{MAX_QUESTIONS, Questions};
 pub(super) use self::url_elicitations::Elicited;
 
-/// How long a question may wait until it is clear whose call it belongs to.
+/// How long a question may wait until its call is known.
 pub const ATTRIBUTION: Duration = Duration::from_secs(30);
 
-/// How long a parked call keeps others from being asked, where it is not certain that it is not the
-/// one that asks: half the time after which many clients give a call up.
+/// How long a parked call keeps others from being asked, where it may be the one that asks: half the time
+/// after which many clients give up.
 pub const PARKED: Duration = Duration::from_secs(15);
 
-/// An answer without asking anyone.
+/// An error answer that no client was asked for.
 pub fn refused(code: i64, message: &str) -> ClientAnswer {
     let error = ErrorObject::new(code, message);
     Err(serde_json::to_vec(&error)
@@ -48,7 +48,7 @@ pub fn refused(code: i64, message: &str) -> ClientAnswer {
         .into())
 }
 
-/// What is answered when no client's call caused the question.
+/// The answer when no client's call caused the question.
 pub fn orphaned() -> ClientAnswer {
     refused(
         METHOD_NOT_FOUND,
@@ -56,7 +56,7 @@ pub fn orphaned() -> ClientAnswer {
     )
 }
 
-/// The question names a call that has ended, or never was.
+/// The answer when the question names a call that has ended or never was.
 pub fn over() -> ClientAnswer {
     refused(
         INVALID_PARAMS,
@@ -64,7 +64,7 @@ pub fn over() -> ClientAnswer {
     )
 }
 
-/// The question has to name its call, and does not.
+/// The answer when the question must name its call and does not.
 pub fn unnamed() -> ClientAnswer {
     refused(
         INVALID_PARAMS,
@@ -75,12 +75,12 @@ pub fn unnamed() -> ClientAnswer {
     )
 }
 
-/// Nobody's folders.
+/// An empty list of roots.
 pub fn no_roots() -> ClientAnswer {
     Ok(bytes::Bytes::from_static(br#"{"roots":[]}"#))
 }
 
-/// Calls of several clients are under way and none ended in time.
+/// The answer when calls of several clients are under way and none ended in time.
 pub fn ambiguous() -> ClientAnswer {
     refused(
         INTERNAL_ERROR,
@@ -97,10 +97,10 @@ pub fn is_known(method: &str) -> bool {
     from_servers::question(method).is_some()
 }
 
-/// Leave to send a client to a URL.
+/// Checks that a client may be sent to a URL.
 ///
 /// # Errors
-/// [`Refusal::MissingCapability`] when it did not say that it can be sent there.
+/// [`Refusal::MissingCapability`] when it did not declare that.
 pub(crate) fn can_visit(caller: &Caller, exchange: &Exchange) -> Result<(), Refusal> {
     let (method, params) = (elicitation::Create::METHOD, Some(r#"{"mode":"url"}"#));
     match able(&declared(caller, exchange), method, params) {
@@ -111,14 +111,14 @@ pub(crate) fn can_visit(caller: &Caller, exchange: &Exchange) -> Result<(), Refu
     }
 }
 
-/// What the client of a call can be asked.
+/// The capabilities of the client of a call.
 fn declared(caller: &Caller, exchange: &Exchange) -> ClientCapabilities {
     exchange
         .rounds()
         .map_or(caller.capabilities, CallRounds::capabilities)
 }
 
-/// Puts the question to the client, if it said that it can be asked.
+/// Asks the client, if it declared the capability.
 pub async fn put(
     link: &Arc<Link>,
     caller: &Arc<Caller>,
@@ -167,7 +167,7 @@ pub async fn put(
     }
 }
 
-/// What a server hears of the progress of the client it asks.
+/// Sends the progress of the asked client to the server.
 pub(crate) fn progress(link: &Arc<Link>) -> EventSink<String> {
     let link = Arc::downgrade(link);
     EventSink::new(move |params: String| {
@@ -177,7 +177,7 @@ pub(crate) fn progress(link: &Arc<Link>) -> EventSink<String> {
     })
 }
 
-/// Puts a question of the kernel's own to the client, which said that it can be asked this.
+/// Asks a client a question of the kernel's own; the caller has checked its capabilities.
 pub async fn put_own(
     caller: &Caller,
     exchange: &Exchange,
@@ -199,7 +199,7 @@ pub async fn put_own(
     }
 }
 
-/// Names the task that a message belongs to as its reader does (2025-11-25, related-task).
+/// Puts the task that a message belongs to under its reader's name for it (2025-11-25, related-task).
 fn related(message: &str, name: &str) -> String {
     let meta = member(message, "_meta").and_then(|meta| member(meta, RELATED_TASK));
     let mut splice = Splice::new(message);
@@ -209,7 +209,7 @@ fn related(message: &str, name: &str) -> String {
     splice.finish().into_owned()
 }
 
-/// What a modern client said, in the words of the legacy server that asked.
+/// A modern client's answer, in the words of the legacy server that asked.
 fn said(link: &Link, method: &str, answer: ClientAnswer) -> ClientAnswer {
     let (Ok(result), Some(peer)) = (&answer, link.peer_in(Era::Legacy)) else {
         return answer;
@@ -252,7 +252,7 @@ fn has_tools(params: Option<&str>) -> bool {
     params.is_some_and(|params| member(params, "tools").is_some())
 }
 
-/// The capabilities a question takes, as a `ClientCapabilities` object.
+/// The capabilities a question needs, as a `ClientCapabilities` object.
 fn required(method: &str, params: Option<&str>) -> Box<RawValue> {
     let text = match method {
         "sampling/createMessage" if has_tools(params) => r#"{"sampling":{"tools":{}}}"#,
@@ -266,8 +266,8 @@ fn required(method: &str, params: Option<&str>) -> Box<RawValue> {
     RawValue::from_string(text.into()).expect("literals are JSON")
 }
 
-/// Where many servers share one door a person must see which of them asks; a form without a schema
-/// gets the empty one (CMCP-089).
+/// In a view of several servers, names the one that asks for the person to see; a form without a schema
+/// gets the empty schema (CMCP-089).
 fn dressed(
     server: &ServerId,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! How messages reach a server.
+//! The transport of messages to a server.
 
 pub(super) mod http;
 
@@ -35,13 +35,13 @@ impl Wire {
         }
     }
 
-    /// True for a server that is no child of the kernel.
+    /// True for a server that is not the kernel's child.
     pub(super) fn is_remote(&self) -> bool {
         !matches!(self, Self::Child(_))
     }
 
-    /// Carries the call `id` and never resolves: the answer settles the call in the pending table,
-    /// and so does whatever goes wrong here.
+    /// Sends the call `id` and never resolves: the answer, or a failure here, settles the call in the
+    /// pending table.
     pub(super) async fn carry(
         &self,
         link: &Arc<Link>,
@@ -62,8 +62,8 @@ impl Wire {
         std::future::pending().await
     }
 
-    /// Says something that has no answer. What cannot be said any more is dropped: the link is
-    /// broken then, and its calls learn it.
+    /// Sends a message that has no answer. Dropped if it cannot be sent: then the link is broken, and its
+    /// calls learn that.
     pub(super) fn tell(&self, link: &Arc<Link>, frame: Bytes) {
         match self {
             Self::Child(sink) => {
@@ -74,12 +74,12 @@ impl Wire {
         }
     }
 
-    /// True where a call is taken back with a message, not by letting go of its response.
+    /// True where a call is cancelled with a message, not by dropping its response.
     pub(super) fn tells_cancels(&self, era: Era) -> bool {
         !matches!((self, era), (Self::Http(_), Era::Modern))
     }
 
-    /// Ends the connection from our side.
+    /// Closes the connection.
     pub(super) fn close(&self) {
         match self {
             Self::Child(sink) => sink.close(),

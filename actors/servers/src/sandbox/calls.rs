@@ -1,8 +1,8 @@
-//! System calls that a sandboxed process is refused, as filters of the system. Everything else is
-//! allowed: what files may be touched is not decided here.
+//! Seccomp filters: system calls that a sandboxed process is refused. All others are allowed; access to
+//! files is decided elsewhere.
 //!
-//! There is no socket for talking to other programs of the user, whatever is permitted: the kernel's
-//! own door and the agent that holds keys are such sockets.
+//! Unix sockets to other programs of the user are never allowed: the kernel's own socket and agents that
+//! hold keys can be reached by such.
 
 mod few;
 mod others;
@@ -19,8 +19,7 @@ use seccompiler::{
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Root's business, other processes' memory, and what is too new or too wide to be judged by its
-/// arguments.
+/// For root only, or for other processes' memory, or too new or too broad to be judged by arguments.
 const NEVER: &[i64] = &[
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -69,8 +68,8 @@ const NEVER: &[i64] = &[
     libc::SYS_vhangup,
 ];
 
-/// Programs do without these when the system does not know them. `clone3` hides its flags behind a
-/// pointer, `openat2` the mode of a file it makes, and rings make sockets past every filter.
+/// Programs manage without these when the system does not know them. `clone3` hides its flags behind a
+/// pointer, `openat2` the mode of a new file, and io_uring opens sockets past every filter.
 const UNKNOWN: &[i64] = &[
     libc::SYS_clone3,
     libc::SYS_openat2,
@@ -79,7 +78,7 @@ const UNKNOWN: &[i64] = &[
     libc::SYS_io_uring_setup,
 ];
 
-/// Namespaces: each makes its maker root of something.
+/// Namespaces are refused: who makes one is root in it.
 const NAMESPACES: &[i32] = &[
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWIPC,
@@ -90,11 +89,11 @@ const NAMESPACES: &[i32] = &[
     libc::CLONE_NEWUTS,
 ];
 
-/// The kind of a socket, without its flags.
+/// Masks the type of a socket, without its flags.
 const KIND: u64 = 0xf;
-/// Numbers of calls of the x32 interface, which an x86-64 system may offer beside its own.
+/// Bit in the call numbers of the x32 interface, which x86-64 systems may offer besides their own.
 const X32: i64 = 0x4000_0000;
-/// Calls that have another number there.
+/// Calls with other numbers there.
 #[cfg(target_arch = "x86_64")]
 const X32_OTHER: &[(i64, i64)] = &[
     (libc::SYS_ioctl, 514),
@@ -106,7 +105,7 @@ const X32_OTHER: &[(i64, i64)] = &[
     (libc::SYS_process_vm_writev, 540),
 ];
 
-/// What is left open beside what is always.
+/// What is allowed in addition.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_excessive_bools)]
 pub(super) struct Open {
@@ -124,7 +123,7 @@ pub(super) struct Open {
     pub(super) ipc: bool,
 }
 
-/// Refuses them to this thread for good, and to whatever it becomes.
+/// Applies the filters to this thread, for good and for all it starts or executes.
 pub(super) fn confine(open: Open) -> Result<(), String> {
     let mut never = never(open.programs)?;
     others::modes(&mut never, open.modes)?;
@@ -156,7 +155,7 @@ fn all(calls: &[i64]) -> Rules {
 
 fn never(programs: bool) -> Result<Rules, String> {
     let mut rules = all(NEVER);
-    // Both put words into a terminal, as if its user had typed them.
+    // Both put input into a terminal as if the user had typed it.
     let typing = [libc::TIOCSTI, libc::TIOCLINUX];
     let typing = typing.map(|request| rule(&[is(1, request)]));
     rules.insert(
@@ -179,7 +178,7 @@ fn never(programs: bool) -> Result<Rules, String> {
 
 fn sockets(outbound: bool, listen: bool) -> Result<Rules, String> {
     let mut rules = Rules::new();
-    // A pair of datagram sockets can be turned to somebody else's.
+    // A pair of datagram sockets can be reconnected to another program's socket.
     let turned = [libc::SOCK_DGRAM, libc::SOCK_RAW];
     let turned = turned.map(|kind| rule(&[within(1, KIND, bits(kind))]));
     rules.insert(
@@ -201,7 +200,7 @@ fn sockets(outbound: bool, listen: bool) -> Result<Rules, String> {
     }
     if listen && !outbound {
         rules.extend(all(&[libc::SYS_connect]));
-        // What is sent with the first packet of a connection makes it.
+        // Data sent with the first packet opens a connection (TCP Fast Open).
         let first = |flags| {
             rule(&[within(
                 flags,
@@ -254,7 +253,7 @@ fn rule(conditions: &[Condition]) -> Result<SeccompRule, String> {
     rule.map_err(|e| format!("seccomp: {e}"))
 }
 
-/// Which argument, how compared, with what.
+/// Argument index, comparison, value.
 type Condition = (u8, SeccompCmpOp, u64);
 
 fn is(argument: u8, value: impl TryInto<u32>) -> Condition {

@@ -1,5 +1,5 @@
-//! The first process of a server's own process namespace. When it ends, the system ends all others
-//! there, whatever they did to hide. It reaps whom nobody waits for, and nothing else.
+//! The first process of a server's process namespace. When it ends, the system kills all others in the
+//! namespace. It reaps orphans and does nothing else.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -14,11 +14,11 @@ use nix::unistd::{Pid, dup2_stderr, setsid};
 
 use super::rights;
 
-/// Everybody in the namespace but this process.
+/// All processes in the namespace but this one.
 const EVERYBODY: Pid = Pid::from_raw(-1);
 
-/// Lives as long as the leader, whose pipe is its stdin; a byte from there asks everybody to go, and
-/// then it goes with the last of them.
+/// Runs as long as the leader, whose pipe is its stdin. A byte from there means: send everybody SIGTERM,
+/// and exit with the last of them.
 pub(super) fn run(policy: &SandboxPolicy) -> Result<u8, String> {
     let words = |e: Errno| e.to_string();
     let all = SigSet::all();
@@ -28,9 +28,9 @@ pub(super) fn run(policy: &SandboxPolicy) -> Result<u8, String> {
     setsid().map_err(words)?;
     rights::give_up(policy.user)?;
     nix::sys::prctl::set_dumpable(false).map_err(words)?;
-    // The pipe would tell, too, but not a process that is stopped.
+    // The pipe would tell too, but not a stopped process.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(words)?;
-    // Nobody waits for its words any more.
+    // Nobody reads what it writes any more.
     dup2_stderr(io::stdout()).map_err(words)?;
     let stdin = io::stdin();
     let mut asked = false;

@@ -1,5 +1,5 @@
-//! The process that becomes the server: shuts the last doors, from within its namespaces where it has
-//! them, and is held to all of it from then on.
+//! The process that becomes the server: applies the last restrictions, inside its namespaces where it has
+//! them, and then executes the program.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -22,17 +22,17 @@ use nix::unistd::{AccessFlags, access, setsid};
 use super::step::environment;
 use super::{calls, plain, rights, view};
 
-/// What the system allows each IPC namespace of its own messages; each may hold 16 KiB.
+/// Message queues in the IPC namespace; each may hold 16 KiB.
 const MESSAGE_QUEUES: &str = "16";
-/// Semaphores in a set, in all, operations at once, and sets: some hundred bytes of the system's each.
+/// Semaphores per set, in all, operations at once, sets: some hundred bytes of kernel memory each.
 const SEMAPHORES: &str = "250 1024 32 32";
-/// In bytes; what System V shared memory is counted in.
+/// Bytes per page; System V shared memory is counted in pages.
 const PAGE: u64 = 4096;
-/// Processes of a server's user namespace that are not the server's: the leader, and the first one.
+/// Processes in the server's user namespace that are not the server's: leader and init.
 const OURS: u64 = 2;
 
-/// Comes back only when it did not become the server; in words, why. Without a program nothing is
-/// started, and the process ends well.
+/// Returns only if it did not become the server; says why in words. Without a program nothing is
+/// executed and the process exits with success.
 pub(super) fn become_server(
     policy: &SandboxPolicy,
     program: &OsStr,
@@ -53,11 +53,11 @@ pub(super) fn become_server(
     format!("{}: {}", PathBuf::from(program).display(), server.exec())
 }
 
-/// All of it, or an error: what was reported to hold does hold.
+/// Applies all of it or fails, because the restrictions were already reported as holding.
 fn confine(policy: &SandboxPolicy) -> Result<(), String> {
     let words = |e: nix::Error| e.to_string();
     SigSet::all().thread_unblock().map_err(words)?;
-    // A session of its own: its members join no group of another one, the kernel's least of all.
+    // A session of its own, so that its processes cannot join another process group.
     setsid().map_err(words)?;
     let processes = processes(policy);
     let namespaces = policy.machine.namespaces;
@@ -76,7 +76,7 @@ fn confine(policy: &SandboxPolicy) -> Result<(), String> {
             programs: policy.programs,
             outbound: policy.outbound,
             listen: policy.listen,
-            // What is not its own cannot be reached by them.
+            // In a namespace only its own files can be reached.
             modes: namespaces,
             others: namespaces,
             ipc: own_ipc,
@@ -86,7 +86,7 @@ fn confine(policy: &SandboxPolicy) -> Result<(), String> {
     Ok(())
 }
 
-/// Shared memory, semaphores and messages are in nobody's limits but these.
+/// Shared memory, semaphores and messages are bounded by no other limits.
 fn bound_ipc(policy: &SandboxPolicy) -> std::io::Result<()> {
     let pages = (policy.limits.memory / PAGE).to_string();
     fs::write("/proc/sys/kernel/shmall", pages)?;
@@ -104,7 +104,7 @@ fn bound(policy: &SandboxPolicy, processes: u64) -> Result<(), String> {
         (Resource::RLIMIT_NPROC, processes),
     ];
     for (resource, most) in all {
-        // A limit that is lower already stays.
+        // A limit that is lower already is kept.
         let hard = nix::sys::resource::getrlimit(resource).map_or(most, |(_, hard)| hard);
         let most = most.min(hard);
         setrlimit(resource, most, most).map_err(|e| format!("{resource:?}: {e}"))?;
@@ -112,8 +112,8 @@ fn bound(policy: &SandboxPolicy, processes: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The limit of processes and threads. The system counts all of a user's, whoever started them; in a
-/// user namespace only those within, since Linux 5.14.
+/// The limit of processes and threads. The system counts all processes of the user; in a user namespace
+/// only those inside, since Linux 5.14.
 fn processes(policy: &SandboxPolicy) -> u64 {
     let namespaces = policy.machine.namespaces;
     let used = match namespaces && policy.user.is_none() && counts_within() {
@@ -149,7 +149,7 @@ fn in_use(table: &Path, user: u32) -> u64 {
     threads.map(|count| count as u64).sum()
 }
 
-/// A server that was root's may be one that only root can start.
+/// Checks that the program can be started by a user other than root.
 fn reachable(policy: &SandboxPolicy, program: &Path) -> Result<(), String> {
     let Some(user) = policy.user else {
         return Ok(());
@@ -164,7 +164,7 @@ fn reachable(policy: &SandboxPolicy, program: &Path) -> Result<(), String> {
     }
 }
 
-/// Files, TCP and signals, as far as the machine was found to do it; less is an error.
+/// Restricts files, TCP and signals as far as the machine was found to support it; less is an error.
 fn shut_files(policy: &SandboxPolicy) -> Result<(), String> {
     if policy.machine.landlock == 0 {
         return Ok(());
@@ -208,7 +208,7 @@ fn shut_files(policy: &SandboxPolicy) -> Result<(), String> {
     }
 }
 
-/// A rule for each of these that is there; a file has fewer rights than a folder.
+/// A rule for each path that exists; files have fewer rights than folders.
 fn beneath(
     paths: &[PathBuf],
     access: BitFlags<AccessFs>,
@@ -227,7 +227,7 @@ fn beneath(
     })
 }
 
-/// What a folder is written with that is no file.
+/// Rights to make things other than files in a folder.
 fn special() -> BitFlags<AccessFs> {
     AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::IoctlDev
 }

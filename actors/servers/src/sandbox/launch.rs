@@ -1,12 +1,12 @@
-//! The launcher of a sandboxed server: this program, started again with a hidden argument. Plain code
-//! without a runtime: what one thread gives up, its other threads would keep.
+//! The launcher of a sandboxed server: this program, started again with a hidden argument. It has no
+//! async runtime, because what one thread gives up its other threads would keep.
 //!
-//! Between fork and exec there is no safe code, so each step is a process of its own:
+//! Between fork and exec no safe code can run, so each step is a process of its own:
 //!
 //! ```text
-//! leader   stays above the server, which it starts and whose end it tells       leader.rs
+//! leader   stays above the server, starts it and reports its end                leader.rs
 //!  ├ init    the first process of the server's own process namespace            init.rs
-//!  └ inside  shuts the last doors and becomes the server                        inside.rs
+//!  └ inside  applies the last restrictions and becomes the server               inside.rs
 //! ```
 
 use std::env;
@@ -17,11 +17,11 @@ use mgp_engine::servers::sandbox::SandboxPolicy;
 use super::step::Step;
 use super::{POLICY, init, inside, leader};
 
-/// Starts the server in its sandbox: the program's path, its name, its arguments; an empty path starts
-/// nothing once all is shut. Answers the code to exit with when the server has ended.
+/// Starts the server in its sandbox: path of the program, its name, its arguments; with an empty path
+/// nothing is started after the restrictions are in place. Returns the exit code once the server ended.
 ///
 /// # Errors
-/// In words, why the server was not started.
+/// Why the server was not started, in words.
 pub fn launch(command: &[OsString]) -> Result<u8, String> {
     let policy = env::var(POLICY).map_err(|_| "it has no policy".to_owned());
     let policy = policy.and_then(|text| {

@@ -1,9 +1,9 @@
-//! The process that stays above a sandboxed server: starts it in namespaces of its own where the
-//! machine lets it, passes on what the kernel wants of it, and ends as it ended, but not before
-//! nothing of it runs. The kernel's death is the server's, too.
+//! The process above a sandboxed server. It starts the server in namespaces of its own where the machine
+//! supports it, passes on signals, and ends as the server ended, but only after nothing of the server
+//! runs any more. When the kernel dies, it ends the server.
 //!
-//! In a process namespace all end with its first process. Without one the leader is a subreaper: who
-//! loses its parent becomes its child, and it kills below itself until it has no child left.
+//! In a process namespace all processes end with the first. Without one the leader is a subreaper:
+//! orphans become its children, and it kills children until there are none left.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -31,17 +31,17 @@ use super::step::Step;
 use super::view::{self, View};
 use super::{PARENT, POLICY, rights};
 
-/// How long what a server left behind may take to go when asked.
+/// How long what a server left behind may take to end when asked.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long all of it may take when the kernel is dead: less than the guard gives.
+/// How long all of it may take when the kernel is dead: less than the guard allows.
 const ORPHANED: Duration = Duration::from_millis(300);
-/// How often what does not want to end is killed again.
+/// How often SIGKILL is repeated.
 const AGAIN: Duration = Duration::from_millis(10);
-/// Rounds of stopping before killing: who is stopped starts nobody. Each finds what the one before it
-/// let start.
+/// Rounds of stopping before killing: a stopped process starts no others. Each round finds what was
+/// started before the last one took effect.
 const ROUNDS: usize = 50;
 
-/// Signals by which the kernel, the guard and terminals ask for the end.
+/// Signals by which the kernel, the guard and terminals ask it to end.
 const ASKING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 
 pub(super) fn run(policy: &SandboxPolicy, command: &[OsString]) -> Result<u8, String> {
@@ -77,14 +77,14 @@ pub(super) fn run(policy: &SandboxPolicy, command: &[OsString]) -> Result<u8, St
         deadline: None,
         killing: false,
     };
-    // What cannot be held ends: the steps below end with this process.
+    // What cannot be held must not run: the processes below end with this one.
     let_go_of_pipes(&null)?;
     rights::keep_only_signals()?;
     let status = watch.until_nothing_runs(&kernel, &signals);
     Ok(end_like(status))
 }
 
-/// A descriptor of the kernel's process, by which its end is seen.
+/// A pidfd of the kernel's process, to notice its end.
 fn kernel() -> Result<OwnedFd, String> {
     let parent = getppid();
     let expected = std::env::var(PARENT).ok().and_then(|pid| pid.parse().ok());
@@ -92,7 +92,7 @@ fn kernel() -> Result<OwnedFd, String> {
     let number = number.ok_or("the kernel is in another process namespace")?;
     let kernel = pidfd_open(number, PidfdFlags::empty());
     let kernel = kernel.map_err(|e| format!("the kernel's process: {e}"))?;
-    // Its number was its own for as long as it is the parent.
+    // The pid was the kernel's as long as the kernel is the parent.
     let gone = expected.is_some_and(|expected: i32| getppid().as_raw() != expected);
     match gone || getppid() != parent {
         true => Err("the kernel has ended".into()),
@@ -109,7 +109,7 @@ fn signals() -> nix::Result<SignalFd> {
     SignalFd::with_flags(&heard, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
 }
 
-/// Without root's rights they come with a user namespace, in which this user is itself and no other.
+/// Without root these need a user namespace, in which this user is mapped to itself only.
 fn enter_namespaces(policy: &SandboxPolicy) -> Result<(), String> {
     let failed = |what: &str, e: &dyn std::fmt::Display| format!("{what}: {e}");
     let (user, group) = (geteuid(), getegid());
@@ -132,10 +132,10 @@ fn enter_namespaces(policy: &SandboxPolicy) -> Result<(), String> {
     rights::pass_on()
 }
 
-/// Starts the one process that the others cannot outlive.
+/// Starts the first process of the namespace, which the others cannot outlive.
 fn first_process(exe: &Path, null: &File) -> Result<Child, String> {
     let mut init = Step::Init.command(exe);
-    // Without a command it would be a trial of the machine.
+    // Without a command it would probe the machine.
     init.args(["--", "init"]);
     let others = std::env::vars_os().map(|(name, _)| name);
     for name in others.filter(|name| name != POLICY && name != MARK_VARIABLE) {
@@ -146,7 +146,7 @@ fn first_process(exe: &Path, null: &File) -> Result<Child, String> {
     init.spawn().map_err(|e| format!("its first process: {e}"))
 }
 
-/// The server's pipes are the server's: who reads them sees its end.
+/// The pipes belong to the server, so that the kernel sees their end.
 fn let_go_of_pipes(null: &File) -> Result<(), String> {
     let closed = dup2_stdin(null)
         .and_then(|()| dup2_stdout(null))
@@ -154,11 +154,11 @@ fn let_go_of_pipes(null: &File) -> Result<(), String> {
     closed.map_err(|e| e.to_string())
 }
 
-/// What keeps the server and all it started from getting away.
+/// How the server and all it started are kept from escaping.
 enum ChildHold {
-    /// The first process of its namespace.
+    /// By the first process of its namespace.
     Namespace(Child),
-    /// This process.
+    /// By this process, as subreaper.
     Tree,
 }
 
@@ -166,7 +166,7 @@ struct ParentWatch {
     hold: ChildHold,
     server: Pid,
     status: Option<ExitStatus>,
-    /// When asking ends and killing begins.
+    /// When asking ends and killing starts.
     deadline: Option<Instant>,
     killing: bool,
 }
@@ -207,7 +207,7 @@ impl ParentWatch {
             .deadline
             .map(|at| at.saturating_duration_since(Instant::now()));
         let left = if self.killing { Some(AGAIN) } else { left };
-        // A millisecond more than none, or it would look again without end.
+        // At least a millisecond, or it would poll in a busy loop.
         let most = left.map_or(PollTimeout::NONE, |left| {
             PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
         });
@@ -226,7 +226,7 @@ impl ParentWatch {
         }
     }
 
-    /// It leads a group of its own, but may have left it.
+    /// The server leads its own process group, but may have left it.
     fn ask_the_server(&self) {
         if self.status.is_none() {
             let _ = killpg(self.server, Signal::SIGTERM);
@@ -275,7 +275,7 @@ impl ParentWatch {
         }
     }
 
-    /// Takes note of whoever ended; true once there is nobody left.
+    /// Reaps ended processes; true when there is none left.
     fn reap(&mut self) -> bool {
         loop {
             let (who, status) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -297,8 +297,8 @@ fn has_ended(process: &OwnedFd) -> bool {
     poll(&mut ended, PollTimeout::ZERO).is_ok_and(|count| count > 0)
 }
 
-/// The server's code to exit with, or its end by the same signal. One that this program cannot die of
-/// is told as shells do: 128 and its number.
+/// The server's exit code, or death by the same signal. A signal this program cannot die of is reported
+/// as shells do: 128 plus its number.
 fn end_like(status: ExitStatus) -> u8 {
     let Some(number) = status.signal() else {
         return status
@@ -309,7 +309,7 @@ fn end_like(status: ExitStatus) -> u8 {
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     if let Ok(signal) = Signal::try_from(number) {
         let _ = SigSet::all().thread_unblock();
-        // Where something else was waiting for it, the first only takes that away.
+        // If a handler was in place, the first only removes it.
         let _ = raise(signal).and_then(|()| raise(signal));
     }
     u8::try_from(number).map_or(u8::MAX, |number| number.saturating_add(128))

@@ -1,7 +1,7 @@
-//! What a server whose code cannot be read is run from, by hash: what a person looked at is what is
-//! started, and nothing that came in its place.
+//! Pins, by hash, the programs and files that a server without readable code is started from: only what a
+//! person has approved is started.
 //!
-//! What a package runner fetches, and what an interpreter imports, is not seen here.
+//! What a package runner downloads or an interpreter imports is not covered.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use mgp_engine::servers::sandbox::PinnedProgram;
 use mgp_transports::child::{self, ChildSpec};
 
-/// Bytes of a file that are hashed; of a longer one its length counts beside them. Programs are shorter.
+/// Bytes of a file that are hashed; of a longer file the length is hashed as well.
 const HASHED: u64 = 1 << 30;
 
-/// The program of this process, and the files its arguments name by their whole paths, as they are
-/// now. Blocks.
+/// The program of this process, and the files its arguments name by absolute paths, as they are now.
+/// Blocks.
 pub fn pinned(spec: &ChildSpec) -> Vec<PinnedProgram> {
-    // Its own folder may not be there yet, and nothing in it is what a person looked at.
+    // The server's own folder may not exist yet, and holds nothing that a person approved.
     let spec = ChildSpec {
         cwd: Some("/".into()),
         ..spec.clone()
@@ -32,7 +32,7 @@ pub fn pinned(spec: &ChildSpec) -> Vec<PinnedProgram> {
     files.map(pin).collect()
 }
 
-/// What is not as it was: a path, or what is missing.
+/// What has changed: a path, or what is missing.
 pub fn changed(before: &[PinnedProgram], now: &[PinnedProgram]) -> Option<String> {
     let other = before.iter().find(|pinned| !now.contains(pinned));
     let new = now.iter().find(|pinned| !before.contains(pinned));
@@ -53,7 +53,7 @@ fn hash(path: &Path) -> io::Result<String> {
 mod tests {
     use super::*;
 
-    /// A program that was exchanged, in its place or by another one that is found before it, is another.
+    /// A program replaced in its place, or shadowed by another one found earlier, is noticed.
     #[test]
     fn another_program_is_not_what_was_looked_at() {
         let folder = tempfile::tempdir().unwrap();

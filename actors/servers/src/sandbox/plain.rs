@@ -1,12 +1,12 @@
-//! Opens what a policy names, and nothing that a link leads to: paths were resolved when they were
-//! judged, and what has become a link since is not opened.
+//! Opens the paths of a policy without following links: paths were resolved when they were judged, and
+//! what became a link since is not opened.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 
-/// A handle on a file or folder whose path holds no links; nothing where there is none.
+/// Opens a file or folder whose path has no links; `None` where there is none.
 pub(super) fn open(path: &Path) -> Option<OwnedFd> {
     let handle = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = handle | OFlags::DIRECTORY;
@@ -25,7 +25,7 @@ pub(super) fn open(path: &Path) -> Option<OwnedFd> {
     (kind(&at)? != FileType::Symlink).then_some(at)
 }
 
-/// A handle on what the system shows of this very process, which is a link.
+/// Opens a file of `/proc/self`, which is a link itself.
 pub(super) fn open_proc(path: &Path) -> Option<OwnedFd> {
     openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()
 }

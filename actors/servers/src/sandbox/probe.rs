@@ -1,4 +1,4 @@
-//! What this machine can hold a process to: tried out, in a process that ends.
+//! Finds out which restrictions this machine supports, by trying them in a process that ends.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,7 +12,7 @@ use tokio::process::Command;
 use super::roads::Roads;
 use super::{LAUNCH, POLICY, calls, users};
 
-/// Asks a process of this program, which is held to what it tried from then on.
+/// Starts this program as that process.
 pub(super) async fn ask(exe: &Path) -> io::Result<Machine> {
     let mut command = Command::new(exe);
     command.arg(LAUNCH).env_clear().stdin(Stdio::null());
@@ -20,11 +20,11 @@ pub(super) async fn ask(exe: &Path) -> io::Result<Machine> {
     serde_json::from_slice(&output.stdout).map_err(io::Error::from)
 }
 
-/// Tries everything out, and says what worked. Nothing can be run in this process afterwards.
+/// Tries all restrictions and reports which worked. Nothing can be run in this process afterwards.
 #[must_use]
 pub fn probe() -> String {
     let root = nix::unistd::geteuid().is_root();
-    // First, for what is given up below is given up by whatever this process starts.
+    // First, because restrictions applied below are inherited by processes this one starts.
     let namespaces = namespaces(root);
     let open = calls::Open {
         programs: true,
@@ -43,7 +43,7 @@ pub fn probe() -> String {
     serde_json::to_string(&machine).expect("it is always JSON")
 }
 
-/// Whether a whole launch comes to its end with a namespace of every kind, without a program.
+/// Whether a whole launch with all namespaces and without a program succeeds.
 fn namespaces(root: bool) -> bool {
     let machine = Machine {
         namespaces: true,
@@ -55,7 +55,7 @@ fn namespaces(root: bool) -> bool {
         &ProgramPaths::default(),
         machine,
     );
-    // No server writes anything yet.
+    // No server has written anything yet.
     Roads::default().settle(&mut policy);
     policy.user = root.then_some(*users::RANGE.end());
     let policy = serde_json::to_string(&policy).expect("a policy is always JSON");
@@ -68,7 +68,7 @@ fn namespaces(root: bool) -> bool {
     launch.status().is_ok_and(|status| status.success())
 }
 
-/// The version of Landlock that holds this process.
+/// The Landlock version that is in force for this process.
 fn landlock() -> u32 {
     let ruleset = Ruleset::default().handle_access(AccessFs::from_all(ABI::V1));
     let held = ruleset

@@ -1,4 +1,4 @@
-//! Rights that the steps of a launcher give up.
+//! Gives up rights in the steps of the launcher.
 
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
@@ -7,7 +7,7 @@ fn failed(error: caps::errors::CapsError) -> String {
     format!("capabilities: {error}")
 }
 
-/// Becomes this user, where one is named, with none of root's rights and none to be had.
+/// Becomes this user, if one is given, with none of root's rights and no way to regain them.
 pub(super) fn give_up(user: Option<u32>) -> Result<(), String> {
     nix::sys::prctl::set_no_new_privs().map_err(|e| format!("no new privileges: {e}"))?;
     let may = caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP);
@@ -27,22 +27,22 @@ pub(super) fn give_up(user: Option<u32>) -> Result<(), String> {
         CapSet::Effective,
         CapSet::Permitted,
     ] {
-        // Each is cleared though the one before took what it takes to grow.
+        // Continues after an error: the sets must all be cleared.
         caps::clear(None, set).map_err(failed)?;
     }
     Ok(())
 }
 
-/// Passes the rights within a user namespace on to the processes that this one starts: only root's
-/// would be by themselves.
+/// Lets child processes inherit the rights within a user namespace, which otherwise only root's
+/// would.
 pub(super) fn pass_on() -> Result<(), String> {
     let own = caps::read(None, CapSet::Permitted).map_err(failed)?;
     caps::set(None, CapSet::Inheritable, &own).map_err(failed)?;
     caps::set(None, CapSet::Ambient, &own).map_err(failed)
 }
 
-/// Keeps of all rights only that to end processes of other users, which root has; nobody looks into
-/// this process.
+/// Keeps only root's right to signal processes of other users; other processes cannot inspect this
+/// one.
 pub(super) fn keep_only_signals() -> Result<(), String> {
     let has = caps::read(None, CapSet::Permitted).map_err(failed)?;
     let wanted = CapsHashSet::from_iter([Capability::CAP_KILL]);

@@ -1,5 +1,5 @@
-//! Where a path leads. Who may write a folder puts links into it: one there leads no further than the
-//! folder itself, or to what every server reads anyway.
+//! Resolves paths. Who can write a folder can put links into it, so a link there may lead only to the
+//! same folder or to what every server may read anyway.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use mgp_engine::servers::sandbox::{ProgramPaths, SandboxPolicy, is_systems};
 
 /// Links followed in one path: as many as the system follows.
 const LINKS: usize = 40;
-/// A folder that is written may be named through links in another; so often is it looked again.
+/// A writable folder may be named through links in another one; resolving is repeated this often.
 const ROUNDS: usize = 8;
 
 /// What a path is opened for.
@@ -19,19 +19,19 @@ pub(super) enum For {
     Writing,
 }
 
-/// What may be followed, and what was.
+/// Which links may be followed, and which were.
 #[derive(Debug, Default)]
 pub(super) struct Roads {
     /// Folders that sandboxed servers write.
     written: BTreeSet<PathBuf>,
-    /// Holds the own folder of each server.
+    /// Holds each server's own folder.
     owns: PathBuf,
     /// Links that were followed.
     links: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl Roads {
-    /// With the folders that were ever opened for writing, as they are named.
+    /// Starts with all folders that were ever opened for writing, as they are named.
     pub(super) fn around(named: &BTreeSet<PathBuf>, place: &ProgramPaths, owns: &Path) -> Self {
         let mut roads = Self {
             written: named.clone(),
@@ -44,7 +44,7 @@ impl Roads {
                 .filter_map(|path| roads.follow(path, For::Writing).ok());
             let led: Vec<_> = led.collect();
             let mut written: BTreeSet<_> = led.into_iter().chain(named.iter().cloned()).collect();
-            // What is never opened is written by nobody.
+            // A folder that is never opened is written by nobody.
             written.retain(|path| !place.shuts(path));
             if written == roads.written {
                 break;
@@ -55,7 +55,7 @@ impl Roads {
         roads
     }
 
-    /// The innermost folder around this one that a sandboxed server writes.
+    /// The innermost folder around this one that a sandboxed server can write.
     pub(super) fn written_around(&self, folder: &Path) -> Option<PathBuf> {
         if let Ok(below) = folder.strip_prefix(&self.owns) {
             return below.components().next().map(|own| self.owns.join(own));
@@ -69,9 +69,9 @@ impl Roads {
     /// The path without symbolic links, as far as it exists.
     ///
     /// # Errors
-    /// In words, why it is not opened.
+    /// Why it is not opened, in words.
     pub(super) fn follow(&mut self, path: &Path, to: For) -> Result<PathBuf, String> {
-        // The system's own view of each process; whoever looks sees another one.
+        // The system's view of each process: other processes would see other files.
         if !path.is_absolute() || path.starts_with("/proc") {
             return Ok(path.to_owned());
         }
@@ -115,7 +115,7 @@ impl Roads {
         Ok(at)
     }
 
-    /// Leaves in the policy only paths without links, which nobody follows again; says what it took out.
+    /// Leaves only paths without links in the policy, so that none is followed later; returns those removed.
     pub(super) fn settle(mut self, policy: &mut SandboxPolicy) -> BTreeSet<String> {
         let mut notes = BTreeSet::new();
         for (paths, to) in [
@@ -138,7 +138,7 @@ impl Roads {
     }
 }
 
-/// Whether what was led to from a written folder is one that its writers could have opened anyway.
+/// Whether a link from a writable folder leads to what those who can write there could open anyway.
 pub(super) fn stays(led_to: &Path, root: &Path, to: For) -> bool {
     led_to.starts_with(root) || (to == For::Reading && is_systems(led_to))
 }
@@ -169,7 +169,7 @@ mod tests {
         symlink("sub", at("data/within")).unwrap();
         symlink("/usr/bin", at("data/systems")).unwrap();
         symlink(at("owns/of-b"), at("owns/of-a/other")).unwrap();
-        // Named through a link of the operator's, and through one that a server made.
+        // One is named through the operator's link, one through a link that a server made.
         let named = BTreeSet::from([at("named"), at("data/planted")]);
         let place = ProgramPaths::default();
         let mut roads = Roads::around(&named, &place, &at("owns"));

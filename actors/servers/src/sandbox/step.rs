@@ -1,4 +1,4 @@
-//! Which of the launcher's processes this one is, and the variables it hands to the server.
+//! Which step of the launcher this process is, and the variables that are passed on to the server.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use mgp_transports::child::{FOR_SERVER, MARK_VARIABLE};
 
 use super::LAUNCH;
 
-/// Which step this process is.
+/// The variable that names the step.
 const STEP: &str = "MGP_SANDBOX_STEP";
 
 /// One step of the launcher.
@@ -18,7 +18,7 @@ const STEP: &str = "MGP_SANDBOX_STEP";
 pub(super) enum Step {
     /// Stays above the server.
     Leader,
-    /// The first process of the namespace.
+    /// Is the first process of the namespace.
     Init,
     /// Becomes the server.
     Inside,
@@ -33,7 +33,7 @@ impl Step {
         found.map_or(Self::Leader, |(_, step)| *step)
     }
 
-    /// This program as another step, for the same server.
+    /// The command that runs this program as another step, for the same server.
     pub(super) fn command(self, exe: &Path) -> Command {
         let mut command = Command::new(exe);
         let name = Self::NAMED.iter().find(|(_, step)| *step == self);
@@ -42,7 +42,7 @@ impl Step {
     }
 }
 
-/// The server's variables, under their own names.
+/// The server's environment, under its own names.
 pub(super) fn environment() -> impl Iterator<Item = (OsString, OsString)> {
     env::vars_os().filter_map(|(name, value)| {
         let own = name.as_bytes().strip_prefix(FOR_SERVER.as_bytes());

@@ -1,5 +1,5 @@
-//! Users that sandboxed servers become where the kernel runs as root: each one of its own, which has
-//! nothing but the server's own folder.
+//! Users for sandboxed servers where the kernel runs as root: each server gets its own user, who can
+//! reach nothing but the server's own folder.
 
 use std::fs;
 use std::io;
@@ -11,24 +11,24 @@ use std::sync::{Mutex, PoisonError};
 use mgp_engine::servers::sandbox::SandboxPolicy;
 use nix::unistd::{Gid, Group, Uid, User};
 
-/// Numbers that systems keep free for users that come and go.
+/// Numbers that systems reserve for dynamic users.
 pub(super) const RANGE: RangeInclusive<u32> = 61_184..=65_519;
-/// Two servers that are started at once do not become the same.
+/// Two servers started at the same time must not get the same user.
 static HANDING_OVER: Mutex<()> = Mutex::new(());
 
-/// Makes the folder its user's, and says which one that is: the one it had before, else one that has no
-/// other server's folder and no name. Without a tree of its own (`namespaces`) that user comes to the
-/// folder only through those above it.
+/// Gives the folder to its user and returns that user: the one it had before, else one that owns no other
+/// server's folder and has no name on this system. Without a file tree of its own (`namespaces`) the user
+/// must be able to pass the folders above.
 ///
 /// # Errors
-/// In words: the folder cannot be given away, or not be reached.
+/// The folder cannot be given away or reached, in words.
 pub(super) fn hand_over(own: &Path, namespaces: bool) -> Result<u32, String> {
     let _one = HANDING_OVER.lock().unwrap_or_else(PoisonError::into_inner);
     let given = owner(own).filter(|user| RANGE.contains(user));
     let user = given
         .or_else(|| free(own))
         .ok_or("no user is free for it")?;
-    // What it made is its user's; only what the kernel put there is not.
+    // Files made by the server are its user's already; only those made by the kernel are not.
     let deep = given.is_none();
     give(own, user, deep, 0).map_err(|e| {
         format!(
@@ -47,7 +47,7 @@ pub(super) fn hand_over(own: &Path, namespaces: bool) -> Result<u32, String> {
     }
 }
 
-/// The first folder above this one that others may not pass.
+/// The first folder above this one that other users may not pass.
 fn closed(own: &Path) -> Option<&Path> {
     let above: Vec<_> = own.ancestors().skip(1).collect();
     let passes = |folder: &&Path| fs::metadata(folder).is_ok_and(|found| found.mode() & 0o1 != 0);
@@ -67,7 +67,7 @@ fn free(own: &Path) -> Option<u32> {
         let group = Group::from_gid(Gid::from_raw(user));
         person.ok().flatten().is_some() || group.ok().flatten().is_some()
     };
-    // Begins elsewhere for each folder, so that kernels beside each other seldom meet.
+    // The search starts elsewhere for each folder, so that two kernels on a machine seldom collide.
     let hash = blake3::hash(own.as_os_str().as_encoded_bytes());
     let first = u16::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1]]);
     let count = RANGE.end() - RANGE.start() + 1;
@@ -77,12 +77,12 @@ fn free(own: &Path) -> Option<u32> {
         .find(|user| !taken.contains(user) && !named(*user))
 }
 
-/// Folders in folders that are given: a server that made deeper ones has them given anew by nobody.
+/// How deep folders are given away; the server's own deeper folders already belong to it.
 const DEEP: usize = 64;
 
 fn give(path: &Path, user: u32, deep: bool, level: usize) -> io::Result<()> {
     let found = fs::symlink_metadata(path)?;
-    // A second name of somebody else's file stays somebody else's.
+    // A hard link to somebody else's file is not given away.
     let shared = !found.is_dir() && found.nlink() > 1;
     if found.uid() != user && !shared {
         lchown(path, Some(user), Some(user))?;
@@ -95,7 +95,7 @@ fn give(path: &Path, user: u32, deep: bool, level: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets this user read a folder and the files in it, and nobody else but their owner.
+/// Lets this user read the folder and its files, and nobody else but their owner.
 pub(super) fn lend(folder: &Path, user: u32) -> io::Result<()> {
     lchown(folder, None, Some(user))?;
     for entry in fs::read_dir(folder)? {
@@ -104,7 +104,7 @@ pub(super) fn lend(folder: &Path, user: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// What is opened to a server and still closed to its user, in words.
+/// Paths that the policy opens and that the user still cannot reach, in words.
 pub(super) fn shut(policy: &SandboxPolicy) -> Vec<String> {
     let user = policy.user.unwrap_or_default();
     let opened = [

@@ -1,6 +1,6 @@
-//! The files a sandboxed server sees: a tree of its own that holds what its policy opens, each at its
-//! usual place, and nothing else. What it may not write is mounted read-only, so that neither its
-//! contents nor its mode, owner, times or attributes change.
+//! The file tree of a sandboxed server: only what its policy opens, each path at its usual place. What it
+//! may not write is mounted read-only, so that neither contents nor mode, owner, times or attributes can
+//! change.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,16 +15,16 @@ use nix::unistd::pivot_root;
 
 use super::plain;
 
-/// Where the tree is made: there on every system, and uncovered again once the tree is the root.
+/// Where the tree is built: exists on every system, and is usable again once the tree is the root.
 const BASE: &str = "/proc";
-/// The machine's own tree, until the server's is whole.
+/// The machine's own tree, until the new one is complete.
 const OUTSIDE: &str = "/.outside";
-/// The tree itself holds folders, links and empty files to mount on, some for each path of a policy.
+/// Options of the tree itself: folders, links and empty files to mount on, some for each path.
 const TREE: &str = "mode=0755,size=4m,nr_inodes=65536";
-/// Shared memory of all processes of a server; what most containers get.
+/// Options of the shared memory of a server's processes; the size most containers get.
 const SHARED: &str = "mode=1777,size=64m";
 const SHARED_AT: &str = "/dev/shm";
-/// What programs expect among the devices.
+/// Links that programs expect in `/dev`.
 const NAMES: &[(&str, &str)] = &[
     ("/dev/fd", "/proc/self/fd"),
     ("/dev/stdin", "/proc/self/fd/0"),
@@ -32,17 +32,17 @@ const NAMES: &[(&str, &str)] = &[
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// What is put where.
+/// What is mounted.
 #[derive(Debug, Default)]
 pub(super) struct View {
-    /// Files and folders without symbolic links, and whether they may be written.
+    /// Files and folders without links, and whether they may be written.
     opened: BTreeMap<PathBuf, bool>,
     /// Links on the way to them.
     links: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl View {
-    /// What this policy opens.
+    /// The view of this policy.
     pub(super) fn of(policy: &SandboxPolicy) -> Self {
         let mut view = Self {
             opened: BTreeMap::new(),
@@ -53,7 +53,7 @@ impl View {
             view.open(path, false);
         }
         for path in &policy.write {
-            // A device is written through a mount that cannot be.
+            // A device can be written although its mount is read-only.
             view.open(path, !path.starts_with("/dev"));
         }
         view
@@ -69,13 +69,13 @@ impl View {
         }
     }
 
-    /// Whether this path may be written, by what it lies in.
+    /// Whether this path may be written, by the folder it is in.
     fn writable(&self, path: &Path) -> bool {
         let around = path.ancestors().filter_map(|above| self.opened.get(above));
         around.copied().any(|writable| writable)
     }
 
-    /// Makes it the root of this process. The machine's own tree stays within reach until
+    /// Makes it the root of this process. The machine's own tree stays reachable until
     /// [`finish`].
     pub(super) fn build(&self, cwd: &Path) -> Result<(), String> {
         let usual = umask(Mode::from_bits_truncate(0o022));
@@ -103,7 +103,7 @@ impl View {
         }
         self.link();
         self.lock()?;
-        // The working folder may be one that is not opened.
+        // The working folder may be one that the policy does not open.
         make_folder(cwd)?;
         std::env::set_current_dir(cwd).map_err(|e| format!("{}: {e}", cwd.display()))
     }
@@ -113,7 +113,7 @@ impl View {
             .any(|above| self.opened.contains_key(above))
     }
 
-    /// A link that cannot be made leads to nothing, which is what it is to this server.
+    /// A link that cannot be made is missing for this server, no more.
     fn link(&self) {
         let usual = NAMES.iter().map(|(at, to)| (Path::new(at), Path::new(to)));
         let own = self
@@ -130,8 +130,8 @@ impl View {
         }
     }
 
-    /// Whatever is mounted, and whatever was mounted below it: read-only but for what is written, and
-    /// no program in it gives rights.
+    /// Remounts everything, with mounts below: read-only except what may be written, and without set-id
+    /// programs.
     fn lock(&self) -> Result<(), String> {
         let table = format!("{OUTSIDE}/proc/self/mountinfo");
         let table = fs::read(&table).map_err(|e| format!("{table}: {e}"))?;
@@ -155,7 +155,7 @@ impl View {
     }
 }
 
-/// Done by a process within the new namespaces: its own `/proc`, and the machine's tree is gone.
+/// Run inside the new namespaces: mounts the server's own `/proc` and removes the machine's tree.
 pub(super) fn finish(cwd: &Path) -> Result<(), String> {
     let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     fresh("proc", "/proc", plain, "")?;
@@ -167,21 +167,21 @@ pub(super) fn finish(cwd: &Path) -> Result<(), String> {
     std::env::set_current_dir(cwd).map_err(|e| format!("{}: {e}", cwd.display()))
 }
 
-/// The machine's processes, before [`finish`].
+/// The machine's `/proc`, before [`finish`].
 pub(super) fn outside_processes() -> PathBuf {
     Path::new(OUTSIDE).join("proc")
 }
 
-/// This program, before [`finish`].
+/// The path of this program, before [`finish`].
 pub(super) fn own_program() -> PathBuf {
     Path::new(OUTSIDE).join("proc/self/exe")
 }
 
-/// Puts what lies at this path of the machine's at the same one of the server's.
+/// Binds a path of the machine to the same path in the new tree.
 fn bind(path: &Path) -> Result<(), String> {
     let below = path.strip_prefix("/").unwrap_or(path);
     let source = Path::new(OUTSIDE).join(below);
-    // What has become a link since it was judged is not there.
+    // What became a link since it was judged is left out.
     let Some(opened) = plain::open(&source) else {
         return Ok(());
     };
@@ -222,7 +222,7 @@ fn change(at: impl AsRef<Path>, flags: MsFlags) -> Result<(), String> {
     changed.map_err(|e| format!("{} cannot be locked: {e}", at.display()))
 }
 
-/// A path of the table of mounts, where white space and backslashes stand as octal numbers.
+/// Decodes a path in the table of mounts, where white space and backslashes are octal.
 fn unescaped(text: &[u8]) -> PathBuf {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! A server's coming and going, written down (MGP §6.4).
+//! Audit events for a server's connecting and disconnecting (MGP §6.4).
 
 use mgp_engine::servers::restart::{RestartVerdict, ServerExit};
 use mgp_protocol::dialect::Era;
@@ -11,7 +11,7 @@ use mgp_runtime::trace::Trace;
 use mgp_store::audit::{by_kernel, event};
 
 impl ServerActor {
-    /// It takes calls from now on.
+    /// The server takes calls from now on.
     pub(super) fn audit_connected(&self, link: &Link) {
         let mut details = Map::new();
         let peers = [Era::Legacy, Era::Modern].map(|era| link.peer_in(era));
@@ -26,7 +26,7 @@ impl ServerActor {
             .tell(self.of_server(EventType::ServerConnected, Outcome::Success, details));
     }
 
-    /// It takes no calls any more, or never will: `how` it ended, and what comes of it.
+    /// The server takes no more calls, or never will: `how` it ended and what follows.
     pub(super) fn tell_disconnected(
         &self,
         exit: &ServerExit,

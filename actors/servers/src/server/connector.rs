@@ -1,4 +1,4 @@
-//! What it takes to connect to any server: shared by all supervisors.
+//! What is needed to connect to any server; shared by all supervisors.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use mgp_transports::http::client::Client;
 use super::spawner::Starts;
 use crate::sandbox::Sandboxes;
 
-/// Shared means of connecting.
+/// Fixed at construction, but for `hurry`.
 #[derive(Debug)]
 pub struct Connector {
     /// For servers reached over HTTP.
@@ -23,18 +23,18 @@ pub struct Connector {
     pub folder: PathBuf,
     /// How long calls under way may take when a server is to stop.
     pub drain: Duration,
-    /// How long they may take instead, once the whole kernel was told to end within a time.
+    /// The time instead, once the whole kernel was told to end within one.
     pub hurry: OnceLock<Duration>,
-    /// How often servers are asked how they are.
+    /// How often the health of servers is checked.
     pub health: HealthRules,
-    /// Where servers are that are trusted least.
+    /// The sandboxes of servers that are trusted least.
     pub sandboxes: Sandboxes,
-    /// Where processes are started.
+    /// Starts processes.
     pub starts: Starts,
 }
 
 impl Connector {
-    /// The whole kernel is to end: calls under way may take this long, unless it was told before how long.
+    /// The whole kernel is ending: calls under way may take this long. The first such time counts.
     pub fn ends_within(&self, time: Duration) {
         let _ = self.hurry.set(time);
     }

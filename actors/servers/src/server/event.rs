@@ -1,4 +1,4 @@
-//! What servers tell the rooms above them.
+//! Events of servers, for the crates above this one.
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::tools::catalog::ServerOffer;
@@ -10,21 +10,21 @@ use mgp_runtime::mailbox::Reply;
 /// When the lists of a server were fetched, in the order of [`mgp_engine::tools::catalog::ListKind`].
 pub type Fetched = [MonotonicTime; 4];
 
-/// What happened to one server, or what it said. `server` is its own name or that of an instance.
+/// An event of one server. `server` is the server's own id or that of an instance.
 #[derive(Debug)]
 pub enum ServerEvent {
-    /// It offers this from now on.
+    /// Its offer changed.
     Offered {
         /// Its lists.
         offer: Box<ServerOffer>,
-        /// What it said of itself.
+        /// What it declared.
         peer: Box<Peer>,
         /// When its lists were fetched.
         fetched: Fetched,
-        /// Answered when agents see it.
+        /// Answered when agents can see the offer.
         seen: Reply<()>,
     },
-    /// It offers nothing any more.
+    /// Its offer is gone.
     Withdrawn(ServerId),
     /// It is connected again.
     Connected(ServerId),
@@ -32,11 +32,11 @@ pub enum ServerEvent {
     Disconnected(ServerId),
     /// One of its resources changed.
     Updated {
-        /// Whose it is.
+        /// The server.
         server: ServerId,
-        /// By the server's own URI.
+        /// The server's own URI.
         uri: String,
-        /// As the server sent them.
+        /// `params` as the server sent them.
         params: String,
     },
 }

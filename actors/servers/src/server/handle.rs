@@ -1,4 +1,4 @@
-//! The public face of one server: what calls and reports read without asking its supervisor.
+//! What calls and reports use of one server, without asking its supervisor.
 
 mod arrival;
 mod instances;
@@ -36,88 +36,87 @@ use mgp_runtime::time::moment;
 /// All servers, by id.
 pub type ServerTable = Snapshot<BTreeMap<ServerId, Arc<ServerHandle>>>;
 
-/// One server, as everyone but its supervisor sees it. Outlives every supervisor and connection of
-/// the server.
+/// One server, as all but its supervisor see it. Outlives every supervisor and connection of the server.
 #[derive(Debug)]
 pub struct ServerHandle {
     /// Its id.
     pub id: ServerId,
-    /// What it wrote to stderr and what the kernel noticed about it.
+    /// What it wrote to stderr, and what the kernel noticed.
     pub log: ServerLog,
     link: Slot<Link>,
     tenancy: Mutex<Option<Tenancy>>,
     supervisor: RwLock<Option<Mailbox<ServerMsg>>>,
     status: watch::Sender<Status>,
-    /// How it was found the last time it was asked, since it was connected.
+    /// The result of the last health check of this connection.
     health: Mutex<Option<Health>>,
-    /// Its own names of the tools it last offered.
+    /// Its own names of the tools it offered last.
     tools: Mutex<Arc<[Arc<str>]>>,
-    /// All that it last offered, in any of its lives under the same entry.
+    /// All it offered last, in any life under the same configuration.
     last: Mutex<Option<ServerOffer>>,
     /// Calls that wait until it is connected.
     waiters: AtomicUsize,
     life: Arc<tokio::sync::Mutex<()>>,
-    /// What makes it an agent's instance; `None` for the server itself.
+    /// Set for an agent's instance; `None` for the server itself.
     own: Option<OfAgent>,
     lives: ShownInstances,
-    /// The eras it spoke the last time it was met.
+    /// The eras it spoke when it was last connected.
     spoken: Mutex<Option<SpokenEras>>,
-    /// It ended at a question about its era and was started again for nothing, since it was met.
+    /// Since its last connection it exited at the question about its era and was restarted, uncounted.
     excused: AtomicBool,
-    /// It said that it is trusted less than its entry says.
+    /// It declared less trust than its configuration gives.
     lowered: AtomicBool,
-    /// What holds its process, since its last start.
+    /// The sandbox of its process, since its last start.
     sandbox: Mutex<Option<Sandbox>>,
 }
 
-/// What a supervisor publishes of its server.
+/// What the supervisor publishes.
 #[derive(Debug, Clone)]
 pub struct Status {
-    /// MGP state.
+    /// The MGP state.
     pub state: LifecycleState,
-    /// Why.
+    /// The reason for the state.
     pub reason: String,
-    /// Since when.
+    /// Since when it holds.
     pub since: MonotonicTime,
-    /// When the next try is.
+    /// When it is started next.
     pub next_try: Option<MonotonicTime>,
-    /// Restarts within the window.
+    /// Restarts within the time that is counted.
     pub restarts: u32,
-    /// Process id of the child, 0 while there is none.
+    /// Process id of the child; 0 while there is none.
     pub pid: Option<Arc<AtomicI32>>,
-    /// What was odd about its lists, what was left out first.
+    /// What was odd about its lists; what was left out comes first.
     pub rejected: Vec<String>,
-    /// What of it agents do not see, with the reason.
+    /// What agents do not see of it, with the reasons.
     pub left_out: Vec<String>,
-    /// Trust given by the operator.
+    /// The trust that the operator gave it.
     pub trust: TrustLevel,
-    /// Its command line or address.
+    /// Its command line or URL.
     pub runs: Arc<[String]>,
-    /// What it is configured to speak and to need.
+    /// The MGP settings of its configuration.
     pub declared: Arc<MgpDeclaration>,
-    /// It waits for the operator, and nobody waits for it meanwhile.
+    /// It waits for the operator; calls do not wait for it.
     pub waiting: bool,
-    /// It is to be started without anybody's doing: for the first time, or again once it has stopped.
+    /// It is started without an operator: for the first time, or again after it has stopped.
     pub due: bool,
     /// How many calls may wait for it.
     pub places: usize,
-    /// It is elsewhere, and was not reached or went away.
+    /// It is remote, and could not be reached or went away.
     pub unreachable: bool,
-    /// The life that is under way.
+    /// The current life.
     pub start: Option<Start>,
-    /// What the last life wrote that tells most of its end, where nobody asked for that: for the operator
-    /// alone.
+    /// The line of the last life's output that best explains its end, if it ended by itself: only for the
+    /// operator.
     pub last_words: Option<Arc<str>>,
 }
 
 impl Status {
-    /// Process id of its child, while there is one.
+    /// Process id of its child, if there is one.
     fn process(&self) -> Option<u32> {
         let pid = self.pid.as_ref()?.load(Ordering::Relaxed);
         u32::try_from(pid).ok().filter(|&pid| pid != 0)
     }
 
-    /// Why a server is where it is, and which of its own words belong to that.
+    /// Why the server is in its state, and the part of its output that explains it.
     fn told(&self, log: &ServerLog) -> (String, Option<String>) {
         let starts = matches!(
             self.state,
@@ -134,7 +133,7 @@ impl Status {
 }
 
 impl ServerHandle {
-    /// The face of a server that has no supervisor yet.
+    /// The handle of a server that has no supervisor yet.
     #[must_use]
     pub fn new(id: ServerId, log: ServerLog) -> Arc<Self> {
         Arc::new(Self::made(id, log, None, Arc::default()))
@@ -186,7 +185,7 @@ impl ServerHandle {
         }
     }
 
-    /// The face of a server that is started as soon as its name is free.
+    /// The handle of a server that is started as soon as its id is free.
     #[must_use]
     pub fn due(id: ServerId, log: ServerLog) -> Arc<Self> {
         let handle = Self::new(id, log);
@@ -201,7 +200,7 @@ impl ServerHandle {
         });
     }
 
-    /// The face of a server that cannot be run as it is configured.
+    /// The handle of a server that cannot be run as configured.
     #[must_use]
     pub fn broken(id: ServerId, log: ServerLog, why: &str) -> Arc<Self> {
         let handle = Self::new(id, log);
@@ -213,7 +212,7 @@ impl ServerHandle {
         handle
     }
 
-    /// The face of a server that nothing runs of before a person has said yes.
+    /// The handle of a server that may run only after a person has approved it.
     #[must_use]
     pub fn held(id: ServerId, log: ServerLog, declared: MgpDeclaration, why: &str) -> Arc<Self> {
         let handle = Self::new(id, log);
@@ -227,25 +226,25 @@ impl ServerHandle {
         handle
     }
 
-    /// The connection, when there is one right now.
+    /// The connection, if there is one now.
     #[must_use]
     pub fn link(&self) -> Option<Arc<Link>> {
         self.link.get()
     }
 
-    /// MGP state.
+    /// The MGP state.
     #[must_use]
     pub fn state(&self) -> LifecycleState {
         self.status.borrow().state
     }
 
-    /// What the supervisor published last.
+    /// The last published status.
     #[must_use]
     pub fn status(&self) -> Status {
         self.status.borrow().clone()
     }
 
-    /// How far it is trusted: the operator's word, or less where it says less of itself.
+    /// Its trust: what the operator gave, or less if the server itself declares less.
     #[must_use]
     pub fn trust(&self) -> TrustLevel {
         let link = self.link.get();
@@ -254,19 +253,19 @@ impl ServerHandle {
         risk::trust(self.status.borrow().trust, claimed)
     }
 
-    /// Whether it may read what everybody else does: the audit log tells it of all servers.
+    /// Whether it may receive events about all servers from the audit log.
     #[must_use]
     pub fn may_audit(&self) -> bool {
         self.trust() != TrustLevel::Sandboxed
     }
 
-    /// Follows what the supervisor publishes.
+    /// Follows the published status.
     #[must_use]
     pub fn follow(&self) -> watch::Receiver<Status> {
         self.status.subscribe()
     }
 
-    /// Tells the supervisor.
+    /// Sends to the supervisor.
     ///
     /// # Errors
     /// [`AskError`] when it is gone or overloaded.
@@ -274,8 +273,8 @@ impl ServerHandle {
         self.supervisor()?.tell(message)
     }
 
-    /// Has a list fetched again: it was good for a time only, and that is over. Asking again while it
-    /// is being fetched is one more fetch at most.
+    /// Has a list fetched again that is no longer fresh. While a fetch is running, any number of requests
+    /// causes one more at most.
     pub fn refresh(&self, list: List) {
         let _ = self.tell(ServerMsg::ListChanged(list));
     }
@@ -292,13 +291,13 @@ impl ServerHandle {
         supervisor.clone().ok_or(AskError::Stopped)
     }
 
-    /// How it was found the last time it was asked; `None` while it has not been asked.
+    /// The result of the last health check; `None` before the first.
     #[must_use]
     pub fn health(&self) -> Option<Health> {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its own names of the tools it last offered, whether it is connected or not.
+    /// Its own names of the tools it offered last, connected or not.
     #[must_use]
     pub fn tools(&self) -> Arc<[Arc<str>]> {
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
@@ -312,7 +311,7 @@ impl ServerHandle {
         self.set_last(Some(offer.clone()));
     }
 
-    /// It is another server from now on: what it offered before says nothing of it.
+    /// The configuration names another server now: earlier offers do not count.
     pub(super) fn offered_nothing(&self) {
         self.set_last(None);
     }
@@ -321,7 +320,7 @@ impl ServerHandle {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = offer;
     }
 
-    /// What it last offered, whether it is connected or not; `None` while it has offered nothing yet.
+    /// What it offered last, connected or not; `None` before its first offer.
     #[must_use]
     pub fn last(&self) -> Option<ServerOffer> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -347,7 +346,7 @@ impl ServerHandle {
         Refusal::NotReady {
             server: self.id.clone(),
             state: status.state.as_str(),
-            // The names of questions are the operator's.
+            // Only the operator may read the ids of questions.
             reason: Some(match status.waiting {
                 true => "it waits for the operator's approval".into(),
                 false => status.reason.clone(),
@@ -357,7 +356,7 @@ impl ServerHandle {
         }
     }
 
-    /// The server as shown to the operator.
+    /// The server as the operator sees it.
     #[must_use]
     pub fn report(&self, counts: OfferCounts) -> Server {
         let status = self.status();
@@ -408,7 +407,7 @@ impl ServerHandle {
         }
     }
 
-    /// A new supervisor; what an earlier one may have left behind is not handed out any more.
+    /// A supervisor was started; the connection of an earlier one is not given out any more.
     pub(super) fn filled(&self, supervisor: Mailbox<ServerMsg>) {
         self.vacate();
         let mut place = self
@@ -433,7 +432,7 @@ impl ServerHandle {
         *place = Some(self.link.fill(link));
     }
 
-    /// Hands the connection with this number to nobody any more; a newer one stays.
+    /// Gives out this connection no more; a newer one stays.
     pub(crate) fn retire(&self, number: u64) {
         let mut place = self.tenancy.lock().unwrap_or_else(PoisonError::into_inner);
         if self.link.get().is_some_and(|link| link.number == number)
@@ -454,27 +453,27 @@ impl ServerHandle {
         }
     }
 
-    /// Held by each life of the server, so that the end of one, which sweeps up all that carries the
-    /// server's mark, never reaches into the next.
+    /// Held by each life, because the end of a life kills every process with the server's mark and must not
+    /// reach the next one.
     pub(super) async fn alone(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.life.lock().await
     }
 
-    /// What it spoke the last time. A start that fails leaves it forgotten, so that the next one asks
-    /// anew.
+    /// The eras it spoke last. Taking them forgets them, so that after a failed start the server is asked
+    /// again.
     pub(super) fn take_spoken(&self) -> Option<SpokenEras> {
         let mut spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
         spoken.take()
     }
 
-    /// It was met, and speaks this.
+    /// It is connected and speaks these eras.
     pub(super) fn met(&self, eras: SpokenEras) {
         self.excused.store(false, Ordering::Relaxed);
         self.speaks(eras);
     }
 
-    /// It ended at a question about its era, and is to be spoken to like this the next time. True
-    /// when that is at once; a server that ends at whatever it is asked has no more of it.
+    /// It exited when asked about its era; next time these eras are assumed. True when it is to be
+    /// restarted at once, which is done only once.
     pub(super) fn ended_at_question(&self, eras: SpokenEras) -> bool {
         self.speaks(eras);
         !self.excused.swap(true, Ordering::Relaxed)
@@ -485,7 +484,7 @@ impl ServerHandle {
         *spoken = Some(eras);
     }
 
-    /// It says of itself that it is trusted least: so is every process of its, until its entry changes.
+    /// It declared the lowest trust: that holds for all its processes until its configuration changes.
     pub(super) fn lower(&self) {
         self.lowered.store(true, Ordering::Relaxed);
     }
@@ -502,7 +501,7 @@ impl ServerHandle {
         *self.sandbox.lock().unwrap_or_else(PoisonError::into_inner) = sandbox;
     }
 
-    /// What holds its process; `None` where nothing does.
+    /// The sandbox of its process; `None` where there is none.
     #[must_use]
     pub fn sandbox(&self) -> Option<Sandbox> {
         let sandbox = self.sandbox.lock().unwrap_or_else(PoisonError::into_inner);
@@ -528,7 +527,7 @@ fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The versions a server is spoken to in, the newer era first.
+/// The versions used with a server, the newer era first.
 fn spoken(link: &Link) -> Option<String> {
     let peers = [Era::Modern, Era::Legacy].map(|era| link.peer_in(era));
     let versions: Vec<_> = peers

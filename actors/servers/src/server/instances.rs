@@ -1,5 +1,5 @@
-//! One life for each agent: started when it calls, ended when it has had nothing to do for a while, never
-//! more than the operator allows.
+//! One instance per agent: started when the agent calls, ended after an idle time, never more than the
+//! configuration allows.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -21,16 +21,16 @@ use mgp_runtime::mailbox::Reply;
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::moment;
 
-/// Why the supervisor of an instance ends that has ended.
+/// The reason for stopping the supervisor of an instance that has ended.
 const RETIRED: &str = "retired";
-/// The shortest time between two looks at who has nothing to do.
+/// The shortest time between two looks for idle instances.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The instances of a server; no more than its entry allows.
+/// The instances of a server; no more than its configuration allows.
 #[derive(Debug, Default)]
 pub(super) struct Instances {
     all: BTreeMap<AgentId, One>,
-    /// The clock of the next look; it ends with the supervisor.
+    /// The timer of the next look; dropped with the supervisor.
     clock: Option<SupervisedTask<()>>,
 }
 
@@ -43,7 +43,7 @@ struct One {
 type Spawned<'s> = Pin<Box<dyn Future<Output = Result<ActorCell, SpawnErr>> + Send + 's>>;
 
 impl ServerActor {
-    /// The agent's instance; a new one is started when there is none, or when the last has ended.
+    /// The agent's instance; started when there is none or the last one has ended.
     pub(super) async fn instance(
         &self,
         me: ActorCell,
@@ -82,7 +82,7 @@ impl ServerActor {
         Ok(handle)
     }
 
-    /// Where there are as many as there may be, the one ends that has had nothing to do for longest.
+    /// At the limit, ends the instance that has been idle longest.
     fn make_room(&self, state: &mut ServerState, bounds: PerAgent) -> Result<(), Refusal> {
         if state.instances.all.len() < bounds.max {
             return Ok(());
@@ -109,7 +109,7 @@ impl ServerActor {
         }
     }
 
-    /// Ends those that have had nothing to do for long enough.
+    /// Ends instances that have been idle long enough.
     pub(super) fn look_for_idle(&self, state: &mut ServerState) {
         let Rule::PerAgent(bounds) = state.spec.instances else {
             return;
@@ -149,7 +149,7 @@ impl ServerActor {
         }
     }
 
-    /// Ends all of them with the server itself; who waits for its end waits for theirs.
+    /// Ends all of them with the server; the answer to its stop waits for theirs.
     pub(super) fn end_instances(&self, state: &mut ServerState, order: StopOrder) {
         let all = std::mem::take(&mut state.instances).all;
         if all.is_empty() {
@@ -169,7 +169,7 @@ impl ServerActor {
         });
     }
 
-    /// The supervisor of an instance is gone; its agent's next call starts another one.
+    /// The supervisor of an instance is gone; the agent's next call starts another one.
     pub(super) fn lost_instance(&self, state: &mut ServerState, who: ActorId) {
         let before = state.instances.all.len();
         state.instances.all.retain(|_, one| one.supervisor != who);
@@ -186,7 +186,7 @@ impl ServerActor {
 }
 
 impl One {
-    /// Ends it; what is given resolves when it has ended.
+    /// Ends it; the returned receiver resolves when it has ended.
     fn end(&self, order: StopOrder) -> oneshot::Receiver<()> {
         let (gone, ended) = oneshot::channel();
         let (reply, stopped) = Reply::new();
@@ -205,7 +205,7 @@ impl One {
     }
 }
 
-/// A supervisor that is started by one of its own kind.
+/// Spawns the supervisor of an instance, below that of its server.
 fn spawn(actor: ServerActor, spec: ServerSpec, above: ActorCell) -> Spawned<'static> {
     Box::pin(async move {
         let (actor, _) = Actor::spawn_linked(None, actor, spec, above).await?;

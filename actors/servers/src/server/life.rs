@@ -1,4 +1,4 @@
-//! One life of a server: from its start to its end, in one task.
+//! One life of a server, from start to end, as one task.
 
 mod confinement;
 mod early_exit;
@@ -40,21 +40,21 @@ use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task::{self, SupervisedTask, TaskBroken};
 
-/// A write to a child that makes no progress for this long ends it: its pipe is full and it does
-/// not read. Calls have timed out long before.
+/// A child that reads none of its stdin for this long is ended: its pipe is full. Calls have timed out
+/// long before.
 const STALL: Duration = Duration::from_secs(300);
 
-/// How long the last words of a process that has ended may take to be read.
+/// How long the remaining output of an ended process may take to be read.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// Messages that may wait for a child to read them: all that two agents may have under way, and the
-/// cancellation of each, so that one agent that floods and goes leaves room for the others.
+/// Messages that may wait for a child: the calls that two agents may have under way and the cancellation
+/// of each, so that one agent that floods leaves room for others.
 const QUEUE: QueueLimits = QueueLimits {
     frames: 4 * mgp_callers::agent::MAX_OPEN,
     bytes: 64 << 20,
 };
 
-/// The supervisor's hold on one life of its server. Dropping it ends that life.
+/// The supervisor's handle of one life. Dropping it ends that life.
 #[derive(Debug)]
 pub(super) struct LifeHandle {
     pub(super) link: Option<Arc<Link>>,
@@ -66,7 +66,7 @@ pub(super) struct LifeHandle {
 struct Orders {
     stop: Flag,
     how_to_stop: OnceLock<StopOrder>,
-    /// How long each step of the end of its process may take, where its last calls decided that.
+    /// How long each step of ending its process may take, if its last calls decided that.
     grace: OnceLock<Duration>,
     failed: Mutex<Option<String>>,
     kill: Flag,
@@ -110,9 +110,9 @@ impl LifeHandle {
         }
     }
 
-    /// Ends it: calls under way may finish first.
+    /// Ends it; calls under way may finish first.
     pub(super) fn stop(&self, order: StopOrder) {
-        // The first order is under way already when a second one comes.
+        // When a second order comes, the first is being carried out already.
         let _ = self.orders.how_to_stop.set(order);
         self.orders.stop.raise();
     }
@@ -127,7 +127,7 @@ impl LifeHandle {
         self.orders.kill.raise();
     }
 
-    /// The process id of its child, 0 while there is none.
+    /// Process id of its child; 0 while there is none.
     pub(super) fn process(&self) -> Arc<AtomicI32> {
         self.orders.pid.clone()
     }
@@ -139,11 +139,11 @@ impl Drop for LifeHandle {
     }
 }
 
-/// Everything one life needs.
+/// What one life needs.
 pub(super) struct ServerLife {
     attempt: u64,
     pub(super) spec: ServerSpec,
-    /// What the server offered in its last life.
+    /// The offer of the server's last life.
     before: ServerOffer,
     orders: Arc<Orders>,
     pub(super) connector: Arc<Connector>,
@@ -154,9 +154,9 @@ pub(super) struct ServerLife {
     me: Mailbox<ServerMsg>,
     permissions: PermissionsHandle,
     watch: Watch,
-    /// Its hold on its gate; lets go of it with this life.
+    /// Its lease of the permission gate, which ends with this life.
     keeper: OnceLock<GateLease>,
-    /// What its process was started with.
+    /// The permissions its sandbox was made with.
     grants: Mutex<SandboxGrants>,
     /// Its connection.
     link: Mutex<Weak<Link>>,
@@ -173,8 +173,8 @@ impl ServerLife {
         let _ = self.me.tell(ServerMsg::Ended(self.attempt, exit, how));
     }
 
-    /// The supervision of this life panicked: nobody waits at its connection, and its process, which ended
-    /// with that, is not watched any more.
+    /// The supervising task panicked: pending calls are settled, and the process, which was killed with the
+    /// task, is no longer watched.
     fn broken(&self, broken: &TaskBroken) -> End {
         let end = End::Failed(broken.to_string());
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
@@ -188,7 +188,7 @@ impl ServerLife {
         end
     }
 
-    /// Begins when the life before has ended, which a supervisor that failed did not wait for.
+    /// Starts when the last life has ended; a supervisor that was restarted has not waited for that.
     async fn alone(&self) -> End {
         let _alone = tokio::select! {
             alone = self.handle.alone() => alone,
@@ -203,7 +203,7 @@ impl ServerLife {
         }
     }
 
-    /// Has the server's gate opened; an instance stands behind that, for it runs only while the server does.
+    /// Opens the server's permission gate. An instance uses that gate, as it runs only while the server does.
     async fn gated(&self) -> Result<(), String> {
         if self.handle.agent().is_none() {
             let (id, rules) = (&self.spec.id, &self.spec.permissions);
@@ -213,8 +213,8 @@ impl ServerLife {
         Ok(())
     }
 
-    /// One process, or a second one where the first showed that it must be spoken to otherwise: that
-    /// is no failure of the server.
+    /// Runs one process, or a second one where the first showed that it must be spoken to in another era:
+    /// that does not count as a failure.
     async fn child(&self) -> End {
         loop {
             match self.process(self.handle.take_spoken()).await {
@@ -296,9 +296,8 @@ impl ServerLife {
         }
     }
 
-    /// Resolves when the process has ended, or one of its pipes is closed: then it gets a moment to
-    /// end and to say how. What it said before is still read, but who else holds its stdout open is
-    /// not waited for.
+    /// Resolves when the process has ended or closed a pipe; then it gets a moment to exit and say why. Its
+    /// remaining output is read, but not for as long as other processes keep its stdout open.
     async fn fallen(
         &self,
         child: &mut child::Child,
@@ -325,7 +324,7 @@ impl ServerLife {
         }
     }
 
-    /// The connection is over: nobody is given it any more, and who waits for an answer is told.
+    /// The connection is over: it is given out no more, and its pending calls are settled.
     pub(super) fn lose(&self, link: &Link, end: &End) {
         self.handle.retire(link.number);
         link.lose(&end.words());
@@ -335,7 +334,7 @@ impl ServerLife {
         &self.log
     }
 
-    /// What of this it has been permitted.
+    /// Which of these permissions it has.
     pub(super) fn has(&self, words: &[String]) -> BTreeSet<PermissionType> {
         match self.keeper.get() {
             Some(keeper) => keeper.has(words),
@@ -393,12 +392,12 @@ impl ServerLife {
         link
     }
 
-    /// to every server, but for one whose entry says `mgp = false`.
+    /// MGP is offered unless the server's configuration says `mgp = false`.
     pub(super) fn offers_mgp(&self) -> bool {
         !self.spec.mgp.suppressed
     }
 
-    /// Handshake, first lists, then on until told to end.
+    /// Handshake, first lists, then until told to end.
     pub(super) async fn serve(
         &self,
         link: &Arc<Link>,
@@ -409,7 +408,7 @@ impl ServerLife {
             let met = tokio::time::timeout(patience, async {
                 let spoken = shake.await?;
                 self.handle.met(spoken);
-                // First, so that no change is missed after the lists were fetched.
+                // Before the lists are fetched, so that no change is missed.
                 link.listen();
                 link.listens().await;
                 Ok::<SpokenEras, HandshakeError>(spoken)
@@ -417,7 +416,7 @@ impl ServerLife {
             let spoken = met
                 .await
                 .map_err(|_| HandshakeError::Failed(self.too_slow()))??;
-            // A person takes their time, and that is not the server's.
+            // Waiting for a person does not count as the server's start time.
             self.permitted(link)
                 .await
                 .map_err(HandshakeError::Rejected)?;
@@ -466,8 +465,8 @@ impl ServerLife {
         end
     }
 
-    /// Resolves when it may run with what it has: what it declared and what its entry says it needs
-    /// has been decided (MGP-277).
+    /// Resolves when all permissions it declares or its configuration names are decided
+    /// (MGP-277).
     async fn permitted(&self, link: &Arc<Link>) -> Result<(), String> {
         let Some(keeper) = self.keeper.get() else {
             return Ok(());
@@ -482,7 +481,7 @@ impl ServerLife {
         settled.map_err(|rejected| rejected.to_string())
     }
 
-    /// What its entry and its own declaration say it needs.
+    /// The permissions that its configuration and its own declaration name.
     fn declared(&self, link: &Link) -> Vec<String> {
         let said = link.mgp().active();
         let said = said.map_or(&[][..], |active| &active.peer.permissions_required);
@@ -491,7 +490,7 @@ impl ServerLife {
         all.into_iter().cloned().collect()
     }
 
-    /// What its tools are judged by.
+    /// The rules for what its tools require.
     fn terms(&self, link: &Link) -> RequirementTerms {
         let said = link.mgp().active();
         let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
@@ -501,17 +500,17 @@ impl ServerLife {
         }
     }
 
-    /// How long each step of the end of its process may take.
+    /// How long each step of ending its process may take.
     fn grace(&self) -> Duration {
         let configured = self.spec.limits.stop_grace;
         let decided = self.orders.grace.get().copied();
-        // One that is stopped while it starts has answered nothing yet.
+        // A server that is stopped while it starts has no answer to that yet.
         let early = || self.orders.how_to_stop.get();
         let early = || early().map(|order| order.grace(configured, false));
         decided.or_else(early).unwrap_or(configured)
     }
 
-    /// Resolves when somebody wants this life to end.
+    /// Resolves when this life is to end.
     pub(super) async fn ordered(&self) -> End {
         tokio::select! {
             () = self.orders.kill.raised() => End::Failed(self.failure()),

@@ -1,4 +1,4 @@
-//! What becomes of what one server says unasked.
+//! Handles the events of a server's link.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::task;
 use mgp_store::audit::AuditHandle;
 
-/// Hears the links of one life of a server.
+/// Receives the events of the links of one life.
 #[derive(Debug)]
 struct LinkListener {
     handle: Arc<ServerHandle>,
@@ -34,7 +34,7 @@ struct LinkListener {
 }
 
 impl ServerActor {
-    /// Where the links of a life tell what its server says.
+    /// The sink for the events of a life's links.
     pub(super) fn hears_links(&self, supervisor: Mailbox<ServerMsg>) -> EventSink<LinkEvent> {
         let listener = LinkListener {
             handle: self.handle.clone(),
@@ -115,7 +115,7 @@ impl LinkListener {
         }
     }
 
-    /// The only agent whose folders the server may be shown outside any call.
+    /// The only agent whose roots the server may get outside any call.
     fn only_rooted(&self) -> Option<Arc<Agent>> {
         let whose = self.handle.agent();
         let mut rooted = self.directory.rooted(&self.handle.id, 2, whose);
@@ -146,7 +146,7 @@ impl LinkListener {
     }
 }
 
-/// Answers when the answer is there, for as long as it is waited for.
+/// Passes on an answer when it comes, unless nobody waits any more.
 fn answer<T: Send + 'static>(
     mut reply: Reply<T>,
     answer: impl Future<Output = T> + Send + 'static,

@@ -1,4 +1,4 @@
-//! What a server offers, fetched page by page (MCP-030). What cannot be had costs the rest nothing.
+//! Fetches a server's lists page by page (MCP-030). A list that fails does not affect the others.
 
 mod fetching;
 pub(super) mod missing;
@@ -24,27 +24,27 @@ use mgp_callers::exchange::Flag;
 use mgp_policy::pins::PinsHandle;
 use mgp_runtime::task;
 
-/// Pages fetched of one list; a server that always names a next page ends here.
+/// Pages fetched of one list, so that an endless list ends.
 const MAX_PAGES: usize = 1_000;
-/// How much longer than for the first list the others are waited for. What is slower comes when it is
-/// asked for again.
+/// How long the other lists are waited for after the first one. Slower lists are fetched again
+/// later.
 const SLOWER: Duration = Duration::from_secs(2);
-/// Definitions taken of one list; the engine keeps no more.
+/// Definitions read of one list; the engine keeps no more.
 const MAX_ITEMS: usize = 10_000;
 
-/// Freshly fetched lists, read and compiled.
+/// Freshly fetched lists, parsed and compiled.
 #[derive(Debug)]
 pub struct Fresh {
     offer: ServerOffer,
     kinds: Vec<ListKind>,
     /// What was odd about them.
     pub notes: Vec<String>,
-    /// Of each list that was asked for, why it could not be had to its end, if so.
+    /// The lists that were fetched, each with the reason if it is incomplete.
     pub(super) asked: Vec<(ListKind, Option<String>)>,
 }
 
 impl Fresh {
-    /// None.
+    /// No lists fetched.
     pub(super) fn none(before: ServerOffer) -> Self {
         Self {
             offer: before,
@@ -54,12 +54,12 @@ impl Fresh {
         }
     }
 
-    /// Which lists were fetched.
+    /// The lists that were fetched.
     pub(super) fn kinds(&self) -> &[ListKind] {
         &self.kinds
     }
 
-    /// The offer with these lists in the place of its old ones.
+    /// The old offer with these lists replaced.
     #[must_use]
     pub fn over(&self, offer: ServerOffer) -> ServerOffer {
         let kinds = self.kinds.iter();
@@ -67,7 +67,7 @@ impl Fresh {
     }
 }
 
-/// Holds tools against their pins before anybody sees them.
+/// Compares tools with their pins before agents see them.
 #[derive(Debug, Clone)]
 pub(super) struct Watch {
     pub(super) pins: PinsHandle,
@@ -79,18 +79,18 @@ pub(super) struct Watch {
 struct Whole {
     kind: ListKind,
     definitions: Vec<ByteString>,
-    /// How long it may be kept, where the server's era says so.
+    /// How long it may be cached, where the server's era says so.
     freshness: Option<Freshness>,
     notes: Vec<String>,
-    /// What kept the rest of it from coming.
+    /// Why it is incomplete.
     gap: Option<ListGap>,
 }
 
-/// Why a list is not whole.
+/// Why a list is incomplete.
 #[derive(Debug)]
 struct ListGap {
     why: String,
-    /// The server knows no such list: what it had of it in an earlier life is gone.
+    /// The server does not have this list: what it offered in an earlier life is dropped.
     unknown: bool,
 }
 
@@ -99,11 +99,11 @@ struct ListGap {
 pub(super) struct Lists(Vec<Whole>);
 
 impl Lists {
-    /// Everything the server says it has; what is as in `before` is not compiled anew. A list that
-    /// cannot be had is left out, and a slow one is not waited for once the first is there.
+    /// Fetches all lists the server declares; definitions equal to those in `before` are not compiled again.
+    /// A list that fails is left out; a slow one is not waited for long once the first is there.
     ///
     /// # Errors
-    /// In words, why there is not one list of those it says it has.
+    /// Why none of the lists it declares could be fetched, in words.
     pub(super) async fn fetch(
         link: &Arc<Link>,
         before: ServerOffer,
@@ -143,7 +143,7 @@ impl Lists {
         Self(all).read(before, watch).await
     }
 
-    /// One list again; it stays as it was when it cannot be had.
+    /// Fetches one list again; when that fails the list stays as it was.
     pub(super) async fn fetch_one(
         link: &Arc<Link>,
         list: List,
@@ -167,15 +167,15 @@ impl Lists {
         })
     }
 
-    /// Schemas take their time to compile, and pins lie on the disk, so this is no work for the
-    /// threads that carry calls.
+    /// Blocks: compiling schemas takes time and pins are on disk, so this does not run on the threads that
+    /// carry calls.
     async fn read(self, before: ServerOffer, watch: &Watch) -> Result<Fresh, String> {
         let (mut asked, mut notes) = (Vec::new(), Vec::new());
         let mut lists = Vec::new();
         for mut whole in self.0 {
             notes.append(&mut whole.notes);
             let why = whole.gap.as_ref().map(|gap| gap.why.clone());
-            // Many servers offer resources and know no templates.
+            // Many servers have resources and no templates.
             let usual = whole.kind == ListKind::Templates && whole.is_unknown();
             asked.push((whole.kind, why.filter(|_| !usual)));
             lists.extend(whole.counts_after(&before).then_some(whole));
@@ -215,7 +215,7 @@ impl ListGap {
         }
     }
 
-    /// A server's own error is said in its words, without the braces around them.
+    /// A server's own error is shown by its message, not as JSON.
     fn refused(method: &str, refusal: &Refusal) -> Self {
         let Refusal::Peer(error) = refusal else {
             return Self::of(method, refusal);
@@ -256,13 +256,13 @@ impl Whole {
         self.gap.as_ref().is_some_and(|gap| gap.unknown)
     }
 
-    /// Whether it takes the place of the list before it: one with a gap only where there was none, or
-    /// where there is to be none any more.
+    /// Whether it replaces the list before it: if it is complete, if the server no longer has such a list, or
+    /// if the one before is empty.
     fn counts_after(&self, before: &ServerOffer) -> bool {
         self.gap.is_none() || self.is_unknown() || before.count(self.kind) == 0
     }
 
-    /// All pages, as far as they come.
+    /// Fetches all pages, up to the first that fails.
     async fn fetch(link: &Arc<Link>, kind: ListKind, method: &str) -> Self {
         let mut whole = Self::none(kind);
         whole.gap = whole.pages(link, method).await.err();
@@ -303,8 +303,8 @@ impl Whole {
         ));
         Ok(())
     }
-    /// Takes the definitions of one page; answers the next cursor. The whole is as fresh as its
-    /// least fresh page.
+    /// Reads one page; returns the next cursor. The whole list is as fresh as its least fresh
+    /// page.
     fn take(&mut self, page: bytes::Bytes) -> Result<Option<String>, String> {
         let page = ByteString::try_from(page).map_err(|_| "the answer is not UTF-8".to_owned())?;
         let key = self.kind.member();
@@ -346,7 +346,7 @@ mod tests {
 
     use super::*;
 
-    /// SEP-2549: the pages of a list may be kept as long as the one that may be kept the shortest.
+    /// SEP-2549: a list may be cached as long as the page with the shortest time.
     #[test]
     fn a_list_is_as_fresh_as_its_least_fresh_page() {
         let mut whole = Whole::none(ListKind::Tools);

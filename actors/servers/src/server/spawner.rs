@@ -1,5 +1,5 @@
-//! Where processes are started: on threads of their own, so that no thread that carries calls waits for the
-//! system to make one; and when, where many keep failing.
+//! Starts processes on threads of its own, so that no thread that carries calls waits for fork and exec; and
+//! spaces the restarts when many servers keep failing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
@@ -11,13 +11,13 @@ use mgp_transports::log::ServerLog;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// Processes that are being made at once; a program on a disk that does not answer holds up one of them.
+/// Processes started at the same time; a program on a disk that does not answer blocks one thread.
 const THREADS: usize = 4;
 
-/// The threads, from the first start on, and whose turn it is.
+/// The threads, started at first use, and the schedule of restarts.
 #[derive(Debug, Default)]
 pub struct Starts {
-    /// One start for each server waits at most. The threads end with it.
+    /// Jobs of the threads; at most one start per server waits. The threads end when this is dropped.
     desk: OnceLock<mpsc::Sender<SpawnJob>>,
     turns: Mutex<RestartTurns>,
 }
@@ -33,7 +33,7 @@ impl Starts {
     /// Starts a process.
     ///
     /// # Errors
-    /// In words, why that cannot be.
+    /// Why it cannot be started, in words.
     pub(super) async fn spawn(&self, spec: ChildSpec, log: &ServerLog) -> Result<Child, String> {
         let (done, child) = oneshot::channel();
         let start = SpawnJob {
@@ -48,14 +48,14 @@ impl Starts {
         child.await.unwrap_or_else(|_| Err(lost()))
     }
 
-    /// When a server that keeps failing may be started again.
+    /// When a server that keeps failing may be restarted.
     pub(super) fn turn(&self, now: MonotonicTime) -> MonotonicTime {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         turns.take(now)
     }
 }
 
-/// Without a single thread each start is refused.
+/// If no thread can be started, each job is refused.
 fn open() -> mpsc::Sender<SpawnJob> {
     let (desk, waiting) = mpsc::channel();
     let waiting = Arc::new(Mutex::new(waiting));
@@ -87,7 +87,7 @@ fn work(waiting: &Mutex<mpsc::Receiver<SpawnJob>>) {
         let _runtime = runtime.enter();
         let started = catch_unwind(AssertUnwindSafe(|| child::spawn(&spec, &log)));
         if let Ok(started) = started {
-            // Nobody waits any more: it ends as it is dropped.
+            // Nobody waits any more: the process is killed when dropped.
             drop(done.send(started.map_err(|error| error.to_string())));
         }
     }

@@ -1,5 +1,5 @@
-//! What the operator is told of a start: what it is busy with, and the last words of one that failed. Agents
-//! read none of it: a server may write anything to its stderr.
+//! What the operator is told about a start: its progress, and the last output of one that failed. Agents see
+//! none of it, because a server may write anything to stderr.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use mgp_transports::log::{Author, LogLine, ServerLog};
 
 use mgp_runtime::time::{moment, unix_ms};
 
-/// Lines looked through for the one that tells why: the end of a stack trace and what led to it.
+/// Lines searched for the one that explains the end: a stack trace and what led to it.
 const LAST: usize = 50;
-/// What was written longer ago than this says nothing of an end.
+/// Output older than this does not explain the end.
 const RECENT: Duration = Duration::from_secs(10);
 
-/// A life from its first moment on.
+/// A life from its start on.
 #[derive(Debug, Clone)]
 pub struct Start {
     since: MonotonicTime,
-    /// The number of the last line in the log that is not of this life.
+    /// The number of the last log line before this life.
     after: u64,
     busy: Arc<str>,
 }
@@ -30,7 +30,7 @@ impl Start {
     pub(super) fn of(spec: &ServerSpec, log: &ServerLog) -> Self {
         let busy = match &spec.reach {
             Reach::Stdio { command, .. } => busy(command),
-            // Its address may hold a secret.
+            // The URL may hold a secret.
             Reach::Http { .. } => "it has not answered yet".into(),
         };
         Self {
@@ -40,7 +40,7 @@ impl Start {
         }
     }
 
-    /// What it may be busy with, and for how long.
+    /// What the start is waiting for, and for how long.
     pub(super) fn told(&self) -> String {
         let secs = moment().since(self.since).as_secs();
         format!("{}, {secs} s", self.busy)
@@ -52,14 +52,14 @@ impl Start {
         self.after
     }
 
-    /// What the server wrote last.
+    /// The last line the server wrote.
     pub(super) fn newest(&self, log: &ServerLog) -> Option<String> {
         let lines = self.lines(log);
         let newest = lines.iter().rfind(|line| !line.text.trim().is_empty());
         newest.map(|line| shown(line.text.trim()))
     }
 
-    /// Of what it wrote just before its end, the line that tells most.
+    /// The line of its last output that best explains its end.
     pub(super) fn last_words(&self, log: &ServerLog) -> Option<Arc<str>> {
         let long_ago = unix_ms().saturating_sub(RECENT.as_millis().try_into().unwrap_or(u64::MAX));
         let lines = self.lines(log);
@@ -76,7 +76,7 @@ impl Start {
     }
 }
 
-/// Of a server that waits for the operator.
+/// The text for a server that waits for the operator.
 pub(super) fn waiting(names: &[String]) -> String {
     match names {
         [] => "waits for approval: `mgp pending` is full, answer what is there".into(),
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// What an earlier life wrote, and what the kernel notes, is none of this one's words.
+    /// Output of an earlier life and notes of the kernel are not this life's words.
     #[test]
     fn a_start_speaks_for_itself() {
         let log = ServerLog::new();

@@ -1,4 +1,4 @@
-//! Does what the engine decides about one server: its lives, and what is told of them (MGP §11.4).
+//! Carries out what the engine decides about one server, and announces it (MGP §11.4).
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::servers::lifecycle::Transition;
@@ -13,7 +13,7 @@ use mgp_runtime::task;
 use mgp_runtime::time::{moment, unix_ms};
 
 impl ServerActor {
-    /// Lets the engine decide, and does what it says.
+    /// Passes an input to the engine and carries out its effects.
     pub(super) fn decide(&self, state: &mut ServerState, event: SupervisionInput) {
         for effect in state.supervision.handle(event, moment()) {
             self.perform(state, effect);
@@ -52,7 +52,7 @@ impl ServerActor {
         }
     }
 
-    /// Starts a life; it reports back as `Connected` and `Ended`.
+    /// Starts a life; it reports as `Connected` and `Ended`.
     fn start_life(&self, state: &mut ServerState, life: u64) {
         state.next_try = None;
         state.changed.clear();
@@ -87,7 +87,7 @@ impl ServerActor {
         self.decide(state, SupervisionInput::Turn(turn));
     }
 
-    /// Only now is it connected: who is told so finds its tools.
+    /// Called only when agents can see its tools.
     fn tell_connected(&self, state: &mut ServerState) {
         let Some(link) = state.link() else { return };
         if self.handle.agent().is_none() && self.handle.may_audit() {
@@ -104,16 +104,16 @@ impl ServerActor {
         task::detached("log level of a server", tell);
     }
 
-    /// Tells of a step.
+    /// Announces a change of state.
     pub(super) fn announce(&self, step: &Transition) {
         tracing::info!(server = %self.handle.id, from = %step.from, to = %step.to,
             reason = %step.reason, "lifecycle");
         self.tell_agents(step);
     }
 
-    /// Agents that negotiated it hear of every step.
+    /// Agents that negotiated `lifecycle` are told of every change.
     fn tell_agents(&self, step: &Transition) {
-        // Their own instances come and go with their calls.
+        // Instances come and go with calls, so nobody is told.
         if self.handle.agent().is_some() {
             return;
         }

@@ -1,4 +1,4 @@
-//! The operator knows what is wrong with the log: from then on it is as it is.
+//! The operator acknowledges faults of the log: from then on verification accepts them.
 
 use mgp_engine::store::audit::verify::{ACCEPTED_MAX, acceptance};
 use mgp_protocol::mgp::audit::{
@@ -24,8 +24,8 @@ impl AuditHandle {
         })
     }
 
-    /// Looks at the whole log, and writes down that what is wrong with it is known. Nothing is written
-    /// where nothing is wrong.
+    /// Verifies the whole log and records that its faults are acknowledged. Writes nothing if there are
+    /// none.
     ///
     /// # Errors
     /// When no log is kept, when it cannot be read or written, and where more is wrong than one record
@@ -56,7 +56,7 @@ impl AuditHandle {
             )));
         }
         let faults: Vec<_> = faults.iter().map(acceptance).collect();
-        // Whoever writes it says up to where it holds.
+        // The record says up to where the log holds.
         let mut details = json!({"faults": faults});
         if !found.beside.is_empty() {
             details["beside"] = json!(found.beside);

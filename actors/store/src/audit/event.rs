@@ -1,4 +1,4 @@
-//! Events as this kernel makes them.
+//! Makes audit events.
 
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use mgp_runtime::time::unix_ms;
 
-/// An event of now. `details` is an object, or null for none.
+/// An event that happens now. `details` is an object, or null for none.
 #[must_use]
 pub fn event(
     event_type: EventType,
@@ -34,7 +34,7 @@ pub fn event(
     }
 }
 
-/// The kernel itself did it.
+/// The actor of the event is the kernel.
 #[must_use]
 pub fn by_kernel() -> Actor {
     Actor {
@@ -43,7 +43,7 @@ pub fn by_kernel() -> Actor {
     }
 }
 
-/// The person at the kernel's own command line did it.
+/// The actor of the event is the person at the kernel's command line.
 #[must_use]
 pub fn by_operator() -> Actor {
     Actor {
@@ -52,7 +52,7 @@ pub fn by_operator() -> Actor {
     }
 }
 
-/// An agent did it.
+/// The actor of the event is an agent.
 #[must_use]
 pub fn by_agent(id: &str) -> Actor {
     Actor {
@@ -61,7 +61,7 @@ pub fn by_agent(id: &str) -> Actor {
     }
 }
 
-/// A file beside the log was hurt or missing; `what` says which, how, and what was done about it.
+/// A file beside the log was damaged or missing; `what` says which, how, and what was done.
 #[must_use]
 pub fn state_damaged(what: &str) -> Event {
     event(

@@ -1,5 +1,5 @@
-//! Looks at a whole log: at each record, at what is known of its end from elsewhere, and at whether it is
-//! there at all.
+//! Verifies a whole log: every record, the last record known from elsewhere, and that the log exists at
+//! all.
 
 use std::io::{self, ErrorKind};
 
@@ -9,12 +9,12 @@ use mgp_engine::store::audit::verify::Report;
 use super::files::Folder;
 use super::head;
 
-/// What was found.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Examined {
-    /// Of the records.
+    /// About the records.
     pub report: Report,
-    /// What is wrong with what stands beside them, in words.
+    /// Faults of the files beside the log, in words.
     pub beside: Vec<String>,
 }
 
@@ -25,7 +25,7 @@ impl Examined {
         self.report.faults.is_empty() && self.report.damage.is_empty() && self.beside.is_empty()
     }
 
-    /// All that is wrong, in words.
+    /// All faults, in words.
     #[must_use]
     pub fn told(&self) -> Vec<String> {
         let faults = self.report.faults.iter().map(ToString::to_string);
@@ -39,7 +39,7 @@ impl Examined {
     }
 }
 
-/// Looks at all there is. `running` is the last record of a kernel that writes this log.
+/// Verifies all files. `running` is the last record of a running kernel.
 ///
 /// # Errors
 /// When a file cannot be read.
@@ -51,7 +51,7 @@ pub fn examine(folder: &Folder, running: Option<Head>) -> io::Result<Examined> {
     Ok(Examined { report, beside })
 }
 
-/// What is known of the log's end, and what is wrong with where it is known from.
+/// The log's known last record, and faults of the files that hold it.
 pub(super) fn known(folder: &Folder) -> io::Result<(Option<Head>, Vec<String>)> {
     let numbers = folder.numbers()?;
     let witness = match head::read(&folder.witness()) {

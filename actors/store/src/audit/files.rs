@@ -28,19 +28,19 @@ impl Folder {
         Self(data_dir.join("audit"))
     }
 
-    /// Where its head is kept: beside the folder, so that who removes the log does not take it along.
+    /// The file of the head: beside the folder, so that removing the log does not remove it.
     #[must_use]
     pub fn head(&self) -> PathBuf {
         self.0.with_extension("head")
     }
 
-    /// Where the head is kept once more, under a name that says nothing of the log.
+    /// The second file of the head, under a name that does not suggest the log.
     #[must_use]
     pub fn witness(&self) -> PathBuf {
         self.0.with_file_name("node.witness")
     }
 
-    /// What shows that a kernel has run on the data folder: made after the first log was.
+    /// Marks that a kernel has run on the data folder; made after the first log.
     #[must_use]
     pub fn beside(&self) -> Option<PathBuf> {
         let others = ["node.key", "grants.journal"];
@@ -48,7 +48,7 @@ impl Folder {
         others.into_iter().find(|path| path.exists())
     }
 
-    /// The name of a file that is made whole before it gets its own.
+    /// The temporary name of a file until it is complete.
     pub(super) fn draft(&self) -> PathBuf {
         self.0.join("next")
     }
@@ -59,7 +59,7 @@ impl Folder {
         &self.0
     }
 
-    /// Where it is kept how far a server was told.
+    /// The file that records how far a server was told.
     pub(super) fn told(&self, server: &ServerId) -> PathBuf {
         self.0.join(format!("told-{server}"))
     }

@@ -1,5 +1,5 @@
-//! The log as one server reads it behind its writer: from the files, so that events are written before
-//! they are told, and a slow server is behind instead of in the way.
+//! Reads the log for one server, from the files: only written events are sent, and a slow server delays
+//! nobody.
 
 use std::fs;
 use std::io;
@@ -15,12 +15,12 @@ use super::queue::LogQueue;
 use super::replay::{numbered, read};
 use super::tail::Tail;
 
-/// Read at once; then they must have been told before more is read.
+/// Events read at once; more are read only after these were sent.
 const BATCH: usize = 256;
-/// Events are gathered for this long, so that the server is not asked after each of them.
+/// How long events are gathered before they are sent.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Reads on from where its server was told last.
+/// Reads on from the last event its server was sent.
 pub struct Follower {
     ledger: Arc<LogQueue>,
     server: ServerId,
@@ -29,13 +29,13 @@ pub struct Follower {
     tail: Option<Tail>,
 }
 
-/// Events that follow one another.
+/// Consecutive events.
 #[derive(Debug)]
 pub struct EventBatch {
-    /// The first and the last of those before them that were trimmed before they were read.
+    /// The first and last sequence of preceding events that were trimmed before they were read.
     pub trimmed: Option<(u64, u64)>,
-    /// The params of each event's notification. What the server said itself is not among them: it knows
-    /// that, and saying it back might have no end.
+    /// The params of each event's notification. Events that the server itself reported are left out, because
+    /// echoing them might never end.
     pub events: Vec<String>,
     end: u64,
 }
@@ -104,7 +104,7 @@ impl Follower {
         }
     }
 
-    /// The server has read these.
+    /// Notes that the server has read these.
     pub async fn has_read(&mut self, batch: &EventBatch) {
         self.last = batch.end;
         let (mark, end) = (self.mark.clone(), batch.end);
@@ -114,7 +114,7 @@ impl Follower {
     }
 }
 
-/// How far a server was told, kept beside the log for the next connection.
+/// How far a server was told; stored beside the log for the next connection.
 #[derive(Clone)]
 struct Mark(PathBuf);
 
@@ -123,7 +123,7 @@ impl Mark {
         fs::read_to_string(&self.0).ok()?.trim().parse().ok()
     }
 
-    /// Not synced: what a power cut takes of it is told once more.
+    /// Not synced: what a power cut loses is sent again.
     fn write(&self, sequence: u64) -> io::Result<()> {
         fs::write(&self.0, format!("{sequence}\n"))
     }

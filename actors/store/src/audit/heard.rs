@@ -1,5 +1,5 @@
-//! What a server says of itself with `notifications/mgp.audit`: taken into the log as its words, never as
-//! the kernel's (MGP §6.5).
+//! Events that servers report with `notifications/mgp.audit`: logged as the server's words, never as the
+//! kernel's (MGP §6.5).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,19 +15,19 @@ use super::{AuditHandle, event};
 use mgp_runtime::time::moment;
 use mgp_runtime::trace::Trace;
 
-/// Reports of one server that are taken within [`WINDOW`]; more are counted, so that no server can
-/// push out of the log what others did.
+/// Reports of one server logged within [`WINDOW`]; more are only counted, so that no server can push
+/// others' events out of the log.
 const REPORTS_MAX: u64 = 600;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Longest report, in bytes.
 const REPORT_BYTES: usize = 16 << 10;
 
-/// How much each server has said.
+/// Counts of reports by server.
 #[derive(Debug, Default)]
 pub(super) struct ReportCounts(Mutex<HashMap<ServerId, (MonotonicTime, u64)>>);
 
 impl ReportCounts {
-    /// Takes one more; `Err` with how many were not taken when that is to be said.
+    /// Counts a report; `Err` with the number of dropped ones when that is to be logged.
     fn take(&self, server: &ServerId) -> Result<(), Option<u64>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = moment();

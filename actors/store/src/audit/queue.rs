@@ -1,4 +1,4 @@
-//! What waits to be written. Each kind has its own bound, so that none can keep another out.
+//! What waits to be written. Each kind has its own limit, so that none keeps another out.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,17 +16,17 @@ use super::heard::ReportCounts;
 use super::{NotWritten, Note};
 use crate::trouble::Trouble;
 
-/// Calls that are under way or wait to be written. One more is refused: it could not be written down.
+/// Calls under way or waiting to be written. Further calls are refused, because they could not be logged.
 /// A note of a call takes some hundred bytes, and up to 16 KiB more where arguments are kept whole.
 pub const CALLS_MAX: u64 = 65_536;
-/// Decisions that wait for the disk. One more waits before it is begun.
+/// Decisions that wait for the disk. Further ones wait before they begin.
 pub const DECISIONS_MAX: usize = 1_024;
-/// Events of servers and the like that wait to be written. They cannot be refused, only counted.
+/// Events that cannot be refused; above this number they are dropped and counted.
 pub const TOLD_MAX: u64 = 4_096;
 
 type Written = oneshot::Sender<Result<(), NotWritten>>;
 
-/// Something that waits, with what it holds of its bound.
+/// An entry with its share of a limit.
 pub(super) struct QueuedNote {
     pub(super) note: Box<dyn Note>,
     pub(super) kind: RecordKind,
@@ -38,7 +38,7 @@ pub(super) struct QueuedNote {
     pub(super) hold: HeldRoom,
 }
 
-/// What something that waits takes of its bound.
+/// An entry's share of its limit.
 #[derive(Debug)]
 pub(super) enum HeldRoom {
     Charge { _charge: Charge },
@@ -69,7 +69,7 @@ impl QueuedNote {
     }
 }
 
-/// What the thread that writes and all who tell it have in common.
+/// Shared by the writing thread and all that send to it.
 pub(super) struct LogQueue {
     queue: Mutex<Queue>,
     more: Condvar,
@@ -81,9 +81,9 @@ pub(super) struct LogQueue {
     broken: AtomicBool,
     /// Why nothing can be written.
     pub(super) trouble: Trouble,
-    /// What was there at the start was looked at: it may go when its time comes.
+    /// The files found at the start were verified, so the oldest may be trimmed.
     examined: AtomicBool,
-    /// A call is answered once its record is on disk.
+    /// Calls are answered only after their record is on disk.
     pub(super) calls_wait: bool,
     pub(super) keeping: Keeping,
     /// Where it is written.
@@ -106,7 +106,7 @@ struct Queue {
     closed: bool,
 }
 
-/// What the thread that writes waits for.
+/// What the writing thread waits for.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Asleep {
     #[default]

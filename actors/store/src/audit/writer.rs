@@ -1,4 +1,4 @@
-//! The log's own thread: chains, writes and syncs what waits, in groups.
+//! The log's thread: chains, writes and syncs records in groups.
 
 mod resuming;
 
@@ -30,9 +30,9 @@ use mgp_runtime::time::{moment, unix_ms};
 /// Records that nobody waits for are gathered for this long, so that the thread is not woken for each of
 /// them. What a killed kernel can lose is what came in this time, and while the sync before it took.
 const GATHER: Duration = Duration::from_millis(2);
-/// The head beside the log is on disk at most this much later than the log.
+/// The head files are synced at most this much later than the log.
 const HEAD_SYNC: Duration = Duration::from_secs(1);
-/// How often it is looked whether records have become too old.
+/// How often it is checked whether records are too old.
 const TRIM_LOOK: Duration = Duration::from_secs(60);
 /// Lines that are not known to be on disk are kept, to be written elsewhere when it fails. Of more bytes
 /// than this they are synced before their time.
@@ -331,7 +331,7 @@ impl Writer {
         self.settle()
     }
 
-    /// Events that found no room were not written; that is.
+    /// Logs how many events were dropped for lack of room.
     fn confess(&mut self, dropped: u64) {
         if dropped == 0 {
             return;
@@ -345,8 +345,8 @@ impl Writer {
         let _ = self.write(said, RecordKind::Call);
     }
 
-    /// Does something with the disk. After a failure nothing more is written to the file at hand: a second
-    /// try may report success for bytes that are gone. It is gone on elsewhere.
+    /// Runs a disk operation. After a failure nothing more is written to this file: a retry may report
+    /// success for lost bytes; the log continues in a new file.
     pub(super) fn attempt(&mut self, what: impl FnOnce(&mut Self) -> io::Result<()>) {
         if self.gap.is_some() {
             return;

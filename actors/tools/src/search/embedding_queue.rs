@@ -1,5 +1,5 @@
-//! What waits to be embedded, and what is known already: between those who ask and the thread that
-//! embeds.
+//! The queue of texts to be embedded and the cache of known vectors, between searches and the embedding
+//! threads.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -10,75 +10,75 @@ use mgp_engine::tools::index::{Memo, ServerIndex, Text, Vector};
 use mgp_protocol::ids::ServerId;
 use tokio::sync::oneshot;
 
-/// Vectors of tools that are remembered, two for each tool and one for each server: 28 MiB with those
-/// of the model in the program. Of more tools than 32,000 those asked for longest ago are made again
-/// when their server comes again.
+/// Cached vectors of tools, two per tool and one per server: 28 MiB with the built-in model. Above some
+/// 32,000 tools the least recently used are embedded again when their server
+/// returns.
 pub(super) const REMEMBERED: usize = 65_536;
-/// Vectors of requests that are remembered, half a MiB of them; an agent tends to ask again.
+/// Cached vectors of queries, half a MiB; agents tend to repeat queries.
 const ASKED: usize = 1024;
 
-/// Where work is laid down and taken up.
+/// Queue and cache, shared by the search and the embedding threads.
 #[derive(Debug)]
 pub(super) struct EmbeddingQueue {
     work: Mutex<Work>,
     more: Condvar,
     tools: Mutex<Memo>,
     requests: Mutex<Memo>,
-    /// Numbers in a vector of the model; 0 while that is not known, or there is no model.
+    /// Dimension of the model's vectors; 0 while unknown or without a model.
     dimension: AtomicUsize,
-    /// There is no model, or it does not work.
+    /// There is no model, or it failed for good.
     off: AtomicBool,
-    /// Texts of tools that went through the model since the start.
+    /// Texts of tools embedded since the start.
     made: AtomicU64,
-    /// How often tools were called, as far as that is recorded.
+    /// How often tools were called, as far as recorded.
     uses: Uses,
 }
 
-/// How often the tools of servers were called.
+/// How often the tools of each server were called.
 pub(super) type Uses = HashMap<ServerId, HashMap<Box<str>, u64>>;
 
-/// Texts that wait, each with how often the tool it is of was called: the most called first.
+/// Waiting texts with the number of calls of their tool, the most called first.
 pub(super) type Wanted = VecDeque<(u64, Text)>;
 
-/// What waits. The texts are bounded by what servers may offer, requests by those who may wait.
+/// What waits. Texts are bounded by what servers may offer, queries by the searches that may wait.
 #[derive(Debug, Default)]
 struct Work {
     requests: VecDeque<EmbeddingWanted>,
     servers: VecDeque<(ServerId, Wanted)>,
-    /// The model answers, after it did not.
+    /// The model works again after a failure.
     answers: bool,
-    /// Whose texts are being embedded; none when what was taken up is stale by now.
+    /// The server whose texts are being embedded; `None` when they have become outdated.
     current: Option<ServerId>,
     closed: bool,
 }
 
-/// Somebody waits for the meaning of this.
+/// A query whose embedding is waited for.
 #[derive(Debug)]
 pub(super) struct EmbeddingWanted {
     pub(super) texts: Vec<Text>,
     reply: oneshot::Sender<Vec<Vector>>,
 }
 
-/// What is to be done next.
+/// The next job of a thread.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Somebody waits.
+    /// A query that is waited for.
     Request(EmbeddingWanted),
-    /// Nobody waits; `last` when there is no more of that server.
+    /// Texts of tools; `last` when the server has no more.
     Tools {
         server: ServerId,
         texts: Vec<(u64, Text)>,
         last: bool,
     },
-    /// Nothing came for a long time: what costs memory can go.
+    /// Nothing came for a long time: memory can be freed.
     Rest,
-    /// Nothing, ever again.
+    /// The thread is to end.
     End,
 }
 
 impl Work {
-    /// The texts of the server whose next one is of the tool that is called most; of those that are
-    /// called alike, who came first.
+    /// The texts of the server whose next text is of the most called tool; among equals, the first
+    /// server.
     fn most_used(&mut self) -> Option<(ServerId, Wanted)> {
         let next = |(_, texts): &(ServerId, Wanted)| texts.front().map_or(0, |(uses, _)| *uses);
         let uses = self.servers.iter().map(next).max()?;
@@ -91,7 +91,7 @@ impl Work {
 }
 
 impl EmbeddingQueue {
-    /// For a model whose vectors have so many numbers, as far as that is known.
+    /// For a model of this dimension, if known.
     pub(super) fn new(dimension: Option<usize>, uses: Uses) -> Self {
         Self {
             uses,
@@ -110,24 +110,24 @@ impl EmbeddingQueue {
         (known > 0).then_some(known)
     }
 
-    /// True when that was not known.
+    /// Sets the dimension; true when it was unknown.
     pub(super) fn measured(&self, dimension: usize) -> bool {
         self.dimension.swap(dimension, Ordering::AcqRel) != dimension
     }
 
-    /// How many texts of tools were embedded since the start.
+    /// Texts of tools embedded since the start.
     pub(super) fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// How many wait.
+    /// Texts that wait.
     pub(super) fn waiting(&self) -> usize {
         let work = self.work();
         work.servers.iter().map(|(_, texts)| texts.len()).sum()
     }
 
-    /// The meanings of a request: at once when they are known, when the thread comes to it otherwise,
-    /// and `None` when that takes longer than the asker's patience or there is no model.
+    /// The vectors of a query: at once if cached, else when a thread has made them; `None` when the patience
+    /// is over or there is no model.
     pub(super) async fn meanings(
         &self,
         texts: &[String],
@@ -159,7 +159,7 @@ impl EmbeddingQueue {
         known.into_iter().collect()
     }
 
-    /// Puts a request in line. Who has lost patience makes room: as many wait as may search.
+    /// Queues a query. Those whose askers have given up are removed first.
     fn queue(&self, asked: EmbeddingWanted) {
         let mut work = self.work();
         work.requests.retain(|asked| !asked.reply.is_closed());
@@ -168,7 +168,7 @@ impl EmbeddingQueue {
         self.more.notify_all();
     }
 
-    /// Gives an answer, and remembers it.
+    /// Answers a query and caches its vectors.
     pub(super) fn answer(&self, asked: EmbeddingWanted, vectors: Vec<Vector>) {
         let mut requests = lock(&self.requests);
         for (text, vector) in asked.texts.iter().zip(&vectors) {
@@ -178,7 +178,7 @@ impl EmbeddingQueue {
         let _ = asked.reply.send(vectors);
     }
 
-    /// The texts of a shelf whose vectors are not known, each once, those of tools that are called most
+    /// The texts of a server's index that have no vectors yet, each once, those of the most called tools
     /// first.
     pub(super) fn missing(&self, shelf: &ServerIndex) -> Wanted {
         let mut seen = std::collections::HashSet::new();
@@ -194,13 +194,13 @@ impl EmbeddingQueue {
         once.map(|(uses, text)| (uses, text.clone())).collect()
     }
 
-    /// The shelf with all that is known.
+    /// The index with all known vectors filled in.
     pub(super) fn fill(&self, shelf: &ServerIndex) -> ServerIndex {
         let mut tools = lock(&self.tools);
         shelf.with_vectors(&mut |text| tools.get(text))
     }
 
-    /// What a server's shelf wants; what it wanted before is stale.
+    /// Queues a server's texts; those queued before are outdated.
     pub(super) fn want(&self, server: &ServerId, texts: Wanted) {
         let mut work = self.work();
         work.servers.retain(|(other, _)| other != server);
@@ -211,12 +211,12 @@ impl EmbeddingQueue {
         }
     }
 
-    /// A server is gone, and what waits of it with it.
+    /// A server is gone: drops its texts.
     pub(super) fn forget(&self, server: &ServerId) {
         self.want(server, VecDeque::new());
     }
 
-    /// Nothing is embedded any more. Who waits reads that.
+    /// Embedding ends for good; those who wait are told.
     pub(super) fn switch_off(&self) {
         self.off.store(true, Ordering::Release);
         let mut work = self.work();
@@ -230,12 +230,12 @@ impl EmbeddingQueue {
         self.more.notify_all();
     }
 
-    /// What is known of a text of a tool.
+    /// True when the vector of a tool's text is cached.
     pub(super) fn knows(&self, text: &Text) -> bool {
         lock(&self.tools).get(text).is_some()
     }
 
-    /// Learns what a model made.
+    /// Caches a vector.
     pub(super) fn learn(&self, hash: [u8; 32], vector: Vector) {
         lock(&self.tools).insert(hash, vector);
     }
@@ -244,14 +244,14 @@ impl EmbeddingQueue {
         self.made.fetch_add(made as u64, Ordering::Relaxed);
     }
 
-    /// All that is known of tools.
+    /// All cached vectors of tools.
     pub(super) fn known(&self) -> Vec<([u8; 32], Vector)> {
         let tools = lock(&self.tools);
         let all = tools.iter();
         all.map(|(hash, vector)| (*hash, vector.clone())).collect()
     }
 
-    /// The next request. After `idle` without one its thread is to rest.
+    /// The next query. After `idle` without one: `Job::Rest`.
     pub(super) fn next_request(&self, idle: Option<Duration>) -> Job {
         let mut work = self.work();
         loop {
@@ -259,7 +259,7 @@ impl EmbeddingQueue {
                 return Job::End;
             }
             while let Some(asked) = work.requests.pop_front() {
-                // Who has gone away does not wait.
+                // Queries whose askers have gone are skipped.
                 if !asked.reply.is_closed() {
                     return Job::Request(asked);
                 }
@@ -272,8 +272,8 @@ impl EmbeddingQueue {
         }
     }
 
-    /// The next texts of tools, so many at once, and not before `pause` is over or the model is known to
-    /// answer again. After `idle` without any its thread is to rest.
+    /// The next texts of tools, at most `batch`, not before `pause` is over or the model is known to work
+    /// again. After `idle` without any: `Job::Rest`.
     pub(super) fn next_tools(&self, batch: usize, pause: Duration, idle: Option<Duration>) -> Job {
         let mut work = self.work();
         let mut rested = pause.is_zero();
@@ -304,7 +304,7 @@ impl EmbeddingQueue {
         }
     }
 
-    /// Waits for more; true when that took all of this time.
+    /// Waits for more; true when the whole time passed.
     fn wait<'w>(
         &self,
         work: MutexGuard<'w, Work>,
@@ -323,13 +323,13 @@ impl EmbeddingQueue {
         }
     }
 
-    /// The model has answered somebody: what waits after a failure need not.
+    /// The model has answered: a pause after a failure can end.
     pub(super) fn answered(&self) {
         self.work().answers = true;
         self.more.notify_all();
     }
 
-    /// Lays texts back that could not be embedded now, unless they are stale.
+    /// Puts texts back that could not be embedded now, unless they are outdated.
     pub(super) fn put_back(&self, server: &ServerId, texts: Vec<(u64, Text)>) {
         let mut work = self.work();
         if work.current.as_ref() != Some(server) {
@@ -341,13 +341,13 @@ impl EmbeddingQueue {
         }
     }
 
-    /// Lays texts behind all others of their server, unless they are stale.
+    /// Puts texts behind all others of their server, unless they are outdated.
     pub(super) fn put_behind(&self, server: &ServerId, texts: Vec<(u64, Text)>) {
         let mut work = self.work();
         if work.current.as_ref() != Some(server) || texts.is_empty() {
             return;
         }
-        // What is called most comes first; these come last, whatever they are of.
+        // The number of calls decides the order; 0 puts these last.
         let texts = texts.into_iter().map(|(_, text)| (0, text));
         match work.servers.iter_mut().find(|(other, _)| other == server) {
             Some((_, rest)) => rest.extend(texts),

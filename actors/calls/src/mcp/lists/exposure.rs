@@ -1,4 +1,4 @@
-//! What of all tools stands in an agent's list (MGP §16.3): all, or what it takes to find them.
+//! Which tools an agent's list shows (MGP §16.3): all of them, or only the tools for finding others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -18,30 +18,30 @@ use mgp_callers::request::Caller;
 use mgp_runtime::time::unix_ms;
 use mgp_tools::catalog::Shown;
 
-/// Numbers kept of how much there is to see; above that all are counted again.
+/// Cached counts; above this number the cache is cleared.
 const COUNTED_MAX: usize = 1024;
 
-/// What the operator wants listed.
+/// The operator's settings.
 #[derive(Debug)]
 pub struct Exposing {
-    /// For every agent that is not named.
+    /// For agents that are not named below.
     pub general: Showing,
-    /// For these.
+    /// For these agents.
     pub agents: BTreeMap<AgentId, Showing>,
-    /// At the doors of these servers; any other shows its server whole.
+    /// For the views of these servers; any other view of one server lists all of it.
     pub doors: BTreeMap<ServerId, Option<Exposure>>,
-    /// What their definitions may cost in a session.
+    /// What tool definitions may cost in a session.
     pub budget: Budget,
-    /// How much there is to see.
+    /// Cached numbers of tools.
     pub counted: ToolCounts,
 }
 
-/// What is listed for an agent.
+/// What is listed for one agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Showing {
-    /// How its list is cut; `None` where that depends on how long it is.
+    /// What its list shows; `None` where that depends on the number of tools.
     pub exposure: Option<Exposure>,
-    /// Always listed, where it may be called: tools, as `server:tool` or as they are shown.
+    /// Tools that are always listed, if they may be called: as `server:tool` or by the name shown.
     pub pinned: BTreeSet<String>,
 }
 
@@ -61,8 +61,8 @@ impl Exposing {
         self.agents.get(agent).unwrap_or(&self.general)
     }
 
-    /// What is set for this caller; `None` where it depends on how long its list is. The operator's
-    /// lists are whole, and so is that of a server that somebody asked for by its name.
+    /// What is set for this caller; `None` where it depends on the number of tools. The operator's lists are
+    /// complete, and so is a view of one server that was asked for by its name.
     pub(crate) fn set(&self, caller: &Caller) -> Option<Exposure> {
         match &caller.view {
             _ if caller.operator => Some(Exposure::All),
@@ -72,7 +72,7 @@ impl Exposing {
     }
 }
 
-/// How many tools there are for those who see the same.
+/// Cached numbers of tools, one for all callers with the same rights.
 #[derive(Debug, Default)]
 pub struct ToolCounts(Mutex<HashMap<(u64, CatalogView, Audience), usize>>);
 
@@ -93,7 +93,7 @@ impl ToolCounts {
     }
 }
 
-/// How a list is cut for this caller.
+/// What the list shows for this caller.
 pub(crate) fn exposure(cx: &Context, shown: &Shown, caller: &Caller, kind: ListKind) -> Exposure {
     if kind != ListKind::Tools {
         return Exposure::All;
@@ -126,8 +126,8 @@ fn callable(cx: &Context, shown: &Shown, caller: &Caller) -> usize {
     })
 }
 
-/// The first page of a list, with the kernel's own tools before the servers'. `security` is for who
-/// knows the word.
+/// The first page of a list, the kernel's own tools first. `security` adds members for those that
+/// negotiated it.
 pub(crate) fn with_meta(
     cx: &Context,
     page: Bytes,
@@ -146,7 +146,7 @@ pub(crate) fn with_meta(
     before(page, &own)
 }
 
-/// The first page of a list of tools, with these before it.
+/// The first page of a list of tools, with these put first.
 pub(crate) fn before(page: Bytes, own: &[String]) -> Bytes {
     const OPEN: &[u8] = br#"{"tools":["#;
     let (false, Some(servers)) = (own.is_empty(), page.strip_prefix(OPEN)) else {

@@ -1,4 +1,4 @@
-//! A list as one caller may see it: what is hidden from it is as if it did not exist.
+//! Lists for callers that may not see everything: what is hidden from them is left out.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,10 +20,10 @@ use mgp_callers::tool_cache::Names;
 use mgp_runtime::time::unix_ms;
 use mgp_tools::catalog::Shown;
 
-/// Lists kept for those who do not see everything.
+/// Cached lists for those who do not see everything.
 const LISTS_MAX: usize = 1024;
 
-/// Bytes of them together; at either bound the oldest goes and is made again when it is asked for.
+/// Their size in bytes. At either limit the oldest list is dropped; it is made again when asked for.
 const BYTES_MAX: usize = 64 << 20;
 
 /// A page of a list, as this caller may see it.
@@ -64,7 +64,7 @@ pub(crate) fn page(
             cx.sifted.keep(key, made.clone());
             Some(made)
         }),
-        // Of one session, and short: made again each time it is asked for.
+        // Short and of one session: made anew each time.
         false => {
             let made = sift(cx, shown, &key, &table, &principal, &held);
             made.map(Arc::new)
@@ -108,7 +108,7 @@ fn sift(
     shown.catalog.sift(view, kind, form, &audience, keep)
 }
 
-/// Which list it is, and for whom.
+/// The key of a cached list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ListKey {
     catalog: u64,
@@ -117,11 +117,11 @@ pub(crate) struct ListKey {
     form: Form,
     audience: Audience,
     exposure: Exposure,
-    /// Who has pinned tools of its own.
+    /// Set for an agent with pinned tools of its own.
     named: Option<AgentId>,
 }
 
-/// Lists that were made for those who do not see everything.
+/// The cache of such lists.
 #[derive(Debug, Default)]
 pub struct SiftedLists(Mutex<KeptLists>);
 

@@ -1,5 +1,5 @@
-//! Tasks of the extension for clients of 2025-11-25: these ask for a task, and fetch its result with
-//! one request that waits.
+//! Tasks of the extension for clients of 2025-11-25, which ask for a task and fetch its result with one
+//! request that waits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,22 +23,22 @@ use mgp_callers::request::input_required::Needs;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::link::{FinalCheck, Link};
 
-/// How often a server is asked after a task whose result a client waits for: as it wishes, between
-/// these. Where it says nothing, each second.
+/// Bounds of the time between two polls of a task whose result a client waits for; the server names the
+/// time, or it is one second.
 const POLL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 const UNSAID: Duration = Duration::from_secs(1);
 
-/// How long a request to cancel waits for the task to end: 2025-11-25 wants to see it ended.
+/// How long a request to cancel waits for the task to end, because 2025-11-25 wants to see it ended.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Questions of one task that one wait puts to its client; a task that asks for ever ends here.
+/// Questions of one task that one wait puts to its client, so that endless questions end.
 const MAX_ASKED: usize = 1024;
 
-/// What `initialize` says where tasks are those of the extension, which cannot be listed.
+/// What `initialize` says where tasks are those of the extension, which has no list.
 pub(crate) const UNLISTED: &str = r#"{"cancel":{},"requests":{"tools":{"call":{}}}}"#;
 
-/// A task of a modern server, and its two names.
+/// A task of a modern server: the client's name for it and the server's.
 pub(super) struct Bridged<'a> {
     pub(super) request: &'a Request,
     pub(super) link: &'a Arc<Link>,
@@ -53,13 +53,13 @@ pub(super) async fn get(task: &Bridged<'_>) -> Outcome {
     task.shown(&seen(task).await?)
 }
 
-/// The task as its server shows it.
+/// The task as its server describes it.
 async fn seen(task: &Bridged<'_>) -> Result<String, Refusal> {
     let result = say(task, "tasks/get", None).await?;
     Ok(String::from_utf8_lossy(&result).into_owned())
 }
 
-/// Says something about the task to its server.
+/// Sends the server a request about the task.
 async fn say(task: &Bridged<'_>, method: &str, more: Option<(&str, &str)>) -> Outcome {
     let mut params = format!(r#"{{"taskId":{}"#, quoted(task.own));
     if let Some((name, json)) = more {
@@ -82,8 +82,8 @@ async fn say(task: &Bridged<'_>, method: &str, more: Option<(&str, &str)>) -> Ou
     outcome.map_err(|refusal| task.refused(refusal, method))
 }
 
-/// `tasks/result` of 2025-11-25: waits for a task to end, asks its client what it needs meanwhile, and answers what the call
-/// would have.
+/// `tasks/result` of 2025-11-25: waits for the task to end, puts its questions to the client meanwhile,
+/// and answers as the call would have.
 pub(super) async fn result(task: &Bridged<'_>) -> Outcome {
     task.request.exchange.is_about(task.own, task.id);
     let mut asked = BTreeSet::new();
@@ -103,8 +103,8 @@ pub(super) async fn result(task: &Bridged<'_>) -> Outcome {
     }
 }
 
-/// Puts to the client what it was not asked yet. A key means one question as long as the task
-/// lives, and a server may show it for a while after it was answered.
+/// Puts new questions to the client. A key means one question for the whole life of the task, and the
+/// server may still show it after it was answered.
 async fn answer(
     task: &Bridged<'_>,
     seen: &str,
@@ -121,7 +121,7 @@ async fn answer(
         return Err(task.broken(&format!("asks more than {MAX_ASKED} questions")));
     }
     let (responses, put) = ask(task.request, task.link, &needs).await?;
-    // Who no longer waits has answered nothing: the question stays for the next who does.
+    // A client that stopped waiting has not answered: the next one that waits is asked again.
     if task.request.exchange.is_cancelled() {
         return Err(Refusal::Cancelled);
     }
@@ -131,7 +131,7 @@ async fn answer(
     Ok(())
 }
 
-/// `tasks/cancel` of 2025-11-25: takes a task back; the answer shows it as it stands then.
+/// `tasks/cancel` of 2025-11-25; the answer shows the task as it stands then.
 pub(super) async fn cancel(task: &Bridged<'_>) -> Outcome {
     let before = task.status(&seen(task).await?)?;
     if before.is_final() {

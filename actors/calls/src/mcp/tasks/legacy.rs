@@ -1,5 +1,5 @@
-//! The experimental tasks of 2025-11-25: from a client to a server of that version, and, where a
-//! server takes some calls only as tasks, for stateless clients too.
+//! The experimental tasks of 2025-11-25: of clients and servers of that version, and, where a server
+//! takes some calls only as tasks, of stateless clients too.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ use crate::mcp::tasks::{self, named, unknown};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::link::Link;
 
-/// Pages of one server's list of tasks; a server that goes on for ever ends here.
+/// Pages fetched of one server's list of tasks, so that an endless list ends.
 const MAX_PAGES: usize = 16;
 
-/// What clients of all servers are told when one of them makes tasks.
+/// What clients that see all servers are told when one of them makes tasks.
 const ALL: &str = r#"{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}"#;
 
 #[derive(Deserialize)]
@@ -39,7 +39,7 @@ struct TaskPage<'a> {
     next_cursor: Option<String>,
 }
 
-/// What a client of 2025-11-25 asks about one task.
+/// The three requests of 2025-11-25 about one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LegacyTask {
     /// `tasks/get`.
@@ -111,7 +111,7 @@ async fn about_once(cx: &Context, request: &Request, asked: LegacyTask) -> Outco
     Ok(renamed(&result, &id).map_or(result, Into::into))
 }
 
-/// `tasks/list` of 2025-11-25: what this client was given since the kernel began.
+/// `tasks/list` of 2025-11-25: the tasks given to this client since the kernel started.
 ///
 /// # Errors
 /// [`Refusal::UnknownMethod`] where no server lists its tasks.
@@ -130,7 +130,7 @@ pub async fn list(cx: &Context, request: &Request) -> Outcome {
     Ok(format!(r#"{{"tasks":[{}]}}"#, tasks.join(",")).into())
 }
 
-/// The tasks of a server that were given to a client. What cannot be had is left out.
+/// A server's tasks that were given to this client. What cannot be fetched is left out.
 async fn tasks_of(cx: &Context, link: &Arc<Link>, caller: &Caller) -> Vec<String> {
     let principal = caller.principal();
     let (mut tasks, mut params) = (Vec::new(), None);
@@ -166,7 +166,7 @@ async fn tasks_of(cx: &Context, link: &Arc<Link>, caller: &Caller) -> Vec<String
     tasks
 }
 
-/// The answer to a call that became a task at its server, under the name its client of 2025-11-25
+/// The answer to a call that became a task at its server, with the name its client of 2025-11-25
 /// can use; `None` for every other answer.
 ///
 /// # Errors
@@ -207,7 +207,7 @@ fn created_there(
     Some(splice.finish().into_owned())
 }
 
-/// What `initialize` says of tasks, as far as they work through the kernel.
+/// Adds what `initialize` says about tasks, as far as they work through the kernel.
 pub(crate) fn with_experiment(cx: &Context, capabilities: &str, caller: &Caller) -> String {
     let links = cx.links(caller);
     let mut peers = links.iter().filter_map(experiment);
@@ -236,7 +236,7 @@ fn knows_experiment(request: &Request) -> Result<(), Refusal> {
     }
 }
 
-/// A result with the client's name of the task in the place of the server's own.
+/// A result with the client's name of the task instead of the server's own.
 fn renamed(result: &[u8], id: &str) -> Option<String> {
     let result = std::str::from_utf8(result).ok()?;
     let related = member(result, "_meta").and_then(|meta| member(meta, RELATED_TASK));

@@ -1,5 +1,5 @@
-//! A call that its server says may be tried again is tried again, where the server negotiated that with
-//! the kernel (MGP §14.6).
+//! Retries of a call whose server says that it may be tried again, where that was negotiated with the
+//! server (MGP §14.6).
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ use mgp_runtime::time::moment;
 use mgp_servers::link::Link;
 use mgp_store::audit::{by_agent, by_operator, event};
 
-/// What becomes of a call that was answered.
+/// What to do after an answer.
 pub(super) enum Next {
-    /// It is tried again.
+    /// Try again.
     Again,
-    /// That was the answer.
+    /// This is the final answer.
     Done(Outcome),
 }
 
-/// Looks at an answer, and waits where the call is to be tried again later. `tries` are those of this call.
+/// Judges an answer, and waits where the call is to be retried later. `tries` counts those of this call.
 pub(super) async fn next(
     cx: &Context,
     request: &Request,
@@ -43,7 +43,7 @@ pub(super) async fn next(
         return Next::Done(outcome);
     };
     let tries = tries.get_or_insert_with(|| begun(request, outgoing, &link));
-    // Spreads the waits of many callers.
+    // Spreads the retries of many callers over time.
     let [chance] = randomness::bytes();
     match tries.failed(&told, chance, moment()) {
         RetryDecision::GiveUp(_) => Next::Done(outcome),
@@ -62,8 +62,8 @@ pub(super) async fn next(
     }
 }
 
-/// Calls the other tool. `None` when that did not do either: the error of the tool that was asked
-/// for is then reported as it came, and nothing is told of one the caller may not call.
+/// Calls the fallback tool. `None` when that fails too: then the error of the first tool is returned
+/// unchanged, and nothing is revealed of a tool the caller may not call.
 async fn fall_back(
     cx: &Context,
     request: &Request,
@@ -75,7 +75,7 @@ async fn fall_back(
     matches!(outcome, Ok(_) | Err(Refusal::Cancelled)).then_some(outcome)
 }
 
-/// What the server says about trying again, when it may say so: plain MCP knows no such thing.
+/// What the server says about retries, if it negotiated that; plain MCP has nothing of the kind.
 fn told(
     cx: &Context,
     outgoing: &Outgoing<'_>,
@@ -85,7 +85,7 @@ fn told(
     link.mgp().says_codes().then_some((error?, link))
 }
 
-/// MGP-212: one event for each try after the first.
+/// MGP-212: one audit event for each try after the first.
 fn tell_of(cx: &Context, request: &Request, outgoing: &Outgoing<'_>, attempt: &CallAttempt) {
     let caller = &request.caller;
     let actor = match caller.operator {
@@ -109,8 +109,8 @@ fn tell_of(cx: &Context, request: &Request, outgoing: &Outgoing<'_>, attempt: &C
     ));
 }
 
-/// The same call of another tool of the same server, which the caller must see; it passes all the
-/// checks of any call.
+/// The same call of another tool of the same server, which the caller must be able to see; it passes all
+/// checks.
 fn fallback(
     cx: &Context,
     request: &Request,
@@ -123,7 +123,7 @@ fn fallback(
         CatalogView::One(_) => own.to_owned(),
     };
     let tool = cx.tool(view, &name)?;
-    // What the kernel itself would do under that name is no server's to ask for.
+    // A server must not redirect a call to one of the kernel's own tools.
     let own = mgp::access::tool(&request.caller, &name).is_some();
     if own || tool.server != *outgoing.server || !request.exchange.falls_back() {
         return None;

@@ -1,5 +1,5 @@
-//! `mgp/tools/request` (MGP §16.6): an agent says what it misses, the kernel searches for each of it,
-//! asks the gates of the servers, and loads what can be called.
+//! `mgp/tools/request` (MGP §16.6): an agent names capabilities it misses; the kernel searches for each,
+//! asks for missing permissions of servers, and loads the tools that can be called.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,29 +23,29 @@ use mgp_callers::request::{Caller, Outcome};
 use mgp_callers::tool_cache::Loaded;
 use mgp_tools::search::{Hit, ServerStatusFilter, ToolQuery};
 
-/// What was found, by `server:tool`.
+/// Search results, by `server:tool`.
 type Candidates = HashMap<String, (Arc<CatalogTool>, Hit)>;
 
-/// `mgp/tools/request`. Its trace is that of the task, when the agent says one.
+/// `mgp/tools/request`. Its trace is that of the task, when the agent names one.
 pub(crate) async fn requested(
     cx: &Context,
     caller: &Caller,
     asked: Request,
     facts: &CallFacts,
 ) -> Outcome {
-    // One that is none is not taken, as any other trace of a caller.
+    // An invalid trace is ignored, like any other invalid trace of a caller.
     let task = asked.task_trace_id.as_deref().map(TraceId::parse);
     if let Some(Ok(trace)) = task {
         facts.is_part_of(trace);
     }
     let needs = &asked.requirements;
     let queries = queries(needs).map_err(|why| Refusal::BadParams(why.to_string()))?;
-    // As if they were searched for one by one; the first is this call itself.
+    // Counted as one search each; the first is this call itself.
     tools::counts(cx, caller, queries.len() - 1)?;
     let mut found_by_name = Candidates::new();
     let mut sought = Vec::new();
     let mut by = Strategy::Hybrid;
-    // One after the other: a request takes one of the places for searching, however much it asks for.
+    // One after the other, so that a request takes only one of the places for searches.
     for query in &queries {
         sought.push(candidates(cx, caller, query, &mut by, &mut found_by_name).await?);
     }
@@ -74,7 +74,7 @@ pub(crate) async fn requested(
     })
 }
 
-/// Whether the caller may make what is not there, by registering a server.
+/// Whether the caller may provide what is missing by registering a server.
 fn creating(cx: &Context, caller: &Caller) -> Creating {
     let registrar = &cx.registrar;
     Creating {
@@ -108,8 +108,8 @@ async fn loaded(
     Ok((loaded, Some(ALONE)))
 }
 
-/// The candidates of one capability. Where no meaning is to be had for one, `by` says words from
-/// then on: a provider that does not answer is waited for once.
+/// The candidates for one capability. When the embedding provider fails, `by` is set to words for the
+/// rest of the request, so that it is waited for only once.
 async fn candidates(
     cx: &Context,
     caller: &Caller,
@@ -167,7 +167,7 @@ fn readiness(cx: &Context, tool: &CatalogTool) -> Readiness {
     }
 }
 
-/// What waits for a person; one who has let it lapse is asked again.
+/// The approvals the tool waits for; a question that ran out is asked again.
 fn waiting(cx: &Context, caller: &Caller, tool: &CatalogTool) -> Pending {
     let lacking = cx
         .policies

@@ -1,4 +1,4 @@
-//! What a session holds of tools, as its agent sees it (MGP §16.7).
+//! The tool cache of a session, as its agent sees it (MGP §16.7).
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use mgp_callers::request::{Caller, Outcome};
 use mgp_callers::tool_cache::{CallableTools, Names, ToolCacheHandle, priced};
 use mgp_runtime::time::unix_ms;
 
-/// What a caller without a session reads.
+/// The refusal for a caller without a session.
 pub(crate) const ALONE: &str =
     "requests that stand alone have no session: only what is pinned is held";
 
-/// A tool answered a call: the session holds it. Where everything is listed nothing is held.
+/// Notes that a tool answered a call. Not needed where everything is listed.
 pub(crate) fn used(cx: &Context, caller: &Caller, tool: &Arc<CatalogTool>) {
     if cx.exposing.set(caller) == Some(Exposure::All) {
         return;
@@ -32,7 +32,7 @@ pub(crate) fn used(cx: &Context, caller: &Caller, tool: &Arc<CatalogTool>) {
     }
 }
 
-/// What the caller's session holds; `None` for who has no session.
+/// The caller's tool cache; `None` without a session.
 pub(crate) fn holding(cx: &Context, caller: &Caller) -> Option<ToolCacheHandle> {
     of(cx, &caller.standing()?).cloned()
 }
@@ -41,7 +41,7 @@ fn of<'a>(cx: &Context, agent: &'a Arc<Agent>) -> Option<&'a ToolCacheHandle> {
     agent.start_tool_cache(cx.exposing.budget, cx.agents.get_cell())
 }
 
-/// What stands in the caller's list because its session holds it.
+/// The tools that are in the caller's list because its session holds them.
 pub(crate) fn cached(caller: &Caller, exposure: Exposure) -> Arc<Names> {
     let held = match (exposure, caller.standing()) {
         (Exposure::Pinned, Some(agent)) => agent.tool_cache.listed(),
@@ -51,7 +51,7 @@ pub(crate) fn cached(caller: &Caller, exposure: Exposure) -> Arc<Names> {
     held.unwrap_or_default()
 }
 
-/// How things stand for this caller.
+/// The tools that are pinned for this caller, and which tools it may call.
 pub(crate) fn outside(cx: &Context, caller: &Caller) -> CallableTools {
     let (shown, table, who) = (
         cx.shown.load(),
@@ -141,7 +141,7 @@ pub(crate) async fn evicted(cx: &Context, caller: &Caller, asked: Evict) -> Outc
     json(&holding.evict(outside, named).await?)
 }
 
-/// By the names this caller calls them.
+/// Tool names as this caller knows them.
 fn called<'a>(cx: &Context, caller: &Caller, tools: impl Iterator<Item = &'a str>) -> Vec<String> {
     let shown = cx.shown.load();
     let name = |canonical: &str| {
@@ -152,7 +152,7 @@ fn called<'a>(cx: &Context, caller: &Caller, tools: impl Iterator<Item = &'a str
     tools.map(name).collect()
 }
 
-/// More names than any session holds.
+/// More than any session can hold.
 const TOOLS_MAX: usize = 512;
 
 pub(crate) fn sees(view: &CatalogView, tool: &CatalogTool) -> bool {

@@ -1,4 +1,4 @@
-//! Notifications of a server.
+//! Notifications from a server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,17 +17,17 @@ use crate::link::{Link, LinkEvent, List, Wire, envelope};
 use mgp_callers::exchange::Delivery;
 
 impl Link {
-    /// Takes a notification of the server.
+    /// Handles a notification.
     pub(super) fn notified(self: &Arc<Self>, method: &str, params: Option<&str>, via: Option<u64>) {
         match from_servers(method) {
             Some((needs, FromServer::Notification(take))) => match self.has_agreed(needs) {
                 true => take(self, params, via),
                 false => self.dropped(),
             },
-            // A question without an id is none, and would be put past all that judges questions.
+            // A question without an id is invalid, and would bypass the checks of questions.
             _ if is_like_a_question(method) => self.dropped(),
-            // Streams, callbacks and events are agreed on with nobody, and what names a call that is over
-            // would reach whoever calls now.
+            // Streams, callbacks and events are not negotiated with any server, and an id of a finished call
+            // could reach another caller.
             _ if is_of_extension(method) => self.dropped(),
             Some((_, FromServer::Request(_) | FromServer::Question(_))) | None => {
                 self.pass_on(method, params, via);
@@ -35,7 +35,7 @@ impl Link {
         }
     }
 
-    /// True where the server and the kernel agreed on all of this.
+    /// True when all of these were negotiated with the server.
     pub(super) fn has_agreed(&self, needs: Features) -> bool {
         needs == Features::NONE || self.mgp().features().contains(needs)
     }
@@ -52,7 +52,7 @@ impl Link {
         self.tells(LinkEvent::ListChanged(list));
     }
 
-    /// The server has heard of one of the kernel's listens.
+    /// The server acknowledged one of the kernel's listens.
     pub(in crate::link) fn acknowledged(&self, params: Option<&str>) {
         self.listening.acknowledged(&self.ids, params);
     }
@@ -66,7 +66,7 @@ impl Link {
         self.tells(LinkEvent::AuditReported(params.map(str::to_owned)));
     }
 
-    /// The server takes back a question, or ends a listen.
+    /// The server cancels one of its questions, or ends a listen.
     fn withdrawn(&self, id: &RequestId) {
         self.questions.withdraw(id);
         if let Some(id) = self.meant(id)
@@ -76,8 +76,8 @@ impl Link {
         }
     }
 
-    /// Progress goes to the call whose token it names, under the client's own token (CMCP-061); when
-    /// that call is over it goes nowhere (CMCP-062).
+    /// Progress goes to the call whose token it has, under the client's own token (CMCP-061); it is
+    /// dropped when that call is over (CMCP-062).
     pub(in crate::link) fn progressed(&self, params: Option<&str>) {
         let Some(params) = params else { return };
         let Ok(progress) = mcp::read::<mcp::Progress<'_>>(Some(params)) else {
@@ -103,8 +103,8 @@ impl Link {
         }
     }
 
-    /// A log record goes to the call that caused it where that is known, else to every client that
-    /// may see this server.
+    /// A log record goes to the call that caused it where that is known, else to every client that may
+    /// see this server.
     pub(in crate::link) fn logged(self: &Arc<Self>, params: Option<&str>, via: Option<u64>) {
         let Some(params) = params else { return };
         let Ok(message) = mcp::read::<mcp::Message<'_>>(Some(params)) else {
@@ -130,19 +130,19 @@ impl Link {
         if let Some(params) = params
             && let Ok(updated) = mcp::read::<mcp::resources::Updated<'_>>(Some(params))
         {
-            // What comes over one channel comes in order: the listen in force says it too.
+            // One channel keeps the order, so the listen in force brings the same news.
             if matches!(self.wire, Wire::Child(_))
                 && self.listening.is_superseded(&self.ids, params)
             {
                 return;
             }
-            // Under which listen of ours it came is nobody's business.
+            // The id of the kernel's listen is removed.
             let (uri, params) = (updated.uri.into(), envelope::without_meta(params).into());
             self.tells(LinkEvent::ResourceUpdated { uri, params });
         }
     }
 
-    /// Its own word on its state.
+    /// The server reports its own state.
     pub(in crate::link) fn lifecycle_reported(&self, params: Option<&str>) {
         match params {
             Some(params) => {
@@ -175,8 +175,8 @@ impl Link {
         }
     }
 
-    /// A notification the kernel does not know goes to the call that caused it, or nowhere: it could
-    /// hold what other clients must not see.
+    /// An unknown notification goes to the call that caused it or is dropped: it may hold what other
+    /// clients must not see.
     fn pass_on(&self, method: &str, params: Option<&str>, via: Option<u64>) {
         match self.origin(via) {
             Origin::Call(caller, exchange) if caller.hears() => {
@@ -191,7 +191,7 @@ impl Link {
         }
     }
 
-    /// A notification goes to nobody.
+    /// Counts a notification that is dropped.
     fn dropped(&self) {
         self.counts.dropped.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Requests of a server: ping is answered here, questions go to the client whose call caused them.
+//! Requests from a server: the kernel answers ping; questions go to the client whose call caused them.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::link::{Link, LinkEvent, Wire};
 use mgp_callers::agent::ClientAnswer;
 use mgp_runtime::task::{self, TaskBroken};
 
-/// Said of a question whose answer was lost within the kernel.
+/// The error for a question whose answer was lost within the kernel.
 const LOST: &str = "the kernel lost the answer to it";
 
 impl Link {
-    /// Takes a request of the server.
+    /// Handles a request.
     pub(super) fn questioned(
         self: &Arc<Self>,
         id: RequestId,
@@ -31,7 +31,7 @@ impl Link {
         via: Option<u64>,
     ) {
         if self.asks_nothing(via) {
-            // Over HTTP there is no way to answer: what is sent there can only be a request.
+            // Over HTTP there is no way to answer: whatever is POSTed to it counts as a request.
             if matches!(self.wire(), Wire::Child(_)) {
                 let words = "a server of 2026-07-28 asks with `input_required`";
                 self.reply(&id, &question::refused(METHOD_NOT_FOUND, words));
@@ -43,7 +43,7 @@ impl Link {
             Some((_, FromServer::Question(asked))) => {
                 self.client_asked(id, asked, method, params, via);
             }
-            // To a server that did not agree to it, the kernel knows no such method.
+            // For what was not negotiated the kernel has no such method.
             Some((_, FromServer::Notification(_))) | None => {
                 let words = format!("Method not found: {method}");
                 self.reply(&id, &question::refused(METHOD_NOT_FOUND, &words));
@@ -55,7 +55,7 @@ impl Link {
         self.reply(id, &Ok(bytes::Bytes::from_static(b"{}")));
     }
 
-    /// Puts a question to the client whose call caused it.
+    /// Passes a question to the client whose call caused it.
     fn client_asked(
         self: &Arc<Self>,
         id: RequestId,
@@ -83,7 +83,7 @@ impl Link {
         });
     }
 
-    /// Answered once it is decided, however long a person thinks.
+    /// Answered when it is decided, however long the operator takes.
     pub(in crate::link) fn permission_asked(self: &Arc<Self>, id: RequestId, params: Option<&str>) {
         let ask = match mcp::read::<permission::Request>(params) {
             Ok(permission::Request(ask)) => ask,
@@ -99,7 +99,7 @@ impl Link {
         });
     }
 
-    /// Events that an audit server missed.
+    /// Sends events that an audit server missed.
     pub(in crate::link) fn replay_asked(self: &Arc<Self>, id: RequestId, params: Option<&str>) {
         let asked = match mcp::read::<Replay>(params) {
             Ok(asked) => asked,
@@ -116,7 +116,7 @@ impl Link {
         });
     }
 
-    /// Answers a question when its answer is there, unless it is taken back.
+    /// Answers a request later, unless the server cancels it.
     fn answer_later(
         self: &Arc<Self>,
         id: RequestId,
@@ -140,7 +140,7 @@ impl Link {
                 () = withdrawn.raised() => {
                     link.questions.close(&id);
                 }
-                // One that came behind the end: nobody withdraws it any more.
+                // It may have come after the end, when nobody cancels it any more.
                 () = link.over() => {
                     link.questions.close(&id);
                 }
@@ -148,8 +148,8 @@ impl Link {
         });
     }
 
-    /// True where there are no requests of servers: on the stream of a modern call, and on the
-    /// connection of a server that speaks nothing else.
+    /// True where servers may send no requests: on the stream of a modern call, and on the connection
+    /// of a server that is only modern.
     fn asks_nothing(&self, via: Option<u64>) -> bool {
         match via.and_then(|id| self.pending.with(id, |call| call.era)) {
             Some(era) => era == Era::Modern,
@@ -157,7 +157,7 @@ impl Link {
         }
     }
 
-    /// A request whose params are no object.
+    /// Refuses a request whose params are no object.
     pub(super) fn misasked(self: &Arc<Self>, id: &RequestId, via: Option<u64>) {
         if self.asks_nothing(via) && !matches!(self.wire(), Wire::Child(_)) {
             return;
@@ -195,8 +195,8 @@ mod tests {
 
     use crate::link::scripted::Scripted;
 
-    /// Decisions 2 and 10: who is parked keeps nobody out; a question whose origin is not certain
-    /// waits, and is put when the parked call has had its time.
+    /// Decisions 2 and 10: a parked call keeps nobody out; a question whose call is not certain waits,
+    /// and is asked when the parked call's time is over.
     #[tokio::test(start_paused = true)]
     async fn a_parked_call_makes_room_for_one_that_asks() {
         let mut it = Scripted::legacy("{}");
@@ -207,7 +207,7 @@ mod tests {
         let attempts = first.rounds().unwrap();
         attempts.asked().await;
         attempts.leave();
-        // Another call of the same client comes and goes.
+        // Another call of the same client starts and ends.
         let (_, quick) = it.call(1);
         let request = it.next().await;
         it.answer(&request, "result", &json!({}));
@@ -234,8 +234,8 @@ mod tests {
         calling.await.unwrap().unwrap();
     }
 
-    /// MCP 2026-07-28: a question has no `elicitationId` and no progress token there; an answer comes
-    /// back in the words of the server's version, or the server hears that it cannot be said.
+    /// MCP 2026-07-28: a question has no `elicitationId` and no progress token there; the answer is put
+    /// in the words of the server's version, or the server gets an error where that is impossible.
     #[tokio::test(start_paused = true)]
     async fn questions_and_answers_are_said_in_the_words_of_the_other_era() {
         let mut it = Scripted::met(Version::V2025_06_18, "{}");

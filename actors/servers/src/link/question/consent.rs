@@ -1,4 +1,4 @@
-//! Questions of a server that the operator has switched off, or wants to see first (CMCP-084, CMCP-085).
+//! Questions of a server that the operator has disabled or wants to see first (CMCP-084, CMCP-085).
 
 use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
 use mgp_engine::servers::consent::Consent;
@@ -17,15 +17,15 @@ use mgp_policy::approvals::legible;
 use mgp_runtime::time::unix_ms;
 
 impl Link {
-    /// True for a question that is switched off for this server.
+    /// True for a question that is disabled for this server.
     pub(in crate::link) fn forbids(&self, method: &str) -> bool {
         self.limits.consents.to(method) == Consent::Off
     }
 
-    /// Resolves when the question may be put to the agent's client.
+    /// Resolves when the question may be asked.
     ///
     /// # Errors
-    /// In words, why it may not.
+    /// Why it may not, in words.
     pub async fn consented(
         &self,
         agent: &AgentId,
@@ -42,7 +42,7 @@ impl Link {
         }
     }
 
-    /// Waits for the operator.
+    /// Waits for the operator's answer.
     async fn seen(
         &self,
         agent: &AgentId,
@@ -79,8 +79,8 @@ impl Link {
         }
     }
 
-    /// What a server answered, once all that it asks with it may be asked. Questions that are put one by one
-    /// go by [`Self::consented`].
+    /// The outcome of a call, after the questions in it were allowed. Questions outside of answers
+    /// go through [`Self::consented`].
     pub(in crate::link) async fn judged(&self, call: &Call<'_>, outcome: Outcome) -> Outcome {
         let Some(caller) = call.caller else {
             return outcome;
@@ -96,7 +96,7 @@ impl Link {
         outcome
     }
 
-    /// Resolves when all that a result asks may be put to its client.
+    /// Resolves when all questions in a result may be asked.
     async fn permitted(&self, call: &Call<'_>, caller: &Caller, text: &str) -> Result<(), Refusal> {
         let asked = input_requests::read(text).map_err(|why| self.faulty(&why))?;
         for (_, wanted) in &asked {
@@ -116,7 +116,7 @@ impl Link {
         Ok(())
     }
 
-    /// The same for an error that sends its client to URLs.
+    /// The same for an error that sends the client to URLs.
     async fn visits_permitted(
         &self,
         call: &Call<'_>,
@@ -141,7 +141,7 @@ impl Link {
         Ok(())
     }
 
-    /// Resolves when the question may be put, unless its call is taken back before.
+    /// Resolves when the question may be asked, unless its call is cancelled before.
     async fn yes_in(
         &self,
         call: &Call<'_>,
@@ -155,8 +155,8 @@ impl Link {
         }
     }
 
-    /// True for news of a task that clients may have: what needs a yes first comes to those who ask
-    /// for the task.
+    /// True for an event of a task that clients may have; questions that need consent first are left to
+    /// `tasks/get`.
     pub(in crate::link) fn may_tell(&self, params: &str) -> bool {
         let consents = self.limits.consents;
         if !consents.restrict() {
@@ -180,10 +180,10 @@ impl Link {
         tells
     }
 
-    /// Leave to tell the server what a client says to its task, under the server's own name for it.
+    /// Checks that an answer of a client to a task may be sent; `task` is the server's own id.
     ///
     /// # Errors
-    /// [`Refusal::Forbidden`] where it answers what its client was not allowed to be asked.
+    /// [`Refusal::Forbidden`] when it answers a question that the client may not be asked.
     pub fn may_answer(&self, task: &str, params: &str) -> Result<(), Refusal> {
         if !self.limits.consents.restrict() {
             return Ok(());
@@ -210,8 +210,8 @@ mod tests {
     use super::*;
     use crate::link::scripted::Scripted;
 
-    /// CMCP-084: a server that asks what it was told it cannot is refused at once, and the calls of
-    /// other clients do not wait in turns because of it.
+    /// CMCP-084: a server that asks a disabled question is refused at once, and does not cause the calls of
+    /// other clients to take turns.
     #[tokio::test]
     async fn a_question_that_is_off_is_refused_at_once() {
         let consents = Consents {

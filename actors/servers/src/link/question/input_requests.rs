@@ -1,4 +1,4 @@
-//! What a server asks within an answer, read so that no other reader finds more in it.
+//! Reads the questions in a server's answer, strictly: no other reader may find more in it.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -14,11 +14,11 @@ use serde_json::value::RawValue;
 
 use super::is_known;
 
-/// Questions of tasks that are remembered for one server; the oldest are forgotten, and their clients
-/// get leave again with the next `tasks/get`.
+/// Questions of tasks remembered for one server; the oldest are dropped, and their clients may answer
+/// again after the next `tasks/get`.
 const MAX_PERMITS: usize = 1024;
 
-/// The questions of tasks that clients were allowed to see.
+/// The questions of tasks that clients may answer.
 #[derive(Debug, Default)]
 pub(in crate::link) struct Permits {
     known: Mutex<VecDeque<u64>>,
@@ -26,7 +26,7 @@ pub(in crate::link) struct Permits {
 }
 
 impl Permits {
-    /// These questions of the task may be answered.
+    /// Allows answers to these questions of a task.
     pub(in crate::link) fn allow<'k>(&self, task: &str, keys: impl Iterator<Item = &'k str>) {
         for key in keys {
             let permit = self.hasher.hash_one((task, key));
@@ -50,7 +50,7 @@ impl Permits {
 /// One question.
 #[derive(Deserialize)]
 pub(in crate::link) struct Wanted<'a> {
-    /// One of those that a server may ask.
+    /// One of the methods that ask a client.
     #[serde(borrow)]
     pub(in crate::link) method: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -70,7 +70,7 @@ struct NeededInput<'a> {
     input_requests: Option<Entries<'a>>,
 }
 
-/// Questions by their keys, each of which stands once.
+/// Questions by key; a key may occur only once.
 struct Entries<'a>(Vec<(String, Wanted<'a>)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
@@ -101,10 +101,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
     }
 }
 
-/// The questions in a result, or in what is told of a task.
+/// The questions in a result or in a task's event.
 ///
 /// # Errors
-/// In words, why readers could differ about them.
+/// Why readers could understand it differently, in words.
 pub(in crate::link) fn read(text: &str) -> Result<Vec<(String, Wanted<'_>)>, String> {
     let needs: NeededInput<'_> = lookalike::from_str(text)
         .map_err(|error| format!("its questions cannot be read: {error}"))?;
@@ -115,10 +115,10 @@ pub(in crate::link) fn read(text: &str) -> Result<Vec<(String, Wanted<'_>)>, Str
     }
 }
 
-/// The URL elicitations that an error object wants first; none in other errors.
+/// The URL elicitations that an error object requires; none in other errors.
 ///
 /// # Errors
-/// In words, why readers could differ about them.
+/// Why readers could understand it differently, in words.
 pub(in crate::link) fn visits(error: &str) -> Result<Vec<&str>, String> {
     #[derive(Deserialize)]
     struct SaidInput<'a> {
@@ -147,7 +147,7 @@ pub(in crate::link) fn visits(error: &str) -> Result<Vec<&str>, String> {
 mod tests {
     use super::*;
 
-    /// CMCP-084: what another reader could take for questions is no answer.
+    /// CMCP-084: what another reader could take for questions is refused.
     #[test]
     fn questions_that_readers_differ_about_are_refused() {
         for text in [

@@ -1,4 +1,4 @@
-//! The questions that a server has asked and that are not answered yet.
+//! The questions of a server that have no answer yet.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,15 +9,15 @@ use tokio::sync::Notify;
 
 use mgp_callers::exchange::Flag;
 
-/// Questions of one server that may be open at once; a person answers one at a time.
+/// The most open questions of one server; a person answers one at a time.
 pub(in crate::link) const MAX_QUESTIONS: usize = 64;
 
-/// The questions a server has open.
+/// The open questions of a server.
 #[derive(Debug, Default)]
 pub(in crate::link) struct Questions {
     open: Mutex<HashMap<RequestId, Arc<Flag>>>,
     count: AtomicUsize,
-    /// Those of them that a client was asked.
+    /// How many of them a client has been asked.
     placed: AtomicUsize,
     changed: Notify,
 }
@@ -27,18 +27,18 @@ impl Questions {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// True while it is not known of some in which call they are asked.
+    /// True while the call of some question is not known.
     pub(in crate::link) fn is_unplaced(&self) -> bool {
         self.count.load(Ordering::Relaxed) > self.placed.load(Ordering::Relaxed)
     }
 
-    /// A client is asked, until what is given is dropped.
+    /// Counts a question as asked, until the returned value is dropped.
     pub(in crate::link) fn place(&self) -> Placed<'_> {
         self.placed.fetch_add(1, Ordering::Relaxed);
         Placed(self)
     }
 
-    /// A call ended: what could not be attributed may be clear now.
+    /// A call ended: the call of a waiting question may be certain now.
     pub(in crate::link) fn reconsider(&self) {
         if self.any() {
             self.changed.notify_waiters();
@@ -49,7 +49,7 @@ impl Questions {
         self.changed.notified()
     }
 
-    /// Notes a question; `None` when there are too many, or one with this id.
+    /// Registers a question; `None` when there are too many or one with this id.
     pub(in crate::link) fn open(&self, id: &RequestId) -> Option<Arc<Flag>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= MAX_QUESTIONS || open.contains_key(id) {
@@ -61,7 +61,7 @@ impl Questions {
         Some(withdrawn)
     }
 
-    /// Takes a question out; true when it was still open.
+    /// Removes a question; true when it was still open.
     pub(in crate::link) fn close(&self, id: &RequestId) -> bool {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let was_open = open.remove(id).is_some();
@@ -87,7 +87,7 @@ impl Questions {
     }
 }
 
-/// A question that a client was asked.
+/// A question that a client has been asked.
 pub(in crate::link) struct Placed<'a>(&'a Questions);
 
 impl Drop for Placed<'_> {

@@ -1,4 +1,4 @@
-//! URL elicitations under way: whom to tell when one is complete.
+//! URL elicitations under way, and which client is to be told when one is complete.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,11 +8,11 @@ use serde::Deserialize;
 
 use mgp_callers::agent::Agent;
 
-/// URL elicitations remembered for one server; the oldest are forgotten, and their clients find out
-/// by trying again.
+/// URL elicitations remembered for one server; the oldest are dropped, and their clients find out by
+/// trying again.
 const MAX_ELICITED: usize = 256;
 
-/// Which client was sent to which URL, by `elicitationId`.
+/// The client of each `elicitationId`.
 #[derive(Debug, Default)]
 pub(in crate::link) struct Elicited(Mutex<VecDeque<(String, Weak<Agent>)>>);
 
@@ -37,14 +37,14 @@ struct NeededUrl {
 const URL_ELICITATION_REQUIRED: i64 = -32042;
 
 impl Elicited {
-    /// The client is asked this; remembered when it is a URL elicitation.
+    /// The client is asked this; remembered if it is a URL elicitation.
     pub(in crate::link) fn asked(&self, params: Option<&str>, agent: &Arc<Agent>) {
         if let Some(Ok(one)) = params.map(lookalike::from_object::<Elicitation>) {
             self.remember(one, agent);
         }
     }
 
-    /// The client's call was refused with this.
+    /// The client's call failed with this error; its elicitations are remembered.
     pub(in crate::link) fn refused(&self, error: &str, agent: &Arc<Agent>) {
         let Ok(required) = lookalike::from_object::<Required>(error) else {
             return;
@@ -56,7 +56,7 @@ impl Elicited {
         }
     }
 
-    /// An elicitation is complete: the client that is to be told.
+    /// An elicitation is complete: returns the client to tell.
     pub(in crate::link) fn complete(&self, id: &str) -> Option<Arc<Agent>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = known.iter().position(|(known, _)| known == id)?;

@@ -28,31 +28,31 @@ use mgp_runtime::task;
 pub use self::open::{HttpEndpoint, OpenError, Opened};
 pub use self::sse_wire::SseWire;
 
-/// Notifications and answers under way to one server; more are dropped, as on a broken wire.
+/// Notifications and answers being sent to one server; more are dropped, as on a broken connection.
 const MAX_TELLS: u64 = 256;
 
-/// How long what was said last may take to leave when the connection is over.
+/// How long the last messages may take to be sent when the connection is over.
 const PARTING: Duration = Duration::from_secs(1);
 
-/// A Streamable HTTP server: each message of ours is a POST.
+/// A Streamable HTTP server: each message to it is a POST.
 #[derive(Debug)]
 pub struct HttpWire {
     client: Client,
     url: Uri,
-    /// With each request of the modern era, which knows no session.
+    /// Headers of every modern request, without a session.
     alone: HeaderMap,
-    /// With each request of the legacy era.
+    /// Headers of every legacy request.
     headers: RwLock<Arc<HeaderMap>>,
     has_session: bool,
     version: OnceLock<Version>,
     tells: Arc<Credit>,
-    /// The server has a standing stream open for us.
+    /// The server has accepted a standing GET stream.
     standing: AtomicBool,
     closed: Flag,
 }
 
 impl HttpWire {
-    /// A wire to `url`; `headers` go with each request, `session` is what the server gave.
+    /// A connection to `url`; `headers` go with each request, `session` is the session id of the server.
     #[must_use]
     pub fn new(
         client: Client,
@@ -84,12 +84,12 @@ impl HttpWire {
         })
     }
 
-    /// True while the server can say something beside the calls.
+    /// True while the standing stream is open.
     pub(in crate::link) fn is_standing(&self) -> bool {
         self.standing.load(Ordering::Relaxed)
     }
 
-    /// From now on each request names this version.
+    /// From now on each request has this version in its header.
     pub fn set_version(&self, version: Version) {
         let mut headers = self.headers.write().unwrap_or_else(PoisonError::into_inner);
         let mut with = HeaderMap::clone(&headers);
@@ -103,7 +103,7 @@ impl HttpWire {
         HeaderMap::clone(&headers)
     }
 
-    /// POSTs a request of the legacy era and feeds what comes back to the link.
+    /// POSTs a legacy request and passes what comes back to the link.
     pub(in crate::link) async fn call(
         &self,
         link: &Arc<Link>,
@@ -118,8 +118,8 @@ impl HttpWire {
         take_json(link, id, response).await
     }
 
-    /// POSTs a request of the modern era. Its response belongs to it alone: letting go of it takes
-    /// the call back, and when it breaks the call is lost.
+    /// POSTs a modern request. The response belongs to this call: dropping it cancels the call, and if
+    /// it breaks the call is lost.
     pub(in crate::link) async fn call_alone(
         &self,
         link: &Arc<Link>,
@@ -153,7 +153,7 @@ impl HttpWire {
             .await
     }
 
-    /// Tells what a status means for the call and for the link; the response when it is a success.
+    /// Interprets an HTTP status; returns the response if it is a success.
     async fn judge(&self, link: &Arc<Link>, response: Response) -> Result<Response, Refusal> {
         let status = response.status;
         if status.is_success() {
@@ -170,7 +170,7 @@ impl HttpWire {
         })
     }
 
-    /// POSTs something that has no answer.
+    /// POSTs a message that has no answer.
     pub(in crate::link) fn tell(self: &Arc<Self>, link: &Arc<Link>, frame: Bytes) {
         let Some(charge) = self.tells.try_take(1) else {
             link.log
@@ -195,10 +195,10 @@ impl HttpWire {
         });
     }
 
-    /// POSTs something that has no answer, and waits until it is taken.
+    /// POSTs a message that has no answer, and waits until it is accepted.
     ///
     /// # Errors
-    /// In words, why it was not.
+    /// Why it was not, in words.
     pub async fn deliver(&self, frame: Bytes) -> Result<(), String> {
         let response = self.post(frame).await.map_err(|e| e.to_string())?;
         match response.status.is_success() {
@@ -207,7 +207,7 @@ impl HttpWire {
         }
     }
 
-    /// Ends what listens; the session is deleted by [`Self::delete`].
+    /// Ends the streams; the session is deleted by [`Self::delete`].
     pub(in crate::link) fn close(&self) {
         self.closed.raise();
     }
@@ -223,14 +223,14 @@ impl HttpWire {
     }
 }
 
-/// Resolves when a connection has been over for a while: a server that never answers holds nothing of
-/// ours for longer.
+/// Resolves some time after the connection is over, so that a server that never answers holds no
+/// resources for longer.
 async fn parted(closed: &Flag) {
     closed.raised().await;
     tokio::time::sleep(PARTING).await;
 }
 
-/// Takes an answer that is one message.
+/// Handles an answer that is one JSON message.
 async fn take_json(link: &Arc<Link>, id: u64, response: Response) -> Result<(), Refusal> {
     let body = match read_json(response.body, link.limits.max_frame).await {
         Err(BodyError::TooLarge { .. }) => {
@@ -246,8 +246,8 @@ async fn take_json(link: &Arc<Link>, id: u64, response: Response) -> Result<(), 
     Ok(())
 }
 
-/// The error object in the body of an error status. What guards the server, not the server, answers
-/// 401 and 403.
+/// The error object in the body of an error status. 401 and 403 are answered by what guards the server,
+/// not by the server.
 async fn said(link: &Link, response: Response) -> Option<Box<RawValue>> {
     let guarded = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
     if guarded.contains(&response.status) {
@@ -263,8 +263,8 @@ async fn said(link: &Link, response: Response) -> Option<Box<RawValue>> {
     }
 }
 
-/// A status and nothing that could be relayed. Who stands before the server says by some that there is
-/// no way to it.
+/// The refusal for a status without an error object. Some statuses are a proxy's word that the server
+/// cannot be reached.
 pub(in crate::link) fn without_words(link: &Link, status: StatusCode) -> Refusal {
     let hint = match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
@@ -284,7 +284,7 @@ pub(in crate::link) fn without_words(link: &Link, status: StatusCode) -> Refusal
     }
 }
 
-/// Without a connection the server has not seen the request.
+/// Without a connection the server has not read the request.
 fn unsent(link: &Arc<Link>, error: &ClientError) -> Refusal {
     let lost = broken(link, error);
     match error {

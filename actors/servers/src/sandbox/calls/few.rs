@@ -1,5 +1,5 @@
-//! The few calls of a process that computes and talks over its pipes. All others look as if the system
-//! did not have them: C libraries then take another way, or do without.
+//! The calls of a process that only computes and uses its pipes. All others fail as unknown to the
+//! system: then C libraries use something else or do without.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -9,7 +9,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_fi
 
 use super::{Rules, all, bits, is, rule, within};
 
-/// Memory, threads, time and chance; what is open is read, written and closed.
+/// Memory, threads, time, randomness; reading, writing and closing what is open.
 const ALLOWED: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
@@ -42,7 +42,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_writev,
 ];
 
-/// Refuses everything else to this thread for good, and to those it starts.
+/// Refuses all else to this thread, for good, and to the threads it starts.
 pub(in crate::sandbox) fn only_compute() -> Result<(), String> {
     let refuse = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     let arch = TargetArch::try_from(ARCH).map_err(|e| e.to_string())?;
@@ -55,17 +55,17 @@ pub(in crate::sandbox) fn only_compute() -> Result<(), String> {
 fn rules() -> Result<Rules, String> {
     let mut rules = all(ALLOWED);
     let some = BTreeMap::from([
-        // Threads, no processes.
+        // Threads, but no processes.
         (
             libc::SYS_clone,
             within(0, bits(libc::CLONE_THREAD), bits(libc::CLONE_THREAD)),
         ),
-        // No memory that is written becomes a program.
+        // Writable memory must not become executable.
         (libc::SYS_mmap, within(2, bits(libc::PROT_EXEC), 0)),
         (libc::SYS_mprotect, within(2, bits(libc::PROT_EXEC), 0)),
-        // The names of threads.
+        // Only to name threads.
         (libc::SYS_prctl, is(0, libc::PR_SET_NAME)),
-        // Its own; without rights it can only be lowered.
+        // Only its own priority, which without rights can only be lowered.
         (libc::SYS_setpriority, is(1, 0)),
     ]);
     for (call, condition) in some {
@@ -80,8 +80,8 @@ mod tests {
 
     use super::*;
 
-    /// The thread that shuts itself in cannot open, connect or start anything; it computes, starts
-    /// threads and writes to its pipe.
+    /// A thread that shut itself in cannot open, connect or start anything; it can compute, start
+    /// threads and write to its pipe.
     #[test]
     fn what_is_refused_is_refused() {
         let (read, mut write) = std::io::pipe().unwrap();
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(std::io::read_to_string(read).unwrap(), "done");
     }
 
-    /// Nothing that opens, connects, starts or signals anything is among them.
+    /// No call that opens, connects, starts or signals is on the list.
     #[test]
     fn what_reaches_past_the_process_is_not_allowed() {
         let allowed = rules().unwrap();

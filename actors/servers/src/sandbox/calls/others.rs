@@ -1,15 +1,15 @@
-//! Calls that reach past the process itself: modes that give rights to others, limits and priorities
-//! of other processes, memory and messages that outlive whoever made them.
+//! Calls with effects outside the process: modes that give rights to others, limits and priorities of
+//! other processes, memory and messages that outlive their maker.
 
 use nix::libc;
 use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
 use super::{Condition, Rules, all, bits, is, is_not, rule, within};
 
-/// A program with one of these runs with its owner's rights, whoever starts it.
+/// A program with one of these bits runs with the rights of its owner or group, whoever starts it.
 const SET_ID: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
 
-/// Calls that take a mode, and where.
+/// Calls with a mode, and the index of that argument.
 const MODES: &[(i64, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
@@ -26,14 +26,14 @@ const MODES: &[(i64, u8)] = &[
     (libc::SYS_mknodat, 2),
 ];
 
-/// Calls whose mode counts only where their flags make a file: where the flags are, and the mode.
+/// Calls whose mode counts only if their flags make a file: the indexes of flags and mode.
 const MAKING: &[(i64, u8, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1, 2),
     (libc::SYS_openat, 2, 3),
 ];
 
-/// Changes of mode, owner, times and attributes. Paths are not seen here, so it is all or none.
+/// Changes of mode, owner, times and attributes. Filters cannot see paths, so it is all or none.
 const ATTRIBUTES: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chmod,
@@ -64,12 +64,12 @@ const ATTRIBUTES: &[i64] = &[
     libc::SYS_utimensat,
 ];
 
-// Newer than the table of names; their numbers are the same on every system.
+// Newer than the crate's table; the number is the same on every system.
 const SETXATTRAT: i64 = 463;
 const REMOVEXATTRAT: i64 = 466;
 const FILE_SETATTR: i64 = 469;
 
-/// Calls that change a process given by its number, 0 for the caller, and where that stands.
+/// Calls that change a process by its id, 0 for the caller, and the index of that argument.
 const PRIORITIES: &[(i64, u8)] = &[
     (libc::SYS_ioprio_set, 1),
     (libc::SYS_sched_setaffinity, 0),
@@ -79,14 +79,14 @@ const PRIORITIES: &[(i64, u8)] = &[
     (libc::SYS_setpriority, 1),
 ];
 
-/// All processes of a user, the kernel's among them.
+/// All processes of a user, including the kernel.
 const OF_A_USER: &[(i64, i32)] = &[
     (libc::SYS_ioprio_set, 3),
     (libc::SYS_setpriority, libc::PRIO_USER.cast_signed()),
 ];
 
-/// System V IPC and POSIX queues: what is made with them is found by everybody, is in no limit and
-/// stays.
+/// System V IPC and POSIX queues: visible to all processes, not covered by limits, and they outlive
+/// their maker.
 const IPC: &[i64] = &[
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
@@ -103,8 +103,8 @@ const IPC: &[i64] = &[
     libc::SYS_shmget,
 ];
 
-/// No file gets a bit that gives its owner's rights to whoever starts it. With `any`, other changes of
-/// modes are allowed, and of owners, times and attributes.
+/// Forbids the set-id bits. With `any`, other changes of modes, owners, times and attributes are
+/// allowed.
 pub(super) fn modes(rules: &mut Rules, any: bool) -> Result<(), String> {
     for (call, mode) in MODES {
         let given = SET_ID.map(|bit| rule(&[has(*mode, bit)]));
@@ -126,7 +126,7 @@ pub(super) fn modes(rules: &mut Rules, any: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Limits and priorities of no other process; whoever has a process namespace has no others.
+/// Forbids changing limits and priorities of other processes; in a process namespace there are none.
 pub(super) fn processes(rules: &mut Rules) -> Result<(), String> {
     let set = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
     let other = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0);

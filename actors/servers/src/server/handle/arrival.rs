@@ -1,4 +1,4 @@
-//! How calls wait for a server that comes.
+//! How calls and lists wait for a server that is starting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,16 +14,16 @@ use crate::link::Link;
 use mgp_callers::exchange::Exchange;
 use mgp_runtime::time::moment;
 
-/// How long after a server's first start began lists wait for it: long enough for a program that is there
-/// and only has to be started, far shorter than any client waits for an answer.
+/// How long after a server's first start began lists wait for it: enough for an installed program to start,
+/// far less than any client waits for an answer.
 const LIST_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long a call waits for a server that is being started.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
 impl ServerHandle {
-    /// The connection for a call; waits a little for a server that comes. As many calls may wait as
-    /// may be under way at the server, so that those that waited are taken when it is there.
+    /// The connection for a call; waits a little for a server that is starting. As many calls may wait as
+    /// may be under way at the server, so that all that waited can be sent.
     ///
     /// # Errors
     /// [`Refusal::NotReady`] with state, reason and the time of the next try; [`Refusal::Overloaded`]
@@ -47,7 +47,7 @@ impl ServerHandle {
         }
     }
 
-    /// What is to be expected of it while it publishes nothing.
+    /// What can be expected of it while it publishes nothing.
     #[must_use]
     pub fn outlook(&self) -> Outlook {
         let status = self.status.borrow();
@@ -64,14 +64,14 @@ impl ServerHandle {
         }
     }
 
-    /// Whether it starts for the first time and began so shortly ago that lists wait for it.
+    /// Whether it is in its first start and began so recently that lists wait for it.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.outlook() == Outlook::First && !self.newness().is_zero()
     }
 
-    /// Resolves when it is there for the first time, has failed or does not come, and when lists do not
-    /// wait for it any more.
+    /// Resolves when it is connected for the first time, has failed or will not start, and when lists no
+    /// longer wait for it.
     pub async fn arrives(&self) {
         let mut status = self.status.subscribe();
         let settled =
@@ -101,7 +101,7 @@ impl ServerHandle {
     }
 }
 
-/// A call that waits. Dropping it gives its place back.
+/// A call that waits. Dropping it frees its place.
 struct Waiter<'a>(&'a AtomicUsize);
 
 impl Drop for Waiter<'_> {
@@ -110,7 +110,7 @@ impl Drop for Waiter<'_> {
     }
 }
 
-/// It comes, and its last start, if there was one, did not fail.
+/// It is to be connected, and its last start, if any, did not fail.
 fn is_first(status: &Status) -> bool {
     comes(status)
         && matches!(
@@ -123,7 +123,7 @@ fn comes(status: &Status) -> bool {
     status.state.comes_up(status.due) && !status.waiting
 }
 
-/// A server that is restarted finishes its calls first; how long that may take is bounded elsewhere.
+/// A server that is restarted finishes its calls first; the time for that is bounded elsewhere.
 async fn patience(mut status: watch::Receiver<Status>) {
     let drained = status.wait_for(|status| status.state != LifecycleState::Draining);
     let _ = drained.await;

@@ -1,4 +1,4 @@
-//! The instances of a server, one for each agent, as calls find them.
+//! The instances of a server, one per agent, as calls use them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,31 +18,31 @@ use mgp_callers::exchange::Exchange;
 use mgp_callers::request::Caller;
 use mgp_runtime::time::moment;
 
-/// Letters of the name that tells instances apart: enough that two agents never share one.
+/// Length of the hash that names an instance: enough that two agents never share one.
 const NAME: usize = 32;
 
-/// Its instances, by whose they are.
+/// Instances by agent.
 pub(in crate::server) type Table = BTreeMap<AgentId, Arc<ServerHandle>>;
 
-/// Held by one life after the other.
+/// Held by one life at a time.
 type LifeLock = tokio::sync::Mutex<()>;
 
-/// What a server's handle knows of its instances.
+/// What a server's handle holds of its instances.
 #[derive(Debug)]
 pub(super) struct ShownInstances {
-    /// Each agent has one.
+    /// Each agent has an instance.
     apart: AtomicBool,
     shown: Snapshot<Table>,
-    /// An instance begins when the one before of the same agent has ended, also when its supervisor fell.
+    /// Locks: an agent's next instance starts only after its last one ended, even if a supervisor failed.
     turns: Mutex<HashMap<AgentId, Weak<LifeLock>>>,
 }
 
-/// What the handle of an instance knows of it.
+/// What the handle of an instance holds.
 #[derive(Debug)]
 pub(super) struct OfAgent {
     agent: AgentId,
     key: ServerId,
-    /// Milliseconds of the kernel's clock when it was last wanted.
+    /// When it was last used, in milliseconds of the kernel's clock.
     used: AtomicU64,
     of: Weak<ServerHandle>,
 }
@@ -69,7 +69,7 @@ impl ShownInstances {
 }
 
 impl ServerHandle {
-    /// The face of an agent's instance of this server, which is started at once.
+    /// The handle of an agent's instance, which is started at once.
     pub(in crate::server) fn of_agent(self: &Arc<Self>, agent: &AgentId) -> Arc<Self> {
         let own = OfAgent {
             agent: agent.clone(),
@@ -89,7 +89,7 @@ impl ServerHandle {
         self.id.instance(&whose[..NAME])
     }
 
-    /// Whose instance this is; `None` for the server itself.
+    /// The agent of this instance; `None` for the server itself.
     #[must_use]
     pub fn agent(&self) -> Option<&AgentId> {
         self.own.as_ref().map(|own| &own.agent)
@@ -101,7 +101,7 @@ impl ServerHandle {
         self.own.as_ref().map_or(&self.id, |own| &own.key)
     }
 
-    /// Where calls of this caller go, when it is there.
+    /// The handle this caller's calls use, if it exists.
     #[must_use]
     pub fn link_of(&self, caller: &Caller) -> Option<Arc<Link>> {
         match self.parts(caller) {
@@ -110,11 +110,11 @@ impl ServerHandle {
         }
     }
 
-    /// Where calls of this caller go; its own instance is started when there is none.
+    /// The connection for this caller's calls; its own instance is started when there is none.
     ///
     /// # Errors
-    /// As [`Self::connection`], of the server or of the instance; [`Refusal::Overloaded`] where there are
-    /// too many instances, all with something to do.
+    /// As [`Self::connection`], of the server or the instance; [`Refusal::Overloaded`] where there are
+    /// too many instances and none is idle.
     pub async fn connection_of(
         &self,
         caller: &Caller,
@@ -147,7 +147,7 @@ impl ServerHandle {
         one.connection(exchange).await
     }
 
-    /// The name under which this caller's subscriptions at the server are kept.
+    /// The key of this caller's subscriptions at the server.
     #[must_use]
     pub fn key_of(&self, caller: &Caller) -> ServerId {
         match self.parts(caller) {
@@ -156,7 +156,7 @@ impl ServerHandle {
         }
     }
 
-    /// The connection of the instance of this name, or the server's own.
+    /// The connection of the instance of this name, or of the server itself.
     #[must_use]
     pub fn link_named(&self, key: &ServerId) -> Option<Arc<Link>> {
         if *key == self.id {
@@ -166,7 +166,7 @@ impl ServerHandle {
         shown.values().find(|one| one.key() == key)?.link()
     }
 
-    /// Each agent but the operator has an instance of its own.
+    /// Whether this caller has an instance of its own; the operator has none.
     fn parts(&self, caller: &Caller) -> bool {
         self.lives.apart.load(Ordering::Relaxed) && !caller.operator
     }
@@ -179,14 +179,14 @@ impl ServerHandle {
         self.lives.shown.store(Arc::new(table));
     }
 
-    /// The server has other lists than were fetched, says an instance of it.
+    /// An instance reports a changed list: the server's own lists are fetched again.
     pub(in crate::server) fn refresh_all(&self, list: List) {
         if let Some(server) = self.own.as_ref().and_then(|own| own.of.upgrade()) {
             server.refresh(list);
         }
     }
 
-    /// The instance is wanted now.
+    /// Notes that the instance is used now.
     pub(in crate::server) fn touch(&self) {
         if let Some(own) = &self.own {
             let now = ms(moment().since_start());
@@ -203,7 +203,7 @@ impl ServerHandle {
         Duration::from_millis(used)
     }
 
-    /// Somebody waits for it, has a call there or hears from it.
+    /// Whether it is starting, is waited for, has a call under way or has subscriptions.
     pub(in crate::server) fn is_in_use(&self) -> bool {
         let starts = matches!(
             self.state(),
@@ -222,7 +222,7 @@ impl ServerHandle {
         own + instances.map(|one| one.in_flight).sum::<u64>()
     }
 
-    /// Its instances as shown to the operator.
+    /// Its instances as the operator sees them.
     pub(super) fn instances(&self) -> Vec<Instance> {
         let shown = self.lives.shown.load();
         let told = shown.iter().map(|(agent, one)| {

@@ -1,8 +1,8 @@
-//! A server that is trusted least lives in a sandbox: which one that is, and when its process has to
-//! be another one (MGP §2.3).
+//! The sandbox of a server that is trusted least, and when its process must be restarted in another one
+//! (MGP §2.3).
 //!
-//! Nobody opens a sandbox from outside. What is permitted while the server is met starts it again at
-//! once; what is permitted or taken back later holds from its next start on.
+//! A running sandbox cannot be opened. Permissions given during the first connection restart the server at
+//! once; those given or taken back later apply from its next start.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,11 +24,11 @@ use crate::link::Link;
 use crate::sandbox::{changed, pinned};
 use mgp_runtime::task;
 
-/// What a process was started with: the permissions its sandbox was opened by, `None` outside of one.
+/// The permissions that a sandbox was made with; `None` without a sandbox.
 pub(in crate::server) type SandboxGrants = Option<BTreeSet<Standard>>;
 
 impl ServerLife {
-    /// The process to start, in its sandbox where it belongs into one.
+    /// The process to start, in its sandbox if it has one.
     pub(in crate::server) async fn confined(&self) -> Result<ChildSpec, End> {
         self.as_looked_at().await?;
         let (spec, grants) = (self.with_program().await?, self.sandbox_grants());
@@ -54,7 +54,7 @@ impl ServerLife {
         Ok(ready.spec)
     }
 
-    /// What a person allowed by its hash is started from nothing else.
+    /// Fails if what a person approved by its hash has changed.
     async fn as_looked_at(&self) -> Result<(), End> {
         let before = self.spec.sandbox.pinned.clone();
         if before.is_empty() {
@@ -72,8 +72,8 @@ impl ServerLife {
         }
     }
 
-    /// The process to start, its program written anew where that came with its registration: what runs
-    /// is what was judged, and nothing beside it.
+    /// The process to start. A program that came with its registration is written anew, so that only what was
+    /// judged is run.
     async fn with_program(&self) -> Result<ChildSpec, End> {
         let mut spec = self.child_spec();
         let Some(program) = self.spec.sandbox.program.clone() else {
@@ -91,7 +91,7 @@ impl ServerLife {
         Ok(spec)
     }
 
-    /// Now that it was met: whether its process has to be started again in another sandbox.
+    /// After the first connection: whether it must be restarted in another sandbox.
     pub(in crate::server) fn outgrown(&self, link: &Link) -> bool {
         let said = link.mgp().active();
         let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
@@ -119,7 +119,7 @@ impl ServerLife {
 }
 
 /// Makes a folder that holds this program and nothing else. The group may read both, whatever the
-/// kernel's umask says: it is the server's where that runs as a user of its own.
+/// kernel's umask, because a server with a user of its own reads by its group.
 fn write_anew(folder: &Path, program: &SandboxProgram) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -133,7 +133,7 @@ fn write_anew(folder: &Path, program: &SandboxProgram) -> io::Result<()> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o750))
 }
 
-/// The report on a server that is no process of this machine's.
+/// The sandbox report for a server that is not a local process.
 fn elsewhere() -> Sandbox {
     Sandbox {
         missing: vec!["all of it: the server runs elsewhere and is reached by HTTP".into()],

@@ -1,5 +1,5 @@
-//! Servers that end when they are asked: old ones do at a question they do not know, and are started
-//! again and asked otherwise. One that ended before it had read the question had a reason of its own.
+//! Servers that exit when asked about their era: old servers do so at an unknown question, and are restarted
+//! and asked differently. A server that exited before it read the question had another reason.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
@@ -10,15 +10,14 @@ use tokio::process::ChildStdin;
 
 use crate::server::spoken::SpokenEras;
 
-/// What a server is known to speak should it die while it is asked, and whether it has read what it was
-/// asked.
+/// The eras to assume if the server exits while it is asked, and whether it has read the question.
 #[derive(Debug, Default)]
 pub(in crate::server) struct EarlyExit {
     spoken: Mutex<Option<SpokenEras>>,
     path: Mutex<Option<QuestionPath>>,
 }
 
-/// The path of a question to its server. While it is held, the server's stdin stays open.
+/// The way of a question to the server. Holding it keeps the server's stdin open.
 #[derive(Debug)]
 struct QuestionPath {
     sink: LineSink,
@@ -26,7 +25,7 @@ struct QuestionPath {
 }
 
 impl EarlyExit {
-    /// For a server that is written to through `sink` and then `stdin`.
+    /// For a server written to through `sink` and then `stdin`.
     pub(in crate::server) fn behind(sink: &LineSink, stdin: &ChildStdin) -> Self {
         let pipe = stdin.as_fd().try_clone_to_owned();
         let path = pipe.ok().map(|pipe| QuestionPath {
@@ -39,7 +38,7 @@ impl EarlyExit {
         }
     }
 
-    /// It is about to be asked, and speaks this should it end at that; `None` once it was met.
+    /// The server is about to be asked; if it exits then, assume these eras. `None` after the handshake.
     pub(in crate::server) fn set(&self, spoken: Option<SpokenEras>) {
         *self.spoken.lock().unwrap_or_else(PoisonError::into_inner) = spoken;
         if spoken.is_none() {
@@ -47,7 +46,7 @@ impl EarlyExit {
         }
     }
 
-    /// It has ended or is to end: what it speaks, where it ended at what it was asked.
+    /// The server has exited or is to end: the eras to assume, if it exited at the question.
     pub(in crate::server) fn ended(&self) -> Option<SpokenEras> {
         let heard = self.let_go().is_none_or(|path| path.has_passed());
         let spoken = self.spoken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +60,7 @@ impl EarlyExit {
 }
 
 impl QuestionPath {
-    /// Whether all that was sent was read.
+    /// Whether the server has read all that was sent.
     fn has_passed(&self) -> bool {
         self.sink.waiting() == 0 && unread(&self.pipe) == 0
     }

@@ -1,21 +1,21 @@
-//! How a life of a server came to its end.
+//! How a life of a server ended.
 
 use mgp_engine::servers::restart::ServerExit;
 use mgp_transports::child;
 
-/// How a life came to its end.
+/// How a life ended.
 pub(in crate::server) enum End {
-    /// Somebody asked.
+    /// On order.
     Stopped,
     /// The process ended.
     ByItself,
-    /// The process ended, and this is how.
+    /// The process exited, in this way.
     Exited(child::ChildExit),
-    /// Something is wrong with it.
+    /// The server failed, for this reason.
     Failed(String),
-    /// It may not run as it is, and starting it again does not change that.
+    /// The server may not run as it is; a restart would not change that.
     Rejected(String),
-    /// Nothing is wrong with it, but it must be spoken to otherwise from its first word on.
+    /// No failure: it must be restarted and spoken to in another era from the start.
     Again,
 }
 
@@ -29,7 +29,7 @@ impl End {
         }
     }
 
-    /// For the restart rules, and in words.
+    /// For the rules of restarts, and in words.
     pub(super) fn exit(self) -> (ServerExit, String) {
         match self {
             Self::Stopped => (ServerExit::Clean, "stopped".into()),

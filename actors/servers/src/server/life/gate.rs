@@ -1,5 +1,5 @@
-//! What a server hears of its own gate (MGP §3.5, §3.6): over the connection it was met on, where it
-//! negotiated permissions.
+//! Tells a server what is decided about its permissions (MGP §3.5, §3.6), where it negotiated
+//! permissions.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::link::Link;
 use mgp_callers::request::Answering;
 use mgp_policy::permissions::{GateListener, GateNews};
 
-/// How long a server may take to say that it has heard; then it has its gate without a word.
+/// How long a server may take to acknowledge; then the decision holds all the same.
 const HEARING: Duration = Duration::from_secs(5);
 
-/// A server, as its gate knows it.
+/// A server as its permission gate sees it.
 #[derive(Debug)]
 pub(in crate::server) struct LinkGateListener(Weak<Link>);
 
@@ -37,7 +37,7 @@ impl GateListener for LinkGateListener {
     }
 }
 
-/// What it answers decides nothing; one that does not know the word has its gate without.
+/// The answer changes nothing; a server that does not know the method is treated like any other.
 async fn tell(link: &Arc<Link>, news: GateNews) {
     let later = link.mgp().active().is_some_and(Active::awaits_permissions);
     match (news, later) {

@@ -1,5 +1,5 @@
-//! Finding out which eras a server speaks, and shaking hands in each of them (MCP versioning,
-//! backward compatibility).
+//! Finds out which eras a server speaks, and makes the handshake in each (MCP versioning, backward
+//! compatibility).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,27 +22,27 @@ use crate::server::spoken::SpokenEras;
 use mgp_callers::negotiation::{self, OFFERED};
 use mgp_callers::request::Outcome;
 
-/// How long a server may be silent to a first question of one era before it is asked in the other
-/// too. Most programs are up by then; for one that is not, nothing is lost: whichever question it
-/// answers counts. A legacy server that never answers what it does not know costs this once.
+/// How long a server may be silent at the question of one era before it is also asked that of the other.
+/// Whichever it answers counts, so a server that is still starting loses nothing. A legacy server that
+/// never answers unknown questions costs this time once.
 pub(in crate::server) const PROBE: Duration = Duration::from_secs(2);
 
 pub(in crate::server) const DISCOVER: &str = Discover::METHOD;
 
-/// Errors by which a server shows that it is a modern one, whatever else it does not like.
+/// Error codes that only a modern server sends.
 const MODERN_ERRORS: std::ops::RangeInclusive<i64> = UNSUPPORTED_VERSION..=-32020;
 
-/// The code of a version that is not spoken.
+/// The code for a version that is not supported.
 const UNSUPPORTED_VERSION: i64 = -32022;
 
-/// Why there was no handshake.
+/// Why the handshake failed.
 #[derive(Debug)]
 pub(in crate::server) enum HandshakeError {
     /// In words.
     Failed(String),
-    /// It may not run; in words, why.
+    /// The server may not run, and why.
     Rejected(String),
-    /// The server must be started anew and be spoken to like this.
+    /// The server must be restarted and these eras assumed.
     Again(SpokenEras),
 }
 
@@ -52,24 +52,24 @@ impl From<String> for HandshakeError {
     }
 }
 
-/// What the answer to `server/discover` shows.
+/// What the answer to `server/discover` means.
 #[derive(Debug)]
 pub(in crate::server) enum Found {
     /// It speaks our modern version.
     Modern(Box<Peer>),
-    /// The same, and no legacy version: it has named all that it speaks.
+    /// The same, and it named all its versions, none of them legacy.
     OnlyModern(Box<Peer>),
-    /// It does not; `initialize` may help. Why, when it is a modern server all the same.
+    /// It does not; `initialize` may work. If it is modern with other versions, this says so.
     Other(Option<String>),
 }
 
-/// What the kernel can pass on to some client.
+/// Client capabilities that the kernel can pass on to some client.
 const CAPABILITIES: &str =
     r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
 
-/// `params` of our `initialize`. A shared server learns once what it can ask, so everything is
-/// declared that the kernel can pass on to some client; what the client at hand cannot answer is
-/// refused question by question. What is switched off for it is not declared (CMCP-084).
+/// `params` of `initialize`. A shared server learns the capabilities once, so all are declared that some
+/// client may have; a question that the client at hand cannot answer is refused. Disabled
+/// questions are not declared (CMCP-084).
 #[must_use]
 pub(in crate::server) fn params(version: &str, offers_mgp: bool, consents: Consents) -> String {
     format!(
@@ -80,7 +80,7 @@ pub(in crate::server) fn params(version: &str, offers_mgp: bool, consents: Conse
     )
 }
 
-/// Shakes hands with a child. `known` is what it spoke the last time.
+/// Handshake with a child. `known` are the eras it spoke last.
 ///
 /// # Errors
 /// [`HandshakeError`].
@@ -104,7 +104,7 @@ pub(in crate::server) async fn with_child(
     Ok(spoken)
 }
 
-/// Asks in the modern way first, then in the old one.
+/// Asks in the modern era first, then in the legacy one.
 async fn probe(
     link: &Arc<Link>,
     version: &str,
@@ -113,7 +113,7 @@ async fn probe(
     early_exit.set(Some(SpokenEras::Legacy));
     let params = params(version, link.offers_mgp(), link.limits.consents);
     let mut discover = Box::pin(discover(link));
-    // Sent when it is first waited for.
+    // A future: sent when it is first polled.
     let mut hello = pin!(link.ask_in(Era::Legacy, "initialize", Some(&params)));
     let found = match tokio::time::timeout(PROBE, &mut discover).await {
         Ok(found) => found?,
@@ -161,7 +161,7 @@ async fn probe(
     }
 }
 
-/// Asks a child, once more where it offered our version (MCP versioning: the client retries).
+/// Sends `server/discover`, twice if the server offered our version (MCP versioning: the client retries).
 async fn discover(link: &Arc<Link>) -> Result<Found, HandshakeError> {
     let ask = || link.ask_in(Era::Modern, DISCOVER, None);
     let answer = ask().await;
@@ -171,7 +171,7 @@ async fn discover(link: &Arc<Link>) -> Result<Found, HandshakeError> {
     }
 }
 
-/// What a server itself answered; anything else is no sign of an era.
+/// An answer by the server itself; any other outcome says nothing about its era.
 fn heard(answer: Outcome) -> Result<Found, HandshakeError> {
     match answer {
         Ok(_) | Err(Refusal::Peer(_)) => Ok(judge(answer)),
@@ -179,8 +179,8 @@ fn heard(answer: Outcome) -> Result<Found, HandshakeError> {
     }
 }
 
-/// For some servers `initialize` is the end of the modern era: such a one is started anew, and
-/// never asked that again.
+/// Some servers leave the modern era at `initialize`: such a server is restarted, and never sent
+/// `initialize` again.
 async fn still_modern(link: &Arc<Link>, spoken: SpokenEras) -> Result<SpokenEras, HandshakeError> {
     match judge(link.ask_in(Era::Modern, DISCOVER, None).await) {
         Found::Modern(_) | Found::OnlyModern(_) => Ok(spoken),
@@ -203,10 +203,10 @@ async fn modern(link: &Arc<Link>) -> Result<SpokenEras, String> {
     }
 }
 
-/// Shakes hands in the legacy era: `initialize`, its answer, `notifications/initialized`.
+/// Handshake in the legacy era: `initialize`, its answer, `notifications/initialized`.
 ///
 /// # Errors
-/// In words, what went wrong.
+/// What went wrong, in words.
 pub(in crate::server) async fn legacy(
     link: &Arc<Link>,
     version: &str,
@@ -220,10 +220,10 @@ pub(in crate::server) async fn legacy(
     Ok(SpokenEras::Legacy)
 }
 
-/// Takes the result of `initialize` and says that we are ready.
+/// Reads the result of `initialize` and sends `notifications/initialized`.
 ///
 /// # Errors
-/// In words, what is wrong with the answer.
+/// What is wrong with the answer, in words.
 pub(in crate::server) async fn complete(link: &Arc<Link>, result: &[u8]) -> Result<(), String> {
     link.set_peer(read(result)?);
     let ready = mgp_protocol::jsonrpc::notification("notifications/initialized", None);
@@ -242,7 +242,7 @@ pub(in crate::server) async fn complete(link: &Arc<Link>, result: &[u8]) -> Resu
 /// Reads the result of `initialize`.
 ///
 /// # Errors
-/// In words, what is wrong with it.
+/// What is wrong with it, in words.
 pub(in crate::server) fn read(result: &[u8]) -> Result<Peer, String> {
     let result = std::str::from_utf8(result).unwrap_or("");
     let hello: Initialization<'_> =
@@ -265,8 +265,8 @@ pub(in crate::server) fn read(result: &[u8]) -> Result<Peer, String> {
     })
 }
 
-/// Judges an answer to `server/discover`. Only a result that names our version is a modern server we
-/// can speak with; every error sends us to `initialize`, whatever its code.
+/// Interprets the answer to `server/discover`. Only a result that names our version is from a modern server
+/// we can use; after any error `initialize` is tried, whatever the code.
 pub(in crate::server) fn judge(answer: Outcome) -> Found {
     match answer {
         Ok(result) => discovered(&result),
@@ -279,15 +279,15 @@ pub(in crate::server) fn judge(answer: Outcome) -> Found {
     }
 }
 
-/// The versions a server named when it refused one, ours among them.
+/// The versions in a refusal, with ours among them.
 #[derive(Debug)]
 pub(in crate::server) struct Offer {
     legacy: bool,
 }
 
 impl Offer {
-    /// What was found when the offer was taken up. Unlike the result of `server/discover`, which
-    /// lists the versions that can be named in requests, a refusal lists all that are spoken.
+    /// The result of asking with an offered version. A refusal lists all versions a server speaks, while the
+    /// result of `server/discover` lists only those usable in requests.
     pub(in crate::server) fn taken(&self, found: Found) -> Found {
         match found {
             Found::Modern(peer) if !self.legacy => Found::OnlyModern(peer),
@@ -296,7 +296,7 @@ impl Offer {
     }
 }
 
-/// Reads the offer in an answer to `server/discover`, where it refuses our version only to name it.
+/// Reads the offer in an answer that refuses our version and yet names it.
 pub(in crate::server) fn offer(answer: &Outcome) -> Option<Offer> {
     let Err(Refusal::Peer(error)) = answer else {
         return None;
@@ -347,7 +347,7 @@ fn discovered(result: &[u8]) -> Found {
     }))
 }
 
-/// Both ways are closed.
+/// The error when neither era works.
 pub(in crate::server) fn unspoken(
     modern: Option<String>,
     legacy: &impl std::fmt::Display,
@@ -369,7 +369,7 @@ mod tests {
         Err(Refusal::Peer(RawValue::from_string(error).unwrap()))
     }
 
-    /// Versioning, "Backward Compatibility": the era hangs on no single code.
+    /// Versioning, "Backward Compatibility": the era does not depend on a single error code.
     #[test]
     fn only_a_result_with_our_version_is_a_modern_server() {
         let ours = br#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"instructions":"i","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n"}}}"#;
@@ -399,8 +399,7 @@ mod tests {
         r#"{"code":-32022,"message":"no","data":{"supported":["2026-07-28"],"requested":"?"}}"#;
     const HELLO: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{}}"#;
 
-    /// A server that answers each request in turn like this; what it was asked, and what was made of
-    /// it.
+    /// Plays a server with these answers in turn; returns what it was asked and the outcome.
     async fn meet(script: &[(&str, &str)]) -> (Vec<String>, Result<SpokenEras, HandshakeError>) {
         let mut it = Scripted::new();
         let (link, early_exit) = (it.link.clone(), EarlyExit::default());
@@ -418,7 +417,7 @@ mod tests {
         (asked, meeting.await.unwrap())
     }
 
-    /// A modern question first; `initialize` decides whether both eras are spoken.
+    /// The modern question comes first; `initialize` shows whether both eras are spoken.
     #[tokio::test]
     async fn each_kind_of_server_is_met_in_its_eras() {
         let no = ("error", r#"{"code":-32601,"message":"no"}"#);

@@ -1,5 +1,5 @@
-//! Asks a server from time to time how it is (MGP §11.3): by MGP where that was negotiated, by MCP's
-//! `ping` in its legacy era otherwise. The modern era has no such question.
+//! Health checks (MGP §11.3): by MGP where that was negotiated, else by MCP's `ping` in the legacy era. The
+//! modern era has no such request.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::end::End;
 use crate::link::{Link, code};
 use mgp_runtime::time::unix_ms;
 
-/// How a server can be asked.
+/// The request used for health checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Question {
     /// `mgp/health/ping`, in messages of this era.
@@ -26,7 +26,7 @@ enum Question {
 }
 
 impl ServerLife {
-    /// Resolves when the server has failed to say for too long how it is.
+    /// Resolves when the server has failed its health checks for too long.
     pub(in crate::server) async fn tended(&self, link: &Arc<Link>) -> End {
         let rules = self.connector.health;
         let mut question = question(link).filter(|_| !rules.interval.is_zero());
@@ -66,7 +66,7 @@ fn mcp_question(link: &Link) -> Option<Question> {
     link.peer_in(Era::Legacy).map(|_| Question::Mcp)
 }
 
-/// What came of a question; `None` when the server does not know its word.
+/// The result of a check; `None` when the server does not know the method.
 async fn ask(link: &Arc<Link>, question: Question) -> Option<PingAnswer> {
     let params;
     let (era, method, params) = match question {
@@ -88,7 +88,7 @@ async fn ask(link: &Arc<Link>, question: Question) -> Option<PingAnswer> {
             (Question::Mgp(_), _) => Some(PingAnswer::Came(Health::Unhealthy)),
             (Question::Mcp, _) => Some(PingAnswer::Came(Health::Healthy)),
         },
-        // It was not asked: it has all the calls it may have, or its end has begun.
+        // Not sent: the server has as many calls as it may have, or is being stopped.
         Ok(Err(_)) => Some(PingAnswer::Busy),
         Err(_silent) if question == Question::Mcp && link.in_flight() > 0 => Some(PingAnswer::Busy),
         Err(_silent) => Some(PingAnswer::Missing),

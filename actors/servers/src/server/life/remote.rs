@@ -1,4 +1,4 @@
-//! One life of a server reached over HTTP: which eras it speaks, and over which of the transports.
+//! One life of a server reached over HTTP: finds its eras and its transport.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::link::{HttpEndpoint, HttpWire, Link, Opened, Peer, SseWire, Wire};
 use crate::server::spoken::SpokenEras;
 use mgp_callers::request::Outcome;
 
-/// A server that was found at a URL.
+/// A server found at a URL.
 struct Met {
-    /// What it said of itself in the modern era.
+    /// What it declared in the modern era.
     modern: Option<Box<Peer>>,
     wire: MetWire,
 }
@@ -63,7 +63,7 @@ impl ServerLife {
         }
     }
 
-    /// Finds out what speaks there. `known` is what it spoke the last time.
+    /// Finds out which eras the server speaks. `known` are those it spoke last.
     async fn meet(
         &self,
         place: HttpEndpoint<'_>,
@@ -113,7 +113,7 @@ impl ServerLife {
         }
     }
 
-    /// Asks in the modern way, once more where our version was offered.
+    /// Sends `server/discover`, twice if the server offered our version.
     async fn discover(&self, place: HttpEndpoint<'_>) -> Result<Found, String> {
         let Some(answer) = self.ask_alone(place).await? else {
             return Ok(Found::Other(None));
@@ -125,8 +125,8 @@ impl ServerLife {
         Ok(offer.taken(again.map_or(Found::Other(None), handshake::judge)))
     }
 
-    /// A server that closes the connection at a question it does not know is one that does not
-    /// speak it.
+    /// A server that closes the connection at an unknown question does not speak its
+    /// era.
     async fn ask_alone(&self, place: HttpEndpoint<'_>) -> Result<Option<Outcome>, String> {
         let meta = crate::link::wrapped(None, &self.connector.version, self.offers_mgp());
         let frame = jsonrpc::request("0", DISCOVER, Some(&meta));
@@ -137,7 +137,7 @@ impl ServerLife {
         }
     }
 
-    /// A modern server; `both` asks whether it speaks the legacy era as well.
+    /// A modern server; with `both` it is asked for the legacy era as well.
     async fn modern(
         &self,
         place: HttpEndpoint<'_>,
@@ -163,7 +163,7 @@ impl ServerLife {
         })
     }
 
-    /// Asks in the old way, over either transport. `modern` is why the modern one is closed.
+    /// Sends `initialize`, over either transport. `modern` is why the modern era failed.
     async fn hello(&self, place: HttpEndpoint<'_>, modern: Option<String>) -> Result<Met, String> {
         let opened = place.open(self.initialize()).await;
         let wire = match opened {
@@ -251,7 +251,7 @@ fn outcome(answer: &Bytes) -> Outcome {
     }
 }
 
-/// Values are secrets: an error names only the header.
+/// Header values are secrets, so an error names only the header.
 fn header_map(headers: &std::collections::BTreeMap<String, String>) -> Result<HeaderMap, String> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {

@@ -1,4 +1,4 @@
-//! The last words between the kernel and a server that is to end (MGP §11.4).
+//! The end of a connection to a server (MGP §11.4).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::link::Link;
 use mgp_runtime::time::moment;
 
 impl ServerLife {
-    /// Lets what is under way come to its end within the time there is. A server that negotiated
-    /// `lifecycle` is told, and is given as long as it says it needs. False when something is still under
-    /// way at the end.
+    /// Lets calls under way finish within the time there is. A server that negotiated `lifecycle` is told,
+    /// and gets the time it says it needs, within that bound. False if calls are still under way at the
+    /// end.
     pub(in crate::server) async fn shut_down(&self, link: &Arc<Link>, order: StopOrder) -> bool {
         let begun = moment();
         let time = order.within.unwrap_or_else(|| self.connector.drain());
-        // It is asked before the gate closes, and the gate waits for its answer.
+        // The server is asked before admission closes, because closed admission would refuse the question.
         let (answer, drained) = tokio::join!(self.tell(link, order.why, time), link.drain(time));
         match answer {
             Some(answer) if answer.accepted => {

@@ -1,4 +1,4 @@
-//! Lists that a connected server says have changed, fetched again one at a time.
+//! Fetches lists again that a connected server announced as changed, one at a time.
 
 use mgp_engine::servers::spec::ServerSpec;
 
@@ -9,7 +9,7 @@ use mgp_runtime::task;
 
 impl ServerActor {
     pub(in crate::server) fn fetch(&self, state: &mut ServerState, list: List) {
-        // What is shown is what the server itself lists.
+        // Agents see the lists of the server itself, not of its instances.
         if self.handle.agent().is_some() {
             return self.handle.refresh_all(list);
         }
@@ -19,7 +19,7 @@ impl ServerActor {
             }
             return;
         };
-        // One more fetch afterwards covers any number of changes meanwhile.
+        // One more fetch afterwards covers all changes announced meanwhile.
         if let Some((_, again)) = state.fetching.iter_mut().find(|(l, _)| *l == list) {
             *again = true;
             return;
@@ -56,7 +56,7 @@ impl ServerActor {
         }
     }
 
-    /// How what it lists is held against its pins.
+    /// The settings for comparing its lists with their pins.
     pub(in crate::server) fn watch(&self, spec: &ServerSpec) -> Watch {
         Watch {
             pins: self.pins.clone(),

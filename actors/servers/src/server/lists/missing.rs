@@ -1,4 +1,4 @@
-//! Lists that a connected server could not give: said, and asked for again.
+//! Lists that a connected server failed to give: shown to the operator, and fetched again later.
 
 use std::time::Duration;
 
@@ -8,27 +8,27 @@ use crate::link::List;
 use crate::server::{ServerMsg, ServerState};
 use mgp_runtime::task::{self, SupervisedTask};
 
-/// How long after its first failure a list is asked for again; twice as long after each further one.
+/// How long after its first failure a list is fetched again; doubled after each further failure.
 const FIRST: Duration = Duration::from_secs(1);
 /// The longest such time.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// What could not be had of one server: at most its four lists.
+/// The missing lists of one server: at most four.
 #[derive(Debug, Default)]
 pub(in crate::server) struct MissingLists(Vec<MissingList>);
 
-/// A list that could not be had to its end.
+/// A list that is incomplete.
 #[derive(Debug)]
 struct MissingList {
     kind: ListKind,
     why: String,
     failures: u32,
-    /// The clock of the next try; it ends with the life of the server.
+    /// The timer of the next try; it ends with the life of the server.
     _again: SupervisedTask<()>,
 }
 
 impl MissingLists {
-    /// Each in words.
+    /// Each missing list in words.
     pub(in crate::server) fn words(&self) -> Vec<String> {
         let said = self.0.iter().map(|missing| {
             let again = delay(missing.failures).as_secs();
@@ -37,14 +37,14 @@ impl MissingLists {
         said.collect()
     }
 
-    /// The server has gone, and all that was missing of it.
+    /// The server has disconnected: nothing is missing any more.
     pub(in crate::server) fn clear(&mut self) {
         self.0.clear();
     }
 }
 
 impl ServerState {
-    /// What of it agents do not see, and why: lists that could not be had, and broken definitions.
+    /// What agents do not see, and why: lists that failed and broken definitions.
     pub(in crate::server) fn left_out(&self) -> Vec<String> {
         let mut left_out = self.missing.words();
         let (rejected, more) = self.offer.rejected();
@@ -55,7 +55,7 @@ impl ServerState {
         left_out
     }
 
-    /// Lists were asked for: what of them is missing is asked for again.
+    /// Lists were fetched: those that failed are scheduled to be fetched again.
     pub(in crate::server) fn learn_missing(&mut self, asked: Vec<(ListKind, Option<String>)>) {
         for (kind, why) in asked {
             let place = self

@@ -1,4 +1,4 @@
-//! What a server offers, shown to agents.
+//! Shows the offer of a server to agents.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use mgp_runtime::mailbox::Reply;
 use mgp_runtime::task;
 use mgp_runtime::time::moment;
 
-/// What is odd about tools, as far as it is told: enough to see what a server gets wrong.
+/// Remarks on odd tools that are shown: enough to see what the server does wrong.
 const ODD_MAX: usize = 20;
 
 impl ServerActor {
-    /// A life shook hands and has its first lists; it counts as connected once agents see them.
+    /// A life has its first lists; the server counts as connected once agents see them.
     pub(in crate::server) fn connected(
         &self,
         state: &mut ServerState,
@@ -65,7 +65,7 @@ impl ServerActor {
         self.show(state, link)
     }
 
-    /// What agents may see of it: not the tools that changed and wait for the operator.
+    /// Publishes the offer, without changed tools that wait for the operator.
     fn show(&self, state: &ServerState, link: &Link) -> oneshot::Receiver<()> {
         let blocked = self.pins.blocked(&self.handle.id);
         let shown = state.offer.clone().without(&blocked);

@@ -1,4 +1,4 @@
-//! The log goes on after its disk failed: in a new file, with all that was on its way, and with a record of
+//! Continues the log after a disk failure: in a new file, with all entries that were pending and a record of
 //! what was refused meanwhile.
 
 use std::fs::File;
@@ -22,15 +22,15 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Records that are named one by one in the record of the gap; of more, only how many.
 const NAMED_MAX: usize = 64;
 
-/// A time in which nothing can be written.
+/// A time in which the log could not be written.
 pub(in crate::audit) struct LogGap {
     since_ms: u64,
     tried: MonotonicTime,
     why: String,
-    /// Records that are in the log, and whose askers were told that they are not.
+    /// Records in the log whose askers were told that they failed.
     refused: Vec<u64>,
     more_refused: u64,
-    /// Events that found no room.
+    /// Events dropped for lack of room.
     lost: u64,
     /// What happened meanwhile and could not be refused: calls that were under way, and what is told.
     /// Each holds its place within the bound of its kind.

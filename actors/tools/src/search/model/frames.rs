@@ -88,7 +88,7 @@ impl EmbedRequest {
 /// What the process says.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum EmbedReply {
-    /// The model is loaded. In words, what of the walls around it could not be had.
+    /// The model is loaded. In words, which restrictions of the process could not be applied.
     Ready(String),
     /// The vectors of a request, in the order of its texts.
     Vectors(EmbeddingLane, Vec<Vec<f32>>),

@@ -60,8 +60,8 @@ struct Answers {
 }
 
 impl Process {
-    /// Starts it, and waits until it has the model loaded. In words too, what of its walls is missing.
-    /// Its number stands in `running` until it ends. Blocks. It dies with the calling thread.
+    /// Starts it, and waits until the model is loaded. Also returns which restrictions could not be applied.
+    /// Its pid is in `running` until it ends. Blocks. It dies with the calling thread.
     ///
     /// # Errors
     /// It cannot be started, or does not load the model in time.

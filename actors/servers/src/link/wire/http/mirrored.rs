@@ -1,4 +1,4 @@
-//! The headers that repeat what a modern request says.
+//! HTTP headers that repeat parts of a modern request.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use mgp_protocol::request_headers::RequestHeaders;
 
 use crate::link::MirroredHeaders;
 
-/// The headers of a request on top of those of every request.
+/// The headers of a request, on top of those of every request.
 ///
 /// # Errors
-/// The name of a header that cannot be one, or whose value cannot.
+/// The header whose name or value is not valid in HTTP.
 pub(super) fn headers(every: &HeaderMap, mirror: MirroredHeaders<'_>) -> Result<HeaderMap, String> {
     let mut headers = every.clone();
     let said = RequestHeaders {
@@ -37,7 +37,7 @@ fn put(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// SEP-2243: what no header may hold is encoded; what was configured stays.
+    /// SEP-2243: values that headers cannot hold are encoded; configured headers stay.
     #[test]
     fn a_request_is_mirrored_in_its_headers() {
         let mut every = HeaderMap::new();

@@ -1,4 +1,4 @@
-//! Finding out how a server at a URL wants to be spoken to (MCP transports, backwards compatibility).
+//! Finds out which HTTP transport a server uses (MCP transports, backwards compatibility).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,29 +21,29 @@ use crate::link::MirroredHeaders;
 /// How long a server may take to name its endpoint on an SSE stream.
 const ENDPOINT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// What answered at the URL.
+/// The transport found at the URL.
 #[derive(Debug)]
 pub enum Opened {
-    /// Streamable HTTP; `answer` is the message that answers `initialize`.
+    /// Streamable HTTP; `answer` is the answer to `initialize`.
     Streamable {
-        /// The wire, in its session.
+        /// The connection, with its session.
         wire: Arc<HttpWire>,
         /// The answer's frame.
         answer: Bytes,
     },
-    /// HTTP+SSE: `initialize` goes over the wire like anything else.
+    /// HTTP+SSE: `initialize` is sent over it like any other message.
     Sse {
-        /// The wire.
+        /// The connection.
         wire: Arc<SseWire>,
-        /// The stream on which everything comes back.
+        /// The stream on which all answers come.
         stream: Box<SseEvents>,
     },
 }
 
-/// Why nothing at the URL could be spoken to.
+/// Why the URL could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// No connection, no TLS, no HTTP.
+    /// No connection, or TLS or HTTP failed.
     #[error("{0}")]
     Client(#[from] ClientError),
     /// Its answer broke off or is too large.
@@ -52,20 +52,20 @@ pub enum OpenError {
     /// Its event stream broke off or has an event that is too large.
     #[error("{0}")]
     Events(#[from] EventsError),
-    /// An HTTP status that is no way to go on.
+    /// An HTTP status with which the kernel cannot go on.
     #[error("{url} answered HTTP {status}{hint}")]
     Status {
-        /// Where.
+        /// The URL.
         url: String,
-        /// What.
+        /// The status.
         status: StatusCode,
         /// What to do about it.
         hint: &'static str,
     },
-    /// It spoke, but not MCP.
+    /// It answered, but not with MCP.
     #[error("{url} is no MCP server: {why}")]
     NotMcp {
-        /// Where.
+        /// The URL.
         url: String,
         /// What it did instead.
         why: String,
@@ -73,7 +73,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// True when a connection was there and no answer came over it.
+    /// True when there was a connection but no answer.
     #[must_use]
     pub fn is_no_answer(&self) -> bool {
         match self {
@@ -84,14 +84,14 @@ impl OpenError {
     }
 }
 
-/// Where a server may be.
+/// The address of a server and how to reach it.
 #[derive(Debug, Clone, Copy)]
 pub struct HttpEndpoint<'a> {
-    /// How it is reached.
+    /// The HTTP client.
     pub client: &'a Client,
-    /// Where.
+    /// The URL.
     pub url: &'a str,
-    /// With which headers on each request.
+    /// Headers for each request.
     pub headers: &'a HeaderMap,
     /// The longest message, in bytes.
     pub limit: usize,
@@ -122,9 +122,9 @@ impl HttpEndpoint<'_> {
         }
     }
 
-    /// POSTs `initialize` and nothing else to a server that is modern too: the wire, in its session,
-    /// and the frame of the answer. What stands before such a server may want to read the method in
-    /// a header, and no header that names a version, which could be one it has never heard of.
+    /// POSTs `initialize` and nothing else, to a server that is also modern: the connection with its
+    /// session, and the answer. A proxy may want the method in a header; no version is named in a header,
+    /// because the server may not know that version.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -138,11 +138,11 @@ impl HttpEndpoint<'_> {
         }
     }
 
-    /// POSTs a request of the modern era: the frame of the answer, whatever status it came with, or
-    /// `None` when there is none in it.
+    /// POSTs a modern request: the frame of the answer, whatever its status, or `None` when there is no
+    /// answer in it.
     ///
     /// # Errors
-    /// [`OpenError`] when nothing at all can be had from there.
+    /// [`OpenError`] when the server gave no response.
     pub async fn ask_alone(self, method: &str, frame: Bytes) -> Result<Option<Bytes>, OpenError> {
         let mirror = MirroredHeaders {
             method,
@@ -159,12 +159,12 @@ impl HttpEndpoint<'_> {
         if response.status.is_success() {
             return first_answer(self.url, response, self.limit).await.map(Some);
         }
-        // The body of an error is as long as it likes: what is no message is no answer.
+        // The body of an error may be anything: if it is no message, there is no answer.
         let body = read_json(response.body, self.limit).await.ok();
         Ok(body.filter(|body| matches!(jsonrpc::parse(body), Ok(Message::Response { .. }))))
     }
 
-    /// A wire to the place.
+    /// A connection to this address.
     ///
     /// # Errors
     /// [`OpenError`] when the URL is none.
@@ -209,7 +209,7 @@ fn refused(url: &str, status: StatusCode) -> OpenError {
     }
 }
 
-/// The answer to `initialize`, whichever way it comes.
+/// The answer to `initialize`, as JSON or as an event.
 async fn first_answer(url: &str, response: Response, limit: usize) -> Result<Bytes, OpenError> {
     if is(response.headers.get(CONTENT_TYPE), "application/json") {
         return Ok(read_json(response.body, limit).await?);
@@ -270,8 +270,8 @@ async fn old_style(
     })
 }
 
-/// Resolves the endpoint against the URL; another origin is refused, because our headers, which are
-/// secrets, would go there.
+/// Resolves the endpoint against the URL. Another origin is refused, because the configured headers,
+/// which are secrets, would be sent there.
 fn same_origin(url: &str, endpoint: &str) -> Option<String> {
     let base: http::Uri = url.parse().ok()?;
     let origin = format!("{}://{}", base.scheme_str()?, base.authority()?);

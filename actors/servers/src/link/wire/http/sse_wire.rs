@@ -1,4 +1,4 @@
-//! HTTP+SSE of 2024-11-05: messages go out by POST, everything comes back on one stream.
+//! HTTP+SSE of 2024-11-05: messages are POSTed, all answers come on one stream.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::link::Link;
 use mgp_callers::exchange::Flag;
 use mgp_runtime::task;
 
-/// A server of the first HTTP transport.
+/// A server of that transport.
 #[derive(Debug)]
 pub struct SseWire {
     client: Client,
@@ -25,7 +25,7 @@ pub struct SseWire {
 }
 
 impl SseWire {
-    /// A wire that POSTs to `endpoint`.
+    /// A connection that POSTs to `endpoint`.
     #[must_use]
     pub fn new(client: Client, endpoint: Uri, mut headers: HeaderMap) -> Arc<Self> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -82,7 +82,7 @@ impl SseWire {
         self.closed.raise();
     }
 
-    /// Feeds the stream to the link; its end is the end of the connection.
+    /// Passes the stream to the link; when it ends, so does the connection.
     pub async fn listen(self: Arc<Self>, link: Arc<Link>, mut stream: Box<SseEvents>) {
         let read = async {
             loop {

@@ -1,4 +1,4 @@
-//! SSE streams of a Streamable HTTP server: the one that answers a POST, and the standing GET stream.
+//! SSE streams of a Streamable HTTP server: the answer to a POST, and the standing GET stream.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ const AFTER_ERROR: (Duration, Duration) = (Duration::from_millis(100), Duration:
 /// A server cannot make us wait longer than this with `retry:`.
 const MAX_RETRY: Duration = Duration::from_secs(30);
 
-/// Where a stream is.
+/// The position in a stream.
 #[derive(Debug, Default)]
 struct StreamPosition {
     last_event: Option<HeaderValue>,
@@ -44,8 +44,8 @@ impl StreamPosition {
 }
 
 impl HttpWire {
-    /// Reads the stream that answers the call `id`, and fetches its rest when the server lets go of
-    /// it early (SEP-1699).
+    /// Reads the stream that answers the call `id`, and resumes it when the server closes it early
+    /// (SEP-1699).
     pub(super) async fn follow(
         &self,
         link: &Arc<Link>,
@@ -71,14 +71,14 @@ impl HttpWire {
             tokio::time::sleep(place.retry.unwrap_or(AFTER_CLOSE)).await;
             resumes += 1;
             let response = self.get(&place).await.map_err(|e| broken(link, &e))?;
-            // The request itself was taken, so it must not be sent again.
+            // The server accepted the request itself, so it must not be sent again.
             let judged = self.judge(link, response).await;
             let response = judged.map_err(|e| link.lost(&e.to_string()))?;
             stream = events(response.body, link.limits.max_frame);
         }
     }
 
-    /// Reads the stream that answers the modern call `id`: it has no second part.
+    /// Reads the stream that answers the modern call `id`, which cannot be resumed.
     pub(super) async fn follow_once(
         &self,
         link: &Arc<Link>,
@@ -96,7 +96,7 @@ impl HttpWire {
         }
     }
 
-    /// Feeds a stream to the link until it ends, or until the call it is for has its answer.
+    /// Passes a stream to the link until it ends or its call has an answer.
     async fn drain(
         &self,
         link: &Arc<Link>,
@@ -134,7 +134,7 @@ impl HttpWire {
             .await
     }
 
-    /// Keeps the standing GET stream open until the link closes; ends at once when the server offers
+    /// Keeps the standing GET stream open until the link closes; returns at once when the server has
     /// none (CMCP-034, CMCP-036, CMCP-037, CMCP-038).
     pub async fn listen(self: Arc<Self>, link: Arc<Link>) {
         tokio::select! {
