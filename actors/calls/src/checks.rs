@@ -2,6 +2,7 @@
 //! leaves after it had to wait.
 
 pub mod access;
+pub(crate) mod arrival;
 pub mod confirmation;
 mod permissions;
 mod pins;

@@ -4,7 +4,6 @@
 //! a URI, a progress token) is spliced in.
 
 mod answer;
-mod arrival;
 mod audit;
 pub mod checks;
 mod forward;

@@ -4,7 +4,7 @@ use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
-use crate::arrival;
+use crate::checks::arrival;
 use mgp_callers::request::Caller;
 
 /// Refuses a tool that changed since it was approved, as if it were gone.

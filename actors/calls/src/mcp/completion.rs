@@ -9,8 +9,8 @@ use mgp_protocol::splice::quoted;
 
 use crate::Context;
 use crate::answer::{required, text};
-use crate::arrival::named_item;
 use crate::checks::access;
+use crate::checks::arrival::named_item;
 use crate::forward::trace::may_be_of_mgp;
 use crate::forward::{self, Mirrored, Outgoing};
 use crate::mcp::prompts::prompt;

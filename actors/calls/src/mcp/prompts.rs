@@ -9,7 +9,7 @@ use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
 use crate::answer::{required, text};
-use crate::arrival::{self, named_item};
+use crate::checks::arrival::{self, named_item};
 use crate::checks::{access, schema};
 use crate::forward::trace::may_be_of_mgp;
 use crate::forward::{self, Mirrored, Outgoing};

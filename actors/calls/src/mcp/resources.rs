@@ -13,8 +13,8 @@ use serde_json::value::RawValue;
 
 use crate::Context;
 use crate::answer::{nothing, required, text};
-use crate::arrival::{self, named_item};
 use crate::checks::access;
+use crate::checks::arrival::{self, named_item};
 use crate::forward::trace::may_be_of_mgp;
 use crate::forward::{self, Mirrored, Outgoing};
 use crate::mcp::own_resources;

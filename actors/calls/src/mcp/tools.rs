@@ -15,8 +15,8 @@ use serde_json::value::RawValue;
 
 use self::retries::Next;
 use crate::answer::{required, structured, text};
-use crate::arrival::{self, named_item};
 use crate::audit::{self, CallFacts};
+use crate::checks::arrival::{self, named_item};
 use crate::checks::{Check, ToolCall, access, schema};
 use crate::forward::{Mirrored, Outgoing, forward};
 use crate::mcp::tasks;
