@@ -36,7 +36,8 @@ pub enum ClientQuestion {
 const NONE: Features = Features::NONE;
 
 /// Method, the extension that must have been negotiated, handler. Without the extension a notification
-/// is dropped and a request is answered with "method not found".
+/// is dropped and a request is answered with "method not found". Notifications that stand in no line:
+/// `inbound/notifications.rs`.
 #[rustfmt::skip]
 pub const FROM_SERVERS: [(&str, Features, FromServer); 20] = [
     ("notifications/progress", NONE, Notification(|link, params, _| link.progressed(params))),
