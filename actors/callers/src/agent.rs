@@ -316,7 +316,7 @@ impl Agent {
     /// [`Refusal::BadRequest`] for an id that is under way already, [`Refusal::Overloaded`] above
     /// [`MAX_OPEN`].
     pub fn open(&self, id: &RequestId, lane: Option<Lane>) -> Result<Arc<Exchange>, Refusal> {
-        let exchange = Exchange::new(match (&self.outward, lane) {
+        let way = match (&self.outward, lane) {
             (Outward::Line(sink), _) => ReplyPath::Line(sink.clone()),
             (Outward::Session(streams), Some(lane)) => ReplyPath::Stream {
                 streams: streams.clone(),
@@ -330,7 +330,8 @@ impl Agent {
                 primed: false,
             },
             (Outward::Listening { .. }, _) => ReplyPath::Nowhere,
-        });
+        };
+        let exchange = Exchange::of(id.clone(), way);
         self.enroll(id, exchange.clone())?;
         Ok(exchange)
     }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
 use bytes::Bytes;
+use mgp_protocol::jsonrpc::RequestId;
 use mgp_transports::lines::LineSink;
 use serde_json::value::RawValue;
 
@@ -23,6 +24,8 @@ pub use self::flag::Flag;
 /// The state of one request.
 #[derive(Debug)]
 pub struct Exchange {
+    /// The client's id of the request; that of a stateless client's call stands in its rounds.
+    id: Option<RequestId>,
     way: ReplyPath,
     primer: Once,
     needs_stream: Flag,
@@ -63,7 +66,18 @@ impl Exchange {
     /// A request whose messages are sent there.
     #[must_use]
     pub fn new(way: ReplyPath) -> Arc<Self> {
+        Self::with(None, way)
+    }
+
+    /// The request that its client knows under this id.
+    #[must_use]
+    pub fn of(id: RequestId, way: ReplyPath) -> Arc<Self> {
+        Self::with(Some(id), way)
+    }
+
+    fn with(id: Option<RequestId>, way: ReplyPath) -> Arc<Self> {
         Arc::new(Self {
+            id,
             way,
             primer: Once::new(),
             needs_stream: Flag::default(),
@@ -97,6 +111,16 @@ impl Exchange {
                 }
             }
             ReplyPath::Nowhere => {}
+        }
+    }
+
+    /// The id that the client gave the request, which of a stateless client is that of the newest
+    /// round; `None` for the kernel's own requests.
+    #[must_use]
+    pub fn request_id(&self) -> Option<RequestId> {
+        match &self.way {
+            ReplyPath::Rounds(rounds) => Some(rounds.id()),
+            ReplyPath::Line(_) | ReplyPath::Stream { .. } | ReplyPath::Nowhere => self.id.clone(),
         }
     }
 
