@@ -174,7 +174,7 @@ impl Stateless {
             exchange.cancel();
             return Err(refusal);
         }
-        let rounds = exchange.rounds().expect("only such calls are parked");
+        let rounds = exchange.rounds().expect("only such calls are suspended");
         rounds.follow(round);
         rounds.answer(member(params, "inputResponses").unwrap_or("{}"));
         Ok(RunningCall {
@@ -262,7 +262,7 @@ impl RunningCall {
                 })
             }
             FirstOutcome::Answered(outcome) => outcome,
-            FirstOutcome::Asked | FirstOutcome::Long(_) => self.park(rounds),
+            FirstOutcome::Asked | FirstOutcome::Long(_) => self.suspend(rounds),
         }
     }
 
@@ -315,7 +315,7 @@ impl RunningCall {
         }
     }
 
-    fn park(&mut self, rounds: &CallRounds) -> Outcome {
+    fn suspend(&mut self, rounds: &CallRounds) -> Outcome {
         let Some((call, background)) = self.detach() else {
             return Err(Refusal::Cancelled);
         };
@@ -329,7 +329,7 @@ impl RunningCall {
         let state = RequestState {
             boot: *boot,
             call,
-            kind: RequestStateKind::Parked,
+            kind: RequestStateKind::Suspended,
             method: self.method.to_string(),
             digest: RequestDigest::of(&self.method, self.params.as_deref()),
             expires_ms: unix_ms().saturating_add(patience),
@@ -337,7 +337,7 @@ impl RunningCall {
         let state = seal.seal(Purpose::State, &self.caller.principal(), &state);
         let questions = rounds.input_requests();
         if let Err(full) =
-            suspended.park(call, background, self.caller.clone(), self.params.clone())
+            suspended.suspend(call, background, self.caller.clone(), self.params.clone())
         {
             self.exchange.cancel();
             return Err(full);

@@ -121,10 +121,10 @@ async fn walk(request: &Request, mut status: watch::Receiver<Status>) {
 
 /// It takes calls, has failed, or waits: for its next try or for a person.
 fn has_settled(now: &Status) -> bool {
-    let parked = now.state == LifecycleState::Restarting && now.pid.is_none();
+    let backing_off = now.state == LifecycleState::Restarting && now.pid.is_none();
     // One that is stopped before it was up passes through `error` on its way to the next start.
     let failed = now.state == LifecycleState::Error && !now.due;
-    parked || failed || now.waiting || now.state == LifecycleState::Connected
+    backing_off || failed || now.waiting || now.state == LifecycleState::Connected
 }
 
 fn progress(request: &Request, step: u64, message: &str) {

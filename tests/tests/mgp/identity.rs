@@ -213,7 +213,7 @@ async fn changes_of_agents_are_written_down() {
     }
 }
 
-/// A removed agent is out at once: its session, its stream, its call, what it listens to, its parked
+/// A removed agent is out at once: its session, its stream, its call, what it listens to, its suspended
 /// call and its task end; an agent beside it is none the worse.
 #[tokio::test]
 async fn whatever_a_removed_agent_has_under_way_ends() {
@@ -228,14 +228,14 @@ async fn whatever_a_removed_agent_has_under_way_ends() {
     let params = json!({"name": "test_elicitation", "arguments": {"message": "Who?"}});
     let there = holder(&kernel.server_url("asking"), &alice);
     let here = holder(&kernel.server_url("it"), &alice);
-    let parked = ask(
+    let suspended = ask(
         &there,
         r#"{"elicitation":{"form":{}}}"#,
         "tools/call",
         params.clone(),
     )
     .await;
-    assert_eq!(parked["result"]["resultType"], "input_required", "{parked}");
+    assert_eq!(suspended["result"]["resultType"], "input_required", "{suspended}");
     let mut session = holder(kernel.url(), &alice);
     session.open_session(NEWEST, "{}").await;
     let mut standing = session.get(None).await.events();
@@ -263,7 +263,7 @@ async fn whatever_a_removed_agent_has_under_way_ends() {
     taken_back(&kernel, "test_slow").await;
     // Who comes later under her name is somebody else.
     let there = holder(&kernel.server_url("asking"), &token(&kernel, "alice").await);
-    let stolen = again(&params, &parked["result"], json!({}));
+    let stolen = again(&params, &suspended["result"], json!({}));
     let refused = ask(&there, "{}", "tools/call", stolen).await;
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
     let listed = beside.post(request("tools/list", json!({}))).await;
@@ -360,18 +360,18 @@ async fn the_old_connection_of_another_agent_is_unknown() {
 
 /// The `requestState` and the tasks of another agent are those nobody has: same answer, no effect.
 #[tokio::test]
-async fn the_parked_call_and_the_task_of_another_agent_are_unknown() {
+async fn the_suspended_call_and_the_task_of_another_agent_are_unknown() {
     let kernel = kernel_with(&["--era", "legacy"], "task_after_ms = 40\n").await;
     let url = kernel.server_url("it");
     let alice = holder(&url, &token(&kernel, "alice").await);
     let bob = holder(&url, &token(&kernel, "bob").await);
     let params = json!({"name": "test_elicitation", "arguments": {"message": "Who?"}});
     let form = r#"{"elicitation":{"form":{}}}"#;
-    let parked = ask(&alice, form, "tools/call", params.clone()).await["result"].take();
-    let answers = parked["inputRequests"].as_object().unwrap();
+    let suspended = ask(&alice, form, "tools/call", params.clone()).await["result"].take();
+    let answers = suspended["inputRequests"].as_object().unwrap();
     let key = answers.keys().next().unwrap().clone();
     let accepted = json!({"action": "accept", "content": {"username": "ada", "email": "a@b.c"}});
-    let back = again(&params, &parked, json!({key: accepted}));
+    let back = again(&params, &suspended, json!({key: accepted}));
     let stolen = ask(&bob, form, "tools/call", back.clone()).await;
     assert_eq!(stolen["error"]["code"], -32602, "{stolen}");
     let done = ask(&alice, form, "tools/call", back).await;

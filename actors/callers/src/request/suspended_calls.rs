@@ -15,7 +15,7 @@ use mgp_runtime::task::{self, SupervisedTask};
 
 /// The most suspended calls. Each is a call under way at its server, so the servers' limits apply first;
 /// this limit keeps clients that never return from filling the table.
-const MAX_PARKED: usize = 4096;
+const MAX_SUSPENDED: usize = 4096;
 
 /// The suspended calls.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl SuspendedCalls {
     ///
     /// # Errors
     /// [`Refusal::Overloaded`] above the limit.
-    pub fn park(
+    pub fn suspend(
         self: &Arc<Self>,
         number: u64,
         background: Arc<BackgroundCall>,
@@ -77,9 +77,9 @@ impl SuspendedCalls {
     ) -> Result<(), Refusal> {
         let stay = self.number();
         let mut calls = self.calls();
-        if calls.len() >= MAX_PARKED {
+        if calls.len() >= MAX_SUSPENDED {
             return Err(Refusal::Overloaded {
-                what: format!("the list of {MAX_PARKED} calls that wait for their clients"),
+                what: format!("the list of {MAX_SUSPENDED} calls that wait for their clients"),
             });
         }
         let table = self.clone();

@@ -13,10 +13,10 @@ use mgp_callers::request::{Outcome, Request};
 use mgp_servers::levels;
 use mgp_servers::link::Link;
 
-/// Sends a modern caller's request to a legacy server. A question of the server parks the call (in the
+/// Sends a modern caller's request to a legacy server. A question of the server suspends the call (in the
 /// `doors` crate); here only the messages are translated.
 pub(crate) async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Outcome {
-    // A `requestState` of the kernel's own leads to a parked call and does not get here.
+    // A `requestState` of the kernel's own leads to a suspended call and does not get here.
     if is_said(outgoing.params, "requestState") {
         return Err(Refusal::Expired("the kernel did not give it".into()));
     }

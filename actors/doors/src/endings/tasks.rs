@@ -158,14 +158,14 @@ async fn a_task_whose_keeper_panics_has_failed() {
 
 /// A call that was suspended and whose client came back leaves no clock.
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_parked_leaves_nothing() {
+async fn a_suspended_call_leaves_nothing() {
     let scene = Scene::new().await;
     let suspended = &scene.reception.stateless.suspended;
     let mut watched = Watched::begin();
     let (caller, (background, tell)) = (caller(&AgentId::new("agent.local")), background());
     watched.add("the caller", &caller);
     watched.add("the call", &background);
-    suspended.park(1, background, caller, None).unwrap();
+    suspended.suspend(1, background, caller, None).unwrap();
     let taken = suspended.take(1).unwrap();
     tell.send(Bytes::new()).unwrap();
     taken.background.outcome().await.unwrap();

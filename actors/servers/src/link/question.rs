@@ -36,9 +36,9 @@ pub(super) use self::url_elicitations::Elicited;
 /// How long a question may wait until its call is known.
 pub const ATTRIBUTION: Duration = Duration::from_secs(30);
 
-/// How long a parked call keeps others from being asked, where it may be the one that asks: half the time
+/// How long a suspended call keeps others from being asked, where it may be the one that asks: half the time
 /// after which many clients give up.
-pub const PARKED: Duration = Duration::from_secs(15);
+pub const SUSPENDED: Duration = Duration::from_secs(15);
 
 /// An error answer that no client was asked for.
 pub fn refused(code: i64, message: &str) -> ClientAnswer {

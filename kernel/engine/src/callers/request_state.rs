@@ -1,4 +1,4 @@
-//! What a parked call is known by when its caller comes back with answers (MRTR, SEP-2322).
+//! What a suspended call is known by when its caller comes back with answers (MRTR, SEP-2322).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,7 +11,7 @@ const OF_ONE_TRY: [&str; 3] = ["_meta", "inputResponses", "requestState"];
 /// What the kernel puts, sealed, into the `requestState` of an `input_required` result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestState {
-    /// Which life of the kernel parked the call.
+    /// Which life of the kernel suspended the call.
     pub boot: u64,
     /// Which call of that life.
     pub call: u64,
@@ -30,7 +30,7 @@ pub struct RequestState {
 #[serde(rename_all = "lowercase")]
 pub enum RequestStateKind {
     /// The call still waits at its server, and the answers go there.
-    Parked,
+    Suspended,
     /// Nothing waits: the call is made once more from its beginning.
     Again,
 }
@@ -41,7 +41,7 @@ pub enum Stale {
     /// Its time is over.
     #[error("requestState has expired; make the call anew, without it")]
     Expired,
-    /// The kernel was restarted, and what it had parked is gone.
+    /// The kernel was restarted, and its suspended calls are gone.
     #[error("requestState is from before a restart; make the call anew, without it")]
     Restarted,
     /// It is the state of another call.
@@ -69,8 +69,8 @@ impl RequestState {
             return Err(Stale::Expired);
         }
         match self.kind {
-            RequestStateKind::Parked if self.boot != boot => Err(Stale::Restarted),
-            RequestStateKind::Parked | RequestStateKind::Again => Ok(()),
+            RequestStateKind::Suspended if self.boot != boot => Err(Stale::Restarted),
+            RequestStateKind::Suspended | RequestStateKind::Again => Ok(()),
         }
     }
 }
@@ -177,10 +177,10 @@ mod tests {
 
     #[test]
     fn a_state_leads_back_to_its_own_call_only() {
-        let parked = state(RequestStateKind::Parked);
+        let suspended = state(RequestStateKind::Suspended);
         let call = Some(PARAMS);
-        assert_eq!(parked.judge(3, 999, "tools/call", call), Ok(()));
-        let judged = |boot, now, method, params| parked.judge(boot, now, method, params);
+        assert_eq!(suspended.judge(3, 999, "tools/call", call), Ok(()));
+        let judged = |boot, now, method, params| suspended.judge(boot, now, method, params);
         assert_eq!(judged(3, 1_000, "tools/call", call), Err(Stale::Expired));
         assert_eq!(judged(4, 999, "tools/call", call), Err(Stale::Restarted));
         assert_eq!(judged(3, 999, "prompts/get", call), Err(Stale::AnotherCall));
@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn a_state_survives_its_seal() {
         let key = SealKey::new([1; 32]);
-        let text = key.seal(Purpose::State, "ann", &state(RequestStateKind::Parked));
+        let text = key.seal(Purpose::State, "ann", &state(RequestStateKind::Suspended));
         assert!(text.len() < 400, "{}", text.len());
         let opened = key.open(Purpose::State, "ann", &text);
-        assert_eq!(opened, Ok(state(RequestStateKind::Parked)));
+        assert_eq!(opened, Ok(state(RequestStateKind::Suspended)));
     }
 }

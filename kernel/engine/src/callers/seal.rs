@@ -1,5 +1,5 @@
 //! Small records the kernel hands out and gets back: authenticated, unreadable, and bound to whom
-//! they were given. `requestState` of parked calls and ids of tasks are such texts.
+//! they were given. `requestState` of suspended calls and ids of tasks are such texts.
 //!
 //! The nonce is made of the record itself, so that the same record has the same text each time: a
 //! task keeps its id. What that gives away is only that two texts hold the same record.

@@ -307,7 +307,7 @@ async fn a_call_nobody_comes_back_for_is_taken_back() {
     is_no_longer_valid(&answer, "");
 }
 
-/// A call that was parked in an earlier life of the kernel is gone, and its client is told what to
+/// A call that was suspended in an earlier life of the kernel is gone, and its client is told what to
 /// do.
 #[tokio::test]
 async fn a_call_that_died_with_the_kernel_is_answered_clearly() {
@@ -325,9 +325,9 @@ async fn a_call_that_died_with_the_kernel_is_answered_clearly() {
     assert!(anew["requestState"].is_string());
 }
 
-/// A parked call holds up nobody: others are served meanwhile, by the same server.
+/// A suspended call holds up nobody: others are served meanwhile, by the same server.
 #[tokio::test]
-async fn a_parked_call_holds_up_nobody() {
+async fn a_suspended_call_holds_up_nobody() {
     let kernel = before_a_legacy_server("").await;
     let modern = Modern::at(&kernel.server_url("it"), FULL);
     let params = params(TOOL, "Who?");
@@ -344,7 +344,7 @@ async fn a_parked_call_holds_up_nobody() {
 }
 
 /// To a server that all calls share a pipe to, the calls of one client are one client's: while one is
-/// parked the next is asked its own question, and what is asked later finds the call it is of.
+/// suspended the next is asked its own question, and what is asked later finds the call it is of.
 #[tokio::test]
 async fn questions_of_two_calls_of_one_client_reach_their_own() {
     let kernel = before_a_legacy_server("").await;
@@ -354,7 +354,7 @@ async fn questions_of_two_calls_of_one_client_reach_their_own() {
     let plain = params(TOOL, "Who?");
     let (who, second) = asked(&modern, &plain).await;
     assert_eq!(second["inputRequests"][&who]["params"]["message"], "Who?");
-    // The second is parked, and the latest: the next question is of the first all the same.
+    // The second is suspended, and the latest: the next question is of the first all the same.
     let named = json!({&name: {"action": "accept", "content": {"name": "Ada"}}});
     let (_, answer) = back(&modern, &rounds, &first, named).await;
     let next = answer["result"].clone();

@@ -195,13 +195,13 @@ mod tests {
 
     use crate::link::scripted::Scripted;
 
-    /// Decisions 2 and 10: a parked call keeps nobody out; a question whose call is not certain waits,
-    /// and is asked when the parked call's time is over.
+    /// Decisions 2 and 10: a suspended call keeps nobody out; a question whose call is not certain waits,
+    /// and is asked when the suspended call's time is over.
     #[tokio::test(start_paused = true)]
-    async fn a_parked_call_makes_room_for_one_that_asks() {
+    async fn a_suspended_call_makes_room_for_one_that_asks() {
         let mut it = Scripted::legacy("{}");
         it.known_to_ask().await;
-        let (first, parked) = it.call(1);
+        let (first, suspended) = it.call(1);
         it.next().await;
         it.ask("one");
         let attempts = first.rounds().unwrap();
@@ -217,13 +217,13 @@ mod tests {
         let request = soon.await.expect("its client rests, so others may go in");
         it.ask("two");
         let seconds = second.rounds().unwrap();
-        let soon = tokio::time::timeout(question::PARKED - Duration::from_secs(1), seconds.asked());
-        assert!(soon.await.is_err(), "it could be the parked call that asks");
-        assert!(!parked.is_finished());
+        let soon = tokio::time::timeout(question::SUSPENDED - Duration::from_secs(1), seconds.asked());
+        assert!(soon.await.is_err(), "it could be the suspended call that asks");
+        assert!(!suspended.is_finished());
         seconds.asked().await;
         assert!(seconds.input_requests().contains("two"));
         assert!(!attempts.input_requests().contains("two"));
-        parked.await.unwrap().unwrap_err();
+        suspended.await.unwrap().unwrap_err();
         seconds.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
         let mut message = it.next().await;
         while message["id"] != "two" {

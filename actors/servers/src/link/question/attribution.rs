@@ -11,7 +11,7 @@ use mgp_protocol::refusal::Refusal;
 use tokio::time::Instant;
 
 use super::origin::Origin;
-use super::{ATTRIBUTION, PARKED, ambiguous, no_roots, orphaned, over, progress, put, unnamed};
+use super::{ATTRIBUTION, SUSPENDED, ambiguous, no_roots, orphaned, over, progress, put, unnamed};
 use crate::link::call_queue::party;
 use crate::link::{ClientQuestion, InFlight, Link, LinkEvent};
 use mgp_callers::agent::ClientAnswer;
@@ -38,12 +38,12 @@ pub(in crate::link) enum QuestionSource {
     Unsaid,
 }
 
-/// What is left of the time that the clients of parked calls have to themselves; `None` when one of
-/// the calls is not parked.
+/// What is left of the time that the clients of suspended calls have to themselves; `None` when one of
+/// the calls is not suspended.
 fn left(calls: &[Arc<Exchange>]) -> Option<Duration> {
     let left = calls.iter().map(|call| {
-        let parked = call.rounds().and_then(CallRounds::suspended_for)?;
-        Some(PARKED.saturating_sub(parked))
+        let suspended = call.rounds().and_then(CallRounds::suspended_for)?;
+        Some(SUSPENDED.saturating_sub(suspended))
     });
     left.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
