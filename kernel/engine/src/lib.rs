@@ -38,6 +38,7 @@ pub mod tools {
 /// One server: its entry, its life, its sandbox, and whom its questions belong to.
 pub mod servers {
     pub mod attribution;
+    pub mod call_queue;
     pub mod consent;
     pub mod health;
     pub mod lifecycle;

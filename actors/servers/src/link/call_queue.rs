@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use mgp_engine::servers::attribution::{CallTurns, Enter, Party, Ticket};
+use mgp_engine::servers::attribution::Party;
+use mgp_engine::servers::call_queue::{self, Enter, Ticket};
 use mgp_protocol::refusal::Refusal;
 use std::collections::HashMap;
 use tokio::sync::oneshot;
@@ -20,7 +21,7 @@ pub(super) struct CallQueue {
 
 #[derive(Debug, Default)]
 struct State {
-    turns: CallTurns,
+    engine: call_queue::CallQueue,
     waiting: HashMap<Ticket, oneshot::Sender<()>>,
 }
 
@@ -43,21 +44,21 @@ impl CallQueue {
     /// From now on clients take turns. True the first time.
     pub(super) fn serialise(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.turns.set_asks();
+        state.engine.set_asks();
         !self.asks.swap(true, Ordering::AcqRel)
     }
 
     /// Calls that wait.
     pub(super) fn waiting(&self) -> usize {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.turns.waiting()
+        state.engine.waiting()
     }
 
     /// Waits for this client's turn at a server that asks.
     pub(super) async fn enter(&self, who: Party, exchange: &Exchange) -> Result<Turn<'_>, Refusal> {
         let (ticket, let_in) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            match state.turns.enter(who) {
+            match state.engine.enter(who) {
                 Enter::Now => return Ok(Turn { queue: self, who }),
                 Enter::Refused => {
                     return Err(Refusal::Overloaded {
@@ -94,14 +95,14 @@ impl CallQueue {
     pub(super) fn rest(&self, who: Party, rests: bool) {
         if self.asks.load(Ordering::Acquire) {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let next = state.turns.rest(who, rests);
+            let next = state.engine.rest(who, rests);
             state.let_in(next);
         }
     }
 
     fn leave(&self, who: Party) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = state.turns.leave(who);
+        let next = state.engine.leave(who);
         state.let_in(next);
     }
 }
@@ -138,11 +139,11 @@ impl Drop for WaitingCall<'_> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if state.waiting.remove(&ticket).is_some() {
-            let next = state.turns.cancel(ticket).unwrap_or_default();
+            let next = state.engine.cancel(ticket).unwrap_or_default();
             state.let_in(next);
         } else {
             // It was let in while it gave up: the turn goes to the next one.
-            let next = state.turns.leave(self.who);
+            let next = state.engine.leave(self.who);
             state.let_in(next);
         }
     }
