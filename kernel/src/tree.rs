@@ -30,7 +30,7 @@ use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::kernel::ActorNode;
 use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
+use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 use mgp_runtime::{task, time::moment};
 use mgp_servers::guard::GuardHandle;
 use mgp_servers::server::{
@@ -203,7 +203,7 @@ fn configuration(loaded: &LoadedConfig) -> Configuration {
 }
 
 impl Actor for TreeActor {
-    type Msg = Letter<TreeMsg>;
+    type Msg = Queued<TreeMsg>;
     type State = TreeState;
     type Arguments = Configuration;
 
@@ -227,10 +227,10 @@ impl Actor for TreeActor {
     async fn handle(
         &self,
         myself: ActorRef<Self::Msg>,
-        letter: Self::Msg,
+        queued: Self::Msg,
         state: &mut TreeState,
     ) -> Result<(), ActorProcessingErr> {
-        match letter.message {
+        match queued.message {
             TreeMsg::Reload(reply) => reply.send(self.reload(&myself, state).await),
             TreeMsg::StartServer(spec, reply) => {
                 reply.send(self.start_server(&myself, state, *spec).await);
@@ -280,7 +280,7 @@ impl Actor for TreeActor {
     }
 }
 
-type Me = ActorRef<Letter<TreeMsg>>;
+type Me = ActorRef<Queued<TreeMsg>>;
 
 impl TreeActor {
     async fn server_lost(&self, me: &Me, state: &mut TreeState, id: ServerId, why: &str) {

@@ -20,7 +20,7 @@ use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorRuntime};
 
 use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
+use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 
 /// Tools by `server:tool`.
 pub type Names = BTreeSet<Arc<str>>;
@@ -240,7 +240,7 @@ struct ToolCacheState {
 }
 
 impl Actor for ToolCacheActor {
-    type Msg = Letter<ToolCacheMsg>;
+    type Msg = Queued<ToolCacheMsg>;
     type State = ToolCacheState;
     type Arguments = Budget;
 
@@ -257,10 +257,10 @@ impl Actor for ToolCacheActor {
     async fn handle(
         &self,
         _myself: ActorRef<Self::Msg>,
-        letter: Self::Msg,
+        queued: Self::Msg,
         state: &mut ToolCacheState,
     ) -> Result<(), ActorProcessingErr> {
-        match letter.message {
+        match queued.message {
             ToolCacheMsg::Used(tool) => match state.cache.keep(&priced(&tool)) {
                 CacheInsertion::Pinned | CacheInsertion::Touched => {}
                 CacheInsertion::Added { .. } | CacheInsertion::TooLarge => self.publish(state),

@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::revocation::Revocation;
 use mgp_callers::registered_agents::RegisteredAgents;
-use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
+use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 use mgp_store::audit::{self, AuditHandle, NotWritten};
@@ -177,7 +177,7 @@ pub struct AgentRegistryActor {
 }
 
 impl Actor for AgentRegistryActor {
-    type Msg = Letter<AgentRegistryMsg>;
+    type Msg = Queued<AgentRegistryMsg>;
     type State = AgentRegistry;
     type Arguments = ();
 
@@ -192,10 +192,10 @@ impl Actor for AgentRegistryActor {
     async fn handle(
         &self,
         _myself: ActorRef<Self::Msg>,
-        letter: Self::Msg,
+        queued: Self::Msg,
         registry: &mut AgentRegistry,
     ) -> Result<(), ActorProcessingErr> {
-        match letter.message {
+        match queued.message {
             AgentRegistryMsg::Change(change, trace, reply) => {
                 reply.send(self.change(change, &trace, registry).await);
             }

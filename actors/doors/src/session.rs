@@ -14,7 +14,7 @@ use mgp_callers::agent::{Agent, Outward};
 use mgp_callers::exchange::streams::{Stream, Streams};
 use mgp_callers::request::Caller;
 use mgp_runtime::ids::new_id;
-use mgp_runtime::mailbox::{Alive, Kind, Letter, Mailbox};
+use mgp_runtime::mailbox::{Alive, Kind, Mailbox, Queued};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::moment;
 
@@ -258,7 +258,7 @@ struct SessionState {
 }
 
 impl Actor for SessionActor {
-    type Msg = Letter<SessionMsg>;
+    type Msg = Queued<SessionMsg>;
     type State = SessionState;
     type Arguments = ();
 
@@ -281,10 +281,10 @@ impl Actor for SessionActor {
     async fn handle(
         &self,
         _myself: ActorRef<Self::Msg>,
-        letter: Self::Msg,
+        queued: Self::Msg,
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        match letter.message {
+        match queued.message {
             SessionMsg::Look => {
                 let (idle, limit) = (self.session.idle(), self.sessions.limits.idle);
                 if idle >= limit {

@@ -24,7 +24,7 @@ pub use self::state::AccessState;
 pub use self::writing::Restored;
 use mgp_callers::directory::Directory;
 use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{Letter, Mailbox, Reply};
+use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::randomness;
 use mgp_store::audit::{AuditHandle, state_damaged};
 
@@ -190,7 +190,7 @@ pub struct AccessActor {
 }
 
 impl Actor for AccessActor {
-    type Msg = Letter<AccessMsg>;
+    type Msg = Queued<AccessMsg>;
     type State = AccessState;
     /// The grants, and the operations that are missing in the audit log.
     type Arguments = (Books, Vec<Operation>);
@@ -224,10 +224,10 @@ impl Actor for AccessActor {
     async fn handle(
         &self,
         _myself: ActorRef<Self::Msg>,
-        letter: Self::Msg,
+        queued: Self::Msg,
         state: &mut AccessState,
     ) -> Result<(), ActorProcessingErr> {
-        match letter.message {
+        match queued.message {
             AccessMsg::Record {
                 decide,
                 by,

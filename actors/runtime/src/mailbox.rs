@@ -16,9 +16,9 @@ pub const MAILBOX: u64 = 4096;
 /// How long an ask waits for its answer.
 const ASK_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A message with the credit it holds while it waits.
+/// A message in a mailbox, with the credit it holds while it waits.
 #[derive(Debug)]
-pub struct Letter<M> {
+pub struct Queued<M> {
     /// The message.
     pub message: M,
     _charge: Option<Charge>,
@@ -49,13 +49,13 @@ pub struct Mailbox<M: Send + 'static> {
 #[derive(Debug)]
 enum Address<M: Send + 'static> {
     /// An actor that is never restarted.
-    Once(ActorRef<Letter<M>>),
+    Once(ActorRef<Queued<M>>),
     /// An actor that its supervisor restarts; the slot holds the current one.
-    Restarted(Arc<Slot<ActorRef<Letter<M>>>>),
+    Restarted(Arc<Slot<ActorRef<Queued<M>>>>),
 }
 
 impl<M: Send + 'static> Address<M> {
-    fn actor(&self) -> Result<ActorRef<Letter<M>>, AskError> {
+    fn actor(&self) -> Result<ActorRef<Queued<M>>, AskError> {
         match self {
             Self::Once(actor) => Ok(actor.clone()),
             Self::Restarted(slot) => match slot.get() {
@@ -65,10 +65,10 @@ impl<M: Send + 'static> Address<M> {
         }
     }
 
-    fn send(&self, letter: Letter<M>) -> Result<(), AskError> {
+    fn send(&self, queued: Queued<M>) -> Result<(), AskError> {
         let sent = match self {
-            Self::Once(actor) => actor.send_message(letter),
-            Self::Restarted(_) => self.actor()?.send_message(letter),
+            Self::Once(actor) => actor.send_message(queued),
+            Self::Restarted(_) => self.actor()?.send_message(queued),
         };
         sent.map_err(|_| AskError::Stopped)
     }
@@ -95,7 +95,7 @@ impl<M: Send + 'static> Clone for Mailbox<M> {
 impl<M: Send + 'static> Mailbox<M> {
     /// The mailbox of an actor.
     #[must_use]
-    pub fn new(actor: ActorRef<Letter<M>>) -> Self {
+    pub fn new(actor: ActorRef<Queued<M>>) -> Self {
         Self {
             address: Address::Once(actor),
             credit: Credit::new(MAILBOX),
@@ -118,7 +118,7 @@ impl<M: Send + 'static> Mailbox<M> {
     /// When it cannot be started.
     pub async fn start<A>(&self, actor: A, arguments: A::Arguments) -> Result<ActorCell, SpawnErr>
     where
-        A: Actor<Msg = Letter<M>>,
+        A: Actor<Msg = Queued<M>>,
     {
         let (actor, _) = Actor::spawn(None, actor, arguments).await?;
         let cell = actor.get_cell();
@@ -134,7 +134,7 @@ impl<M: Send + 'static> Mailbox<M> {
     /// [`AskError::Overloaded`] or [`AskError::Stopped`].
     pub fn tell(&self, message: M) -> Result<(), AskError> {
         let charge = self.credit.try_take(1).ok_or(AskError::Overloaded)?;
-        self.address.send(Letter {
+        self.address.send(Queued {
             message,
             _charge: Some(charge),
         })
@@ -146,7 +146,7 @@ impl<M: Send + 'static> Mailbox<M> {
     /// # Errors
     /// [`AskError::Stopped`].
     pub fn remind(&self, message: M) -> Result<(), AskError> {
-        self.address.send(Letter {
+        self.address.send(Queued {
             message,
             _charge: None,
         })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::mailbox::{Letter, Mailbox};
+use crate::mailbox::{Mailbox, Queued};
 use crate::task::{self, SupervisedTask};
 
 /// How often a task is started in all, and the wait after each panic.
@@ -88,7 +88,7 @@ async fn tried<F: Future<Output = ()>>(name: &'static str, mut start: impl FnMut
 }
 
 impl Actor for TaskSupervisorActor {
-    type Msg = Letter<TaskSupervisorMsg>;
+    type Msg = Queued<TaskSupervisorMsg>;
     /// Dropped with the actor, it ends the tasks.
     type State = DropGuard;
     type Arguments = DropGuard;
@@ -104,10 +104,10 @@ impl Actor for TaskSupervisorActor {
     async fn handle(
         &self,
         _myself: ActorRef<Self::Msg>,
-        letter: Self::Msg,
+        queued: Self::Msg,
         _children: &mut DropGuard,
     ) -> Result<(), ActorProcessingErr> {
-        match letter.message {
+        match queued.message {
             TaskSupervisorMsg::Lost(name) => Err(format!("{name} is lost").into()),
         }
     }

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
-use mgp_runtime::mailbox::{Letter, Mailbox};
+use mgp_runtime::mailbox::{Mailbox, Queued};
 use mgp_runtime::task;
 
 /// Guards that are started without a wait between them. While none runs, nobody would end the
@@ -117,7 +117,7 @@ impl Row {
 }
 
 impl Actor for GuardActor {
-    type Msg = Letter<GuardMsg>;
+    type Msg = Queued<GuardMsg>;
     type State = GuardState;
     type Arguments = ();
 
@@ -139,10 +139,10 @@ impl Actor for GuardActor {
     async fn handle(
         &self,
         _myself: ActorRef<Self::Msg>,
-        letter: Self::Msg,
+        queued: Self::Msg,
         state: &mut GuardState,
     ) -> Result<(), ActorProcessingErr> {
-        match letter.message {
+        match queued.message {
             GuardMsg::Watch(group) => {
                 state.groups.insert(group);
                 state.order(Order::Watch(group));

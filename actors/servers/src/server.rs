@@ -40,7 +40,7 @@ use mgp_callers::directory::Directory;
 use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;
 use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::mailbox::{Alive, Kind, Letter, Mailbox, Reply};
+use mgp_runtime::mailbox::{Alive, Kind, Mailbox, Queued, Reply};
 use mgp_runtime::task::SupervisedTask;
 use mgp_runtime::time::moment;
 use mgp_store::audit::AuditHandle;
@@ -140,7 +140,7 @@ pub struct ServerState {
 }
 
 impl Actor for ServerActor {
-    type Msg = Letter<ServerMsg>;
+    type Msg = Queued<ServerMsg>;
     type State = ServerState;
     type Arguments = ServerSpec;
 
@@ -176,10 +176,10 @@ impl Actor for ServerActor {
     async fn handle(
         &self,
         myself: ActorRef<Self::Msg>,
-        letter: Self::Msg,
+        queued: Self::Msg,
         state: &mut ServerState,
     ) -> Result<(), ActorProcessingErr> {
-        match letter.message {
+        match queued.message {
             ServerMsg::Start { by_operator } => {
                 self.decide(state, SupervisionInput::Start { by_operator })
             }

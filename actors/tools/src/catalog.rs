@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::search::SearchHandle;
 pub use crate::shown::Shown;
 use mgp_callers::directory::Directory;
-use mgp_runtime::mailbox::{AskError, Letter, Mailbox, Reply};
+use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 use mgp_runtime::task;
 use mgp_servers::link::Peer;
 use mgp_servers::server::{Fetched, ServerMsg, ServerTable};
@@ -145,7 +145,7 @@ pub struct CatalogState {
 }
 
 impl Actor for CatalogActor {
-    type Msg = Letter<CatalogMsg>;
+    type Msg = Queued<CatalogMsg>;
     type State = CatalogState;
     type Arguments = ();
 
@@ -171,10 +171,10 @@ impl Actor for CatalogActor {
     async fn handle(
         &self,
         _myself: ActorRef<Self::Msg>,
-        letter: Self::Msg,
+        queued: Self::Msg,
         state: &mut CatalogState,
     ) -> Result<(), ActorProcessingErr> {
-        match letter.message {
+        match queued.message {
             CatalogMsg::Offered(offer, peer, fetched, reply) => {
                 state.fetched.insert(offer.server().clone(), fetched);
                 state.waiting.push(reply);

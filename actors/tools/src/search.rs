@@ -32,7 +32,7 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio::sync::Semaphore;
 
 use crate::shown::Shown;
-use mgp_runtime::mailbox::{Letter, Mailbox};
+use mgp_runtime::mailbox::{Mailbox, Queued};
 use mgp_runtime::task;
 use mgp_servers::server::ServerTable;
 
@@ -220,7 +220,7 @@ impl Stock {
 }
 
 impl Actor for SearchActor {
-    type Msg = Letter<SearchMsg>;
+    type Msg = Queued<SearchMsg>;
     type State = SearchState;
     type Arguments = ();
 
@@ -237,10 +237,10 @@ impl Actor for SearchActor {
     async fn handle(
         &self,
         _myself: ActorRef<Self::Msg>,
-        letter: Self::Msg,
+        queued: Self::Msg,
         state: &mut SearchState,
     ) -> Result<(), ActorProcessingErr> {
-        match letter.message {
+        match queued.message {
             SearchMsg::Published => self.catch_up(state).await,
             SearchMsg::Embedded(server) => self.embedded(&server).await,
             SearchMsg::Measured => {

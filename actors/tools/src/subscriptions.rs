@@ -18,7 +18,7 @@ use crate::shown::Shown;
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::Delivery;
 use mgp_policy::approvals::own;
-use mgp_runtime::mailbox::{Letter, Mailbox, Reply};
+use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_servers::link::Link;
 use mgp_servers::server::ServerTable;
@@ -147,7 +147,7 @@ pub struct SubscriptionsState {
 }
 
 impl Actor for SubscriptionsActor {
-    type Msg = Letter<SubscriptionsMsg>;
+    type Msg = Queued<SubscriptionsMsg>;
     type State = SubscriptionsState;
     type Arguments = ();
 
@@ -162,10 +162,10 @@ impl Actor for SubscriptionsActor {
     async fn handle(
         &self,
         _myself: ActorRef<Self::Msg>,
-        letter: Self::Msg,
+        queued: Self::Msg,
         state: &mut SubscriptionsState,
     ) -> Result<(), ActorProcessingErr> {
-        match letter.message {
+        match queued.message {
             SubscriptionsMsg::Subscribe(who, server, uri, reply) => {
                 // It may have been closed since it was asked for.
                 if !self.hears_of(who, &server) {

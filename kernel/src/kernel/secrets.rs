@@ -42,7 +42,10 @@ pub(super) fn token(data_dir: &Path) -> Result<(String, PathBuf), String> {
 /// kernel gave out in an earlier life.
 pub(super) fn seal_key(data_dir: &Path) -> Result<SealKey, String> {
     let path = data_dir.join("seal.key");
-    let bytes = key(&path, "what clients hold of suspended calls and tasks is lost")?;
+    let bytes = key(
+        &path,
+        "what clients hold of suspended calls and tasks is lost",
+    )?;
     Ok(SealKey::new(bytes))
 }
 

@@ -7,7 +7,7 @@ use mgp_calls::listener::ListenerMsg;
 use mgp_doors::session::SessionMsg;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::kernel::ActorNode;
-use mgp_runtime::mailbox::Letter;
+use mgp_runtime::mailbox::Queued;
 use mgp_servers::server::ServerMsg;
 use ractor::{ActorCell, ActorId, Message};
 
@@ -41,11 +41,11 @@ fn kind(cell: &ActorCell) -> &'static str {
     fn hears<M: Message>(cell: &ActorCell) -> bool {
         cell.is_message_type_of::<M>() == Some(true)
     }
-    if hears::<Letter<ServerMsg>>(cell) {
+    if hears::<Queued<ServerMsg>>(cell) {
         "instance"
-    } else if hears::<Letter<SessionMsg>>(cell) {
+    } else if hears::<Queued<SessionMsg>>(cell) {
         "session"
-    } else if hears::<Letter<ToolCacheMsg>>(cell) {
+    } else if hears::<Queued<ToolCacheMsg>>(cell) {
         "tool_cache"
     } else if hears::<ListenerMsg>(cell) {
         "listener"

@@ -235,7 +235,10 @@ async fn whatever_a_removed_agent_has_under_way_ends() {
         params.clone(),
     )
     .await;
-    assert_eq!(suspended["result"]["resultType"], "input_required", "{suspended}");
+    assert_eq!(
+        suspended["result"]["resultType"], "input_required",
+        "{suspended}"
+    );
     let mut session = holder(kernel.url(), &alice);
     session.open_session(NEWEST, "{}").await;
     let mut standing = session.get(None).await.events();

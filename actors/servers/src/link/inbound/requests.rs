@@ -217,8 +217,14 @@ mod tests {
         let request = soon.await.expect("its client rests, so others may go in");
         it.ask("two");
         let seconds = second.rounds().unwrap();
-        let soon = tokio::time::timeout(question::SUSPENDED - Duration::from_secs(1), seconds.asked());
-        assert!(soon.await.is_err(), "it could be the suspended call that asks");
+        let soon = tokio::time::timeout(
+            question::SUSPENDED - Duration::from_secs(1),
+            seconds.asked(),
+        );
+        assert!(
+            soon.await.is_err(),
+            "it could be the suspended call that asks"
+        );
         assert!(!suspended.is_finished());
         seconds.asked().await;
         assert!(seconds.input_requests().contains("two"));
