@@ -51,7 +51,7 @@ pub use self::handle::{ServerHandle, ServerTable, Status};
 pub use self::spawner::Starts;
 pub use self::starts::Start;
 
-/// Messages to the supervisor of a server.
+/// Messages to the supervisor of a server: imperatives ask, past tenses tell what happened.
 #[derive(Debug)]
 pub enum ServerMsg {
     /// Start, at the kernel's start or for the operator, whose start resets the count of restarts.
@@ -78,19 +78,19 @@ pub enum ServerMsg {
     /// A list was fetched again.
     Fetched(List, u64, Box<Fresh>),
     /// This life waits for the operator's answer to these questions.
-    Waits(u64, Vec<String>),
+    ApprovalRequested(u64, Vec<String>),
     /// The operator decided about changed tools.
-    Pinned,
+    PinsDecided,
     /// The connection of this number is broken.
-    Broken(u64, String),
+    LinkBroke(u64, String),
     /// The server reported a change of its state on this connection.
-    Said(u64, mgp::Lifecycle),
+    LifecycleReported(u64, mgp::Lifecycle),
     /// The wait before a restart is over.
-    TryAgain(u64),
-    /// An agent with an instance of its own calls.
-    Instance(AgentId, Reply<Result<Arc<ServerHandle>, Refusal>>),
-    /// Time to look for idle instances.
-    LookForIdle,
+    RetryDue(u64),
+    /// Start the instance of its own that an agent has, or hand out the running one.
+    OpenInstance(AgentId, Reply<Result<Arc<ServerHandle>, Refusal>>),
+    /// Stop the instances that nobody has used for a while.
+    StopIdle,
     /// For tests: panics.
     Panic,
 }
@@ -199,15 +199,15 @@ impl Actor for ServerActor {
             }
             ServerMsg::ListChanged(list) => self.fetch(state, list),
             ServerMsg::Fetched(list, link, lists) => self.fetched(state, list, link, *lists),
-            ServerMsg::Waits(attempt, names) => self.waits(state, attempt, &names),
-            ServerMsg::Pinned => self.pinned(state),
-            ServerMsg::Broken(link, why) => Self::broken(state, link, why),
-            ServerMsg::Said(link, step) => self.said(state, link, step),
-            ServerMsg::TryAgain(life) => self.decide(state, SupervisionInput::RetryDue(life)),
-            ServerMsg::Instance(agent, reply) => {
+            ServerMsg::ApprovalRequested(attempt, names) => self.waits(state, attempt, &names),
+            ServerMsg::PinsDecided => self.pinned(state),
+            ServerMsg::LinkBroke(link, why) => Self::broken(state, link, why),
+            ServerMsg::LifecycleReported(link, step) => self.said(state, link, step),
+            ServerMsg::RetryDue(life) => self.decide(state, SupervisionInput::RetryDue(life)),
+            ServerMsg::OpenInstance(agent, reply) => {
                 reply.send(self.instance(myself.get_cell(), state, agent).await);
             }
-            ServerMsg::LookForIdle => self.look_for_idle(state),
+            ServerMsg::StopIdle => self.stop_idle(state),
             ServerMsg::Panic => panic!("told to"),
         }
         Ok(())

@@ -62,7 +62,7 @@ impl CatalogHandle {
     ) -> Result<ActorCell, SpawnErr> {
         let cell = self.start(actor).await?;
         for server in servers.load().values() {
-            let _ = server.tell(ServerMsg::Pinned);
+            let _ = server.tell(ServerMsg::PinsDecided);
         }
         Ok(cell)
     }

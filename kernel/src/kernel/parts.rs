@@ -364,7 +364,7 @@ fn pins_decided(servers: &Arc<ServerTable>) -> EventSink<ServerId> {
     let servers = servers.clone();
     EventSink::new(move |server| {
         if let Some(handle) = servers.load().get(&server) {
-            let _ = handle.tell(ServerMsg::Pinned);
+            let _ = handle.tell(ServerMsg::PinsDecided);
         }
     })
 }

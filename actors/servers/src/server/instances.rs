@@ -110,7 +110,7 @@ impl ServerActor {
     }
 
     /// Ends instances that have been idle long enough.
-    pub(super) fn look_for_idle(&self, state: &mut ServerState) {
+    pub(super) fn stop_idle(&self, state: &mut ServerState) {
         let Rule::PerAgent(bounds) = state.spec.instances else {
             return;
         };
@@ -143,7 +143,7 @@ impl ServerActor {
             let me = state.me.clone();
             let clock = task::supervised("idle instances", async move {
                 tokio::time::sleep(after.max(LOOK)).await;
-                let _ = me.remind(ServerMsg::LookForIdle);
+                let _ = me.remind(ServerMsg::StopIdle);
             });
             state.instances.clock = Some(clock);
         }

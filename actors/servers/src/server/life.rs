@@ -474,7 +474,7 @@ impl ServerLife {
         keeper.meets(gate::LinkGateListener::over(link));
         keeper.needs(&self.declared(link));
         let waits = |names: &[String]| {
-            let waits = ServerMsg::Waits(self.attempt, names.to_vec());
+            let waits = ServerMsg::ApprovalRequested(self.attempt, names.to_vec());
             let _ = self.me.tell(waits);
         };
         let settled = keeper.settled(waits).await;

@@ -69,7 +69,7 @@ impl LinkListener {
             LinkEvent::Unusable(link) => self.handle.retire(link),
             LinkEvent::Broken(link, why) => {
                 self.handle.retire(link);
-                self.supervised(ServerMsg::Broken(link, why));
+                self.supervised(ServerMsg::LinkBroke(link, why));
             }
         }
     }
@@ -111,7 +111,7 @@ impl LinkListener {
 
     fn lifecycle_reported(&self, link: u64, params: &str) {
         if let Ok(step) = mcp::read(Some(params)) {
-            self.supervised(ServerMsg::Said(link, step));
+            self.supervised(ServerMsg::LifecycleReported(link, step));
         }
     }
 

@@ -78,7 +78,7 @@ impl ServerActor {
         let (me, life) = (state.me.clone(), state.supervision.life());
         state.next_try = Some(task::supervised("next start of a server", async move {
             tokio::time::sleep(at.since(moment())).await;
-            let _ = me.tell(ServerMsg::TryAgain(life));
+            let _ = me.tell(ServerMsg::RetryDue(life));
         }));
     }
 

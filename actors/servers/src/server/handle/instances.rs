@@ -137,7 +137,7 @@ impl ServerHandle {
         let one = match there {
             Some(one) => one,
             None => {
-                let asked = |reply| ServerMsg::Instance(agent.clone(), reply);
+                let asked = |reply| ServerMsg::OpenInstance(agent.clone(), reply);
                 let supervisor = self.supervisor().map_err(|_| self.not_ready())?;
                 let asked = supervisor.ask(asked).await;
                 asked.map_err(|_| self.not_ready())??

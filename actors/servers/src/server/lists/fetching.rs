@@ -31,7 +31,7 @@ impl ServerActor {
             let fetching = Lists::fetch_one(&link, list, before, &watch);
             let _ = me.tell(match task::caught("lists of a server", fetching).await {
                 Ok(lists) => ServerMsg::Fetched(list, link.number, Box::new(lists)),
-                Err(broken) => ServerMsg::Broken(link.number, broken.to_string()),
+                Err(broken) => ServerMsg::LinkBroke(link.number, broken.to_string()),
             });
         });
     }
