@@ -4,7 +4,7 @@
 //! Also the ids of all tasks: a client's id is sealed, names the task, and can be opened only for the
 //! client it was given to.
 
-mod call_retry;
+mod next_round;
 mod follow;
 mod record;
 
@@ -27,7 +27,7 @@ use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 
 pub use crate::exchange::rounds::LongCall;
-pub use call_retry::CallRetry;
+pub use next_round::NextRound;
 pub use record::{TaskRecord, load};
 
 /// Tasks kept at once, ended ones included; above that a long call stays a call.
@@ -128,16 +128,16 @@ impl Tasks {
         self.seal.open(Purpose::Task, &principal, id).ok()
     }
 
-    /// Turns a call into a task, on disk before this returns; `again` repeats the call when it needs input.
+    /// Turns a call into a task, on disk before this returns; `round` repeats the call when it needs input.
     ///
     /// `None` when there is no room or the disk fails: then it stays a call.
     pub async fn make(
         self: &Arc<Self>,
-        again: CallRetry,
+        round: NextRound,
         call: &LongCall,
         background: Arc<BackgroundCall>,
     ) -> Option<Bytes> {
-        let kept = Arc::new(self.begin(&again.caller, call, background));
+        let kept = Arc::new(self.begin(&round.caller, call, background));
         let place = TaskSlot::take(self, &kept)?;
         let record = kept.record(&kept.task());
         if let Err(error) = self.write(record).await {
@@ -149,7 +149,7 @@ impl Tasks {
             background.exchange.take_time();
         }
         let announcement = kept.task().render_created(&kept.id);
-        follow::start(self, kept, Some(again));
+        follow::start(self, kept, Some(round));
         Some(announcement.into())
     }
 

@@ -32,7 +32,7 @@ use mgp_callers::negotiation;
 use mgp_callers::request::background_call::BackgroundCall;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::request::{Caller, CallerSession, GuardedAnswer, Outcome, Request, Routes};
-use mgp_callers::tasks::{CallRetry, LongCall, Tasks};
+use mgp_callers::tasks::{NextRound, LongCall, Tasks};
 use mgp_runtime::time::unix_ms;
 use mgp_runtime::trace::Trace;
 
@@ -288,14 +288,14 @@ impl RunningCall {
         let (number, background) = self.detach()?;
         self.work = CallWork::Resumed(number, background.clone());
         let stateless = self.stateless.clone();
-        let again = CallRetry {
+        let round = NextRound {
             routes: stateless.routes.clone(),
             caller: self.caller.clone(),
             method: self.method.clone(),
             params: self.params.clone(),
             trace: self.trace.clone(),
         };
-        let announced = stateless.tasks.make(again, call, background).await?;
+        let announced = stateless.tasks.make(round, call, background).await?;
         // Cancelled meanwhile: nobody waits for an answer.
         match self.exchange.is_cancelled() {
             true => Some(Err(Refusal::Cancelled)),

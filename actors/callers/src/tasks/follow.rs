@@ -7,7 +7,7 @@ use mgp_engine::callers::tasks::TaskStep;
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::refusal::{Refusal, Rendered};
 
-use super::call_retry::{CallRetry, whole};
+use super::next_round::{NextRound, whole};
 use super::{KernelTask, MAX_BYTES, Tasks};
 use crate::request::Outcome;
 use crate::request::background_call::BackgroundCall;
@@ -17,16 +17,16 @@ use mgp_runtime::time::unix_ms;
 
 /// Follows a task until its time is over or it is forgotten. A panic fails the task, which is kept for its
 /// time all the same.
-pub(super) fn start(tasks: &Arc<Tasks>, kept: Arc<KernelTask>, again: Option<CallRetry>) {
+pub(super) fn start(tasks: &Arc<Tasks>, kept: Arc<KernelTask>, round: Option<NextRound>) {
     let tasks = tasks.clone();
     task::detached("task", async move {
-        if let Some(again) = again {
-            let followed = task::caught("task", to_its_end(&tasks, &kept, &again)).await;
+        if let Some(round) = round {
+            let followed = task::caught("task", to_its_end(&tasks, &kept, &round)).await;
             if let Err(broken) = followed {
                 if let Some(background) = kept.background() {
                     background.exchange.cancel();
                 }
-                let end = failed(&refused(&broken), again.caller.dialect());
+                let end = failed(&refused(&broken), round.caller.dialect());
                 tasks.end(&kept, end).await;
             }
             kept.let_go();
@@ -44,13 +44,13 @@ fn left(kept: &KernelTask) -> Duration {
 }
 
 /// Resolves when the call has ended and that is recorded, or the task's time is over.
-async fn to_its_end(tasks: &Tasks, kept: &KernelTask, again: &CallRetry) {
+async fn to_its_end(tasks: &Tasks, kept: &KernelTask, round: &NextRound) {
     let Some(background) = kept.background() else {
         return;
     };
     tokio::select! {
-        outcome = follow(tasks, kept, &background, again) => {
-            tasks.end(kept, step(&background, outcome, again.caller.dialect())).await;
+        outcome = follow(tasks, kept, &background, round) => {
+            tasks.end(kept, step(&background, outcome, round.caller.dialect())).await;
         }
         () = tokio::time::sleep(left(kept)) => background.exchange.cancel(),
     }
@@ -61,13 +61,13 @@ async fn follow(
     tasks: &Tasks,
     kept: &KernelTask,
     background: &BackgroundCall,
-    again: &CallRetry,
+    round: &NextRound,
 ) -> Outcome {
     let rounds = background
         .exchange
         .rounds()
         .expect("only calls of stateless clients become tasks");
-    let mut outcome = std::pin::pin!(whole(background, again));
+    let mut outcome = std::pin::pin!(whole(background, round));
     loop {
         let mut changed = std::pin::pin!(rounds.changed());
         changed.as_mut().enable();

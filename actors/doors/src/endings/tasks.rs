@@ -22,7 +22,7 @@ use mgp_callers::exchange::rounds::{CallRound, CallRounds};
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::background_call::BackgroundCall;
 use mgp_callers::request::{Caller, CallerSession, GuardedAnswer};
-use mgp_callers::tasks::{CallRetry, LongCall};
+use mgp_callers::tasks::{NextRound, LongCall};
 use mgp_runtime::trace::Trace;
 
 fn caller(agent: &AgentId) -> Arc<Caller> {
@@ -81,14 +81,14 @@ async fn a_task_that_has_ended_leaves_its_result_and_then_nothing() {
         after: Duration::ZERO,
         ttl: Duration::from_secs(3600),
     };
-    let again = CallRetry {
+    let round = NextRound {
         routes: scene.routes.clone(),
         caller: caller.clone(),
         method: ByteString::from_static("tools/call"),
         params: None,
         trace: Trace::of(None, None),
     };
-    let created = tasks.make(again, &call, background).await.unwrap();
+    let created = tasks.make(round, &call, background).await.unwrap();
     let created: serde_json::Value = serde_json::from_slice(&created).unwrap();
     let id = created["taskId"].as_str().unwrap();
     let named = tasks.find(&caller, id).unwrap();
@@ -134,14 +134,14 @@ async fn a_task_whose_keeper_panics_has_failed() {
         after: Duration::ZERO,
         ttl: Duration::from_secs(3600),
     };
-    let again = CallRetry {
+    let round = NextRound {
         routes: scene.routes.clone(),
         caller: caller.clone(),
         method: ByteString::from_static("tools/call"),
         params: None,
         trace: Trace::of(None, None),
     };
-    let created = tasks.make(again, &call, background).await.unwrap();
+    let created = tasks.make(round, &call, background).await.unwrap();
     let created: serde_json::Value = serde_json::from_slice(&created).unwrap();
     let named = tasks.find(&caller, created["taskId"].as_str().unwrap());
     let Maker::Kernel { boot, number } = named.unwrap().task.maker else {

@@ -14,9 +14,9 @@ use crate::request::input_required::{MAX_ROUNDS, Needs, needs, next_round};
 use crate::request::{Caller, GuardedAnswer, Outcome, Request, Routes};
 use mgp_runtime::trace::Trace;
 
-/// What is needed to repeat the call of a task.
+/// What is needed to make the next round of the call of a task.
 #[derive(Debug, Clone)]
-pub struct CallRetry {
+pub struct NextRound {
     /// Handles the call.
     pub routes: Arc<dyn Routes>,
     /// The caller.
@@ -30,7 +30,7 @@ pub struct CallRetry {
 }
 
 /// Resolves with the call's final outcome.
-pub(super) async fn whole(background: &BackgroundCall, again: &CallRetry) -> Outcome {
+pub(super) async fn whole(background: &BackgroundCall, round: &NextRound) -> Outcome {
     let mut outcome = background.outcome().await?;
     for _ in 0..MAX_ROUNDS {
         let text = String::from_utf8_lossy(&outcome).into_owned();
@@ -38,16 +38,16 @@ pub(super) async fn whole(background: &BackgroundCall, again: &CallRetry) -> Out
             return Ok(outcome);
         };
         let responses = ask(background, &needs).await?;
-        let first = again.params.as_deref().unwrap_or("{}");
+        let first = round.params.as_deref().unwrap_or("{}");
         let params = next_round(first, &responses, needs.request_state);
         let request = Request {
-            caller: again.caller.clone(),
+            caller: round.caller.clone(),
             exchange: background.exchange.clone(),
-            method: again.method.clone(),
+            method: round.method.clone(),
             params: Some(params.into()),
-            trace: again.trace.clone(),
+            trace: round.trace.clone(),
         };
-        outcome = GuardedAnswer::new(|| again.routes.answer(request)).await?;
+        outcome = GuardedAnswer::new(|| round.routes.answer(request)).await?;
     }
     Err(Refusal::Broken(format!(
         "the server asked for more input {MAX_ROUNDS} times in one call"
