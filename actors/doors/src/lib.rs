@@ -4,7 +4,7 @@ pub mod agent_registry;
 pub mod bodies;
 pub mod connection;
 #[cfg(test)]
-mod endings;
+mod ending_tests;
 pub mod http_door;
 pub mod oauth;
 pub mod reception;

@@ -6,7 +6,7 @@
 mod call_queue;
 mod calls;
 #[cfg(test)]
-mod endings;
+mod ending_tests;
 mod envelope;
 mod event;
 mod from_servers;

@@ -47,7 +47,7 @@ pub mod servers {
     pub mod restart;
     pub mod sandbox;
     pub mod spec;
-    pub mod starts;
+    pub mod start_words;
     pub mod supervision;
     pub mod tree_plan;
 }

@@ -8,7 +8,7 @@ use mgp_protocol::mcp;
 use serde_json::Value;
 
 use super::*;
-use crate::endings::scene::{LATER, Scene};
+use crate::ending_tests::scene::{LATER, Scene};
 use crate::http_door::{Auth, HttpSse, Manners};
 use crate::session::{SessionLimits, Sessions};
 
