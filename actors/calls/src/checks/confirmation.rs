@@ -18,7 +18,7 @@ use mgp_callers::exchange::rounds::CallRounds;
 use mgp_callers::request::Request;
 use mgp_policy::approvals::legible;
 use mgp_runtime::time::{moment, unix_ms};
-use mgp_servers::link::question;
+use mgp_servers::link::{ClientQuestion, question};
 
 /// The operator's settings for confirming dangerous calls.
 #[derive(Clone, Copy, Debug)]
@@ -178,7 +178,7 @@ async fn elicit(wanted: &ConfirmationRequest<'_>) -> ConfirmationAnswer {
     let Request {
         caller, exchange, ..
     } = wanted.request;
-    match question::put_own(caller, exchange, "elicitation/create", &params).await {
+    match question::put_own(caller, exchange, ClientQuestion::Elicitation, &params).await {
         Ok(Ok(result)) => {
             let action = std::str::from_utf8(&result).ok();
             match action.and_then(|result| member(result, "action")) {

@@ -104,12 +104,12 @@ async fn ask_one(
     input: &Input<'_>,
 ) -> Result<String, Refusal> {
     let (caller, exchange) = (&request.caller, &request.exchange);
-    if !question::is_known(&input.method) {
+    let Some(asked) = question::read(&input.method) else {
         return Err(link.faulty(&format!(
             "it needs {}, which no client can be asked",
             input.method
         )));
-    }
+    };
     let params = input.params.map(RawValue::get);
     let id = new_id();
     let params = era::to_legacy_question(&input.method, params, caller.version, id.as_str());
@@ -118,7 +118,7 @@ async fn ask_one(
         None => params.to_string(),
     });
     let answer = match params {
-        Some(params) => question::put(link, caller, exchange, &input.method, Some(&params)).await,
+        Some(params) => question::put(link, caller, exchange, asked, Some(&params)).await,
         None => question::refused(
             METHOD_NOT_FOUND,
             &format!("a client of {} cannot be asked this", caller.version),

@@ -32,6 +32,18 @@ pub enum ClientQuestion {
     Roots,
 }
 
+impl ClientQuestion {
+    /// Its method.
+    #[must_use]
+    pub fn method(self) -> &'static str {
+        match self {
+            Self::Sampling => "sampling/createMessage",
+            Self::Elicitation => "elicitation/create",
+            Self::Roots => "roots/list",
+        }
+    }
+}
+
 /// For methods that need no extension.
 const NONE: Features = Features::NONE;
 
@@ -115,6 +127,9 @@ mod tests {
     #[test]
     fn what_is_like_a_question_is_found_in_every_spelling() {
         assert_eq!(question("roots/list"), Some(ClientQuestion::Roots));
+        let asked = FROM_SERVERS.iter().filter_map(|(name, ..)| Some((*name, question(name)?)));
+        assert!(asked.clone().all(|(name, asked)| asked.method() == name));
+        assert_eq!(asked.count(), 3);
         assert_eq!(question("Roots/list"), None);
         assert!(is_like_a_question("Roots/list") && is_like_a_question("roots/list"));
         assert!(!is_like_a_question("ping"));

@@ -17,12 +17,12 @@ use mgp_protocol::era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 use mgp_protocol::mcp::meta::{RELATED_CALL, RELATED_TASK};
-use mgp_protocol::mcp::{self, ClientCapabilities, Method as _, elicitation};
+use mgp_protocol::mcp::{self, ClientCapabilities, elicitation};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
 
-use super::{Link, from_servers};
+use super::{ClientQuestion, Link, from_servers};
 use mgp_callers::agent::{ClientAnswer, Unanswered};
 use mgp_callers::exchange::Exchange;
 use mgp_callers::exchange::rounds::CallRounds;
@@ -91,10 +91,10 @@ pub fn ambiguous() -> ClientAnswer {
     )
 }
 
-/// True for the methods a server may ask a client.
+/// The question of this method; `None` for what no server may ask a client.
 #[must_use]
-pub fn is_known(method: &str) -> bool {
-    from_servers::question(method).is_some()
+pub fn read(method: &str) -> Option<ClientQuestion> {
+    from_servers::question(method)
 }
 
 /// Checks that a client may be sent to a URL.
@@ -102,11 +102,11 @@ pub fn is_known(method: &str) -> bool {
 /// # Errors
 /// [`Refusal::MissingCapability`] when it did not declare that.
 pub(crate) fn can_visit(caller: &Caller, exchange: &Exchange) -> Result<(), Refusal> {
-    let (method, params) = (elicitation::Create::METHOD, Some(r#"{"mode":"url"}"#));
-    match able(&declared(caller, exchange), method, params) {
+    let (asked, params) = (ClientQuestion::Elicitation, Some(r#"{"mode":"url"}"#));
+    match able(&declared(caller, exchange), asked, params) {
         Ok(()) => Ok(()),
         Err(_) => Err(Refusal::MissingCapability {
-            required: required(method, params),
+            required: required(asked, params),
         }),
     }
 }
@@ -123,23 +123,24 @@ pub async fn put(
     link: &Arc<Link>,
     caller: &Arc<Caller>,
     exchange: &Exchange,
-    method: &str,
+    asked: ClientQuestion,
     params: Option<&str>,
 ) -> ClientAnswer {
     let can = declared(caller, exchange);
-    if let Err(missing) = able(&can, method, params) {
+    if let Err(missing) = able(&can, asked, params) {
         if caller.is_alone() {
-            exchange.lacks(required(method, params));
+            exchange.lacks(required(asked, params));
         }
         return missing;
     }
+    let method = asked.method();
     if let Err(no) = link.consented(&caller.agent, method, params).await {
         return refused(METHOD_NOT_FOUND, &no);
     }
-    let params = dressed(&link.server, caller, method, params);
+    let params = dressed(&link.server, caller, asked, params);
     let task = exchange.task();
     let params = params.map(|params| task.map_or(params.clone(), |(_, id)| related(&params, id)));
-    let asked = match (&caller.session, exchange.rounds()) {
+    let answer = match (&caller.session, exchange.rounds()) {
         (CallerSession::Open(_), _) => match caller.standing() {
             Some(agent) => {
                 let params = params.as_deref();
@@ -158,7 +159,7 @@ pub async fn put(
         }
         (CallerSession::Stateless, None) => Err(Unanswered::Gone),
     };
-    match asked {
+    match answer {
         Ok(Ok(result)) if let Some((own, _)) = task => {
             Ok(related(&String::from_utf8_lossy(&result), own).into())
         }
@@ -181,9 +182,10 @@ pub(crate) fn progress(link: &Arc<Link>) -> EventSink<String> {
 pub async fn put_own(
     caller: &Caller,
     exchange: &Exchange,
-    method: &str,
+    asked: ClientQuestion,
     params: &str,
 ) -> Result<ClientAnswer, Unanswered> {
+    let method = asked.method();
     match (&caller.session, exchange.rounds()) {
         (CallerSession::Open(_), _) => match caller.standing() {
             Some(agent) => agent.ask(exchange, None, method, Some(params)).await,
@@ -229,11 +231,15 @@ fn said(link: &Link, method: &str, answer: ClientAnswer) -> ClientAnswer {
 }
 
 /// CMCP-088, CMCP-090: a client is never asked for what it did not declare.
-fn able(can: &ClientCapabilities, method: &str, params: Option<&str>) -> Result<(), ClientAnswer> {
-    let ok = match method {
-        "sampling/createMessage" => can.sampling && (can.sampling_tools || !has_tools(params)),
-        "roots/list" => can.roots,
-        _ => match mcp::read::<elicitation::Create<'_>>(params) {
+fn able(
+    can: &ClientCapabilities,
+    asked: ClientQuestion,
+    params: Option<&str>,
+) -> Result<(), ClientAnswer> {
+    let ok = match asked {
+        ClientQuestion::Sampling => can.sampling && (can.sampling_tools || !has_tools(params)),
+        ClientQuestion::Roots => can.roots,
+        ClientQuestion::Elicitation => match mcp::read::<elicitation::Create<'_>>(params) {
             Ok(create) if create.mode.as_deref() == Some("url") => can.elicitation_url,
             Ok(_) => can.elicitation_form,
             Err(e) => return Err(refused(INVALID_PARAMS, &e.to_string())),
@@ -244,7 +250,7 @@ fn able(can: &ClientCapabilities, method: &str, params: Option<&str>) -> Result<
     }
     Err(refused(
         METHOD_NOT_FOUND,
-        &format!("the client that called does not support {method}"),
+        &format!("the client that called does not support {}", asked.method()),
     ))
 }
 
@@ -253,15 +259,17 @@ fn has_tools(params: Option<&str>) -> bool {
 }
 
 /// The capabilities a question needs, as a `ClientCapabilities` object.
-fn required(method: &str, params: Option<&str>) -> Box<RawValue> {
-    let text = match method {
-        "sampling/createMessage" if has_tools(params) => r#"{"sampling":{"tools":{}}}"#,
-        "sampling/createMessage" => r#"{"sampling":{}}"#,
-        "roots/list" => r#"{"roots":{}}"#,
-        _ if params.and_then(|p| member(p, "mode")) == Some("\"url\"") => {
+fn required(asked: ClientQuestion, params: Option<&str>) -> Box<RawValue> {
+    let text = match asked {
+        ClientQuestion::Sampling if has_tools(params) => r#"{"sampling":{"tools":{}}}"#,
+        ClientQuestion::Sampling => r#"{"sampling":{}}"#,
+        ClientQuestion::Roots => r#"{"roots":{}}"#,
+        ClientQuestion::Elicitation
+            if params.and_then(|p| member(p, "mode")) == Some("\"url\"") =>
+        {
             r#"{"elicitation":{"url":{}}}"#
         }
-        _ => r#"{"elicitation":{"form":{}}}"#,
+        ClientQuestion::Elicitation => r#"{"elicitation":{"form":{}}}"#,
     };
     RawValue::from_string(text.into()).expect("literals are JSON")
 }
@@ -271,11 +279,11 @@ fn required(method: &str, params: Option<&str>) -> Box<RawValue> {
 fn dressed(
     server: &ServerId,
     caller: &Caller,
-    method: &str,
+    asked: ClientQuestion,
     params: Option<&str>,
 ) -> Option<String> {
     let params = &*era::without_call(params?);
-    if method != "elicitation/create" {
+    if asked != ClientQuestion::Elicitation {
         return Some(params.to_owned());
     }
     let mut splice = Splice::new(params);

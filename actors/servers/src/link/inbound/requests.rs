@@ -41,7 +41,7 @@ impl Link {
         match from_servers(method).filter(|(needs, _)| self.has_agreed(*needs)) {
             Some((_, FromServer::Request(take))) => take(self, id, params),
             Some((_, FromServer::Question(asked))) => {
-                self.client_asked(id, asked, method, params, via);
+                self.client_asked(id, asked, params, via);
             }
             // For what was not negotiated the kernel has no such method.
             Some((_, FromServer::Notification(_))) | None => {
@@ -60,7 +60,6 @@ impl Link {
         self: &Arc<Self>,
         id: RequestId,
         asked: ClientQuestion,
-        method: &str,
         params: Option<&str>,
         via: Option<u64>,
     ) {
@@ -68,6 +67,7 @@ impl Link {
             let words = "only ping may be asked before `notifications/initialized`";
             return self.reply(&id, &question::refused(INVALID_REQUEST, words));
         }
+        let method = asked.method();
         if self.forbids(method) {
             let words = format!("{method} is switched off for this server");
             return self.reply(&id, &question::refused(METHOD_NOT_FOUND, &words));
@@ -76,10 +76,9 @@ impl Link {
             Ok(source) => source,
             Err(refusal) => return self.reply(&id, &unread(&refusal)),
         };
-        let (link, method, params) = (self.clone(), method.to_owned(), params.map(str::to_owned));
+        let (link, params) = (self.clone(), params.map(str::to_owned));
         self.answer_later(id, async move {
-            link.consult(asked, &method, params.as_deref(), &source)
-                .await
+            link.consult(asked, params.as_deref(), &source).await
         });
     }
 

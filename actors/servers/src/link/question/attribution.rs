@@ -123,7 +123,6 @@ impl Link {
     pub(in crate::link) async fn consult(
         self: &Arc<Self>,
         asked: ClientQuestion,
-        method: &str,
         params: Option<&str>,
         source: &QuestionSource,
     ) -> ClientAnswer {
@@ -139,9 +138,9 @@ impl Link {
                     {
                         self.elicited.asked(params, &agent);
                     }
-                    return self.put(&caller, &exchange, method, params).await;
+                    return self.put(&caller, &exchange, asked, params).await;
                 }
-                Origin::Nobody => return self.orphaned(source, asked, method, params).await,
+                Origin::Nobody => return self.orphaned(source, asked, params).await,
                 // Those who have had their time to answer make room for one who asks now.
                 Origin::Likely(_, _, others) if left(&others) == Some(Duration::ZERO) => {
                     others.iter().for_each(|other| other.cancel());
@@ -165,12 +164,12 @@ impl Link {
         self: &Arc<Self>,
         caller: &Arc<Caller>,
         exchange: &Exchange,
-        method: &str,
+        question: ClientQuestion,
         params: Option<&str>,
     ) -> ClientAnswer {
         let who = party(caller);
         let (asked, _placed) = (exchange.asks(), self.questions.place());
-        let mut put = std::pin::pin!(put(self, caller, exchange, method, params));
+        let mut put = std::pin::pin!(put(self, caller, exchange, question, params));
         if let Ok(answer) = tokio::time::timeout(QUICK, put.as_mut()).await {
             return answer;
         }
@@ -187,7 +186,6 @@ impl Link {
         self: &Arc<Self>,
         source: &QuestionSource,
         asked: ClientQuestion,
-        method: &str,
         params: Option<&str>,
     ) -> ClientAnswer {
         match source {
@@ -203,7 +201,7 @@ impl Link {
             return no_roots();
         };
         match agent
-            .ask(&agent.outside(), Some(progress(self)), method, params)
+            .ask(&agent.outside(), Some(progress(self)), asked.method(), params)
             .await
         {
             Ok(answer) => answer,

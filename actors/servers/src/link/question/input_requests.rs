@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::is_known;
+use crate::link::from_servers::question;
 
 /// Questions of tasks remembered for one server; the oldest are dropped, and their clients may answer
 /// again after the next `tasks/get`.
@@ -109,7 +109,7 @@ pub(in crate::link) fn read(text: &str) -> Result<Vec<(String, Wanted<'_>)>, Str
     let needs: NeededInput<'_> = lookalike::from_str(text)
         .map_err(|error| format!("its questions cannot be read: {error}"))?;
     let asked = needs.input_requests.map_or_else(Vec::new, |all| all.0);
-    match asked.iter().find(|(_, one)| !is_known(&one.method)) {
+    match asked.iter().find(|(_, one)| question(&one.method).is_none()) {
         Some((_, one)) => Err(format!("it asks {:?}, which no server may", one.method)),
         None => Ok(asked),
     }
