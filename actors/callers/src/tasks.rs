@@ -274,12 +274,12 @@ impl Tasks {
         let bytes = kept.bytes.swap(0, Ordering::Relaxed);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         let (folder, record) = (self.folder.clone(), kept.record(&kept.task()));
-        let _ = task::blocking("task record", move || record.remove(&folder)).await;
+        let _ = task::blocking("tasks.record", move || record.remove(&folder)).await;
     }
 
     async fn write(&self, record: TaskRecord) -> std::io::Result<()> {
         let folder = self.folder.clone();
-        let writing = task::blocking("task record", move || record.write(&folder));
+        let writing = task::blocking("tasks.record", move || record.write(&folder));
         writing.await.map_err(std::io::Error::other)?
     }
 
@@ -417,8 +417,8 @@ impl Drop for TaskSlot<'_> {
             && let Some(kept) = self.tasks.table().remove(&self.at)
         {
             let (folder, record) = (self.tasks.folder.clone(), kept.record(&kept.task()));
-            task::detached("task record", async move {
-                let _ = task::blocking("task record", move || record.remove(&folder)).await;
+            task::detached("tasks.record", async move {
+                let _ = task::blocking("tasks.record", move || record.remove(&folder)).await;
             });
         }
     }

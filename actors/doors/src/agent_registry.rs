@@ -218,7 +218,7 @@ impl AgentRegistryActor {
             .decided(noted(&change, trace, Outcome::Success))
             .await?;
         let (file, kept) = (self.file.clone(), next.kept());
-        let writing = task::blocking("agent registry file", move || file::write(&file, &kept));
+        let writing = task::blocking("agent_registry.write", move || file::write(&file, &kept));
         let written = writing.await.map_err(std::io::Error::other).flatten();
         if let Err(error) = written {
             self.audit.tell(noted(&change, trace, Outcome::Failure));

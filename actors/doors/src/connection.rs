@@ -83,7 +83,7 @@ pub async fn serve<R, W>(
         view: view.map_or_else(OnceLock::new, OnceLock::from),
         overrun: Glance::default(),
     };
-    let writing = task::supervised("connection writer", lines_out.run(writer, STALL));
+    let writing = task::supervised("connection.write", lines_out.run(writer, STALL));
     let reading = lines::read_within(reader, longest, Some(room), move |frame| {
         inbound.receive(frame);
     });
@@ -142,7 +142,7 @@ impl Inbound {
     fn receive(&mut self, frame: Frame) {
         match frame {
             Frame::Line(line) => {
-                if let Err(broken) = task::guarded("message", || self.line(&line)) {
+                if let Err(broken) = task::guarded("connection.line", || self.line(&line)) {
                     self.failed(&line, &refused(&broken));
                 }
             }
@@ -470,7 +470,7 @@ fn run(mut answering: GuardedAnswer, then: impl FnOnce(Outcome) + Send + 'static
     match Pin::new(&mut answering).poll(&mut cx) {
         std::task::Poll::Ready(outcome) => then(outcome),
         std::task::Poll::Pending => {
-            task::detached("request", async move { then(answering.await) });
+            task::detached("connection.request", async move { then(answering.await) });
         }
     }
 }

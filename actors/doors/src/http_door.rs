@@ -72,7 +72,7 @@ impl HttpDoor {
         request: Request<Incoming>,
         peer: HttpPeer,
     ) -> Response<ReplyBody> {
-        let answered = task::caught("http request", self.respond(request, peer)).await;
+        let answered = task::caught("http.respond", self.respond(request, peer)).await;
         answered.unwrap_or_else(|broken| failed(&refused(&broken)))
     }
 

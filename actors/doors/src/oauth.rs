@@ -155,7 +155,7 @@ impl OAuth {
         let held = self.held.load();
         if held.is_younger(STALE) && !held.is_younger(FRESH) {
             let this = self.clone();
-            task::detached("token keys", async move { this.refresh().await });
+            task::detached("oauth.keys", async move { this.refresh().await });
         }
         let mark = (blake3::hash(token.as_bytes()), view.clone());
         if let Some(good) = self.remembered(&held, &mark) {

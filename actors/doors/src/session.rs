@@ -314,7 +314,7 @@ impl Actor for SessionActor {
 fn look_later(me: &Mailbox<SessionMsg>, after: Duration) -> SupervisedTask<()> {
     let me = me.clone();
     let after = after.max(Duration::from_secs(1));
-    task::supervised("session clock", async move {
+    task::supervised("session.clock", async move {
         tokio::time::sleep(after).await;
         let _ = me.tell(SessionMsg::Look);
     })

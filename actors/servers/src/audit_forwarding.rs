@@ -20,7 +20,7 @@ pub fn forward(audit: &AuditHandle, link: &Arc<Link>) {
         return;
     }
     let (audit, link) = (audit.clone(), link.clone());
-    task::detached("audit events for a server", async move {
+    task::detached("audit.forward", async move {
         let told = tokio::select! {
             told = forwarded(&audit, &link) => told,
             () = link.over() => return,

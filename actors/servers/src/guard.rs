@@ -219,7 +219,7 @@ impl GuardActor {
             return self.start(state);
         }
         let me = state.me.clone();
-        task::detached("next guard", async move {
+        task::detached("guard.restart", async move {
             tokio::time::sleep(wait).await;
             let _ = me.remind(GuardMsg::Again);
         });
@@ -232,9 +232,9 @@ impl GuardActor {
                 let (orders, taken) = mpsc::channel(ORDERS);
                 state.orders = Some(orders);
                 let me = state.me.clone();
-                task::detached("guard", async move {
+                task::detached("guard.keep", async move {
                     let keeping = keep(guard, taken, me.clone());
-                    if task::caught("guard", keeping).await.is_err() {
+                    if task::caught("guard.keep", keeping).await.is_err() {
                         let _ = me.remind(GuardMsg::Died);
                     }
                 });

@@ -130,7 +130,7 @@ impl Sandboxes {
             written.extend(rules.write.iter().cloned());
             written.clone()
         };
-        let looking = task::blocking("sandbox of a server", move || {
+        let looking = task::blocking("sandbox.prepare", move || {
             let (roads, mut notes) = look(&looked, &mut place, &mut rules, &written, &owns)?;
             furnish(&place.own).map_err(|e| format!("{}: {e}", place.own.display()))?;
             let user = match machine.root {

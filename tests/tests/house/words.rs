@@ -46,3 +46,58 @@ fn no_file_says_what_it_should_not() {
         }
     }
 }
+
+/// The functions that start a task by a name; `mgp status --tree` shows it.
+const STARTERS: [&str; 7] = [
+    "supervised",
+    "detached",
+    "blocking",
+    "caught",
+    "tends",
+    "start_child",
+    "start_lasting",
+];
+
+/// The name of a task is its owner and what it does: `permissions.expiry`.
+#[test]
+fn tasks_are_named_by_their_owner_and_what_they_do() {
+    let mut names = 0;
+    for (file, text) in sources() {
+        let tests = file.contains("tests") || file == "actors/runtime/src/task_supervisor.rs";
+        if tests || !file.starts_with("actors/") && !file.starts_with("kernel/src/") {
+            continue;
+        }
+        for name in task_names(&text) {
+            assert!(is_owner_and_work(name), "{file}: {name:?}");
+            names += 1;
+        }
+    }
+    assert!(names > 50, "only {names} names of tasks were found");
+}
+
+#[test]
+fn a_name_of_a_task_is_found_on_the_next_line_too() {
+    let text = "fn f() { task::supervised(\n    \"life of it\", f);\n task::caught(\"a.b\", g) }\n\
+                #[cfg(test)]\nmod tests { supervised(\"held\", f) }";
+    let names = task_names(text);
+    assert_eq!(names, ["life of it", "a.b"]);
+    assert!(!is_owner_and_work(names[0]) && is_owner_and_work(names[1]));
+}
+
+/// The literal names that a file gives to tasks, without those of its tests.
+fn task_names(text: &str) -> Vec<&str> {
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+    let calls = code.match_indices('(').filter_map(|(at, _)| {
+        let starts = STARTERS.iter().any(|name| code[..at].ends_with(name));
+        let argument = code[at + 1..].trim_start().strip_prefix('"')?;
+        starts.then(|| argument.split('"').next().unwrap_or(argument))
+    });
+    calls.collect()
+}
+
+fn is_owner_and_work(name: &str) -> bool {
+    let word = |word: &str| {
+        !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+    };
+    name.contains('.') && name.split('.').all(word)
+}

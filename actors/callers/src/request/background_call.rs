@@ -26,7 +26,7 @@ impl BackgroundCall {
             done: Flag::default(),
         });
         let own = background.clone();
-        task::detached("background call", async move {
+        task::detached("calls.background", async move {
             let outcome = answering.await;
             *own.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
             own.done.raise();

@@ -83,7 +83,7 @@ impl SuspendedCalls {
             });
         }
         let table = self.clone();
-        let patience = task::supervised("suspended call", async move {
+        let patience = task::supervised("calls.suspended", async move {
             tokio::time::sleep(table.patience).await;
             table.expire(number, stay);
         });

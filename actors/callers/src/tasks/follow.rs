@@ -19,9 +19,9 @@ use mgp_runtime::time::unix_ms;
 /// time all the same.
 pub(super) fn start(tasks: &Arc<Tasks>, kept: Arc<KernelTask>, round: Option<NextRound>) {
     let tasks = tasks.clone();
-    task::detached("task", async move {
+    task::detached("tasks.follow", async move {
         if let Some(round) = round {
-            let followed = task::caught("task", to_its_end(&tasks, &kept, &round)).await;
+            let followed = task::caught("tasks.follow", to_its_end(&tasks, &kept, &round)).await;
             if let Err(broken) = followed {
                 if let Some(background) = kept.background() {
                     background.exchange.cancel();

@@ -124,7 +124,7 @@ impl Validation {
         let _judge = self.judges.acquire().await.expect("it is never closed");
         let (tool, arguments) = (tool.clone(), arguments.to_owned());
         let verdicts = self.verdicts.clone();
-        let judging = blocking("judging arguments", move || {
+        let judging = blocking("validators.judge", move || {
             let rules = tool.requirements.code.as_deref();
             let judge = |code: &str| judge_code(&verdicts, rules, code);
             tool.requirements.judge(&tool.own_name, &arguments, judge)

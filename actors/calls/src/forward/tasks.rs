@@ -158,7 +158,7 @@ impl Drop for Working<'_> {
     fn drop(&mut self) {
         if let Some(params) = self.params.take() {
             let link = self.link.clone();
-            detached("cancelling a task of a server", async move {
+            detached("tasks.cancel", async move {
                 let cancelled = link.ask_in(Era::Legacy, "tasks/cancel", Some(&params));
                 let _ = cancelled.await;
             });

@@ -81,7 +81,7 @@ impl HttpSse {
             lines(messages),
             writer,
         );
-        task::detached("connection", serving);
+        task::detached("http_sse.serve", serving);
         let endpoint = format!("{ENDPOINT}?session={id}");
         let first = sse::named("endpoint", None, endpoint.as_bytes());
         let leaving = SseClientEntry {

@@ -333,7 +333,7 @@ impl SessionRequest {
             self.go_on(answering);
         }
         if primed {
-            task::detached("stream poll", async move {
+            task::detached("http.poll", async move {
                 let polled = async {
                     match poll_after {
                         Some(after) => tokio::time::sleep(after).await,
@@ -357,7 +357,7 @@ impl SessionRequest {
             self.id.clone(),
             self.lane,
         );
-        task::detached("request", async move {
+        task::detached("http.request", async move {
             let outcome = answering.await;
             session.agent.done(&id);
             exchange.end();

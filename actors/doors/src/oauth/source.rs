@@ -44,7 +44,7 @@ impl KeySource {
                 Self::File(path) => {
                     let path = path.clone();
                     let name = path.display().to_string();
-                    let read = task::blocking("token keys", move || std::fs::read(path)).await;
+                    let read = task::blocking("oauth.keys", move || std::fs::read(path)).await;
                     let json = read.map_err(|e| e.to_string())?;
                     Keys::read(&json.map_err(|e| format!("{name}: {e}"))?)
                 }

@@ -131,7 +131,7 @@ impl Link {
     pub(crate) fn listen(self: &Arc<Self>) {
         if self.peer_in(Era::Modern).is_some() {
             drop(
-                self.tends("listen at a server", keep(self.clone()))
+                self.tends("listening.listen", keep(self.clone()))
                     .detach(),
             );
         }
@@ -287,7 +287,7 @@ impl Standing {
             Some(&params),
         );
         let link = link.clone();
-        let task = task::supervised("request of a listen", async move {
+        let task = task::supervised("listening.request", async move {
             let _place = place;
             let _forget = Forget { link: &link, id };
             let mirror = MirroredHeaders {
@@ -331,7 +331,7 @@ impl Standing {
 
     /// Closes it after a while, because it was replaced.
     fn retire(self) {
-        task::detached("former listen", async move {
+        task::detached("listening.former", async move {
             tokio::time::sleep(LINGER).await;
             drop(self);
         });

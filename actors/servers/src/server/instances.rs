@@ -141,7 +141,7 @@ impl ServerActor {
     fn look_later(&self, state: &mut ServerState, after: Duration) {
         if state.instances.clock.is_none() {
             let me = state.me.clone();
-            let clock = task::supervised("idle instances", async move {
+            let clock = task::supervised("instances.idle", async move {
                 tokio::time::sleep(after.max(LOOK)).await;
                 let _ = me.remind(ServerMsg::StopIdle);
             });
@@ -163,7 +163,7 @@ impl ServerActor {
         }
         let (stopping, stopped) = Reply::new();
         state.stopping.push(stopping);
-        task::detached("end of instances", async move {
+        task::detached("instances.end", async move {
             let _ = tokio::join!(stopped, join_all(ending));
             waiting.into_iter().for_each(|reply| reply.send(()));
         });
@@ -195,7 +195,7 @@ impl One {
                 Some(time) => ServerMsg::StopWithin(order.why, time, reply),
                 None => ServerMsg::Stop(order.why, reply),
             });
-            task::detached("end of an instance", async move {
+            task::detached("instance.end", async move {
                 let _ = stopped.await;
                 supervisor.stop(RETIRED);
                 let _ = gone.send(());

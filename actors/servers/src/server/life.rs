@@ -102,7 +102,7 @@ impl LifeHandle {
             grants: Mutex::default(),
             link: Mutex::default(),
         };
-        task::detached("life of a server", life.live());
+        task::detached("server.life", life.live());
         Self {
             link: None,
             start,
@@ -164,7 +164,7 @@ pub(super) struct ServerLife {
 
 impl ServerLife {
     async fn live(self) {
-        let end = match task::caught("life of a server", self.alone()).await {
+        let end = match task::caught("server.life", self.alone()).await {
             Ok(end) => end,
             Err(broken) => self.broken(&broken),
         };
@@ -249,13 +249,13 @@ impl ServerLife {
             .expect("both are piped");
         let early_exit = EarlyExit::behind(&sink, &stdin);
         let link = self.link(Wire::Child(sink));
-        let mut writing = task::supervised("stdin of a server", writer.run(stdin, STALL));
+        let mut writing = task::supervised("server.stdin", writer.run(stdin, STALL));
         let reader = link.clone();
         let max_frame = self.spec.limits.max_frame;
         let reading = lines::read(stdout, max_frame, move |frame| {
             reader.receive_frame(frame);
         });
-        let mut reading = task::supervised("stdout of a server", reading);
+        let mut reading = task::supervised("server.stdout", reading);
         let version = &self.connector.version;
         let shake = Box::pin(handshake::with_child(&link, version, known, &early_exit));
         let why = tokio::select! {

@@ -151,7 +151,7 @@ fn answer<T: Send + 'static>(
     mut reply: Reply<T>,
     answer: impl Future<Output = T> + Send + 'static,
 ) {
-    task::detached("answer to a server", async move {
+    task::detached("server.answer", async move {
         let answer = tokio::select! {
             answer = answer => answer,
             () = reply.closed() => return,

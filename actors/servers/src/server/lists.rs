@@ -182,7 +182,7 @@ impl Lists {
         }
         let kinds: Vec<ListKind> = lists.iter().map(|list| list.kind).collect();
         let (watch, tools) = (watch.clone(), kinds.contains(&ListKind::Tools));
-        let reading = task::blocking("lists of a server", move || {
+        let reading = task::blocking("lists.read", move || {
             let offer = lists.iter().fold(before, |offer, list| {
                 let offer = offer.with(list.kind, &list.definitions);
                 match list.freshness {

@@ -76,7 +76,7 @@ impl ServerActor {
         status.next_try = Some(at);
         self.handle.publish(status);
         let (me, life) = (state.me.clone(), state.supervision.life());
-        state.next_try = Some(task::supervised("next start of a server", async move {
+        state.next_try = Some(task::supervised("server.next_start", async move {
             tokio::time::sleep(at.since(moment())).await;
             let _ = me.tell(ServerMsg::RetryDue(life));
         }));
@@ -101,7 +101,7 @@ impl ServerActor {
         }
         let directory = self.directory.clone();
         let tell = async move { levels::tell(&directory, &link).await };
-        task::detached("log level of a server", tell);
+        task::detached("server.log_level", tell);
     }
 
     /// Announces a change of state.

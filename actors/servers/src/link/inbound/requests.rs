@@ -126,8 +126,8 @@ impl Link {
             return self.reply(&id, &question::refused(INTERNAL_ERROR, &words));
         };
         let link = self.clone();
-        task::detached("question of a server", async move {
-            let answer = task::caught("answer to a server", answer);
+        task::detached("link.request", async move {
+            let answer = task::caught("link.answer", answer);
             tokio::select! {
                 answer = answer => {
                     let broken = |broken: TaskBroken| question::refused(INTERNAL_ERROR, &broken.to_string());

@@ -178,7 +178,7 @@ impl HttpWire {
             return;
         };
         let (wire, link) = (self.clone(), link.clone());
-        task::detached("message to a server", async move {
+        task::detached("link.send", async move {
             let _charge = charge;
             let told = tokio::select! {
                 told = wire.post(frame) => told,

@@ -61,7 +61,7 @@ impl ServerLife {
             return Ok(());
         }
         let spec = self.child_spec();
-        let looking = task::blocking("hashes of programs", move || {
+        let looking = task::blocking("confinement.hash", move || {
             changed(&before, &pinned(&spec))
         });
         match looking.await.map_err(|e| End::Failed(e.to_string()))? {
@@ -85,7 +85,7 @@ impl ServerLife {
         let words = options.map(|option| (*option).to_owned()).chain([file]);
         let at = program.at.min(spec.args.len());
         spec.args.splice(at..at, words);
-        let written = task::blocking("program of a server", move || write_anew(&folder, &program));
+        let written = task::blocking("confinement.write", move || write_anew(&folder, &program));
         let written = written.await.map_err(|e| End::Failed(e.to_string()))?;
         written.map_err(|e| End::Failed(format!("its program cannot be written: {e}")))?;
         Ok(spec)

@@ -209,7 +209,7 @@ impl ServerLife {
             if let Some(result) = hello {
                 handshake::complete(&link, &result).await?;
                 let stream = wire.clone().listen(link.clone());
-                drop(link.tends("stream of a server", stream).detach());
+                drop(link.tends("server.stream", stream).detach());
             }
             spoken(&link).ok_or_else(|| HandshakeError::Failed("it speaks no MCP".into()))
         };
@@ -222,7 +222,7 @@ impl ServerLife {
     async fn old_style(&self, wire: Arc<SseWire>, stream: Box<SseEvents>) -> End {
         let link = self.link(Wire::Sse(wire.clone()));
         let listening = wire.listen(link.clone(), stream);
-        let listening = link.tends("stream of a server", listening);
+        let listening = link.tends("server.stream", listening);
         let shake = async { Ok(handshake::legacy(&link, &self.connector.version).await?) };
         let end = self.serve(&link, shake).await;
         self.lose(&link, &end);

@@ -27,9 +27,9 @@ impl ServerActor {
         state.fetching.push((list, false));
         let (me, before) = (state.me.clone(), state.offer.clone());
         let watch = self.watch(&state.spec);
-        task::detached("lists of a server", async move {
+        task::detached("lists.fetch", async move {
             let fetching = Lists::fetch_one(&link, list, before, &watch);
-            let _ = me.tell(match task::caught("lists of a server", fetching).await {
+            let _ = me.tell(match task::caught("lists.fetch", fetching).await {
                 Ok(lists) => ServerMsg::Fetched(list, link.number, Box::new(lists)),
                 Err(broken) => ServerMsg::LinkBroke(link.number, broken.to_string()),
             });

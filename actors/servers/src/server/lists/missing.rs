@@ -67,7 +67,7 @@ impl ServerState {
             let Some(why) = why else { continue };
             let failures = before.map_or(0, |before| before.failures) + 1;
             let me = self.me.clone();
-            let again = task::supervised("missing list of a server", async move {
+            let again = task::supervised("lists.missing", async move {
                 tokio::time::sleep(delay(failures)).await;
                 let _ = me.tell(ServerMsg::ListChanged(list(kind)));
             });

@@ -35,7 +35,7 @@ impl ServerActor {
             return self.decide(state, SupervisionInput::Connected(life));
         }
         let (shown, me) = (self.offer(state, lists, link), state.me.clone());
-        task::detached("first lists of a server", async move {
+        task::detached("lists.first", async move {
             let _ = shown.await;
             let _ = me.tell(ServerMsg::Shown(life));
         });

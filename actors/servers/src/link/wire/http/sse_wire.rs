@@ -66,7 +66,7 @@ impl SseWire {
             return;
         };
         let (wire, link) = (self.clone(), link.clone());
-        task::detached("message to a server", async move {
+        task::detached("link.send", async move {
             let _charge = charge;
             let told = tokio::select! {
                 told = wire.post(&link, frame) => told,
