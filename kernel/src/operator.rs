@@ -20,7 +20,7 @@ use std::time::Duration;
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::Delivery;
 use mgp_callers::request::{Outcome, Request};
-use mgp_calls::naming::Naming;
+use mgp_calls::known_names::NameSources;
 use mgp_doors::agent_registry::AgentRegistryHandle;
 use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
 use mgp_policy::approvals::ApprovalsHandle;
@@ -84,7 +84,7 @@ pub struct Operator {
     /// The agents that have a token.
     pub roster: AgentRegistryHandle,
     /// Who and what there is, by name.
-    pub naming: Naming,
+    pub name_sources: NameSources,
     /// Ends the kernel.
     pub closing: CancellationToken,
 }

@@ -4,8 +4,8 @@
 //! Also the ids of all tasks: a client's id is sealed, names the task, and can be opened only for the
 //! client it was given to.
 
-mod next_round;
 mod follow;
+mod next_round;
 mod record;
 
 use std::collections::HashMap;

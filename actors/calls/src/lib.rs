@@ -7,8 +7,8 @@ mod answer;
 mod audit;
 pub mod checks;
 mod forward;
+pub mod known_names;
 pub mod listener;
-pub mod naming;
 pub mod offered;
 pub mod rates;
 
@@ -43,7 +43,7 @@ pub use self::mcp::lists::filtered::SiftedLists;
 pub use self::rates::Rates;
 
 use crate::checks::access;
-use crate::naming::Naming;
+use crate::known_names::NameSources;
 use mgp_callers::agent::supervisor::Agents;
 use mgp_callers::directory::Directory;
 use mgp_callers::request::{Caller, Request};
@@ -70,7 +70,7 @@ pub struct Context {
     /// All servers.
     pub servers: Arc<ServerTable>,
     /// Looks up agents, servers and tools by name.
-    pub naming: Naming,
+    pub name_sources: NameSources,
     /// Registers servers while the kernel runs.
     pub registrar: Arc<Registrar>,
     /// Cached lists for callers that may not see everything.

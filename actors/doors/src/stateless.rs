@@ -32,7 +32,7 @@ use mgp_callers::negotiation;
 use mgp_callers::request::background_call::BackgroundCall;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::request::{Caller, CallerSession, GuardedAnswer, Outcome, Request, Routes};
-use mgp_callers::tasks::{NextRound, LongCall, Tasks};
+use mgp_callers::tasks::{LongCall, NextRound, Tasks};
 use mgp_runtime::time::unix_ms;
 use mgp_runtime::trace::Trace;
 

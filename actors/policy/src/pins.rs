@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use mgp_engine::names;
 use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
 use mgp_engine::policy::pins::{DefinitionPart, NotApproved, Pin, PinMode, difference};
+use mgp_engine::tool_names;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::approvals::Subject;
@@ -168,7 +168,8 @@ impl PinsHandle {
         let is_it = |server: &ServerId, tool: &str| match view {
             CatalogView::One(one) => one == server && tool == name,
             CatalogView::All => {
-                names::canonical(server, tool) == name || names::shown(server, tool) == name
+                tool_names::canonical(server, tool) == name
+                    || tool_names::shown(server, tool) == name
             }
         };
         blocked.iter().find_map(|(server, tools)| {

@@ -13,7 +13,7 @@ pub mod doors {
     pub mod agent_registry;
     pub mod bearer;
     pub mod certificate;
-    pub mod known;
+    pub mod known_names;
     pub mod nearest;
 }
 
@@ -84,6 +84,6 @@ pub mod store {
 pub mod clock;
 pub mod env;
 mod hex;
-pub mod names;
 pub mod node_key;
 pub mod timestamps;
+pub mod tool_names;

@@ -1,7 +1,7 @@
 //! Agents and tools that the configuration names, and that may be misspelt: only a running kernel knows
 //! who and what there is.
 
-use mgp_engine::doors::known::{KnownNames, Meant, NotRead};
+use mgp_engine::doors::known_names::{KnownNames, Meant, NotRead};
 use mgp_engine::servers::spec::ServerSpec;
 use mgp_protocol::ids::ServerId;
 

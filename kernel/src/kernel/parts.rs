@@ -11,7 +11,7 @@ use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_callers::request::Routes;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::tasks::{TaskRecord, Tasks};
-use mgp_calls::naming::Naming;
+use mgp_calls::known_names::NameSources;
 use mgp_calls::{
     ConfirmationRules, Context, Exposing, Policies, Rates, SiftedLists, ToolCounts, Validation,
 };
@@ -284,17 +284,17 @@ impl Parts {
             data_dir: options.data_dir.clone(),
             source: source.clone(),
             roster: self.roster.clone(),
-            naming: self.naming(&options.loaded.kernel),
+            name_sources: self.name_sources(&options.loaded.kernel),
             closing: closing.clone(),
         })
     }
 
     /// Who and what there is, by name: of the kernel's own agents, those that can come in.
-    fn naming(&self, kernel: &KernelConfig) -> Naming {
+    fn name_sources(&self, kernel: &KernelConfig) -> NameSources {
         let open = kernel.http.enabled && kernel.http.auth == HttpAuth::None;
         let anonymous = open.then(|| AgentId::new(AgentId::ANONYMOUS));
         let configured = kernel.socket.users.values().cloned().chain(anonymous);
-        Naming {
+        NameSources {
             servers: self.servers.clone(),
             registered_agents: self.roster.registered_agents.clone(),
             directory: self.directory.clone(),
@@ -317,7 +317,7 @@ impl Parts {
         Arc::new(Context {
             shown: self.shown.clone(),
             servers: self.servers.clone(),
-            naming: self.naming(kernel),
+            name_sources: self.name_sources(kernel),
             sifted: SiftedLists::default(),
             subscriptions: self.subscriptions.clone(),
             directory: self.directory.clone(),

@@ -1,9 +1,9 @@
 //! `mgp/index/*`: the index of all tools.
 
 use mgp_callers::request::{Outcome, Request};
-use mgp_calls::naming;
-use mgp_engine::names::canonical;
+use mgp_calls::known_names;
 use mgp_engine::policy::access::Principal;
+use mgp_engine::tool_names::canonical;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::tools::index::{Filter, RESULTS_MAX, Strategy};
 use mgp_protocol::mgp::index::{Coverage, Search, Searched, Tool};
@@ -26,7 +26,7 @@ impl Operator {
         let search: Search = read(request)?;
         let who = match &search.agent {
             Some(name) => {
-                let agent = naming::read(self.naming.known().agent(name), false)?;
+                let agent = known_names::read(self.name_sources.known().agent(name), false)?;
                 Principal::Agent(agent.it)
             }
             None => request.caller.identity(),

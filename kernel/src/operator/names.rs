@@ -1,8 +1,10 @@
-//! `mgp/names/*`: what people type for agents, servers and tools.
+//! `mgp/names/*`: tells the command line what a name that a person typed means, and which names there are.
 
 use mgp_callers::request::{Outcome, Request};
-use mgp_calls::naming;
-use mgp_engine::doors::known::{KnownNames, Meant as Read, NotRead, ServerOrTool, UnknownName};
+use mgp_calls::known_names;
+use mgp_engine::doors::known_names::{
+    KnownNames, Meant as Read, NotRead, ServerOrTool, UnknownName,
+};
 use mgp_protocol::mgp::names::{self, Meant, Named};
 use mgp_protocol::refusal::Refusal;
 use serde_json::json;
@@ -17,15 +19,15 @@ impl Operator {
     /// What cannot be read, or could be two things.
     pub fn read_names(&self, request: &Request) -> Outcome {
         let asked: names::Read = read(request)?;
-        let known = self.naming.known();
+        let known = self.name_sources.known();
         let mut meant = Meant::default();
         if let Some(agent) = &asked.agent {
-            let agent = naming::read(known.agent(agent), false)?;
+            let agent = known_names::read(known.agent(agent), false)?;
             tell(&mut meant, agent.unknown);
             meant.agent_id = Some(agent.it.to_string());
         }
         if let Some(place) = place(&known, &asked)? {
-            let place = naming::read(place, false)?;
+            let place = known_names::read(place, false)?;
             tell(&mut meant, place.unknown);
             meant.server_id = Some(place.it.server.to_string());
             meant.tool_name = place.it.tool;
@@ -38,7 +40,7 @@ impl Operator {
         if mentions.is_empty() {
             return Vec::new();
         }
-        let known = self.naming.known();
+        let known = self.name_sources.known();
         let unknown = mentions
             .iter()
             .filter_map(|mention| mention.unknown(&known));

@@ -86,7 +86,10 @@ fn a_name_of_a_task_is_found_on_the_next_line_too() {
 
 /// The literal names that a file gives to tasks, without those of its tests.
 fn task_names(text: &str) -> Vec<&str> {
-    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+    let code = text
+        .split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or(text);
     let calls = code.match_indices('(').filter_map(|(at, _)| {
         let starts = STARTERS.iter().any(|name| code[..at].ends_with(name));
         let argument = code[at + 1..].trim_start().strip_prefix('"')?;
@@ -96,8 +99,7 @@ fn task_names(text: &str) -> Vec<&str> {
 }
 
 fn is_owner_and_work(name: &str) -> bool {
-    let word = |word: &str| {
-        !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
-    };
+    let word =
+        |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
     name.contains('.') && name.split('.').all(word)
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use mgp_engine::names;
 use mgp_engine::policy::access::{GrantTable, Principal};
+use mgp_engine::tool_names;
 use mgp_engine::tools::catalog::{Catalog, CatalogView, ListKind, NameClaim, NamedItem, Prospect};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::{Denial, Refusal};
@@ -169,7 +169,7 @@ fn own_name<'a>(
 ) -> Option<Cow<'a, str>> {
     let granted = || {
         let mut granted = table.named(who, server);
-        granted.find(|tool| names::shown(server, tool) == name)
+        granted.find(|tool| tool_names::shown(server, tool) == name)
     };
     claim.own.clone().or_else(|| granted().map(Cow::Borrowed))
 }

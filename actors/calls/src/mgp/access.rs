@@ -1,7 +1,7 @@
 //! `mgp/access/*` (MGP §5.4), as methods and as tools of the kernel: for the operator, and within limits
 //! for agents that negotiated access control.
 
-use mgp_engine::doors::known::{Meant, ServerOrTool};
+use mgp_engine::doors::known_names::{Meant, ServerOrTool};
 use mgp_engine::policy::access::{self, GrantRefusal, GrantRequest, Principal, hidden};
 use mgp_engine::policy::grants::GrantChange;
 use mgp_engine::tools::catalog::CatalogView;
@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use crate::Context;
 use crate::answer::{json, structured};
-use crate::naming::{self, Naming};
+use crate::known_names::{self, NameSources};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
 
@@ -108,7 +108,7 @@ async fn answered(
 /// An agent that may not know gets the same answer for what is denied and what does not exist.
 fn query(cx: &Context, caller: &Caller, who: &Principal, mut query: Query) -> Outcome {
     if caller.operator {
-        query.agent_id = agent_id(&cx.naming, &query.agent_id)?;
+        query.agent_id = agent_id(&cx.name_sources, &query.agent_id)?;
     }
     access::may(who, GrantRequest::Query(&query.agent_id)).map_err(refused)?;
     let server = ServerId::new(query.server_id);
@@ -134,7 +134,7 @@ fn is_there(cx: &Context, server: &ServerId, tool: Option<&str>) -> bool {
 async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant) -> Outcome {
     let there = grant.yet_unknown == Some(false);
     let about = GrantTarget::read(
-        &cx.naming,
+        &cx.name_sources,
         &grant.agent_id,
         &grant.server_id,
         grant.tool_name.as_deref(),
@@ -160,7 +160,7 @@ async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant)
 }
 
 async fn revoke(cx: &Context, request: &Request, by: Principal, mut revoke: Revoke) -> Outcome {
-    revoke.agent_id = agent_id(&cx.naming, &revoke.agent_id)?;
+    revoke.agent_id = agent_id(&cx.name_sources, &revoke.agent_id)?;
     let who = by.clone();
     let trace = request.trace.id.clone();
     let decided = cx.policies.access.record(by, trace, move |ledger| {
@@ -175,14 +175,14 @@ async fn revoke(cx: &Context, request: &Request, by: Principal, mut revoke: Revo
 
 async fn entries(cx: &Context, mut list: List) -> Outcome {
     if let Some(agent) = &mut list.agent_id {
-        *agent = agent_id(&cx.naming, agent)?;
+        *agent = agent_id(&cx.name_sources, agent)?;
     }
     let entries = cx
         .policies
         .access
         .look(move |ledger| access::list(ledger.grants, ledger.authority, &list, ledger.now_ms));
     let entries = entries.await?;
-    let known = cx.naming.known();
+    let known = cx.name_sources.known();
     let unknown = entries.iter().filter_map(|entry| {
         let place = known.place(&entry.server_id, entry.tool_name.as_deref());
         let why = place.and_then(Meant::there).err()?;
@@ -198,7 +198,7 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
         place,
         notes,
     } = GrantTarget::read(
-        &cx.naming,
+        &cx.name_sources,
         &explain.agent_id,
         &explain.server_id,
         explain.tool_name.as_deref(),
@@ -232,16 +232,16 @@ struct GrantTarget {
 impl GrantTarget {
     /// Reads the names of a request; with `there`, only existing ones are allowed.
     fn read(
-        naming: &Naming,
+        name_sources: &NameSources,
         agent: &str,
         server: &str,
         tool: Option<&str>,
         there: bool,
     ) -> Result<Self, Refusal> {
-        let known = naming.known();
-        let agent = naming::read(known.agent(agent), there)?;
+        let known = name_sources.known();
+        let agent = known_names::read(known.agent(agent), there)?;
         let tool = tool.filter(|tool| !tool.is_empty());
-        let place = naming::read(known.place(server, tool), there)?;
+        let place = known_names::read(known.place(server, tool), there)?;
         let notes = [agent.unknown, place.unknown].into_iter().flatten();
         Ok(Self {
             notes: notes.map(|unknown| unknown.to_string()).collect(),
@@ -252,8 +252,8 @@ impl GrantTarget {
 }
 
 /// The id of the named agent, whether it exists or not.
-fn agent_id(naming: &Naming, name: &str) -> Result<String, Refusal> {
-    let agent = naming::read(naming.known().agent(name), false)?;
+fn agent_id(name_sources: &NameSources, name: &str) -> Result<String, Refusal> {
+    let agent = known_names::read(name_sources.known().agent(name), false)?;
     Ok(agent.it.to_string())
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use mgp_engine::callers::{token_cost, tool_cache};
-use mgp_engine::names::canonical;
+use mgp_engine::tool_names::canonical;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::tools::index::{Filter, IndexedTool, RESULTS_MAX, Strategy};
 use mgp_protocol::mcp;

@@ -22,7 +22,7 @@ use mgp_callers::exchange::rounds::{CallRound, CallRounds};
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::background_call::BackgroundCall;
 use mgp_callers::request::{Caller, CallerSession, GuardedAnswer};
-use mgp_callers::tasks::{NextRound, LongCall};
+use mgp_callers::tasks::{LongCall, NextRound};
 use mgp_runtime::trace::Trace;
 
 fn caller(agent: &AgentId) -> Arc<Caller> {

@@ -127,7 +127,9 @@ mod tests {
     #[test]
     fn what_is_like_a_question_is_found_in_every_spelling() {
         assert_eq!(question("roots/list"), Some(ClientQuestion::Roots));
-        let asked = FROM_SERVERS.iter().filter_map(|(name, ..)| Some((*name, question(name)?)));
+        let asked = FROM_SERVERS
+            .iter()
+            .filter_map(|(name, ..)| Some((*name, question(name)?)));
         assert!(asked.clone().all(|(name, asked)| asked.method() == name));
         assert_eq!(asked.count(), 3);
         assert_eq!(question("Roots/list"), None);

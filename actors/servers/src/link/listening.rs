@@ -130,10 +130,7 @@ impl Link {
     /// changes of the lists.
     pub(crate) fn listen(self: &Arc<Self>) {
         if self.peer_in(Era::Modern).is_some() {
-            drop(
-                self.tends("listening.listen", keep(self.clone()))
-                    .detach(),
-            );
+            drop(self.tends("listening.listen", keep(self.clone())).detach());
         }
     }
 

@@ -292,7 +292,7 @@ impl Pins {
         pin: Pin,
         by: &str,
     ) -> Result<(), NotApproved> {
-        let name = || crate::names::canonical(server, tool);
+        let name = || crate::tool_names::canonical(server, tool);
         let known = self.0.get_mut(server).and_then(|tools| tools.get_mut(tool));
         let Some((known, pending)) = known.and_then(|k| k.pending.map(|pending| (k, pending)))
         else {
@@ -326,11 +326,11 @@ impl Pins {
                 Ok(())
             }
             Some((pending, _)) => Err(NotApproved::ChangedAgain {
-                tool: crate::names::canonical(server, tool),
+                tool: crate::tool_names::canonical(server, tool),
                 now: Box::new(pending),
             }),
             None => {
-                let name = crate::names::canonical(server, tool);
+                let name = crate::tool_names::canonical(server, tool);
                 Err(NotApproved::NothingPending(name))
             }
         }

@@ -1,7 +1,7 @@
 //! What was typed for agents, servers and tools: the kernel reads it, and says what is nearest where
 //! there is no such thing.
 
-use mgp_engine::names::canonical;
+use mgp_engine::tool_names::canonical;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::INVALID_PARAMS;
 use mgp_protocol::mcp::Method;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mgp_calls::Showing;
 use mgp_engine::callers::tool_cache::{self, MAX_TOKENS};
 use mgp_engine::env::resolve_secret;
-use mgp_engine::names::{canonical, is_qualified};
+use mgp_engine::tool_names::{canonical, is_qualified};
 use mgp_engine::tools::exposure::Exposure;
 use mgp_protocol::ids::{AgentId, BadAgentName, ServerId};
 use mgp_protocol::mgp::tools::Budget;

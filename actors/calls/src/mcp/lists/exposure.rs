@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use mgp_engine::names::{canonical, shown};
 use mgp_engine::policy::access::Audience;
+use mgp_engine::tool_names::{canonical, shown};
 use mgp_engine::tools::catalog::{CatalogView, ListKind};
 use mgp_engine::tools::exposure::{self, Exposure, ExposureTerms};
 use mgp_protocol::ids::{AgentId, ServerId};

@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use mgp_engine::names::canonical;
 use mgp_engine::policy::access::{Audience, GrantTable, Principal};
+use mgp_engine::tool_names::canonical;
 use mgp_engine::tools::catalog::cursor::BadCursor;
 use mgp_engine::tools::catalog::{CatalogView, Form, ListKind, Sifted};
 use mgp_engine::tools::exposure::Exposure;

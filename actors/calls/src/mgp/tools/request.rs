@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mgp_engine::names::canonical;
+use mgp_engine::tool_names::canonical;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_engine::tools::index::{Filter, Strategy};
 use mgp_engine::tools::tool_requests::{

@@ -201,7 +201,12 @@ impl Link {
             return no_roots();
         };
         match agent
-            .ask(&agent.outside(), Some(progress(self)), asked.method(), params)
+            .ask(
+                &agent.outside(),
+                Some(progress(self)),
+                asked.method(),
+                params,
+            )
             .await
         {
             Ok(answer) => answer,

@@ -109,7 +109,10 @@ pub(in crate::link) fn read(text: &str) -> Result<Vec<(String, Wanted<'_>)>, Str
     let needs: NeededInput<'_> = lookalike::from_str(text)
         .map_err(|error| format!("its questions cannot be read: {error}"))?;
     let asked = needs.input_requests.map_or_else(Vec::new, |all| all.0);
-    match asked.iter().find(|(_, one)| question(&one.method).is_none()) {
+    match asked
+        .iter()
+        .find(|(_, one)| question(&one.method).is_none())
+    {
         Some((_, one)) => Err(format!("it asks {:?}, which no server may", one.method)),
         None => Ok(asked),
     }

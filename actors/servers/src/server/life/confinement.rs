@@ -61,9 +61,7 @@ impl ServerLife {
             return Ok(());
         }
         let spec = self.child_spec();
-        let looking = task::blocking("confinement.hash", move || {
-            changed(&before, &pinned(&spec))
-        });
+        let looking = task::blocking("confinement.hash", move || changed(&before, &pinned(&spec)));
         match looking.await.map_err(|e| End::Failed(e.to_string()))? {
             None => Ok(()),
             Some(path) => Err(End::Rejected(format!(

@@ -11,7 +11,7 @@ use mgp_protocol::ids::ServerId;
 
 use super::item::Definition;
 use super::{CatalogView, ListKind, ServerOffer};
-use crate::names::{self, Reading};
+use crate::tool_names::{self, Reading};
 use crate::tools::uris::{self, WRAPPED};
 
 /// What somebody names.
@@ -63,7 +63,7 @@ impl<'a> NamedItem<'a> {
         match (self.view, self.kind) {
             (CatalogView::One(one), _) => one == server,
             (CatalogView::All, ListKind::Tools | ListKind::Prompts) => {
-                names::read(server, self.name).is_some()
+                tool_names::read(server, self.name).is_some()
             }
             (CatalogView::All, ListKind::Resources | ListKind::Templates) => {
                 self.unwrapped(server).is_some()
@@ -97,7 +97,7 @@ impl<'a> NamedItem<'a> {
         if matches!(self.view, CatalogView::One(_)) {
             return Some(named(self.name, true));
         }
-        match names::read(server, self.name) {
+        match tool_names::read(server, self.name) {
             Some(Reading::Own(own)) => Some(named(own, true)),
             Some(Reading::Closed) => {
                 let mut items = last.into_iter().flatten();
@@ -108,7 +108,7 @@ impl<'a> NamedItem<'a> {
                     offered: last.map(|_| item.is_some()),
                 })
             }
-            None if names::is_qualified(self.name) => None,
+            None if tool_names::is_qualified(self.name) => None,
             None => Some(named(self.name, false)).filter(|bare| bare.offered != Some(false)),
         }
     }
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_closed_name_is_told_apart_by_what_was_offered() {
-        let shown = names::shown(&ServerId::new("a.b"), "echo");
+        let shown = tool_names::shown(&ServerId::new("a.b"), "echo");
         let known = claim(ListKind::Tools, &shown, "a.b", true).unwrap();
         assert_eq!(
             (known.own.as_deref(), known.offered),

@@ -13,7 +13,7 @@ use super::item::{
 use super::list::{Edition, ListPair, ListedItem, PagedList};
 use super::offer::ServerOffer;
 use super::{Form, ListKind, ResourceRoute};
-use crate::names;
+use crate::tool_names;
 use crate::tools::uris::{self, WRAPPED};
 
 /// One view: its lists, and its tables for calls.
@@ -203,7 +203,7 @@ fn by_every_name<'a, D: Definition + 'a>(
     let shown = items.clone().map(|item| (item.shown(), item));
     let full = items.clone().map(|item| (canonical(item), item));
     let bare = items.map(|item| (item.own(), item));
-    let bare = bare.filter(|(name, _)| owners[name] == 1 && !names::is_qualified(name));
+    let bare = bare.filter(|(name, _)| owners[name] == 1 && !tool_names::is_qualified(name));
     let mut names = HashMap::new();
     for (name, item) in shown.chain(full).chain(bare) {
         names

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::ListKind;
-use crate::names;
 use crate::policy::requirements::{CallRequirements, RequirementTerms};
+use crate::tool_names;
 use crate::tools::schema::{BadSchema, InputSchema, OutputSchema};
 use crate::tools::uris::{BadTemplate, Template, URI_MAX};
 
@@ -438,11 +438,11 @@ struct ItemHeader {
 
 impl ItemHeader {
     fn of(server: &ServerId, raw: &str, own: &OwnMember<'_>) -> Self {
-        let shown = names::shown(server, &own.text);
+        let shown = tool_names::shown(server, &own.text);
         Self {
             own_name: own.text.as_str().into(),
             own_name_json: quoted(&own.text).into(),
-            canonical: names::canonical(server, &own.text).into(),
+            canonical: tool_names::canonical(server, &own.text).into(),
             shown_raw: own.replaced(raw, &shown),
             shown: shown.into(),
         }

@@ -512,7 +512,7 @@ proptest! {
                     prop_assert_eq!(&all.canonical, &own.canonical);
                     let owners = model.values().filter(|names| names.contains(name)).count();
                     let bare = catalog.tool(&CatalogView::All, name);
-                    let plain = owners == 1 && !crate::names::is_qualified(name);
+                    let plain = owners == 1 && !crate::tool_names::is_qualified(name);
                     prop_assert!(!plain || bare.is_some());
                     shown.push(own.shown.to_string());
                 }

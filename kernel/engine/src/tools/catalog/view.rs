@@ -6,7 +6,7 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
 
-use crate::names;
+use crate::tool_names;
 
 /// The four lists of MCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -114,7 +114,7 @@ impl CatalogView {
     #[must_use]
     pub fn name_of(&self, server: &ServerId, own: &str) -> String {
         match self {
-            Self::All => names::shown(server, own),
+            Self::All => tool_names::shown(server, own),
             Self::One(_) => own.to_owned(),
         }
     }

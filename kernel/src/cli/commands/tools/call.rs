@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use mgp_engine::names::{canonical, shown};
+use mgp_engine::tool_names::{canonical, shown};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::INVALID_PARAMS;
 use mgp_protocol::mcp::{Method, tools};

@@ -1,9 +1,10 @@
-//! Resolves the names of agents, servers and tools that people and agents write.
+//! Collects the names of agents, servers and tools from where they are kept, for the engine's
+//! [`KnownNames`] to read what somebody wrote.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mgp_engine::doors::known::{KnownNames, Meant, NotRead};
+use mgp_engine::doors::known_names::{KnownNames, Meant, NotRead};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::Refusal;
 
@@ -12,9 +13,9 @@ use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_policy::access::AccessHandle;
 use mgp_servers::server::ServerTable;
 
-/// Where names are looked up.
+/// Where the names are kept.
 #[derive(Clone, Debug)]
-pub struct Naming {
+pub struct NameSources {
     /// All servers.
     pub servers: Arc<ServerTable>,
     /// Agents with a token.
@@ -27,7 +28,7 @@ pub struct Naming {
     pub configured: BTreeSet<AgentId>,
 }
 
-impl Naming {
+impl NameSources {
     /// All names there are right now.
     #[must_use]
     pub fn known(&self) -> KnownNames {

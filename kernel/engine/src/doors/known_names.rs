@@ -1,4 +1,5 @@
-//! Which agents, servers and tools there are, and how what was typed is read as one of them.
+//! Reads what was typed as one of the agents, servers and tools there are. The two names of a tool
+//! itself: [`tool_names`].
 //!
 //! Nothing is read as another thing than was typed: what could be two things is refused with both,
 //! and what is not there is told with the nearest that is.
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use mgp_protocol::ids::{AgentId, ServerId};
 
 use crate::doors::nearest::nearest_name;
-use crate::names::{self, Reading, canonical, shown};
+use crate::tool_names::{self, Reading, canonical, shown};
 use crate::tools::catalog::NAME_MAX;
 
 pub use unread::{NotRead, UnknownName};
@@ -156,7 +157,7 @@ impl KnownNames {
             )),
             (Some(tool), None, true) => Err(NotRead::Both(typed.into(), tool.canonical())),
             (Some(tool), None, false) => self.place(tool.server.as_str(), tool.tool.as_deref()),
-            (None, _, false) if names::is_qualified(typed) => {
+            (None, _, false) if tool_names::is_qualified(typed) => {
                 Err(NotRead::Nobodys(typed.into(), self.near_tool(typed)))
             }
             (None, _, _) => self.place(typed, None),
@@ -169,7 +170,7 @@ impl KnownNames {
     /// [`NotRead`] for what has no such form, for a bare name that nobody or more than one server has, and
     /// for what could be two things.
     pub fn tool(&self, typed: &str) -> Result<Meant<ServerOrTool>, NotRead> {
-        if names::is_qualified(typed) || typed.contains('/') {
+        if tool_names::is_qualified(typed) || typed.contains('/') {
             return self.typed(typed);
         }
         let mut owners = self.owners(typed);
@@ -193,7 +194,7 @@ impl KnownNames {
         let whole = self.servers.contains_key(typed);
         self.servers.iter().filter_map(move |(server, listed)| {
             let has = |own: &str| listed.as_ref().is_none_or(|tools| tools.contains(own));
-            let tool = match names::read(server, typed)? {
+            let tool = match tool_names::read(server, typed)? {
                 Reading::Own(own) => (!whole || has(own)).then(|| own.to_owned()),
                 Reading::Closed => {
                     let mut tools = listed.iter().flatten();
@@ -248,7 +249,7 @@ impl KnownNames {
 
     /// The tool one of whose names is most like this one.
     fn near_tool(&self, typed: &str) -> Option<String> {
-        let bare = !names::is_qualified(typed);
+        let bare = !tool_names::is_qualified(typed);
         let tools = self.servers.iter().flat_map(|(server, listed)| {
             let own = listed.iter().flatten();
             own.map(move |tool| match bare {

@@ -1,4 +1,4 @@
-//! One name for each tool and prompt, and its presentation to agents.
+//! The two names of each tool and prompt: the canonical one, and the one agents are shown.
 //!
 //! Canonical is `server:tool`. Shown is `server__tool`: at most 64 characters of `[A-Za-z0-9_-]`,
 //! which is what model APIs take. A name that does not fit, or could be read as another one, is cut
