@@ -1,4 +1,4 @@
-//! Files that are written whole or not at all: into a draft beside it, which then takes its place.
+//! Files that are written whole or not at all: to a temporary file beside it, which is then renamed.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use mgp_runtime::randomness;
 
-/// For the owner alone.
+/// Readable and writable for the owner alone.
 const PRIVATE: u32 = 0o600;
 
-/// Replaces a file, readable for its owner alone. After this it survives the end of the machine; after
-/// an error the old one is still there, or, when only its folder could not be synced, the new one.
+/// Replaces a file, readable for its owner alone. Afterwards it survives a power cut. After an error the
+/// old file is still there or, when only its folder could not be synced, the new one.
 ///
 /// # Errors
 /// The system's.
@@ -32,7 +32,7 @@ pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         draft.sync_all()
     })?;
     match sync_folder(path) {
-        // Some network file systems have no such thing for folders; a person's files may lie there.
+        // Some network file systems cannot sync folders, and a user's files may be on one.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         synced => synced,
     }
@@ -46,7 +46,7 @@ pub fn write_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, |draft| draft.write_all(bytes))
 }
 
-/// Makes last which files the folder of this one has.
+/// Syncs the folder of this file, so that the names in it survive a power cut.
 ///
 /// # Errors
 /// The system's.
@@ -64,13 +64,13 @@ fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::R
         .open(&draft)?;
     let replaced = fill(&mut file).and_then(|()| fs::rename(&draft, path));
     if replaced.is_err() {
-        // It takes room, and is good for nothing.
+        // It takes room and is of no use.
         let _ = fs::remove_file(&draft);
     }
     replaced
 }
 
-/// A name of its own for every writer: two that write the same file at once both write it whole.
+/// A temporary name of its own for every writer, so that two writers of the same file do not mix.
 fn draft(path: &Path) -> PathBuf {
     let number = u64::from_le_bytes(randomness::bytes());
     folder(path).join(format!(".{number:016x}.new"))

@@ -34,15 +34,15 @@ pub use self::opening::LogOptions;
 pub use self::queue::{CALLS_MAX, DECISIONS_MAX, TOLD_MAX};
 use self::queue::{LogQueue, QueuedNote};
 
-/// What it was of was not done, since it could not be written down.
+/// An action was not done because it could not be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; what is not written down is not done")]
 pub struct NotWritten(#[from] pub CommitRefusal);
 
-/// Something to be written down. It becomes an event on the log's own thread, so that whoever tells it
-/// does not pay for that.
+/// An entry for the log. It becomes an event on the log's own thread, so that its sender does not spend the
+/// time.
 pub trait Note: Send + 'static {
-    /// The event, and what is kept of the arguments of the call that it is of.
+    /// The event, and what the record keeps of the arguments of its call.
     fn event(self: Box<Self>) -> (Event, Option<KeptArguments>);
 }
 
@@ -52,7 +52,7 @@ impl Note for Event {
     }
 }
 
-/// The way in for everybody else.
+/// Handle for everyone.
 #[derive(Clone, Debug)]
 pub struct AuditHandle(Option<Arc<LogQueue>>);
 
@@ -62,7 +62,7 @@ pub struct AuditHandle(Option<Arc<LogQueue>>);
 pub struct Place(Option<(Arc<LogQueue>, mgp_sync::credit::Charge)>);
 
 impl AuditHandle {
-    /// Of a kernel that keeps no log: everything is taken, nothing is written.
+    /// For a kernel that keeps no log: every entry is accepted and dropped.
     #[must_use]
     pub fn off() -> Self {
         Self(None)
@@ -81,7 +81,7 @@ impl AuditHandle {
         ledger.map_or_else(Trouble::default, |ledger| ledger.trouble.clone())
     }
 
-    /// Whether anything can be written down at all.
+    /// Whether anything can be recorded.
     ///
     /// # Errors
     /// [`NotWritten`].
@@ -92,20 +92,20 @@ impl AuditHandle {
         }
     }
 
-    /// Writes down what happened, and never waits. Beyond [`TOLD_MAX`] that wait it is not taken; how
-    /// many were not is then written down.
+    /// Records what happened, without waiting. With [`TOLD_MAX`] such entries waiting, it is dropped and
+    /// counted; the count is recorded later.
     pub fn tell(&self, event: Event) {
         if let Some(ledger) = &self.0 {
             ledger.tell(Box::new(event));
         }
     }
 
-    /// Writes down a decision; resolves when it is on disk. Where [`DECISIONS_MAX`] wait already, this
-    /// waits for one of them first.
+    /// Records a decision; resolves when it is on disk. With [`DECISIONS_MAX`] decisions waiting, this
+    /// first waits for one of them.
     ///
     /// # Errors
-    /// [`NotWritten`]: then it is not to be done. With [`CommitRefusal::Late`] it is written down nevertheless
-    /// once [`AuditHandle::trouble`] is over, and so is that it was refused.
+    /// [`NotWritten`]: the decision must not take effect. After [`CommitRefusal::Late`] it is recorded
+    /// nevertheless once [`AuditHandle::trouble`] is over, together with its refusal.
     pub async fn decided(&self, event: Event) -> Result<(), NotWritten> {
         let Some(ledger) = &self.0 else { return Ok(()) };
         let permit = ledger.decisions.clone().acquire_owned().await;
@@ -115,11 +115,11 @@ impl AuditHandle {
         written.await.unwrap_or(Err(CommitRefusal::Broken.into()))
     }
 
-    /// Takes a place for a call that is about to begin, so that what is done is also written.
+    /// Reserves a place for a call that is about to begin, so that whatever is done can also be recorded.
     ///
     /// # Errors
-    /// [`NotWritten`] where [`CALLS_MAX`] calls are under way or wait to be written, or the log is
-    /// broken: the call is to be refused.
+    /// [`NotWritten`] when [`CALLS_MAX`] calls are under way or wait to be recorded, or the log is broken:
+    /// the call is to be refused.
     pub fn place(&self) -> Result<Place, NotWritten> {
         let Some(ledger) = &self.0 else {
             return Ok(Place(None));
@@ -129,20 +129,20 @@ impl AuditHandle {
         Ok(Place(Some((ledger.clone(), charge))))
     }
 
-    /// What the record of a call keeps of its arguments; nothing where there is no log.
+    /// What the record of a call keeps of its arguments; nothing when there is no log.
     #[must_use]
     pub fn kept(&self, arguments: &str) -> Option<KeptArguments> {
         Some(self.0.as_ref()?.keeping.of(arguments))
     }
 
-    /// From now on these values are kept out too.
+    /// From now on these secrets are masked too.
     pub fn redact(&self, secrets: Vec<String>) {
         if let Some(ledger) = &self.0 {
             ledger.redact(secrets);
         }
     }
 
-    /// Writes what is left and ends the log; resolves when it is on disk.
+    /// Writes the remaining entries and ends the log; resolves when they are on disk.
     pub async fn close(&self) {
         if let Some(ledger) = &self.0 {
             let _ = ledger.close().await;
@@ -151,18 +151,17 @@ impl AuditHandle {
 }
 
 impl Place {
-    /// Writes down how the call ended, and waits for nothing: nobody is there to be answered.
+    /// Records how the call ended, without waiting: nobody is left to be answered.
     pub fn put(self, note: impl Note) {
         if let Some((ledger, charge)) = self.0 {
             ledger.push(QueuedNote::call(Box::new(note), None, charge));
         }
     }
 
-    /// Writes down how the call ended. Resolves at once, or, when the settings say so, once it is on
-    /// disk.
+    /// Records how the call ended. Resolves at once or, depending on the settings, once that is on disk.
     ///
     /// # Errors
-    /// [`NotWritten`]: the call was done and cannot be said to have been.
+    /// [`NotWritten`]: the call was made, and its record is missing.
     pub async fn fill(self, note: impl Note) -> Result<(), NotWritten> {
         let Some((ledger, charge)) = self.0 else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! A journal on disk: an entry is on disk before anybody is told so.
+//! A journal on disk: an entry is on disk before it is acknowledged.
 //!
 //! One thread owns the file, so that the disk does not block the threads that carry calls. Entries that come
 //! during a sync are written together and share the next one. After a failure, unsynced entries are cut off
@@ -19,8 +19,8 @@ use tokio::sync::oneshot;
 use self::journal_file::{JournalFile, open};
 use crate::trouble::{Trouble, explained};
 
-/// Appends that wait at once; more are refused. With a sync of 5 ms this is far more than a person
-/// or a program decides.
+/// Appends that may wait; more are refused. With a sync of 5 ms this is far more than people or programs
+/// decide at once.
 const WAITING: usize = 4096;
 /// Entries written before one sync, so that the first of them does not wait for ever.
 const TOGETHER: usize = 1024;
@@ -33,15 +33,14 @@ pub struct Journal {
     trouble: Trouble,
 }
 
-/// What a journal held when it was opened.
+/// The contents of a journal when it was opened.
 #[derive(Debug)]
 pub struct OpenedJournal {
-    /// The journal, to be appended to.
+    /// The journal, for appending.
     pub journal: Journal,
     /// The payloads, in their order.
     pub entries: Vec<Vec<u8>>,
-    /// An entry that was never finished, and is cut off by [`Journal::mend`], or with the next entry: in
-    /// words.
+    /// An unfinished last entry, in words; [`Journal::mend`] or the next append cuts it off.
     pub cut: Option<String>,
 }
 
@@ -51,9 +50,9 @@ pub enum UnusableJournal {
     /// The file cannot be read or made.
     #[error("{}", explained(.path, .error))]
     Disk {
-        /// Which file.
+        /// Its path.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// It was changed after it was written.
@@ -62,24 +61,24 @@ pub enum UnusableJournal {
         .path.display(), .path.display()
     )]
     Damaged {
-        /// Which file.
+        /// Its path.
         path: PathBuf,
         /// What is wrong with it.
         fault: JournalFault,
-        /// How much of it is whole, in bytes.
+        /// How many bytes of it are intact.
         at: u64,
     },
     /// It is larger than the kernel reads.
     #[error("{} has {size} bytes, over the limit of {JOURNAL_MAX}", .path.display())]
     TooLarge {
-        /// Which file.
+        /// Its path.
         path: PathBuf,
-        /// How large it is.
+        /// Its size.
         size: u64,
     },
 }
 
-/// Why something was not recorded.
+/// Why an entry was not recorded.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum NotAppended {
     /// Too many wait for the disk.
@@ -91,10 +90,10 @@ pub enum NotAppended {
     /// The file has reached its limit.
     #[error("the file has reached its limit of {JOURNAL_MAX} bytes")]
     Full,
-    /// The disk failed, and the entry is not there.
+    /// The disk failed, and the entry is not in the file.
     #[error("the disk failed ({0}), and it is not recorded")]
     Failed(String),
-    /// The disk failed. Whether this entry is there shows when it takes something again, or at the next
+    /// The disk failed. Whether the entry is in the file is known when the disk works again, or at the next
     /// start.
     #[error(
         "the disk failed ({0}); whether it is recorded shows when the disk takes something again"
@@ -102,7 +101,7 @@ pub enum NotAppended {
     Broken(String),
 }
 
-/// Where the outcome is waited for.
+/// Receives the outcome.
 type Told = oneshot::Sender<Result<(), NotAppended>>;
 
 #[derive(Debug)]
@@ -113,7 +112,7 @@ enum JournalOrder {
 }
 
 impl Journal {
-    /// Opens the journal of this kind at `path`, made when it is not there. Reads it whole; blocks.
+    /// Opens the journal of this kind at `path`, or makes it. Reads it whole; blocks.
     ///
     /// # Errors
     /// [`UnusableJournal`], in words for who starts the kernel.
@@ -184,16 +183,15 @@ impl Journal {
         entries.collect()
     }
 
-    /// Appends an entry. Resolves when it is on disk; entries that are asked for in some order stand
-    /// in that order.
+    /// Appends an entry. Resolves when it is on disk. Entries keep the order of the calls.
     ///
     /// # Errors
-    /// [`NotAppended`]; then it is not to be acknowledged.
+    /// [`NotAppended`]: the entry must not be acknowledged.
     pub async fn append(&self, payload: Vec<u8>) -> Result<(), NotAppended> {
         self.append_all(vec![payload]).await
     }
 
-    /// Appends entries that belong together: none of them is there before all are asked for.
+    /// Appends entries that belong together, as one group.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -202,25 +200,25 @@ impl Journal {
             .await
     }
 
-    /// Puts these entries in the place of all there are, in one step: after a crash either the old
-    /// ones are there or the new ones. For journals whose state is small.
+    /// Replaces all entries with these in one step: after a crash either the old or the new ones are there.
+    /// For journals whose state is small.
     ///
     /// # Errors
-    /// [`NotAppended`]; then the old ones are there still.
+    /// [`NotAppended`]; then the old entries are unchanged.
     pub async fn replace(&self, entries: Vec<Vec<u8>>) -> Result<(), NotAppended> {
         self.order(|told| JournalOrder::Replace(entries, told))
             .await
     }
 
-    /// Cuts off what was never finished, if there is any.
+    /// Cuts off an unfinished last entry.
     ///
     /// # Errors
-    /// [`NotAppended`]; then it is there still.
+    /// [`NotAppended`]; then it is still there.
     pub async fn mend(&self) -> Result<(), NotAppended> {
         self.order(JournalOrder::Mend).await
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -242,7 +240,7 @@ impl Journal {
     }
 }
 
-/// All of a journal, when it has no more bytes than one can have.
+/// The bytes of a journal, if it is not larger than allowed.
 fn whole(path: &Path, file: &mut File) -> Result<Vec<u8>, UnusableJournal> {
     let read = |file: &mut File| {
         let size = file.metadata()?.len();

@@ -12,18 +12,18 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::fs::{chmodat, fstat, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
-/// Names read at once: a folder may hold more than memory does.
+/// Names read at once: a folder may hold more than fits into memory.
 const AT_ONCE: usize = 1024;
 
-/// Removes a folder and all that is in it, or a file; a link, and not what it leads to. What is not
-/// there is removed.
+/// Removes a folder with its contents, or a file, or a link without its target. A missing path counts as
+/// removed.
 ///
 /// # Errors
-/// The system's; some of it may be gone by then.
+/// The system's; part of it may be removed by then.
 pub fn remove(path: &Path) -> io::Result<()> {
     match unlinkat(CWD, path, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        // The system says either of a folder.
+        // The system reports either for a folder.
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(error) => return Err(error.into()),
     }
@@ -44,7 +44,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     Ok(unlinkat(CWD, path, AtFlags::REMOVEDIR)?)
 }
 
-/// Removes a folder in this one; what is in folders within it stays, in this one.
+/// Removes a folder inside this one; its inner folders are moved into this one.
 fn flatten(top: &OwnedFd, name: &CString, moved: &mut u64) -> io::Result<()> {
     let folder = enter(top, name.as_c_str())?;
     loop {
@@ -56,7 +56,7 @@ fn flatten(top: &OwnedFd, name: &CString, moved: &mut u64) -> io::Result<()> {
             if gone(&folder, &inner)? {
                 continue;
             }
-            // To be moved a folder must be one that its owner may write.
+            // A folder can only be moved if its owner may write it.
             drop(enter(&folder, inner.as_c_str())?);
             move_up(&folder, &inner, top, moved)?;
         }
@@ -76,7 +76,7 @@ fn move_up(folder: &OwnedFd, name: &CString, top: &OwnedFd, moved: &mut u64) -> 
     }
 }
 
-/// Whether it could be removed as it is: a file, or an empty folder.
+/// Whether it could be removed directly: a file, or an empty folder.
 fn gone(folder: &OwnedFd, name: &CString) -> io::Result<bool> {
     match unlinkat(folder, name.as_c_str(), AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(true),
@@ -90,7 +90,7 @@ fn gone(folder: &OwnedFd, name: &CString) -> io::Result<bool> {
     }
 }
 
-/// Opens a folder that its owner may have closed to itself, and no link.
+/// Opens a folder, not a link; its owner may have removed its own permissions.
 fn enter(at: impl AsFd, name: impl rustix::path::Arg + Copy) -> io::Result<OwnedFd> {
     let handle = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let found = fstat(openat(&at, name, handle, Mode::empty())?)?;

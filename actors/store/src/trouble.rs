@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Whether one file can be written, and if not, why. All clones are of the same file.
+/// Whether one file can be written, and if not, why. All clones describe the same file.
 #[derive(Clone, Debug, Default)]
 pub struct Trouble(Arc<watch::Sender<Option<Arc<str>>>>);
 
@@ -19,7 +19,7 @@ impl Trouble {
 
     /// Resolves when the file can be written.
     pub async fn over(&self) {
-        // Its sender is this very value.
+        // Holds its own sender.
         let _ = self.0.subscribe().wait_for(Option::is_none).await;
     }
 
@@ -32,7 +32,7 @@ impl Trouble {
     }
 }
 
-/// What is wrong with the files of a kernel.
+/// The state of all files of a kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Troubles {
     files: Vec<Trouble>,
@@ -40,7 +40,7 @@ pub struct Troubles {
 }
 
 impl Troubles {
-    /// Of these files, and of what was found at the start.
+    /// Of these files, with the faults found at the start.
     #[must_use]
     pub fn new(files: Vec<Trouble>, found: Vec<String>) -> Self {
         let found = found.into();
@@ -53,7 +53,7 @@ impl Troubles {
         self.files.iter().any(|file| file.why().is_some())
     }
 
-    /// All of it in words, each with what to do.
+    /// All faults in words, each with what to do.
     #[must_use]
     pub fn told(&self) -> Vec<String> {
         let now = self.files.iter().filter_map(Trouble::why);

@@ -1,11 +1,11 @@
-//! Where what servers tell goes: to the catalog and to those who follow resources.
+//! Passes events of servers on to the catalog and to the subscriptions.
 
 use crate::catalog::CatalogHandle;
 use crate::subscriptions::SubscriptionsHandle;
 use mgp_runtime::event_sink::EventSink;
 use mgp_servers::server::ServerEvent;
 
-/// Takes what all servers tell.
+/// Takes the events of all servers.
 #[must_use]
 pub fn taken_by(
     catalog: CatalogHandle,

@@ -1,4 +1,4 @@
-//! What the catalog publishes: calls, lists and the index read it.
+//! What the catalog publishes; read by calls, lists and the index.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use mgp_servers::link::Peer;
 use mgp_servers::server::Fetched;
 use tokio_util::sync::CancellationToken;
 
-/// What is offered right now, and by whom.
+/// What is offered, and by which servers.
 #[derive(Debug)]
 pub struct Shown {
-    /// The merged lists and the way to each entry's server.
+    /// The merged lists, and the server of each entry.
     pub catalog: Arc<Catalog>,
-    /// What the connected servers said of themselves.
+    /// What the connected servers declared at their handshake.
     pub peers: BTreeMap<ServerId, Peer>,
     /// When their lists were fetched.
     pub fetched: BTreeMap<ServerId, Fetched>,
-    /// Cancelled when something else is published.
+    /// Cancelled when the next one is published.
     pub replaced: CancellationToken,
 }

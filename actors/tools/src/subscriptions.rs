@@ -24,16 +24,16 @@ use mgp_servers::link::Link;
 use mgp_servers::server::ServerTable;
 use mgp_sync::snapshot::Snapshot;
 
-/// The way in for everyone else.
+/// Handle of the actor.
 #[derive(Debug, Clone)]
 pub struct SubscriptionsHandle(Mailbox<SubscriptionsMsg>);
 
-/// What the actor is told and asked.
+/// Messages to the actor.
 #[derive(Debug)]
 pub enum SubscriptionsMsg {
-    /// An agent wants to hear about a resource of a server or of an instance, by the server's own URI.
+    /// An agent subscribes to a resource of a server or of an instance, by the server's own URI.
     Subscribe(ConnectionId, ServerId, String, Reply<Result<(), Refusal>>),
-    /// It does not any more.
+    /// An agent unsubscribes.
     Unsubscribe(ConnectionId, ServerId, String, Reply<()>),
     /// An agent has gone.
     Leave(ConnectionId),
@@ -41,9 +41,9 @@ pub enum SubscriptionsMsg {
     Updated(ServerId, String, String),
     /// A server is connected again.
     CallerSession(ServerId),
-    /// A server is not connected any more.
+    /// A server is no longer connected.
     Lost(ServerId),
-    /// Other things are open to agents from now on.
+    /// The rights of agents have changed.
     AccessChanged,
 }
 
@@ -54,10 +54,10 @@ impl SubscriptionsHandle {
         Self(mailbox)
     }
 
-    /// Subscribes; answered when the server has taken it.
+    /// Subscribes; answered when the server has accepted it.
     ///
     /// # Errors
-    /// The bound of the table, or why the server did not take it.
+    /// The table is full, or the server refused.
     pub async fn subscribe(
         &self,
         who: ConnectionId,
@@ -73,7 +73,7 @@ impl SubscriptionsHandle {
     /// Ends a subscription.
     ///
     /// # Errors
-    /// Only when the kernel itself is in trouble.
+    /// Only when the actor cannot be reached.
     pub async fn unsubscribe(
         &self,
         who: ConnectionId,
@@ -88,7 +88,7 @@ impl SubscriptionsHandle {
 
     /// An agent has gone.
     pub fn leave(&self, who: ConnectionId) {
-        // Not told, it would be followed for as long as the kernel lives.
+        // If this message were lost, its subscriptions would stay until the kernel ends.
         let _ = self.0.remind(SubscriptionsMsg::Leave(who));
     }
 
@@ -101,26 +101,26 @@ impl SubscriptionsHandle {
         ));
     }
 
-    /// What waits for the operator changed.
+    /// The operator's list of questions has changed.
     pub fn pending_changed(&self) {
         let params = format!(r#"{{"uri":{}}}"#, quoted(PENDING_URI));
         self.updated(&own(), PENDING_URI, &params);
     }
 
-    /// A server is connected again: what agents wanted of it is asked for again.
+    /// A server is connected again: its subscriptions are renewed.
     pub fn server_back(&self, server: &ServerId) {
         let _ = self
             .0
             .remind(SubscriptionsMsg::CallerSession(server.clone()));
     }
 
-    /// A server is not connected any more.
+    /// A server is no longer connected.
     pub fn server_lost(&self, server: &ServerId) {
         let _ = self.0.remind(SubscriptionsMsg::Lost(server.clone()));
     }
 
-    /// Other things are open to agents from now on: what is closed to one it does not follow any more,
-    /// not even when it is opened again.
+    /// The rights of agents have changed. A subscription that is no longer allowed ends, and does not come
+    /// back with the right.
     pub fn access_changed(&self) {
         let _ = self.0.remind(SubscriptionsMsg::AccessChanged);
     }
@@ -129,11 +129,11 @@ impl SubscriptionsHandle {
 /// Fixed at construction.
 #[derive(Debug)]
 pub struct SubscriptionsActor {
-    /// Who is told.
+    /// The agents that are notified.
     pub directory: Arc<Directory>,
-    /// How servers are reached; set when the tree has grown.
+    /// The servers; set once the tree is complete.
     pub servers: Arc<OnceLock<Arc<ServerTable>>>,
-    /// Under which URI each view shows a resource.
+    /// The URI of a resource in each view.
     pub shown: Arc<Snapshot<Shown>>,
 }
 
@@ -141,8 +141,8 @@ pub struct SubscriptionsActor {
 #[derive(Debug, Default)]
 pub struct SubscriptionsState {
     engine: Subscriptions,
-    /// What legacy servers are being asked right now, the latest of each resource: what is asked
-    /// next waits for its answer, else the server could hear it first. Bounded by the engine's table.
+    /// Requests under way at legacy servers, the latest for each resource. The next request for a resource
+    /// waits for it, so that the server hears them in order. Bounded by the engine's table.
     asking: HashMap<(ServerId, Arc<str>), SupervisedTask<()>>,
 }
 

@@ -28,8 +28,8 @@ impl AuditHandle {
     /// none.
     ///
     /// # Errors
-    /// When no log is kept, when it cannot be read or written, and where more is wrong than one record
-    /// names.
+    /// When no log is kept, when it cannot be read or written, and when there are more faults than one
+    /// record can name.
     pub async fn acknowledge(
         &self,
         asked: &Acknowledge,
@@ -56,7 +56,7 @@ impl AuditHandle {
             )));
         }
         let faults: Vec<_> = faults.iter().map(acceptance).collect();
-        // The record says up to where the log holds.
+        // The record says up to which point the log is accepted.
         let mut details = json!({"faults": faults});
         if !found.beside.is_empty() {
             details["beside"] = json!(found.beside);

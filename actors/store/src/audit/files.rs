@@ -13,7 +13,7 @@ use mgp_engine::store::audit::verify::{Report, Verifier};
 
 use mgp_protocol::ids::ServerId;
 
-/// More than the longest line, so that a file's last record is found in its end.
+/// More than the longest line, so that the last record of a file lies within this many bytes of its end.
 const END: u64 = 2 * EVENT_MAX as u64;
 const ENDING: &str = ".jsonl";
 
@@ -70,7 +70,7 @@ impl Folder {
         self.0.join(format!("{number:08}{ENDING}"))
     }
 
-    /// Makes the folder when there is none. Its owner's only.
+    /// Makes the folder when there is none, accessible to its owner alone.
     pub(super) fn make(&self) -> io::Result<()> {
         match DirBuilder::new().mode(0o700).create(&self.0) {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => Err(e),
@@ -78,7 +78,7 @@ impl Folder {
         }
     }
 
-    /// The numbers of its files, in order. No folder has none.
+    /// The numbers of its files, in order; none when there is no folder.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -97,7 +97,7 @@ impl Folder {
         Ok(out)
     }
 
-    /// Opens a file to add to it, and makes its name last.
+    /// Opens a file for appending, and syncs its name.
     pub(super) fn append(&self, number: u64) -> io::Result<File> {
         let mut open = OpenOptions::new();
         let file = open
@@ -109,8 +109,8 @@ impl Folder {
         Ok(file)
     }
 
-    /// A new file with these bytes, on disk, open to add to it. Its number is free; whenever the kernel
-    /// ends, there is all of it or nothing.
+    /// Makes a new file with these bytes, on disk, open for appending. Its number is free. Whenever the
+    /// kernel ends, the file is complete or absent.
     pub(super) fn begin(
         &self,
         number: u64,
@@ -133,7 +133,7 @@ impl Folder {
         Ok(file)
     }
 
-    /// Makes what was made and removed in the folder last.
+    /// Syncs the folder after files were made or removed.
     pub(super) fn sync(&self) -> io::Result<()> {
         File::open(&self.0)?.sync_all()
     }
@@ -155,7 +155,7 @@ impl Folder {
         }))
     }
 
-    /// Looks at the whole log, each file as far as `upto` says; without it, all there is.
+    /// Reads the whole log, each file up to the length in `upto`; without it, all there is.
     ///
     /// # Errors
     /// When a file cannot be read.

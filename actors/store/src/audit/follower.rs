@@ -114,7 +114,7 @@ impl Follower {
     }
 }
 
-/// How far a server was told; stored beside the log for the next connection.
+/// How far a server has received the log; stored beside the log for its next connection.
 #[derive(Clone)]
 struct Mark(PathBuf);
 
@@ -123,7 +123,7 @@ impl Mark {
         fs::read_to_string(&self.0).ok()?.trim().parse().ok()
     }
 
-    /// Not synced: what a power cut loses is sent again.
+    /// Not synced: after a power cut some events are sent again.
     fn write(&self, sequence: u64) -> io::Result<()> {
         fs::write(&self.0, format!("{sequence}\n"))
     }

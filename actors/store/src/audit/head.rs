@@ -1,8 +1,8 @@
-//! The last record known to be on disk, kept outside the log: without it, records cut off the end of the
-//! log would leave no trace. It is kept in two files, so that who removes one of them is found out by the
-//! other.
+//! The last record known to be on disk, stored outside the log, because cutting records off the end of the
+//! log would otherwise leave no trace. It is stored in two files, so that the other one reveals the removal
+//! of one.
 //!
-//! Two places in each are written in turn, so that one of them is whole whenever the power goes.
+//! Each file has two slots that are written in turn, so that one of them is whole after a power cut.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -14,7 +14,7 @@ use mgp_engine::store::audit::record::RecordDigest;
 
 use super::files::Folder;
 
-/// One place: a sector of its own.
+/// The size of a slot: a sector.
 const PLACE: u64 = 512;
 
 /// Both files, open to be written.
@@ -22,7 +22,7 @@ const PLACE: u64 = 512;
 pub(super) struct Heads([HeadFile; 2]);
 
 impl Heads {
-    /// Opens them; one that is not there is made, and says what the other one does.
+    /// Opens both; a missing one is made with the contents of the other.
     pub(super) fn open(folder: &Folder) -> io::Result<Self> {
         let head = folder.head();
         let known = read(&head).ok().flatten();
@@ -33,22 +33,22 @@ impl Heads {
         Ok(Self([open(&head)?, open(&folder.witness())?]))
     }
 
-    /// Writes the head to both. It is on disk after [`Self::sync`] at the latest.
+    /// Writes the head to both files. It is on disk after [`Self::sync`] at the latest.
     pub(super) fn write(&mut self, head: Head) -> io::Result<()> {
         self.0.iter_mut().try_for_each(|file| file.write(head))
     }
 
-    /// Puts the first of them on disk: one that is newer after a power cut is enough.
+    /// Syncs the first file: after a power cut one up-to-date file is enough.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.0[0].sync()
     }
 
-    /// Puts both on disk.
+    /// Syncs both files.
     pub(super) fn sync_all(&self) -> io::Result<()> {
         self.0.iter().try_for_each(HeadFile::sync)
     }
 
-    /// Makes a file that somebody removed meanwhile anew; answers which.
+    /// Makes a file again that was removed meanwhile; answers which.
     pub(super) fn replaced(&mut self, head: Head) -> io::Result<Option<PathBuf>> {
         let gone = |file: &&mut HeadFile| matches!(file.path.try_exists(), Ok(false));
         let Some(gone) = self.0.iter_mut().find(gone) else {
@@ -60,7 +60,7 @@ impl Heads {
     }
 }
 
-/// One of them.
+/// One of the two files.
 #[derive(Debug)]
 struct HeadFile {
     path: PathBuf,
@@ -78,13 +78,13 @@ impl HeadFile {
             .truncate(false)
             .mode(0o600)
             .open(path)?;
-        // The older of the two is written next.
+        // The older slot is written next.
         let places = [0, 1].map(|turn| place(&file, turn).map_or(0, |head| head.sequence));
         let turn = u64::from(places[0] > places[1]);
         let path = path.to_owned();
         let mut opened = Self { path, file, turn };
         if read(&opened.path).ok().flatten().is_none() {
-            // What is empty was emptied from now on.
+            // An empty file is one that somebody emptied.
             opened.write(known)?;
             opened.file.sync_all()?;
         }
@@ -103,10 +103,10 @@ impl HeadFile {
     }
 }
 
-/// The head that was written last; `None` when none ever was.
+/// The head written last; `None` when none was ever written.
 ///
 /// # Errors
-/// When the file cannot be read, or holds none any more.
+/// When the file cannot be read or no longer holds a head.
 pub fn read(path: &Path) -> io::Result<Option<Head>> {
     let file = match File::open(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
@@ -135,7 +135,7 @@ fn place(file: &File, turn: u64) -> Option<Head> {
     (words.next() == Some(&check(head))).then_some(head)
 }
 
-/// A place that was being written when the power went has another one.
+/// A slot that was being written during a power cut has an intact neighbour.
 fn check(head: Head) -> String {
     let text = format!("{} {}", head.sequence, head.hash);
     blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()

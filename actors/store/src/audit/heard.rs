@@ -66,7 +66,7 @@ impl AuditHandle {
     }
 }
 
-/// Its words, each under a name that is nobody else's, and its trace.
+/// The report's members, under names that the kernel's own events do not use, and its trace.
 fn said(params: &str, details: &mut Map<String, Value>) -> Option<TraceId> {
     let text = |name: &str| {
         let raw = member(params, name)?;
@@ -100,7 +100,7 @@ fn reported(server: &ServerId, trace: &TraceId, details: Map<String, Value>) -> 
     event(kind, actor, target, trace, Outcome::Success, details.into())
 }
 
-/// Whether an event of the log holds the words of this server.
+/// Whether an event of the log was reported by this server.
 pub(super) fn is_by(event: &str, server: &ServerId) -> bool {
     let actor = member(event, "actor").and_then(|a| serde_json::from_str::<Actor>(a).ok());
     actor.is_some_and(|a| a.kind == ActorKind::Server && a.id == server.as_str())

@@ -1,5 +1,5 @@
-//! The log at the kernel's start: a torn end is cut, any other damage is named, written down and left as
-//! it is.
+//! Opens the log at the kernel's start: a torn end is cut off, any other damage is reported, recorded and
+//! left in place.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -25,21 +25,21 @@ use super::writer::{OpenLogFile, Timers, Writer, own};
 use crate::trouble::explained;
 use mgp_runtime::time::{moment, unix_ms};
 
-/// Faults that are written down one by one; of more, only how many.
+/// Faults that are recorded one by one; of further ones only the number is recorded.
 const NAMED_MAX: usize = 16;
 
 /// `[audit]` of the settings, and what else a log needs.
 pub struct LogOptions {
     /// Where it is.
     pub folder: Folder,
-    /// When records of calls are on disk.
+    /// When records of calls are synced.
     pub calls: CallAuditing,
     /// How much is kept.
     pub retention: Retention,
-    /// Bytes one agent or one server may fill in a day before what it does is only counted; 0 for any
-    /// number.
+    /// Bytes of records of one agent or one server a day, beyond which its actions are only counted; 0 for
+    /// no limit.
     pub per_day: u64,
-    /// What keeps secrets out.
+    /// Masks secrets.
     pub redaction: Redaction,
 }
 
@@ -47,20 +47,20 @@ pub struct LogOptions {
 struct LogAsFound {
     segments: Vec<Segment>,
     head: Head,
-    /// What is wrong with the end of the log, or was.
+    /// What is, or was, wrong with the end of the log.
     faults: Vec<LogFault>,
-    /// What is wrong with what stands beside the log.
+    /// What is wrong with the files beside the log.
     beside: Vec<String>,
-    /// The last file is left as it is.
+    /// The last file is damaged and left in place.
     leave: bool,
 }
 
 impl LogOptions {
-    /// Opens the log. What is broken in its last file is mended or named before this returns; the
-    /// files before it are looked at meanwhile.
+    /// Opens the log. Damage of its last file is repaired or reported before this returns; the earlier
+    /// files are verified in the background.
     ///
     /// # Errors
-    /// In words, why there can be no log: then there can be no kernel.
+    /// Why there can be no log, in words. The kernel does not start without it.
     pub fn open(self) -> Result<AuditHandle, String> {
         let place = self.folder.path(0);
         let explain = |e: io::Error| {
@@ -84,7 +84,7 @@ impl LogOptions {
             });
         }
         let number = segments.last().map_or(1, |s| s.number);
-        // Before the first file: what is missing beside one was removed.
+        // Before the first file is made: a file that is then missing beside it was removed.
         let head = Heads::open(&self.folder)?;
         let ledger = LogQueue::new(
             self.calls == CallAuditing::BeforeReply,
@@ -144,7 +144,7 @@ impl LogOptions {
             let before = segments.last().map_or(Head::START, |s| s.last);
             segments.push(Segment {
                 number: *number,
-                // What hides it is found when the whole file is looked at.
+                // What this hides is found when the whole file is verified.
                 last: folder.last(*number)?.unwrap_or(before),
                 bytes: file.len(),
                 newest_ms: file.modified().map_or(0, mgp_runtime::time::unix_ms_of),
@@ -153,7 +153,7 @@ impl LogOptions {
         let report = self.look_at_the_end(&segments, known)?;
         let repair = report.repair();
         let anchor = segments.iter().rev().nth(1).map_or(Head::START, |s| s.last);
-        // Numbers are given once, whatever became of their records.
+        // A number is given once, even if its record was lost.
         let heads = [report.head, anchor, known.unwrap_or(Head::START)];
         let head = heads.into_iter().max_by_key(|h| h.sequence);
         let head = head.unwrap_or(Head::START);
@@ -170,7 +170,7 @@ impl LogOptions {
         })
     }
 
-    /// The last file, held against the end of the one before and against what is known from elsewhere.
+    /// Verifies the last file, against the end of the previous one and against the head.
     fn look_at_the_end(&self, segments: &[Segment], known: Option<Head>) -> io::Result<Report> {
         let mut verifier = match segments {
             [.., before, _] => Verifier::after(before.last, known),
@@ -183,8 +183,8 @@ impl LogOptions {
         Ok(verifier.finish())
     }
 
-    /// Does what may be done to the last file. True when it is to be left as it is, and the log goes on
-    /// in another one.
+    /// Repairs the last file if that is allowed. True when it must be left in place and the log continues
+    /// in a new file.
     fn mend(&self, segments: &mut [Segment], repair: Repair) -> io::Result<bool> {
         let Some(last) = segments.last_mut() else {
             return Ok(false);
@@ -214,7 +214,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread.spawn(run).map(drop)
 }
 
-/// Looks at the whole log as it was at the start, and names what was not yet named.
+/// Verifies the whole log as it was at the start, and reports faults that were not reported yet.
 fn examine(
     folder: &Folder,
     head: Head,
@@ -223,7 +223,7 @@ fn examine(
     audit: &AuditHandle,
     ledger: &Arc<LogQueue>,
 ) {
-    // Where the end is damaged, its own faults were found with what was known then.
+    // Where the end is damaged, its faults were found with what was known then.
     let expected = known.is_empty().then_some(head);
     match folder.verify(expected, Some(files)) {
         Ok(report) => {
@@ -242,7 +242,7 @@ fn examine(
     ledger.examined();
 }
 
-/// Writes damage down, in the log of the kernel and in this one.
+/// Reports damage in the kernel's own log and in this one.
 fn name(audit: &AuditHandle, faults: &[LogFault]) {
     if faults.is_empty() {
         return;

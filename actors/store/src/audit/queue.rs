@@ -1,4 +1,4 @@
-//! What waits to be written. Each kind has its own limit, so that none keeps another out.
+//! The entries that wait to be written. Each kind has its own limit, so that none displaces another.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -79,27 +79,27 @@ pub(super) struct LogQueue {
     /// Events that found no room.
     dropped: AtomicU64,
     broken: AtomicBool,
-    /// Why nothing can be written.
+    /// Why nothing can be written now.
     pub(super) trouble: Trouble,
     /// The files found at the start were verified, so the oldest may be trimmed.
     examined: AtomicBool,
     /// Calls are answered only after their record is on disk.
     pub(super) calls_wait: bool,
     pub(super) keeping: Keeping,
-    /// Where it is written.
+    /// Where it writes.
     pub(super) folder: Folder,
-    /// The last record that is written.
+    /// The last record that was written.
     pub(super) written: watch::Sender<Head>,
-    /// What servers say of themselves.
+    /// The counts of reports by servers.
     pub(super) heard: ReportCounts,
 }
 
 #[derive(Default)]
 struct Queue {
     entries: Vec<QueuedNote>,
-    /// Of the configuration read last.
+    /// The secrets of the configuration read last.
     secrets: Option<Vec<String>>,
-    /// Somebody waits for the disk.
+    /// Somebody waits for a sync.
     hurry: bool,
     asleep: Asleep,
     closing: Option<oneshot::Sender<()>>,
@@ -111,19 +111,19 @@ struct Queue {
 enum Asleep {
     #[default]
     Awake,
-    /// For more to write along, unless somebody waits.
+    /// For more entries to write together, unless somebody waits.
     Gathering,
-    /// For anything.
+    /// For any entry.
     Idle,
 }
 
-/// What was waiting.
+/// The entries that waited.
 pub(super) struct Taken {
     pub(super) entries: Vec<QueuedNote>,
-    /// What is to be masked from now on, in these entries too.
+    /// Secrets to mask from now on, in these entries too.
     pub(super) secrets: Option<Vec<String>>,
     pub(super) dropped: u64,
-    /// Nothing comes after this.
+    /// No entry follows.
     pub(super) closing: Option<oneshot::Sender<()>>,
 }
 
@@ -154,7 +154,7 @@ impl LogQueue {
     pub(super) fn push(&self, entry: QueuedNote) {
         let mut queue = self.queue();
         if queue.closed {
-            // Dropping it tells whoever waits.
+            // Dropping it wakes whoever waits for it.
             return;
         }
         let hurry = entry.written.is_some();
@@ -182,7 +182,7 @@ impl LogQueue {
     }
 
     pub(super) fn redact(&self, secrets: Vec<String>) {
-        // Two configurations that come before the thread looks are both in force for a while.
+        // Two configurations that arrive before the thread wakes are both in force for a while.
         self.queue().secrets.get_or_insert_default().extend(secrets);
     }
 
@@ -208,13 +208,13 @@ impl LogQueue {
         self.trouble.begin(why);
     }
 
-    /// What is asked for can be written again.
+    /// Entries can be written again.
     pub(super) fn recover(&self) {
         self.broken.store(false, Ordering::Relaxed);
         self.trouble.end();
     }
 
-    /// Takes nothing more; what waits is dropped, which tells whoever waits for it.
+    /// Takes no more entries; drops those that wait, which wakes their senders.
     pub(super) fn end(&self) {
         self.broken.store(true, Ordering::Relaxed);
         self.decisions.close();
@@ -226,7 +226,7 @@ impl LogQueue {
         drop((entries, closing));
     }
 
-    /// Resolves when everything is written that was told before.
+    /// Resolves when everything sent before is written.
     pub(super) fn close(&self) -> oneshot::Receiver<()> {
         let (closing, closed) = oneshot::channel();
         let mut queue = self.queue();
@@ -238,8 +238,8 @@ impl LogQueue {
         closed
     }
 
-    /// Waits for something to write: first for as long as is good for gathering, unless somebody waits;
-    /// then until there is something, or `until` is over.
+    /// Waits for entries: first for the time in which entries are gathered, unless somebody waits for a
+    /// sync, then until there is one or until `until`.
     pub(super) fn take(&self, gather: Duration, until: Option<Duration>) -> Taken {
         let mut queue = self.queue();
         queue.asleep = Asleep::Gathering;

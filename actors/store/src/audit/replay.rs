@@ -10,10 +10,11 @@ use serde_json::value::RawValue;
 use super::AuditHandle;
 use super::tail::Tail;
 
-/// Events in one answer of `mgp/audit/replay`, and where nobody says how many.
+/// Most events in one answer of `mgp/audit/replay`; also the default.
 const REPLAY_MAX: u64 = 1_000;
 const REPLAY: u64 = 100;
-/// Bytes of events in one answer: what a peer can read in one message. The first is in it whatever its size.
+/// Bytes of events in one answer: what a peer can read in one message. The first event is included whatever
+/// its size.
 const REPLAY_BYTES: usize = 1 << 20;
 
 impl AuditHandle {
@@ -72,7 +73,7 @@ impl AuditHandle {
     }
 }
 
-/// Whether an event is of after a moment. Both are written the same way, and so compare as texts.
+/// Whether an event is later than a time. Both are texts in the same format, so they compare as texts.
 fn later(event: &str, moment: &str) -> bool {
     mgp_protocol::splice::member(event, "timestamp").is_some_and(|at| at.trim_matches('"') > moment)
 }

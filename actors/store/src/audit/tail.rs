@@ -7,7 +7,7 @@ use mgp_engine::store::audit::record::AuditRecord;
 
 use super::files::Folder;
 
-/// Read at once; lines are shorter.
+/// Bytes read at once; lines are shorter.
 const CHUNK: u64 = 256 << 10;
 
 /// A place in the log.
@@ -15,12 +15,12 @@ pub(super) struct Tail {
     folder: Folder,
     number: u64,
     offset: u64,
-    /// The last record that was read.
+    /// The sequence of the last record that was read.
     sequence: u64,
 }
 
 impl Tail {
-    /// After this record: in the file it is in, or in the oldest there is.
+    /// The position after this record: in its file or, if that is gone, in the oldest one.
     pub(super) fn after(folder: Folder, sequence: u64) -> io::Result<Self> {
         let numbers = folder.numbers()?;
         let mut number = numbers.first().copied().unwrap_or(1);
@@ -39,11 +39,12 @@ impl Tail {
         })
     }
 
-    /// The next records, as `(sequence, event)`, at most `most`. None when there are no more yet.
+    /// At most `most` of the next records, as `(sequence, event)`; none when there are no more yet.
     pub(super) fn next(&mut self, most: usize) -> io::Result<Vec<(u64, String)>> {
         let mut out = Vec::new();
         while out.len() < most {
-            // Asked before the file is read: what is written before another one was opened is read.
+            // Asked before the file is read, so that what is written before the next file is opened is not
+            // missed.
             let later = self
                 .folder
                 .numbers()?
@@ -63,7 +64,7 @@ impl Tail {
         Ok(out)
     }
 
-    /// Reads whole lines of the file at hand; answers how many bytes they were.
+    /// Reads whole lines of the current file; answers how many bytes they had.
     fn lines(&mut self, most: usize, out: &mut Vec<(u64, String)>) -> io::Result<u64> {
         let mut file = File::open(self.folder.path(self.number))?;
         file.seek(SeekFrom::Start(self.offset))?;
@@ -82,7 +83,7 @@ impl Tail {
                 out.push((record.sequence, record.event.to_owned()));
             }
         }
-        // No line is as long as this: what is no line is passed over.
+        // Longer than any line: it is skipped.
         if read == 0 && bytes.len() as u64 == CHUNK {
             read = CHUNK;
         }

@@ -27,15 +27,15 @@ use crate::trouble::explained;
 use mgp_runtime::randomness;
 use mgp_runtime::time::{moment, unix_ms};
 
-/// Records that nobody waits for are gathered for this long, so that the thread is not woken for each of
-/// them. What a killed kernel can lose is what came in this time, and while the sync before it took.
+/// How long records that nobody waits for are gathered, so that the thread is not woken for each. A kernel
+/// that is killed loses those of this time and of the sync before.
 const GATHER: Duration = Duration::from_millis(2);
-/// The head files are synced at most this much later than the log.
+/// How much later than the log the head files may be synced.
 const HEAD_SYNC: Duration = Duration::from_secs(1);
-/// How often it is checked whether records are too old.
+/// How often old files are looked for.
 const TRIM_LOOK: Duration = Duration::from_secs(60);
-/// Lines that are not known to be on disk are kept, to be written elsewhere when it fails. Of more bytes
-/// than this they are synced before their time.
+/// Lines not yet synced are kept in memory, to be written elsewhere if the disk fails. More bytes than this
+/// are synced early.
 const LINES_MAX: usize = 8 << 20;
 
 type Written = oneshot::Sender<Result<(), NotWritten>>;
@@ -50,28 +50,28 @@ pub(super) struct Writer {
     pub(super) repeats: Repeats,
     pub(super) head: Heads,
     pub(super) open: OpenLogFile,
-    /// Who waits, by the number of the record. As many as [`Commit`] knows of.
+    /// Those who wait, by the number of their record. Bounded by [`Commit`].
     pub(super) waiting: VecDeque<(u64, Written)>,
-    /// What the disk does not take at the moment.
+    /// What the disk has not accepted.
     pub(super) gap: Option<LogGap>,
     pub(super) timers: Timers,
 }
 
-/// The file at hand.
+/// The current file.
 pub(super) struct OpenLogFile {
     pub(super) number: u64,
     pub(super) file: File,
-    /// Lines that are not known to be on disk. At most [`LINES_MAX`] bytes and one group.
+    /// Lines that are not known to be on disk: at most [`LINES_MAX`] bytes and one group.
     pub(super) lines: Vec<u8>,
-    /// As many bytes of them are in the file.
+    /// How many of their bytes are in the file.
     pub(super) written: usize,
-    /// How long the file is without them.
+    /// The length of the file without them.
     pub(super) synced: u64,
-    /// The last record without them.
+    /// The last record before them.
     pub(super) last: Head,
-    /// The last record of them.
+    /// The last of their records.
     pub(super) end: Head,
-    /// More files than when it was last looked whether some are to go.
+    /// A file was opened since old files were last looked for.
     pub(super) grown: bool,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Timers {
 }
 
 impl Drop for Writer {
-    /// Whatever the end is, nobody waits for it for ever, and nothing more is done unwritten.
+    /// However the thread ends, nobody waits for ever, and no action goes on unrecorded.
     fn drop(&mut self) {
         self.ledger.end();
     }
@@ -127,19 +127,19 @@ impl Writer {
         }
         let (mut event, kept) = entry.note.event();
         self.redaction.scrub(&mut event.details);
-        // What a caller takes for the name of a tool may be anything.
+        // A caller may send anything as the name of a tool.
         if let Some(asked) = &mut event.target.tool_name {
             self.redaction.text(asked);
         }
         if event.event_type == EventType::LOG_ACKNOWLEDGED {
-            // What is acknowledged is mended: it is not found a second time.
+            // An acknowledged fault is not reported again.
             self.attempt(|writer| writer.miss_heads(writer.open.last));
             event
                 .details
                 .insert("through".into(), self.chain.head().sequence.into());
         }
         if entry.kind == RecordKind::Call && self.repeats.counts(&event, moment()) {
-            // Its count is written with that of the others.
+            // Its count is recorded with the others.
             if let Some(written) = entry.written {
                 let _ = written.send(Ok(()));
             }
@@ -151,7 +151,7 @@ impl Writer {
             event.details = details;
         }
         if self.commit.room() == Err(CommitRefusal::Full) {
-            // So many wait that the disk comes first.
+            // So many wait that a sync comes first.
             self.attempt(Self::flush);
             self.sync_when_due();
         }
@@ -175,7 +175,7 @@ impl Writer {
         }
     }
 
-    /// Chains an event and puts its line with those that are written next.
+    /// Chains an event and adds its line to the next group.
     pub(super) fn write(
         &mut self,
         event: Event,
@@ -190,7 +190,7 @@ impl Writer {
         if number != self.open.number {
             self.attempt(|writer| writer.turn_to(number));
         }
-        // A record that has its number is written, here or where the log goes on.
+        // A record that has its number is written, in this file or in the next one.
         self.open.lines.extend_from_slice(&line.text);
         self.open.end = line.head;
         self.segments.written(line.head, len, unix_ms());
@@ -202,7 +202,7 @@ impl Writer {
         Ok((line.head.sequence, answer))
     }
 
-    /// Writes down how often something happened that was only counted.
+    /// Records how often events occurred that were only counted.
     fn count(&mut self, counts: impl FnOnce(&mut Repeats) -> Vec<Event>) {
         if self.gap.is_none() {
             for event in counts(&mut self.repeats) {
@@ -211,7 +211,7 @@ impl Writer {
         }
     }
 
-    /// Closes the file at hand, all of it on disk, and opens another.
+    /// Closes the current file, synced, and opens the next.
     fn turn_to(&mut self, number: u64) -> io::Result<()> {
         self.flush()?;
         self.open.file.sync_data()?;
@@ -253,7 +253,7 @@ impl Writer {
         self.flush()?;
         self.keep()?;
         for sequence in self.commit.synced() {
-            // What was only told has a number, and nobody who waits.
+            // An entry that nobody waits for has a number, but no sender to wake.
             if let Some((_, written)) = self.waiting.pop_front_if(|(next, _)| *next == sequence) {
                 let _ = written.send(Ok(()));
             }
@@ -269,7 +269,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Who removes what names the end of the log is found out while the kernel runs.
+    /// Removal of the head files is noticed while the kernel runs.
     fn miss_heads(&mut self, last: Head) -> io::Result<()> {
         while let Some(gone) = self.head.replaced(last)? {
             let why = format!("{} was removed while the kernel ran", gone.display());
@@ -281,20 +281,20 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts on disk what is in the file.
+    /// Syncs the file.
     fn keep(&mut self) -> io::Result<()> {
         let open = &mut self.open;
         open.file.sync_data()?;
         open.synced += open.written as u64;
         open.lines.drain(..open.written);
         open.written = 0;
-        // One large group does not keep its memory for good.
+        // The memory of one large group is not kept.
         open.lines.shrink_to(1 << 20);
         open.last = open.end;
         Ok(())
     }
 
-    /// Everything is on disk afterwards, the head included.
+    /// Afterwards everything is on disk, the head included.
     pub(super) fn settle(&mut self) -> io::Result<()> {
         self.flush()?;
         self.keep()?;
@@ -302,7 +302,7 @@ impl Writer {
         self.head.sync_all()
     }
 
-    /// Removes files that are to go, after a record of it is on disk.
+    /// Removes old files, after a record of that is on disk.
     fn trim(&mut self) -> io::Result<()> {
         let now = moment();
         let look = self.open.grown || now.since(self.timers.trimmed) >= TRIM_LOOK;

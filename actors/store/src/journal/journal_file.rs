@@ -1,4 +1,4 @@
-//! The journal's own thread: writes, syncs, and goes on after the disk failed.
+//! The journal's own thread: writes, syncs, and continues after the disk failed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -13,10 +13,10 @@ use super::{JournalOrder, NotAppended, TOGETHER, Told};
 use crate::atomic_file::sync_folder;
 use crate::trouble::{Trouble, explained};
 
-/// How often a disk that failed is tried.
+/// How often a failed disk is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Zeros that are written to see whether there is room, and cut off again: a file that ends in zeros is
-/// one whose last entry was never finished.
+/// Zeros that are written to see whether there is room, and cut off again. A file that ends in zeros is one
+/// whose last entry was not finished.
 const PROBE: usize = 4096;
 
 pub(super) fn open(path: &Path) -> io::Result<File> {
@@ -39,15 +39,15 @@ pub(super) struct JournalFile {
     pub(super) kind: &'static str,
     pub(super) file: File,
     pub(super) writer: JournalWriter,
-    /// How much of the file is whole, in bytes.
+    /// How many bytes of the file are intact.
     pub(super) size: u64,
-    /// There may be something behind `size`, which is cut off before more is written.
+    /// There may be bytes behind `size`, which are cut off before the next write.
     pub(super) torn: bool,
     pub(super) trouble: Trouble,
 }
 
 impl JournalFile {
-    /// Writes what is ordered until nobody can order any more.
+    /// Carries out orders until all handles are dropped.
     pub(super) fn keep(mut self, orders: &mpsc::Receiver<JournalOrder>) {
         let mut together = Vec::with_capacity(TOGETHER);
         loop {
@@ -147,7 +147,7 @@ impl JournalFile {
         Ok(())
     }
 
-    /// Sees whether there is room again.
+    /// Checks whether there is room again.
     pub(super) fn probe(&mut self) {
         let there_is = self.mend().and_then(|()| {
             self.torn = true;
@@ -179,7 +179,7 @@ impl JournalFile {
             Ok(file)
         });
         self.file = renamed.map_err(|error| {
-            // It takes room, and is good for nothing.
+            // It takes room and is of no use.
             let _ = fs::remove_file(&new);
             self.fail(&error)
         })?;
@@ -194,7 +194,8 @@ impl JournalFile {
         Ok(())
     }
 
-    /// The disk failed. What was on its way is cut off where it can be: then it is known not to be there.
+    /// The disk failed. Unsynced entries are cut off if possible; then they are known not to be in the
+    /// file.
     fn fail(&mut self, error: &io::Error) -> NotAppended {
         let why = explained(&self.path, error);
         if self.trouble.why().as_deref() != Some(&why) {
@@ -208,9 +209,9 @@ impl JournalFile {
     }
 }
 
-/// A file with these bytes, on disk, open for more.
+/// A new file with these bytes, on disk, open for appending.
 fn written(path: &Path, bytes: &[u8]) -> io::Result<File> {
-    // What is there is left over from a replacement that was never finished.
+    // An existing one is left over from an unfinished replacement.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}

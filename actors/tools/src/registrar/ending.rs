@@ -44,7 +44,8 @@ impl Registrar {
         self.forget(&caller.identity(), trace, &id, reason).await
     }
 
-    /// Why a server stays that this caller did not register. One that it may not know of does not exist.
+    /// Why this caller may not end a server that it did not register. One that it may not see is unknown to
+    /// it.
     fn not_theirs(&self, caller: &Caller, id: &ServerId, record: Option<&Record>) -> Refusal {
         let known = self.servers.load().contains_key(id) && caller.view.shows(id);
         let table = self.access.table();
@@ -65,7 +66,7 @@ impl Registrar {
         }
     }
 
-    /// Who asked for what it may not is written down.
+    /// Records that somebody asked to end a server that is not theirs.
     fn asked_in_vain(&self, caller: &Caller, trace: &Trace, id: &ServerId, why: &Refusal) {
         if let Refusal::Forbidden(reason) = why {
             let (who, details) = (actor(&caller.identity()), json!({ "reason": reason }));
@@ -76,7 +77,7 @@ impl Registrar {
         }
     }
 
-    /// A session has ended, and with it what was registered for its time.
+    /// A session has ended: ends the servers that were registered for it alone.
     pub fn ended(self: &Arc<Self>, session: ConnectionId) {
         let me = self.clone();
         task::detached("registrar.session_ended", async move {
@@ -132,8 +133,9 @@ impl Registrar {
         })
     }
 
-    /// Takes back what was given to a server that is gone, and frees its name: another one of that
-    /// name begins with nothing. What fails leaves the name taken until the next start tries again.
+    /// Revokes what was granted to a server that is gone, and frees its name, so that another server of
+    /// that name begins without grants. If that fails, the name stays taken, and the next start of the
+    /// kernel tries again.
     pub(super) async fn vacate(&self, id: &ServerId, trace: &Trace) {
         let (its, kernel) = (id.clone(), Principal::Operator("kernel".into()));
         let taken_back = self.access.record(kernel, trace.id.clone(), move |ledger| {

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
 
-/// Those that the operator named; what is not named is looked for in the kernel's `PATH`.
+/// The interpreters that the operator named. Others are looked up in the kernel's `PATH`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interpreters {
-    /// Of Python: a virtual environment's has its packages.
+    /// For Python. The interpreter of a virtual environment has its packages.
     pub python: Option<PathBuf>,
-    /// Of JavaScript.
+    /// For JavaScript.
     pub node: Option<PathBuf>,
 }
 
-/// What an interpreter is called by those who want any version of it.
+/// The usual name of an interpreter, without its version.
 const NAMES: [(&str, &[&str]); 2] = [
     ("python", &["python3", "python"]),
     ("node", &["node", "nodejs"]),
@@ -30,7 +30,7 @@ impl Interpreters {
         NAMES.iter().find_map(|(name, names)| {
             let folder = self.named(name).and_then(Path::parent);
             let file = path.file_name().and_then(|file| file.to_str());
-            // Beside it lies the same one under its longer names.
+            // The same interpreter, under longer names in the same folder.
             let beside = folder.is_some() && path.parent() == folder;
             let same = beside && file.is_some_and(|file| file.starts_with(name));
             (same || names.contains(&command)).then_some(*name)
@@ -60,8 +60,8 @@ impl Interpreters {
     }
 }
 
-/// A program itself. A script that looks one up, as version managers have them, would have to start
-/// it, and in the sandbox starts nothing.
+/// The program itself, not a script that looks one up (as version managers install them): such a script
+/// would have to start a process, which the sandbox forbids.
 fn is_program(place: &Path) -> bool {
     let mut start = [0; 2];
     let read = File::open(place).and_then(|mut file| file.read_exact(&mut start));

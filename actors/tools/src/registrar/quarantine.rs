@@ -1,4 +1,4 @@
-//! Registrations whose code cannot be read: nothing of them runs before a person has looked.
+//! Registrations whose code cannot be read: nothing of them runs before a person has approved it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,12 +21,13 @@ use mgp_runtime::trace::Trace;
 use mgp_servers::sandbox::{changed, pinned};
 use mgp_servers::server::ServerHandle;
 
-/// Registrations that wait for a person, each with what ends that. As many as there are records.
+/// Registrations that wait for a person, each with the handle that ends its wait. As many as there are
+/// records.
 pub type Waiting = Mutex<HashMap<ServerId, oneshot::Sender<()>>>;
 
 impl Registrar {
-    /// Shows it and asks a person; nothing of it runs before there is a yes. Who calls it from now on
-    /// is told so.
+    /// Asks a person; nothing runs before the answer is yes. Calls to it meanwhile are answered with that
+    /// reason.
     pub(super) fn wait(self: &Arc<Self>, record: Record) {
         let why = record.quarantine.as_deref().unwrap_or_default();
         let Ok(asked) = self.approvals.ask(question(&record, why)) else {
@@ -49,7 +50,7 @@ impl Registrar {
             async move {
                 match first {
                     Some((asked, gone)) => me.decided(record, asked, gone).await,
-                    // It panicked over an answer: it is asked again.
+                    // The handling of an answer panicked: the question is asked again.
                     None => me.wait(record),
                 }
             }
@@ -106,8 +107,8 @@ impl Registrar {
         }
     }
 
-    /// What was looked at is not what would run: nothing is started, and the person is asked about what
-    /// is there now.
+    /// What was shown is not what would run: nothing is started, and the person is asked again about the
+    /// present files.
     async fn ask_again(
         self: Arc<Self>,
         mut record: Record,
@@ -135,8 +136,8 @@ impl Registrar {
         self.wait(record);
     }
 
-    /// Starts a server of an earlier life, or asks about it where what it is run from is not what a
-    /// person allowed.
+    /// Starts a server from an earlier run of the kernel, or asks about it if its files are not those that
+    /// a person approved.
     pub(super) async fn begin_as_allowed(self: &Arc<Self>, mut record: Record) -> bool {
         let allowed = record.quarantine.is_none() && !record.pinned.is_empty();
         if allowed {
@@ -152,7 +153,7 @@ impl Registrar {
         self.begin(record).await
     }
 
-    /// What it would be run from now.
+    /// The files it would be run from.
     pub(super) async fn pinned_now(&self, record: &Record) -> Vec<PinnedProgram> {
         let Way::Stdio { command, args, env } = &record.way else {
             return Vec::new();
@@ -177,7 +178,7 @@ impl Registrar {
         pinning.await.unwrap_or_default()
     }
 
-    /// It is shown, and what it waits for.
+    /// The server is listed, with what it waits for.
     fn hold(&self, record: &Record, remedy: &str) {
         let (id, own) = (record.server(), std::path::PathBuf::new());
         let declared = record.spec(&self.background, own, None).mgp;

@@ -1,4 +1,4 @@
-//! What is kept of a registered server, and the way back to what is started.
+//! What is stored about a registered server, and how its configuration is made from that.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::interpreters::Interpreters;
 use mgp_callers::request::Caller;
 
-/// What every registered server is started with.
+/// The settings of every registered server.
 #[derive(Clone, Debug)]
 pub struct Background {
     /// `[limits]`.
@@ -32,11 +32,11 @@ pub struct Background {
     pub permissions: PermissionRules,
     /// `[sandbox]`, and what `[discovery.registered]` opens.
     pub sandbox: sandbox::SandboxRules,
-    /// What their programs are started with.
+    /// The variables their programs are started with.
     pub interpreters: Interpreters,
 }
 
-/// A registered server, as it stands on disk.
+/// A registered server, as it is stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -44,28 +44,28 @@ pub struct Record {
     pub id: String,
     /// How it is reached.
     pub way: Way,
-    /// Its trust, by the word.
+    /// Its trust level, as a word.
     pub trust: String,
-    /// Its program, where that could be read before.
+    /// Its program, if it could be read.
     pub program: Option<SandboxProgram>,
-    /// What it is said to speak.
+    /// The protocol it is registered with.
     pub extensions: Vec<String>,
-    /// What it needs.
+    /// The permissions it needs.
     pub permissions: Vec<String>,
-    /// Of these, what a person decides on under each policy.
+    /// Those of them that a person decides on, under each policy.
     pub asks: Vec<String>,
     /// Who registered it.
     pub created_by: String,
-    /// That is an agent.
+    /// The agent that registered it.
     pub by_agent: bool,
-    /// What it is for, in the words of who registered it.
+    /// Its purpose, in the words of the registering agent.
     pub justification: Option<String>,
-    /// What keeps it from being started before a person has said yes.
+    /// What a person must approve before it is started.
     pub quarantine: Option<String>,
-    /// What it is run from, as it was when the person was asked.
+    /// The files it is run from, as they were when the person was asked.
     #[serde(default)]
     pub pinned: Vec<PinnedProgram>,
-    /// The session it ends with; such a server is not kept.
+    /// The session it ends with. Such a server is not stored.
     #[serde(skip)]
     pub session: Option<ConnectionId>,
 }
@@ -74,24 +74,24 @@ pub struct Record {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
-    /// A child.
+    /// A child process.
     Stdio {
-        /// Program.
+        /// The program.
         command: String,
-        /// Arguments, without the path of a program that came along.
+        /// Its arguments, without the path of code that was sent along.
         args: Vec<String>,
-        /// Variables: secrets.
+        /// Its environment variables; they may hold secrets.
         env: BTreeMap<String, String>,
     },
-    /// Elsewhere.
+    /// A URL.
     Http {
-        /// Where.
+        /// The URL.
         url: String,
     },
 }
 
 impl Record {
-    /// The record of what was accepted.
+    /// The record of an accepted registration.
     #[must_use]
     pub fn of(
         accepted: &Accepted,
@@ -131,7 +131,7 @@ impl Record {
         ServerId::new(self.id.clone())
     }
 
-    /// The program of a child.
+    /// The program of a child process.
     #[must_use]
     pub fn command(&self) -> Option<&str> {
         match &self.way {
@@ -153,8 +153,8 @@ impl Record {
         Some(format!("the operator has to allow its first start: {why}"))
     }
 
-    /// What is started; `own` is its folder, and `interpreter` what its command means, where it is
-    /// one of those.
+    /// The configuration it is started with. `own` is its folder; `interpreter` is the program its command
+    /// stands for, if it names an interpreter.
     #[must_use]
     pub fn spec(
         &self,

@@ -1,4 +1,4 @@
-//! The registered servers, on disk and in memory. What is answered is on disk.
+//! The registered servers, on disk and in memory. A change is on disk before it is answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,14 +13,14 @@ use super::record::Record;
 use mgp_store::journal::{Journal, NotAppended, OpenedJournal};
 use mgp_store::trouble::Trouble;
 
-/// The journal's kind.
+/// The kind of journal.
 const KIND: &str = "registered";
 /// An entry of the journal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum RegistryEntry {
     Server(Box<Record>),
-    /// A server that is gone, or ends with its session: what was given to it has yet to be taken back.
+    /// A server that has ended, or ends with its session: its grants are still to be revoked.
     Ending(String),
 }
 
@@ -35,14 +35,14 @@ pub struct Registrations {
     names: Arc<Names>,
 }
 
-/// The names that registered servers have: the configuration gets none of them meanwhile.
+/// The names of registered servers; a configured server cannot take one of them.
 pub type Names = Snapshot<BTreeSet<ServerId>>;
 
 impl Registrations {
     /// Opens the registrations; blocks.
     ///
     /// # Errors
-    /// In words, what is wrong with the file.
+    /// What is wrong with the file, in words.
     pub fn open(path: &Path) -> Result<Self, String> {
         let OpenedJournal {
             journal,
@@ -75,10 +75,10 @@ impl Registrations {
         Ok(registrations)
     }
 
-    /// Cuts off what was never finished, and says so in words when there was any.
+    /// Cuts off an unfinished entry at the end, and says so when there was one.
     ///
     /// # Errors
-    /// The disk does not take it.
+    /// The disk failed.
     pub async fn mend(&mut self) -> Result<Option<String>, NotAppended> {
         if self.cut.is_some() {
             self.journal.mend().await?;
@@ -86,32 +86,32 @@ impl Registrations {
         Ok(self.cut.take())
     }
 
-    /// Whether what is registered can be kept.
+    /// Whether registrations can be stored.
     #[must_use]
     pub fn trouble(&self) -> Trouble {
         self.journal.trouble()
     }
 
-    /// The names they have, published.
+    /// The names, as published.
     #[must_use]
     pub fn names(&self) -> Arc<Names> {
         self.names.clone()
     }
 
-    /// Those that are gone and to whom something may still be given.
+    /// Servers that have ended and may still have grants.
     #[must_use]
     pub fn ending(&self) -> Vec<ServerId> {
         self.ending.iter().cloned().collect()
     }
 
-    /// How many this one has registered.
+    /// How many this agent has registered.
     #[must_use]
     pub fn count(&self, created_by: &str) -> usize {
         let own = |record: &&Record| record.created_by == created_by;
         self.servers.values().filter(own).count()
     }
 
-    /// Those that end with this session.
+    /// The servers that end with this session.
     #[must_use]
     pub fn of_session(&self, session: ConnectionId) -> Vec<ServerId> {
         let its = |record: &&Record| record.session == Some(session);
@@ -119,10 +119,10 @@ impl Registrations {
         records.map(Record::server).collect()
     }
 
-    /// Takes a server in, or what has changed about it; it is on disk when this returns.
+    /// Adds or changes a server; it is on disk when this returns.
     ///
     /// # Errors
-    /// Nothing was changed then.
+    /// Then nothing was changed.
     pub async fn put(&mut self, record: Record) -> Result<(), Refusal> {
         let id = record.server();
         let before = self.servers.insert(id.clone(), record);
@@ -136,11 +136,11 @@ impl Registrations {
         kept
     }
 
-    /// Takes a server out; that is on disk when this returns. Its name is not free before
+    /// Removes a server; that is on disk when this returns. Its name is free after
     /// [`Registrations::ended`].
     ///
     /// # Errors
-    /// Nothing was changed then.
+    /// Then nothing was changed.
     pub async fn strike(&mut self, id: &ServerId) -> Result<(), Refusal> {
         let Some(record) = self.servers.remove(id) else {
             return Ok(());
@@ -154,10 +154,10 @@ impl Registrations {
         kept
     }
 
-    /// All that was given to a server was taken back: its name is free.
+    /// All grants of a server were revoked: its name is free.
     ///
     /// # Errors
-    /// Nothing was changed then.
+    /// Then nothing was changed.
     pub async fn ended(&mut self, id: &ServerId) -> Result<(), Refusal> {
         if !self.ending.remove(id) {
             return Ok(());
@@ -170,7 +170,7 @@ impl Registrations {
     }
 
     async fn keep(&self) -> Result<(), Refusal> {
-        // Of a server that ends with its session only that is kept.
+        // Of a server that ends with its session only the name is stored.
         let servers = self.servers.values().map(|record| match record.session {
             None => RegistryEntry::Server(Box::new(record.clone())),
             Some(_) => RegistryEntry::Ending(record.id.clone()),

@@ -1,21 +1,21 @@
-//! What the one who registered a server is told of how it goes: an agent reads no logs, and mends its
-//! code by these words.
+//! What the agent that registered a server is told about its state. An agent cannot read logs, and corrects
+//! its code by these lines.
 
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_transports::log::{Author, LogLine};
 
 use mgp_servers::server::ServerHandle;
 
-/// Lines of a server's last words: the end of a stack trace.
+/// Lines of the server's last output that are told: the end of a stack trace.
 const LINES: usize = 20;
-/// Of each of them, in characters.
+/// Characters of each of them.
 const LINE: usize = 400;
-/// Lines of the log that are looked through for them.
+/// Lines of the log that are searched for them.
 const LOOK: usize = 200;
-/// How the kernel notes a line of stdout that is no message, which a `print` in a server makes.
+/// How the kernel notes a line of stdout that is no message; a `print` in a server causes it.
 const NOISE: &str = "not a message on stdout";
 
-/// Why a server does not take calls, and what it wrote last; nothing for one that does.
+/// Why a server does not take calls, and its last output; nothing for one that does.
 #[must_use]
 pub fn remarks(handle: &ServerHandle) -> Vec<String> {
     let now = handle.status();
@@ -40,7 +40,7 @@ pub fn remarks(handle: &ServerHandle) -> Vec<String> {
     all
 }
 
-/// What the server wrote in its last life.
+/// The server's output in its last life.
 fn last_words(log: &[LogLine]) -> Vec<String> {
     let mut words = Vec::new();
     for line in log.iter().rev() {
@@ -48,7 +48,7 @@ fn last_words(log: &[LogLine]) -> Vec<String> {
         match its {
             true if words.len() < LINES => words.push(line.text.chars().take(LINE).collect()),
             true => break,
-            // What the kernel noted at its end; before its words, it is about a life before.
+            // The kernel's note about its end. A note before the output belongs to an earlier life.
             false if words.is_empty() => {}
             false => break,
         }

@@ -1,5 +1,5 @@
-//! Which kinds of tools there are for a caller: counted once for all who see the same, until the index
-//! is another one.
+//! How many tools of each kind a caller may call. Counted once for all callers that see the same tools,
+//! until the index changes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +15,10 @@ use mgp_runtime::time::unix_ms;
 /// How many tools there are of each kind.
 type Counts = BTreeMap<String, usize>;
 
-/// Counts that are kept; above that all are made again.
+/// Counts that are kept; when there are more, all are counted again.
 const KEPT_MAX: usize = 256;
 
-/// What was counted, and in which index.
+/// The counts, and the index they were made from.
 #[derive(Debug, Default)]
 pub(super) struct Kinds(Mutex<CachedKinds>);
 

@@ -1,7 +1,7 @@
-//! What makes meanings: the model in the program, an endpoint, or nothing.
+//! The source of embeddings: the built-in model, an endpoint, or none.
 //!
-//! The model is run by a process of its own, which ends when it has nothing to do: it takes more memory
-//! than all the rest of the kernel.
+//! The built-in model is run by a process of its own, because it takes more memory than the rest of the
+//! kernel. The process ends when it has nothing to do.
 
 mod frames;
 mod owner;
@@ -24,12 +24,12 @@ use owner::{Builtin, ModelOwner};
 pub use process::Program;
 pub use serve::serve;
 
-/// Where meanings come from.
+/// Where embeddings come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Embedding {
     /// Nowhere: tools are found by words alone.
     Off,
-    /// From the model in the program.
+    /// From the built-in model.
     #[default]
     Builtin,
     /// From an endpoint.
@@ -37,7 +37,7 @@ pub enum Embedding {
 }
 
 impl Embedding {
-    /// How many numbers its vectors have, where that is known.
+    /// The dimension of the vectors, where it is known.
     pub(super) fn dimension(&self) -> Option<usize> {
         match self {
             Self::Builtin => Some(DIMENSION),
@@ -45,7 +45,7 @@ impl Embedding {
         }
     }
 
-    /// What its vectors are called where they are kept.
+    /// The name under which the vectors are stored.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Off => String::new(),
@@ -55,18 +55,18 @@ impl Embedding {
     }
 }
 
-/// Where meanings come from, and what it takes to run the model that is in the program.
+/// Where embeddings come from, and how the built-in model is run.
 #[derive(Clone, Debug)]
 pub struct Meanings {
-    /// Where they come from.
+    /// The source.
     pub embedding: Embedding,
-    /// Runs the model.
+    /// The process of the built-in model.
     pub program: Program,
-    /// How long the model may have nothing to do before its process ends.
+    /// How long the model may be idle before its process ends.
     pub idle: Duration,
 }
 
-/// What the models of all threads are made of.
+/// What the models of both threads are made from.
 #[derive(Debug)]
 pub(super) struct Models {
     embedding: Embedding,
@@ -74,11 +74,11 @@ pub(super) struct Models {
     idle: Duration,
 }
 
-/// A model at work for one thread.
+/// The model of one thread.
 pub(super) enum Model {
-    /// In the program, run by a process that is started when the first text comes.
+    /// The built-in one, run by a process that is started with the first text.
     Builtin(Builtin, Duration),
-    /// Elsewhere.
+    /// An endpoint.
     Provider(Box<Endpoint>),
 }
 
@@ -91,18 +91,18 @@ impl Models {
         }
     }
 
-    /// What vectors are called where they are kept.
+    /// The name under which vectors are stored.
     pub(super) fn name(&self) -> String {
         self.embedding.name()
     }
 
-    /// Where the model in the program runs.
+    /// The state of the built-in model's process.
     pub(super) fn running(&self) -> ModelLocation {
         self.owner.running()
     }
 
-    /// The model for requests, and the one for tools; `None` when there is none. Called on a thread of
-    /// the runtime.
+    /// The model for queries and the one for tools; `None` when there is none. Must be called on a thread
+    /// of the runtime.
     pub(super) fn both(&self) -> Option<[Model; 2]> {
         match &self.embedding {
             Embedding::Off => None,
@@ -121,7 +121,7 @@ impl Models {
     }
 }
 
-/// An endpoint, and what it takes to ask it from a thread of our own.
+/// An endpoint, and the runtime that asks it, for a thread that is not of the runtime.
 pub(super) struct Endpoint {
     provider: Provider,
     client: Client,
@@ -129,8 +129,8 @@ pub(super) struct Endpoint {
 }
 
 impl Model {
-    /// How long it may have nothing to do before it is let go, to be started again when the next text
-    /// comes; `None` when there is nothing to let go.
+    /// How long the model may be idle before it is released, to be started again by the next text; `None`
+    /// when nothing can be released.
     pub(super) fn idle(&self) -> Option<Duration> {
         match self {
             Self::Builtin(builtin, idle) => builtin.holds().then_some(*idle),
@@ -138,15 +138,15 @@ impl Model {
         }
     }
 
-    /// Lets go of what costs memory.
+    /// Releases the memory of the model.
     pub(super) fn rest(&mut self) {
         if let Self::Builtin(builtin, _) = self {
             builtin.rest();
         }
     }
 
-    /// Texts that go through it together when nobody waits for them. The one in the program takes one
-    /// at a time, so that what is more urgent does not wait long.
+    /// The most texts that are embedded together when nobody waits for them. The built-in model takes one
+    /// at a time, so that a query does not wait long.
     pub(super) fn batch(&self) -> usize {
         match self {
             Self::Builtin(..) => 1,
@@ -185,18 +185,18 @@ impl Endpoint {
 /// Why there are no vectors.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failed {
-    /// The model cannot be run; it will not get better.
+    /// The model cannot be run, now or later.
     #[error("{0}")]
     Unfit(String),
-    /// Its process ended while it worked on these texts; so did the next one.
+    /// Its process ended while it worked on these texts, and so did the next one.
     #[error("the process that runs the model was lost: {0}")]
     Died(String),
-    /// It failed so often that none is started now.
+    /// It failed so often that none is started for a while.
     #[error(
         "the process that runs the model failed {0} times in a row, and is not started again yet"
     )]
     Resting(u32),
-    /// The endpoint's fault.
+    /// The endpoint failed.
     #[error(transparent)]
     Provider(#[from] NoVectors),
 }

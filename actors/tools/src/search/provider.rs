@@ -1,4 +1,4 @@
-//! Meanings from elsewhere: an endpoint that answers as OpenAI's `/v1/embeddings` does.
+//! Embeddings from an endpoint that answers like OpenAI's `/v1/embeddings`.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use mgp_transports::http::tls::Tls;
 use serde::Deserialize;
 use serde_json::json;
 
-/// Longest answer taken, in bytes: 256 vectors of 4096 numbers of 20 characters.
+/// Longest accepted answer, in bytes: 256 vectors of 4096 numbers of 20 characters.
 const LONGEST: usize = 24 << 20;
 
-/// Where meanings are asked for.
+/// The endpoint's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provider {
-    /// The endpoint: https, or on this machine.
+    /// Its URL: https, or on this machine.
     pub url: String,
-    /// What it calls the model.
+    /// Its name for the model.
     pub model: String,
-    /// Sent as a bearer token; none where it is empty.
+    /// Sent as a bearer token; not sent if empty.
     pub key: Key,
     /// How long an answer may take.
     pub timeout: Duration,
@@ -42,10 +42,10 @@ impl fmt::Debug for Key {
 /// Why there are no vectors.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoVectors {
-    /// Worth another try.
+    /// A later try may succeed.
     #[error("{0}")]
     Later(String),
-    /// It does not take these texts.
+    /// It does not accept these texts.
     #[error("{0}")]
     Refused(String),
 }
@@ -89,7 +89,7 @@ impl Provider {
 
     async fn ask(&self, client: &Client, texts: &[&str]) -> Result<bytes::Bytes, NoVectors> {
         let later = |why: String| NoVectors::Later(why);
-        // Texts and key cross no network in the clear.
+        // Texts and key are not sent unencrypted over a network.
         if !mgp_transports::http::is_safe(&self.url) {
             return Err(later(
                 "only https, and http to this machine, is safe".into(),

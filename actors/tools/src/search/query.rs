@@ -1,4 +1,4 @@
-//! Searching for a caller: among the tools it may call, off the threads that carry calls.
+//! Searches for a caller among the tools it may call, off the threads that carry calls.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,24 +16,24 @@ use mgp_protocol::refusal::Refusal;
 use super::{ModelLocation, SearchHandle};
 use mgp_runtime::time::{moment, unix_ms};
 
-/// How long a search waits for the meaning of what is looked for; then it goes by words. The model is
+/// How long a search waits for the embedding of its query before it searches by words alone. The model is
 /// loaded in less.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// In what state the server of a tool must be (§16.5).
+/// The state that a tool's server must have (§16.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ServerStatusFilter {
     /// Connected: its tools can be called now.
     #[default]
     Connected,
-    /// Any in which its tools are still offered: while it is started again, for instance.
+    /// Any state in which its tools are still offered, for instance while it is restarted.
     Offered,
-    /// This one.
+    /// Exactly this one.
     Only(LifecycleState),
 }
 
 impl ServerStatusFilter {
-    /// What the word of a filter means.
+    /// The meaning of the word in a filter.
     #[must_use]
     pub fn of(word: discovery::Status) -> Self {
         match word {
@@ -49,20 +49,20 @@ impl ServerStatusFilter {
     }
 }
 
-/// What somebody looks for.
+/// A search.
 #[derive(Clone, Debug)]
 pub struct ToolQuery {
-    /// In words.
+    /// The query, in words.
     pub query: String,
-    /// How.
+    /// By words or by meaning.
     pub strategy: Strategy,
-    /// Among which tools.
+    /// The kinds of tools that are searched.
     pub filter: Filter,
-    /// Of servers in which state.
+    /// The states of servers that are searched.
     pub status: ServerStatusFilter,
-    /// Of one server, or of all.
+    /// One server, or all.
     pub view: CatalogView,
-    /// How many.
+    /// The most results.
     pub most: usize,
 }
 
@@ -71,9 +71,9 @@ pub struct ToolQuery {
 pub struct Hit {
     /// The tool.
     pub entry: IndexedTool,
-    /// How well it fits, from 0 to 1.
+    /// How well it matches, from 0 to 1.
     pub score: f32,
-    /// Whether it does what is looked for at all, as far as that can be told.
+    /// How certain it is that the tool does what is looked for.
     pub fits: bool,
 }
 
@@ -82,20 +82,20 @@ pub struct Hit {
 pub struct ToolsFound {
     /// The best first.
     pub hits: Vec<Hit>,
-    /// How many tools there were to choose from.
+    /// How many tools were searched.
     pub visible: usize,
-    /// How it was searched: by words where meaning was asked for and not to be had.
+    /// How it was searched: by words if there were no embeddings.
     pub strategy: Strategy,
-    /// Bytes of the query that were too many to be read.
+    /// Bytes of the query beyond the limit, which were not read.
     pub unread: usize,
-    /// How long that took, from beginning to end.
+    /// The whole time it took.
     pub took: Duration,
-    /// How long of it was spent on the meaning of what is looked for.
+    /// The part of it spent on the embedding of the query.
     pub meaning: Duration,
 }
 
 impl ToolsFound {
-    /// What the one who asked should know besides the tools.
+    /// What the caller should know besides the results.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         let fit = self.hits.iter().any(|hit| hit.fits);
@@ -115,7 +115,7 @@ impl ToolsFound {
     }
 }
 
-/// How far the index is with what is offered.
+/// How complete the index is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// Tools that can be found by words.
@@ -126,7 +126,7 @@ pub struct Coverage {
     pub waiting: usize,
     /// Texts of tools that were embedded since the start.
     pub embedded: u64,
-    /// Where the model in the program runs.
+    /// The state of the built-in model's process.
     pub running: ModelLocation,
 }
 
@@ -134,7 +134,7 @@ impl SearchHandle {
     /// Searches the tools that this caller may call.
     ///
     /// # Errors
-    /// A query that says nothing; too many searches at once.
+    /// An empty query; too many searches at once.
     pub async fn search(&self, who: &Principal, wanted: ToolQuery) -> Result<ToolsFound, Refusal> {
         let began = moment();
         let _seat = self.parts.room.try_acquire().map_err(|_| full())?;
@@ -190,7 +190,7 @@ impl SearchHandle {
         searching.await.map_err(broken)
     }
 
-    /// How far the index is.
+    /// How complete the index is.
     #[must_use]
     pub fn coverage(&self) -> Coverage {
         let index = self.parts.index.load();
@@ -207,7 +207,7 @@ impl SearchHandle {
 type Servers =
     std::collections::BTreeMap<ServerId, std::sync::Arc<mgp_servers::server::ServerHandle>>;
 
-/// Servers whose tools are not wanted.
+/// Servers that are left out.
 fn closed(
     servers: &Servers,
     index: &mgp_engine::tools::index::Index,

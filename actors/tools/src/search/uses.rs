@@ -1,4 +1,5 @@
-//! How often tools were called, by the audit log: what is called most is to be found first.
+//! How often tools were called, according to the audit log: texts of the tools called most are embedded
+//! first.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -12,17 +13,17 @@ use serde::Deserialize;
 use super::embedding_queue::Uses;
 use mgp_store::audit::Folder;
 
-/// Bytes of the log that are read, from its end: some 10,000 calls, in a twentieth of a second.
+/// Bytes that are read from the end of the log: some 10,000 calls, in a twentieth of a second.
 const READ: u64 = 8 << 20;
 
-/// What is read of an event.
+/// The members of an event that are read.
 #[derive(Deserialize)]
 struct Event {
     event_type: String,
     target: Target,
 }
 
-/// Reads the end of the log in this data folder. What cannot be read was not called. Blocks.
+/// Reads the end of the log in this data folder; lines that cannot be read are skipped. Blocks.
 pub(super) fn uses(data_dir: &Path) -> Uses {
     let folder = Folder::of(data_dir);
     let mut left = READ;
@@ -49,7 +50,7 @@ fn end(path: &Path, most: u64) -> Option<String> {
         .ok()?;
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes).ok()?;
-    // A line that was cut in two is none.
+    // The first line may be cut off: it is skipped.
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

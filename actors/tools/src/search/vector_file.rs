@@ -1,7 +1,7 @@
-//! Vectors on disk, so that a restart does not embed again.
+//! The file of vectors, so that texts are not embedded again after a restart.
 //!
-//! One file: the model's name, then a record for each vector, each with a check of its own. It is
-//! only a copy of what can be made again: whatever is damaged is left out and written anew.
+//! One file: the model's name, then a record with a checksum for each vector. Everything in it can be made
+//! again, so damaged records are dropped.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -13,9 +13,9 @@ use mgp_engine::tools::index::{DIMENSIONS_MAX, Vector};
 use super::embedding_queue::REMEMBERED;
 
 const BEGINNING: &[u8] = b"mgp vectors 1\n";
-/// Bytes of a record's check.
+/// Bytes of a record's checksum.
 const CHECK: usize = 8;
-/// Records in the file; with more, those that are not in memory any more are left out.
+/// Most records in the file; beyond that it is rewritten without those that are no longer in memory.
 const RECORDS_MAX: usize = 2 * REMEMBERED;
 
 /// The file.
@@ -23,13 +23,13 @@ const RECORDS_MAX: usize = 2 * REMEMBERED;
 pub(super) struct VectorFile {
     path: PathBuf,
     model: String,
-    /// None when the disk does not take it: then nothing is kept.
+    /// `None` when the disk failed: then nothing is stored.
     file: Option<File>,
     records: usize,
 }
 
 impl VectorFile {
-    /// Opens the file, and gives what is in it to `learn`.
+    /// Opens the file and passes its vectors to `learn`.
     pub(super) fn open(
         path: PathBuf,
         model: &str,
@@ -55,7 +55,7 @@ impl VectorFile {
         kept
     }
 
-    /// Adds a vector. `known` is all there is, for when the file has grown too long.
+    /// Adds a vector. `known` is all vectors in memory, for when the file has to be rewritten.
     pub(super) fn add(
         &mut self,
         hash: &[u8; 32],
@@ -108,7 +108,7 @@ impl VectorFile {
         OpenOptions::new().append(true).open(&self.path)
     }
 
-    /// Writes the file anew; whoever reads it meanwhile reads the old one.
+    /// Rewrites the file; readers see the old one until it is complete.
     fn rewrite(&mut self, known: &[([u8; 32], Vector)]) {
         self.file = None;
         let written = self.write(known, &self.path.with_extension("new"));
@@ -134,7 +134,7 @@ impl VectorFile {
     }
 }
 
-/// Length, hash, unit and numbers of a vector, and the check of all of them.
+/// Length, hash, unit and numbers of a vector, and the checksum of all that.
 fn record(hash: &[u8; 32], vector: &Vector) -> Vec<u8> {
     let (unit, numbers) = vector.parts();
     let length = u16::try_from(numbers.len()).expect("a vector has at most 4096 numbers");

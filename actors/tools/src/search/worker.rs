@@ -1,5 +1,5 @@
-//! The threads that ask for meanings: one of requests, for which somebody waits, and one of tools, for
-//! which nobody does.
+//! The embedding threads: one for queries, for which somebody waits, and one for tools, for which nobody
+//! does.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,40 +19,40 @@ use super::vector_file::VectorFile;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::time::moment;
 
-/// While a server has many tools, what is known of them is published this often: each time costs as
-/// much as the server has tools.
+/// How often new vectors of one server are published while more are being made: each publication costs time
+/// in proportion to the server's tools.
 const PUBLISH: Duration = Duration::from_millis(500);
-/// How long texts of tools wait after an endpoint failed: at first, and at most.
+/// How long texts of tools wait after an endpoint failed: first, and at most.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// Processes that may end over the same text before it is left alone. It waits behind all others
-/// meanwhile, for the fault may be another's.
+/// How often a process may end over the same text before the text is given up. Meanwhile it waits behind
+/// all others, because another text may be the cause.
 const LOSSES: u32 = 8;
 
-/// Makes the meanings of requests.
+/// Embeds queries.
 struct Answerer {
     queue: Arc<EmbeddingQueue>,
     model: Model,
 }
 
-/// Makes the meanings of tools.
+/// Embeds texts of tools.
 struct Worker {
     queue: Arc<EmbeddingQueue>,
     model: Model,
     kept: VectorFile,
     search: Mailbox<SearchMsg>,
-    /// What was made and is not published.
+    /// Vectors that were made and are not published yet.
     unpublished: Option<ServerId>,
     published: MonotonicTime,
     pause: Duration,
-    /// How often a process ended over a text; of those texts that it did.
+    /// How often a process ended over each text.
     losses: HashMap<[u8; 32], u32>,
 }
 
-/// Starts both, unless there is nothing to embed with.
+/// Starts both threads, unless there is no source of embeddings.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// The system refused a thread.
 pub(super) fn start(
     queue: &Arc<EmbeddingQueue>,
     models: &Models,
@@ -113,7 +113,7 @@ impl Answerer {
             Ok(vectors) => {
                 self.queue.answered();
                 let vectors: Option<Vec<Vector>> = vectors.into_iter().collect();
-                // A request without direction is searched by its words.
+                // A query without direction is searched by words.
                 if let Some(vectors) = vectors {
                     self.queue.answer(asked, vectors);
                 }
@@ -174,7 +174,7 @@ impl Worker {
         self.publish(server, last);
     }
 
-    /// Texts over which a process ended let the others go first, and after too many are left out.
+    /// Texts over which a process ended go behind the others, and are given up after too many times.
     fn put_behind(&mut self, server: &ServerId, texts: Vec<(u64, Text)>) {
         let mut again = Vec::new();
         for (uses, text) in texts {
@@ -205,7 +205,7 @@ impl Worker {
         }
     }
 
-    /// Tells the search of what was made of a server: when that is all, and now and then before.
+    /// Tells the search that vectors of a server were made: at the end, and at intervals before it.
     fn publish(&mut self, server: ServerId, last: bool) {
         let now = moment();
         if let Some(before) = self.unpublished.take_if(|before| *before != server) {
@@ -230,7 +230,7 @@ fn failed(queue: &EmbeddingQueue, why: &Failed) {
         Failed::Died(_) | Failed::Provider(_) => {
             tracing::warn!(%why, "tools are found by words meanwhile");
         }
-        // It was told when it failed.
+        // The search learned of it when the model failed.
         Failed::Resting(_) => tracing::debug!(%why),
     }
 }

@@ -17,9 +17,9 @@ use crate::audit::queue::QueuedNote;
 use crate::trouble::explained;
 use mgp_runtime::time::{moment, unix_ms};
 
-/// How often a disk that failed is tried.
+/// How often a failed disk is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Records that are named one by one in the record of the gap; of more, only how many.
+/// Refused records that are named one by one in the record of the gap; of further ones only the number.
 const NAMED_MAX: usize = 64;
 
 /// A time in which the log could not be written.
@@ -27,13 +27,13 @@ pub(in crate::audit) struct LogGap {
     since_ms: u64,
     tried: MonotonicTime,
     why: String,
-    /// Records in the log whose askers were told that they failed.
+    /// Records in the log whose senders were told that they failed.
     refused: Vec<u64>,
     more_refused: u64,
     /// Events dropped for lack of room.
     lost: u64,
-    /// What happened meanwhile and could not be refused: calls that were under way, and what is told.
-    /// Each holds its place within the bound of its kind.
+    /// Entries that came meanwhile and could not be refused: calls under way, and events. Each holds its
+    /// place within the bound of its kind.
     held: Vec<QueuedNote>,
 }
 
@@ -84,8 +84,8 @@ impl Writer {
         self.gap.as_ref().map(|gap| gap.tried + RETRY)
     }
 
-    /// Something that cannot be written now. A decision is refused, and then not taken; what was done is
-    /// kept until it can be.
+    /// An entry that cannot be written now. A decision is refused; what has happened is kept until it can
+    /// be written.
     pub(super) fn hold(&mut self, entry: QueuedNote) {
         if let Some(written) = entry.written {
             let why = match entry.kind {
@@ -123,8 +123,8 @@ impl Writer {
         }
     }
 
-    /// What was on its way is on disk in a new file, with a record of the gap behind it; what of it is in
-    /// the old one is cut off there before.
+    /// The pending entries are on disk in a new file, followed by a record of the gap; their remains in the
+    /// old file were cut off before.
     fn resume(&mut self) -> io::Result<()> {
         let Some(gap) = &self.gap else { return Ok(()) };
         let mut chain = self.chain.clone();
@@ -133,7 +133,7 @@ impl Writer {
         let number = self.open.number + 1;
         let old = self.folder.path(self.open.number);
         let cut = || {
-            // It may have been removed by whoever made room.
+            // Somebody who freed room may have removed it.
             let old = match File::options().write(true).open(&old) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
                 old => old?,

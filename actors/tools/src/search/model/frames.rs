@@ -1,5 +1,4 @@
-//! What goes over the pipes between the kernel and the process that runs the model. All numbers are
-//! little-endian:
+//! The messages between the kernel and the process that runs the model. All numbers are little-endian:
 //!
 //! ```text
 //! request   lane u8, count u8; each text: length u32, UTF-8
@@ -10,7 +9,7 @@ use std::io::{self, ErrorKind, Read};
 
 use mgp_embedding::{BYTES_MAX, DIMENSION};
 
-/// Texts in one request: as many as go through the model together.
+/// Texts in one request: the most that the model embeds together.
 pub(super) const TEXTS_MAX: usize = 16;
 /// Bytes of an answer: a vector for each text.
 const ANSWER_MAX: usize = TEXTS_MAX * VECTOR;
@@ -21,19 +20,19 @@ const READY: u8 = 0;
 const VECTORS: u8 = 1;
 const FAILED: u8 = 2;
 
-/// Who asks. Each has a thread of its own at both ends, and one request under way at most.
+/// Who asks. Each lane has a thread at both ends, and at most one request under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EmbeddingLane {
-    /// Somebody waits.
+    /// Queries, for which somebody waits.
     Requests,
-    /// Nobody does.
+    /// Tools, for which nobody waits.
     Tools,
 }
 
 impl EmbeddingLane {
     pub(super) const ALL: [Self; 2] = [Self::Requests, Self::Tools];
 
-    /// What its thread is called.
+    /// The name of its thread.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Requests => "requests",
@@ -46,14 +45,14 @@ impl EmbeddingLane {
     }
 }
 
-/// Texts whose meanings are wanted.
+/// Texts to be embedded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EmbedRequest {
     pub(super) lane: EmbeddingLane,
     pub(super) texts: Vec<String>,
 }
 
-/// The bytes of a request for [`TEXTS_MAX`] texts at most. Of each only what the model looks at is sent.
+/// The bytes of a request with at most [`TEXTS_MAX`] texts, each cut to the length that the model reads.
 pub(super) fn request(lane: EmbeddingLane, texts: &[&str]) -> Vec<u8> {
     let texts = &texts[..texts.len().min(TEXTS_MAX)];
     let mut out = vec![lane as u8, texts.len() as u8];
@@ -66,10 +65,10 @@ pub(super) fn request(lane: EmbeddingLane, texts: &[&str]) -> Vec<u8> {
 }
 
 impl EmbedRequest {
-    /// The next one; `None` when there is none to come.
+    /// The next request; `None` at the end.
     ///
     /// # Errors
-    /// Those of reading; bytes that are no request.
+    /// Errors of reading, and bytes that are no request.
     pub(super) fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
         let Some([lane, count]) = head(from)? else {
             return Ok(None);
@@ -85,19 +84,19 @@ impl EmbedRequest {
     }
 }
 
-/// What the process says.
+/// A message of the process.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum EmbedReply {
-    /// The model is loaded. In words, which restrictions of the process could not be applied.
+    /// The model is loaded. Names the restrictions of the process that could not be applied.
     Ready(String),
     /// The vectors of a request, in the order of its texts.
     Vectors(EmbeddingLane, Vec<Vec<f32>>),
-    /// It cannot run the model, and will not be able to.
+    /// It cannot run the model, now or later.
     Failed(String),
 }
 
 impl EmbedReply {
-    /// As it is sent; words are cut to the room there is.
+    /// Its bytes; texts are cut to what a frame may hold.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let words =
             |words: &str| words.as_bytes()[..words.floor_char_boundary(ANSWER_MAX)].to_vec();
@@ -116,10 +115,10 @@ impl EmbedReply {
         out
     }
 
-    /// What is said next; `None` when it says nothing more.
+    /// The next message; `None` at the end.
     ///
     /// # Errors
-    /// Those of reading; bytes that are no answer, or more than an answer may have.
+    /// Errors of reading, bytes that are no message, and frames that are too long.
     pub(super) fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
         let Some([kind, lane]) = head(from)? else {
             return Ok(None);
@@ -151,7 +150,7 @@ fn numbers(vector: &[u8]) -> Vec<f32> {
         .collect()
 }
 
-/// The two bytes that begin a frame; `None` where nothing more comes.
+/// The first two bytes of a frame; `None` at the end.
 fn head(from: &mut impl Read) -> io::Result<Option<[u8; 2]>> {
     let mut head = [0; 2];
     match from.read_exact(&mut head[..1]) {

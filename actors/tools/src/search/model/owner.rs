@@ -1,5 +1,5 @@
-//! Keeps the process that runs the model: one for both threads that make meanings, while either needs
-//! it, and the next one when it dies.
+//! Keeps the process that runs the model: one for both embedding threads, while either needs it, and a new
+//! one after it has died.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,19 +12,19 @@ use super::frames::{EmbeddingLane, TEXTS_MAX};
 use super::process::{Ended, Process, Program};
 use mgp_runtime::time::moment;
 
-/// Wait before the second start in a row and each further one, which doubles up to the most: a model
-/// that cannot be run here does not keep the machine busy.
+/// Wait before the second start in a row; it doubles with each further one up to the most. A model that
+/// cannot be run here must not keep the machine busy.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// A process that lived this long was well: the next failure begins a new row.
+/// A process that lived this long counts as a success: the next failure begins a new row.
 const WELL: Duration = Duration::from_secs(10);
 
-/// Where the model runs.
+/// The state of the model's process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelLocation {
-    /// The number of its process, while there is one.
+    /// Its pid, while there is one.
     pub process: Option<u32>,
-    /// How often in a row that process failed.
+    /// How often in a row it failed.
     pub failures: u32,
 }
 
@@ -44,7 +44,7 @@ struct ModelState {
     row: FailureRun,
 }
 
-/// Failures one after the other, none after a long life.
+/// Failures in a row; a long life resets them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct FailureRun {
     failures: u32,
@@ -52,7 +52,7 @@ struct FailureRun {
 }
 
 impl FailureRun {
-    /// One more, of a process that was started then.
+    /// Adds a failure of a process that was started at this time.
     fn failed(&mut self, started: MonotonicTime, now: MonotonicTime) {
         if now.since(started) >= WELL {
             self.failures = 0;
@@ -85,7 +85,7 @@ impl ModelOwner {
         }
     }
 
-    /// The process, started when there is none. Blocks.
+    /// The process; starts it when there is none. Blocks.
     fn take(&self) -> Result<Arc<Process>, Failed> {
         let mut kept = self.kept();
         if let Some(process) = kept.process.upgrade() {
@@ -110,7 +110,7 @@ impl ModelOwner {
         Ok(process)
     }
 
-    /// That process has ended. Of those who noticed only the first one counts.
+    /// This process has ended. Only the first report of it counts.
     fn ended(&self, process: &Arc<Process>) {
         let mut kept = self.kept();
         if Weak::ptr_eq(&kept.process, &Arc::downgrade(process)) {
@@ -124,7 +124,7 @@ impl ModelOwner {
         self.failures.store(kept.row.failures, Ordering::Relaxed);
     }
 
-    /// Lets go of a process that works; the last to do so ends it.
+    /// Releases a process that works; the last thread to do so ends it.
     fn leave(&self, process: Arc<Process>) {
         let mut kept = self.kept();
         let works = Weak::ptr_eq(&kept.process, &Arc::downgrade(&process));
@@ -139,7 +139,7 @@ impl ModelOwner {
     }
 }
 
-/// One thread's hold on the model.
+/// One thread's use of the model.
 #[derive(Debug)]
 pub(in crate::search) struct Builtin {
     owner: Arc<ModelOwner>,
@@ -156,7 +156,7 @@ impl Builtin {
         }
     }
 
-    /// Whether there is something to let go.
+    /// Whether there is something to release.
     pub(super) fn holds(&self) -> bool {
         self.process.is_some()
     }
@@ -171,7 +171,7 @@ impl Builtin {
     pub(super) fn embed(&mut self, texts: &[&str]) -> Result<Vec<Vec<f32>>, Failed> {
         let mut out = Vec::with_capacity(texts.len());
         for some in texts.chunks(TEXTS_MAX) {
-            // Who was asked while the process ended is answered by the next one.
+            // A request under way when the process ended is sent to the next one.
             let vectors = match self.ask(some) {
                 Err(Failed::Died(_)) => self.ask(some),
                 other => other,

@@ -1,5 +1,5 @@
-//! The kernel's end of the process that runs the model: started, asked, and killed when it does
-//! anything else than answer. Nothing it says is trusted further than its frames.
+//! The kernel's side of the process that runs the model: starts it, asks it, and kills it when it does
+//! anything but answer. What it sends is not trusted beyond the format of its frames.
 
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -19,27 +19,27 @@ use super::frames::{EmbedReply, EmbeddingLane, request};
 /// The program that runs the model, and how long it may take.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Where it is. `/proc/self/exe` survives an upgrade of the file.
+    /// Its path. `/proc/self/exe` survives an upgrade of the file.
     pub exe: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
-    /// How long it may take to load the model, and to answer. At the lowest priority, on a machine that
-    /// has better things to do, a text may take some seconds.
+    /// How long it may take to load the model, and to answer. At the lowest priority on a busy machine a
+    /// text may take some seconds.
     pub patience: Duration,
 }
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// The process ended, or was ended for what it did.
+    /// The process ended, or was killed for what it did.
     Died(String),
-    /// It cannot run the model, and no other one could.
+    /// It cannot run the model, now or later.
     Unfit(String),
 }
 
 type Vectors = Vec<Vec<f32>>;
 
-/// A process that has the model loaded. Dropped, it is killed: it keeps nothing.
+/// A process that has loaded the model; killed when dropped, as it holds no state.
 #[derive(Debug)]
 pub(super) struct Process {
     line: Mutex<ChildStdin>,
@@ -47,15 +47,15 @@ pub(super) struct Process {
     answers: Arc<Answers>,
 }
 
-/// What the thread that listens to it and those that ask share.
+/// Shared by the thread that reads its answers and those that ask.
 #[derive(Debug)]
 struct Answers {
     child: Mutex<Child>,
-    /// Who waits for an answer: one of each lane at most.
+    /// Those who wait for an answer: one of each lane at most.
     waiting: [Mutex<Option<SyncSender<Vectors>>>; EmbeddingLane::ALL.len()],
-    /// Set once, before those who wait are let go.
+    /// Set once, before those who wait are woken.
     ended: OnceLock<Ended>,
-    /// Its number, as long as it runs.
+    /// Its pid, while it runs.
     running: Arc<AtomicU32>,
 }
 
@@ -74,7 +74,7 @@ impl Process {
             .args(&program.args)
             .env_clear()
             .current_dir("/")
-            // What a terminal sends to the kernel is not for it.
+            // Signals that a terminal sends to the kernel's group do not reach it.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -106,17 +106,17 @@ impl Process {
         Ok((process, less))
     }
 
-    /// What does not take its requests must not hold up who asks.
+    /// A process that does not read its requests must not block those who ask.
     fn prepare(&self) -> io::Result<()> {
         let flags = FcntlArg::F_SETFL(OFlag::O_NONBLOCK);
         fcntl(lock(&self.line).as_fd(), flags)?;
         Ok(())
     }
 
-    /// The vectors of as many texts as one request may have. Blocks, for the program's patience at most.
+    /// The vectors of the texts of one request. Blocks, at most for the program's patience.
     ///
     /// # Errors
-    /// The process has ended, and this one does not come back.
+    /// The process has ended, and is not started again.
     pub(super) fn embed(&self, lane: EmbeddingLane, texts: &[&str]) -> Result<Vectors, Ended> {
         let until = Instant::now() + self.patience;
         let (reply, answer) = sync_channel(1);
@@ -159,7 +159,7 @@ impl Process {
         Ok(())
     }
 
-    /// Who waits is let go when it ended; else it is ended for having said nothing.
+    /// Wakes those who wait when it ended; otherwise kills it for not answering in time.
     fn gave_none(&self, why: RecvTimeoutError) -> Ended {
         let silent = format!("it said nothing for {} s", self.patience.as_secs_f32());
         match why {
@@ -176,7 +176,7 @@ impl Drop for Process {
 }
 
 impl Answers {
-    /// Passes on what it says, until it ends or says what it should not.
+    /// Passes on its messages until it ends or sends something else.
     fn listen(&self, mut from: impl Read, ready: &SyncSender<String>) {
         let mut loaded = false;
         let ended = loop {
@@ -202,12 +202,12 @@ impl Answers {
         self.finish(ended);
     }
 
-    /// Kills and reaps it, says why, and lets go of those who wait.
+    /// Kills and reaps it, records why, and wakes those who wait.
     fn finish(&self, ended: Ended) {
         let mut child = lock(&self.child);
         let _ = child.kill();
         let status = child.wait();
-        // The next one may run already.
+        // The next process may run already.
         let _ = self
             .running
             .compare_exchange(child.id(), 0, Ordering::Relaxed, Ordering::Relaxed);
@@ -224,7 +224,8 @@ impl Answers {
         }
     }
 
-    /// Kills it for that, unless it had ended before; the listener sees its end. Answers why it ended.
+    /// Kills it for this reason, unless it had ended before; the reading thread sees its end. Answers why
+    /// it ended.
     fn end(&self, why: String) -> Ended {
         let ended = self.ended.get_or_init(|| Ended::Died(why));
         let _ = lock(&self.child).kill();

@@ -1,6 +1,6 @@
 //! The process that runs the model: this program, started again with a hidden argument. Texts come in
-//! on stdin, vectors go out on stdout, and nothing else comes or goes. Plain code without a runtime:
-//! what one thread gives up, its other threads would keep.
+//! on stdin, vectors go out on stdout, and nothing else. It has no async runtime, because a right that one
+//! thread gives up would stay with the runtime's other threads.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -15,15 +15,15 @@ use mgp_servers::sandbox;
 
 /// Private memory that it may have, in bytes. The model takes 90 MiB, and 16 long texts at once 60.
 const MEMORY: u64 = 512 << 20;
-/// Calls go before searches, and both before tools that nobody waits for: the least that a thread can
-/// be given. 10,000 tools take five minutes of a core.
+/// The lowest priority a thread can have: calls go before queries, and both before tools that nobody waits
+/// for. 10,000 tools take five minutes of a core.
 const NICE_REQUESTS: i32 = 5;
 const NICE_TOOLS: i32 = 19;
 
 /// Answers until stdin ends.
 #[must_use]
 pub fn serve() -> ExitCode {
-    // Read from files that are shut a moment later.
+    // Read from files that are closed right after.
     let threads = threads();
     lower(NICE_REQUESTS);
     let less = sandbox::alone(MEMORY);
@@ -43,7 +43,7 @@ pub fn serve() -> ExitCode {
     }
 }
 
-/// Hands each request to the thread of its lane, which has no other one to do: the kernel waits for an
+/// Hands each request to the thread of its lane. That thread is idle, because the kernel waits for an
 /// answer before it asks again.
 fn listen(embedder: &Arc<Embedder>, threads: usize) -> io::Result<()> {
     let mut stdin = io::stdin().lock();
@@ -60,14 +60,13 @@ fn listen(embedder: &Arc<Embedder>, threads: usize) -> io::Result<()> {
             EmbeddingLane::Requests => &requests,
             EmbeddingLane::Tools => &tools,
         };
-        // One that is gone takes the process along.
+        // A thread that has ended ends the process.
         let _ = ask.send(texts);
     }
     Ok(())
 }
 
-/// Ends the process with the thread that has it, even by a panic: the kernel reads that, and starts
-/// another one.
+/// Ends the process when its thread ends, even by a panic; the kernel sees that and starts another process.
 struct Last;
 
 impl Drop for Last {
@@ -94,8 +93,8 @@ fn work(lane: EmbeddingLane, embedder: &Embedder, threads: usize, asked: &Receiv
     }
 }
 
-/// This thread's priority, and that of those it starts. The disk's follows it. Where that is refused it
-/// works as others do.
+/// Sets the priority of this thread and of those it starts; that of disk access follows. If this is
+/// refused, the thread runs at normal priority.
 fn lower(nice: i32) {
     let _ = rustix::process::setpriority_process(None, nice);
 }
