@@ -132,7 +132,7 @@ impl PermissionsHandle {
         &self.0.approvals
     }
 
-    /// The gate of a life of a server that begins, with what was decided before.
+    /// The gate of a life of a server that begins, with the decisions made before.
     ///
     /// # Errors
     /// In words, why that cannot be read.
@@ -161,8 +161,7 @@ impl PermissionsHandle {
         })
     }
 
-    /// Tools of a server that runs need these. They can be called once they are approved; the others
-    /// do not wait for that.
+    /// The tools of a running server need these. Only calls of these tools wait for the approval.
     pub fn tools_need(&self, server: &ServerId, words: &[String]) {
         if !words.is_empty() {
             self.0.need(server, None, words, "tools of it need this");
@@ -172,7 +171,7 @@ impl PermissionsHandle {
     /// Whether a call that needs these may be made now.
     ///
     /// # Errors
-    /// [`Lacking`], which says what is missing. What has lapsed is asked for again.
+    /// [`Lacking`] names what is missing. Permissions that have expired are requested again.
     pub fn may(&self, server: &ServerId, words: &[String]) -> Result<(), Lacking> {
         if words.is_empty() {
             return Ok(());
@@ -180,7 +179,7 @@ impl PermissionsHandle {
         let gates = self.0.shown.load();
         let judged = match gates.get(server) {
             Some(gate) => gate.may(words, unix_ms()),
-            // Its life is over; the call finds that out next.
+            // Its life is over, which the call finds out next.
             None => Ok(()),
         };
         if judged.is_err() {
@@ -189,14 +188,14 @@ impl PermissionsHandle {
         judged
     }
 
-    /// What a call that needs these would lack now; `None` when nothing. Nobody is asked for it.
+    /// The permissions a call that needs these would lack; `None` when it lacks none. Nobody is asked.
     #[must_use]
     pub fn lacks(&self, server: &ServerId, words: &[String]) -> Option<Lacking> {
         let gates = self.0.shown.load();
         gates.get(server)?.may(words, unix_ms()).err()
     }
 
-    /// What a server that runs has now of what it is known to need.
+    /// The permissions a running server has, of those it is known to need.
     #[must_use]
     pub fn has(&self, server: &ServerId, words: &[String]) -> BTreeSet<PermissionType> {
         let gates = self.0.shown.load();
@@ -205,8 +204,8 @@ impl PermissionsHandle {
             .unwrap_or_default()
     }
 
-    /// A server asks for itself while it runs. Answered when a person, the configuration or
-    /// the policy has said something of all of it.
+    /// A running server requests permissions. Answered when each of them is decided by a person, the
+    /// configuration or the policy.
     pub async fn asked(&self, server: &ServerId, ask: &Ask) -> Decision {
         let mut turned = self.0.turned.subscribe();
         self.0
@@ -225,11 +224,11 @@ impl PermissionsHandle {
         }
     }
 
-    /// The operator takes a permission back. Resolves when that is on disk and holds for every call
-    /// that has not left yet; false when the server did not have it.
+    /// The operator revokes a permission. Resolves when that is on disk and applies to every call that has
+    /// not left yet; false when the server did not have it.
     ///
     /// # Errors
-    /// In words, why it could not be written down.
+    /// Why it could not be recorded, in words.
     pub async fn revoke(
         &self,
         server: &ServerId,
@@ -247,7 +246,7 @@ impl PermissionsHandle {
         self.0.publish(server);
         let effects = effects.unwrap_or_default();
         let had = !effects.is_empty();
-        // What a policy gave is in no record that this one ends.
+        // A permission given by policy has no record that this one would end.
         let ends = |change: &GrantChange| matches!(change, GrantChange::Grant(g) if !g.replaces.is_empty());
         if !recorded.iter().any(ends) {
             self.0.told(server, effects, Some(&decider.trace));
@@ -260,7 +259,7 @@ impl PermissionsHandle {
 }
 
 impl GateLease {
-    /// The server has shaken hands: it is told what is decided.
+    /// The server has completed its handshake: it is told what is decided.
     pub fn meets(&self, met: Arc<dyn GateListener>) {
         let mut posts = self.shared.posts();
         if let Some(post) = posts.get_mut(&self.server).filter(|p| p.life == self.life) {
@@ -276,7 +275,7 @@ impl GateLease {
         }
     }
 
-    /// What the server has now, of what was decided before and of what it is known to need.
+    /// The permissions the server has, by earlier decisions and of those it is known to need.
     #[must_use]
     pub fn has(&self, words: &[String]) -> BTreeSet<PermissionType> {
         let posts = self.shared.posts();
@@ -285,8 +284,7 @@ impl GateLease {
             .unwrap_or_default()
     }
 
-    /// Resolves when the server may run, with what it has. `waits` is told the names of the questions
-    /// that keep it from that.
+    /// Resolves when the server may run. `waits` receives the names of the questions that block it.
     ///
     /// # Errors
     /// [`Rejected`].
@@ -342,9 +340,9 @@ impl SharedGates {
         self.posts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes what a server's gate says now what calls read; who waits for it looks again.
+    /// Publishes the state of a server's gate for calls, and wakes those that wait for it.
     fn publish(&self, server: &ServerId) {
-        // Under the lock, so that an older gate never follows a newer one.
+        // Under the lock, so that an older state is never published after a newer one.
         let posts = self.posts();
         let gate = posts.get(server).map(|post| Arc::new(post.gate.clone()));
         self.shown.update(|gates| {
@@ -359,7 +357,7 @@ impl SharedGates {
         self.turned.send_modify(|turned| *turned += 1);
     }
 
-    /// A server needs these, in this life of its or in whatever life it is.
+    /// A server needs these permissions, in this life or in whichever it has.
     fn need(self: &Arc<Self>, server: &ServerId, life: Option<u64>, words: &[String], why: &str) {
         let request = format!("perm-{}", self.numbers.fetch_add(1, Ordering::Relaxed));
         let effects = {
@@ -389,7 +387,7 @@ impl SharedGates {
         }
     }
 
-    /// A server hears of what nobody was asked about.
+    /// Tells a server what was decided without asking anybody.
     fn tell_later(self: &Arc<Self>, server: &ServerId, words: &[String]) {
         let request = format!("perm-{}", self.numbers.fetch_add(1, Ordering::Relaxed));
         let (shared, server, words) = (self.clone(), server.clone(), words.to_vec());
@@ -398,7 +396,7 @@ impl SharedGates {
         });
     }
 
-    /// A question has its place in the operator's list after all.
+    /// A question got its place in the operator's list after a delay.
     fn named(&self, server: &ServerId, life: u64, request: &str, id: &str) {
         let mut posts = self.posts();
         let post = posts.get_mut(server).filter(|post| post.life == life);
@@ -409,7 +407,7 @@ impl SharedGates {
         self.turned.send_modify(|turned| *turned += 1);
     }
 
-    /// Puts a question of the gate before the operator, who sees it when this returns.
+    /// Adds a question of the gate to the operator's list; it is there when this returns.
     fn ask(
         self: &Arc<Self>,
         server: &ServerId,

@@ -1,8 +1,8 @@
 //! Pins of tool definitions, kept on disk: one file for each server, read when it first lists its
 //! tools.
-//! Used by supervisors and calls; asks the operator by way of approvals, and writes to the audit log.
+//! Used by supervisors and calls; asks the operator through approvals, and writes to the audit log.
 //!
-//! What a server lists is held against its file before agents see it. Files are read and written
+//! The tools a server lists are compared with its file before agents see them. Files are read and written
 //! where lists are read, off the threads that carry calls.
 
 mod pin_file;
@@ -74,8 +74,8 @@ struct ToolChange {
 }
 
 impl PinsHandle {
-    /// Pins below this folder, which is made when there are any. `decided` hears of each server about
-    /// whose tools the operator said something. What waits for the operator is a task of `supervisor`.
+    /// Pins in this folder, which is made when needed. `decided` is told each server about whose tools the
+    /// operator has decided. Questions to the operator are tasks of `supervisor`.
     #[must_use]
     pub fn new(
         folder: PathBuf,
@@ -95,10 +95,10 @@ impl PinsHandle {
         }))
     }
 
-    /// A server lists these tools. Blocks: not for a thread that carries calls.
+    /// Compares the tools a server lists with its pins. Blocks: not for a thread that carries calls.
     ///
     /// # Errors
-    /// In words, why its file cannot be used: then nothing is known of its tools.
+    /// Why its file cannot be used, in words: then nothing is known of its tools.
     pub fn see(
         &self,
         server: &ServerId,
@@ -130,8 +130,8 @@ impl PinsHandle {
         Ok(())
     }
 
-    /// A server is gone for good: nothing is known of its tools any more, so that another one of its
-    /// name is not held against them. Blocks: not for a thread that carries calls.
+    /// A server was removed: its pins are deleted, so that they do not apply to another server of its name.
+    /// Blocks: not for a thread that carries calls.
     ///
     /// # Errors
     /// Its file cannot be removed.
@@ -145,13 +145,13 @@ impl PinsHandle {
         PinFile::remove(&self.0.folder, server)
     }
 
-    /// The tools of a server that are neither shown nor called, by its own names.
+    /// The blocked tools of a server, by its own names. They are neither listed nor called.
     #[must_use]
     pub fn blocked(&self, server: &ServerId) -> Arc<BTreeSet<String>> {
         self.0.blocked(server)
     }
 
-    /// Whether a tool is neither shown nor called.
+    /// Whether a tool is blocked.
     #[must_use]
     pub fn blocks(&self, server: &ServerId, tool: &str) -> bool {
         let blocked = self.0.blocked.load();
@@ -161,7 +161,7 @@ impl PinsHandle {
                 .is_some_and(|names| names.contains(tool))
     }
 
-    /// The server and its own name of a tool that this name would mean, were it not blocked.
+    /// The server and its own name of the blocked tool that this name stands for.
     #[must_use]
     pub fn meant(&self, view: &CatalogView, name: &str) -> Option<(ServerId, String)> {
         let blocked = self.0.blocked.load();
@@ -197,7 +197,7 @@ impl SharedPins {
         self.blocked.load().get(server).cloned().unwrap_or_default()
     }
 
-    /// From now on these are blocked, and no others of the server. Asked with its pins locked.
+    /// Blocks exactly these tools of the server. Called with its pins locked.
     fn block(&self, server: &ServerId, names: BTreeSet<String>) {
         if *self.blocked(server) == names {
             return;
@@ -212,7 +212,7 @@ impl SharedPins {
         });
     }
 
-    /// A change nobody knew of: for the log, and for who audits.
+    /// Reports a change that was not known before, in the kernel's log and the audit log.
     fn noticed(&self, server: &ServerId, change: &ToolChange) {
         let parts: Vec<String> = change.changed.iter().map(ToString::to_string).collect();
         let (tool, parts) = (&change.tool.own_name, parts.join(", "));
@@ -251,8 +251,8 @@ impl SharedPins {
         ));
     }
 
-    /// One question for each server, with the tools as its parts. A name stands for what was read
-    /// under it: when anything changes, the question is another one.
+    /// One question for each server, with its tools as parts. A question's name stands for definitions that
+    /// somebody read: when they change, it is a new question.
     fn ask(
         self: &Arc<Self>,
         server: &ServerId,
@@ -303,7 +303,7 @@ impl SharedPins {
             until_ms: None,
         };
         match self.approvals.ask(question.clone()) {
-            // The next time the tools are listed there may be room.
+            // There may be room when the tools are listed next.
             Err(full) => tracing::warn!(%server, %full, "nobody is asked about changed tools"),
             Ok(asked) => {
                 let waiting = PinQuestionTask {

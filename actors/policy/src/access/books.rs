@@ -1,4 +1,4 @@
-//! The grants as they stand on disk: read, verified and put together at start.
+//! The grants on disk: read, verified and combined at the start.
 
 use std::path::Path;
 
@@ -9,29 +9,29 @@ use mgp_engine::policy::grants::{Applied, Authority, Grants, Operation, Signed};
 use mgp_store::journal::{self, Journal};
 use mgp_store::trouble::Trouble;
 
-/// Names the journal's kind in its first entry.
+/// The kind of journal, in its first entry.
 const KIND: &str = "grants";
 
-/// Everything that was decided, and the way to decide more.
+/// All decisions, and the means to record more.
 #[derive(Debug)]
 pub struct Books {
     pub(super) journal: Journal,
     pub(super) grants: Grants,
     pub(super) key: NodeKey,
     pub(super) authority: Authority,
-    /// Every operation in the journal, in its order.
+    /// All operations of the journal, in order.
     operations: Vec<Operation>,
     cut: Option<String>,
 }
 
-/// Why the grants cannot be used. The kernel does not start without them: a denial that is not
-/// known of would let somebody in.
+/// Why the grants cannot be used. The kernel does not start without them: an unknown denial would let
+/// somebody in.
 #[derive(Debug, thiserror::Error)]
 pub enum UnusableGrants {
     /// The journal itself.
     #[error(transparent)]
     Journal(#[from] journal::UnusableJournal),
-    /// An entry that no kernel wrote so.
+    /// An entry that no kernel wrote like this.
     #[error("{path}: entry {entry} {why}; put a copy of this file back that is whole")]
     Entry {
         /// Which file.
@@ -41,16 +41,16 @@ pub enum UnusableGrants {
         /// What is wrong with it.
         why: String,
     },
-    /// The key of this node is another one than the one that signed the journal.
+    /// This node has another key than the one that signed the journal.
     #[error(
         "{path} was signed by node {of}, and node.key beside it is the key of node {here}: put the right node.key back; or, to begin with no grants and no denials at all, move both files away"
     )]
     Foreign {
         /// Which file.
         path: String,
-        /// Whose it is.
+        /// The node that signed it.
         of: Issuer,
-        /// Whose key there is.
+        /// The node of the present key.
         here: Issuer,
     },
 }
@@ -74,7 +74,7 @@ impl Books {
         })
     }
 
-    /// The grants as they stand on disk while a kernel runs. Reads and verifies all there are; blocks.
+    /// The grants on disk while a kernel runs. Reads and verifies all of them; blocks.
     ///
     /// # Errors
     /// [`UnusableGrants`].
@@ -89,26 +89,26 @@ impl Books {
         self.journal.trouble()
     }
 
-    /// What was never finished and is cut off, in words.
+    /// The unfinished last entry that is cut off, in words.
     #[must_use]
     pub fn cut(&self) -> Option<&str> {
         self.cut.as_deref()
     }
 
-    /// Everything that was decided.
+    /// All decisions.
     #[must_use]
     pub fn grants(&self) -> &Grants {
         &self.grants
     }
 
-    /// Whose operations count here.
+    /// The keys whose operations count.
     #[must_use]
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// The operations from this sequence number on, which are forgotten with this: only the start
-    /// needs them.
+    /// The operations from this sequence number on. They are dropped here, because only the start needs
+    /// them.
     #[must_use]
     pub fn take_operations(&mut self, from: u64) -> Vec<Operation> {
         let mut all = std::mem::take(&mut self.operations);
@@ -117,7 +117,7 @@ impl Books {
     }
 }
 
-/// What the entries of a journal come to.
+/// The grants that the entries of a journal add up to.
 fn put_together(
     path: &Path,
     entries: &[Vec<u8>],
@@ -188,7 +188,7 @@ mod tests {
         opened.journal.append_all(entries).await.unwrap();
     }
 
-    /// An entry that is whole as a file goes, and that the node's key did not sign.
+    /// An intact entry that the node's key did not sign.
     #[tokio::test]
     async fn what_the_nodes_key_did_not_sign_stops_the_start() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What the audit log says of a decision.
+//! The audit events of decisions.
 
 use mgp_engine::policy::access::Principal;
 use mgp_engine::policy::grants::{Grant, GrantChange, GrantResource, Grants, Operation, Subject};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use mgp_store::audit::{by_agent, event};
 
-/// The event of an operation; `grants` are those before it.
+/// The event of an operation; `grants` are the ones before it.
 pub(super) fn of(operation: &Operation, grants: &Grants, by: &Principal, trace: &TraceId) -> Event {
     let actor = match by {
         Principal::Operator(name) => Actor {
@@ -21,7 +21,7 @@ pub(super) fn of(operation: &Operation, grants: &Grants, by: &Principal, trace: 
     told(operation, grants, actor, trace, false)
 }
 
-/// The event of an operation that was on disk when the kernel ended and not in the audit log.
+/// The event of an operation that was on disk but not in the audit log when the kernel ended.
 pub(super) fn recovered(operation: &Operation, grants: &Grants, trace: &TraceId) -> Event {
     let actor = Actor {
         kind: ActorKind::Operator,
@@ -78,7 +78,7 @@ fn event_type(operation: &Operation, grants: &Grants, about: Option<&Grant>) -> 
     }
 }
 
-/// Whether a denial takes away what was allowed until then.
+/// Whether a denial revokes something that was allowed.
 fn ends_one(denial: &Grant, grants: &Grants, now_ms: u64) -> bool {
     let allowed = |before: &Grant| {
         let over = before.not_after_ms.is_some_and(|end| end <= now_ms);
@@ -105,7 +105,7 @@ fn target(grant: &Grant) -> Target {
     }
 }
 
-/// `operation` is its place in this node's journal: each has one record.
+/// `operation` is its sequence in this node's journal: each has one record.
 fn details(operation: &Operation, recovered: bool) -> Value {
     let ids = |ids: &[mgp_engine::policy::grants::GrantId]| -> Vec<String> {
         ids.iter().map(ToString::to_string).collect()

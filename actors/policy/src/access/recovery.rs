@@ -1,4 +1,4 @@
-//! Finds the decisions that were on disk when the kernel ended, and not in the audit log yet.
+//! Finds decisions that were on disk, but not in the audit log, when the kernel ended.
 
 use std::fs;
 
@@ -10,13 +10,13 @@ use super::Books;
 use mgp_store::audit::Folder;
 
 impl Books {
-    /// The operations without a record, in their order. Decisions are written down in theirs, so
-    /// those after the last one that is in the log; reads the newest files as far as needed. Of a log
-    /// that was trimmed and holds no decision any more, nothing can be said, and none are missing.
+    /// The operations without a record, in order. Decisions are recorded in their order, so these follow
+    /// the last one in the log; the newest files are read as far back as needed. If a trimmed log holds no
+    /// decision, none count as missing.
     ///
     /// # Errors
-    /// In words, when the log knows of a decision that the journal does not hold: it was acknowledged
-    /// and is lost, a denial perhaps.
+    /// In words, when the log has a decision that the journal lacks: it was acknowledged and is lost, and
+    /// may have been a denial.
     pub fn unaudited(&mut self, log: &Folder) -> Result<Vec<Operation>, String> {
         let mut numbers = log.numbers().unwrap_or_default();
         numbers.sort_unstable();
@@ -42,7 +42,7 @@ impl Books {
     }
 }
 
-/// The place of the last decision in the bytes of a log.
+/// The sequence of the last decision in the bytes of a log.
 fn last_decision(bytes: &[u8]) -> Option<u64> {
     memchr::memmem::find(bytes, b"\"operation\":")?;
     let mut last = None;

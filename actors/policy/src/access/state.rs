@@ -21,12 +21,12 @@ use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ms;
 use mgp_store::journal::Journal;
 
-/// Decisions that wait while the disk is busy; more are refused. A person makes one at a time, a
-/// program hears of this and comes again.
+/// Decisions that wait while the disk is busy; more are refused. A person makes one at a time, and a
+/// program can try again.
 const WAITING_MAX: usize = 1024;
 /// Decisions that share one sync.
 const TOGETHER: usize = 256;
-/// Longest until the clock is looked at again: a clock that was set forward is noticed within it.
+/// Longest time between two looks at the clock, so that a clock set forward is noticed.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// The sender of a decision's answer.
@@ -107,7 +107,7 @@ impl AccessState {
             ))));
         }
         if let Err(not_written) = actor.audit.check() {
-            // Nothing of it was stored.
+            // None of it was stored.
             return reply.send(Err(Refusal::Broken(not_written.to_string())));
         }
         let asked = QueuedAccessRequest::Record(decide, by, trace, reply);
@@ -115,16 +115,16 @@ impl AccessState {
         self.go_on(actor);
     }
 
-    /// Looks something up; what is on its way to the disk is waited for.
+    /// Reads the grants; waits for a batch that is being written.
     pub(super) fn look(&mut self, actor: &AccessActor, look: Look) {
-        // Beyond the bound it is dropped, which its asker hears.
+        // Beyond the bound the request is dropped, which its sender notices.
         if self.waiting.len() < WAITING_MAX {
             self.waiting.push_back(QueuedAccessRequest::Look(look));
         }
         self.go_on(actor);
     }
 
-    /// Decides what waits, as far as it shares a sync.
+    /// Decides the waiting requests that can share a sync.
     fn go_on(&mut self, actor: &AccessActor) {
         if self.batch.is_some() {
             return;
@@ -175,7 +175,7 @@ impl AccessState {
         batch.told.push((changes, reply));
     }
 
-    /// Makes a change part of what is known here, and of what is to be written.
+    /// Applies a change to the state, and adds it to the batch.
     fn apply(
         &mut self,
         batch: &mut DecisionBatch,
@@ -230,7 +230,7 @@ impl AccessState {
         });
     }
 
-    /// What was decided is on disk: it comes into force, and is acknowledged.
+    /// The batch is on disk: it takes effect and is acknowledged.
     pub(super) fn committed(&mut self, actor: &AccessActor, outcome: Result<(), String>) {
         let Some(batch) = self.batch.take() else {
             return;
@@ -282,7 +282,7 @@ impl AccessState {
     /// Removes expired grants from the table.
     pub(super) fn ended(&mut self, actor: &AccessActor) {
         if self.batch.is_some() {
-            // What is not on disk yet is not published; the alarm is set again when it is.
+            // Decisions not yet on disk are not published; the timer is set again when they are.
             return;
         }
         match self.table.ended(unix_ms()) {
@@ -312,7 +312,7 @@ impl AccessState {
     /// Sets the timer for the next grant that expires.
     fn set_alarm(&mut self) {
         self.alarm = None;
-        // Broken, nothing is published any more; calls look at the time themselves.
+        // If it fails, nothing more is published; calls check the time themselves.
         let Some(end) = self.table.next_end_ms().filter(|_| self.broken.is_none()) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! Writes decisions to disk, and finds out what holds after the disk failed.
+//! Writes decisions to disk, and finds out what is in force after the disk failed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use mgp_store::journal::Journal;
 /// The wait between two tries after a failure.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What became of decisions that were refused since the disk failed.
+/// The outcome of decisions that were refused since the disk failed.
 pub enum Restored {
-    /// They are not on disk: these are all there are.
+    /// They are not on disk: these are all grants.
     Undone(Box<Grants>),
     /// They are on disk and in the audit log, and concern these agents.
     Done(BTreeSet<AgentId>),
@@ -32,7 +32,7 @@ pub(super) struct Writing {
     pub(super) audit: AuditHandle,
     pub(super) key: NodeKey,
     pub(super) me: Mailbox<AccessMsg>,
-    /// Whom they are about.
+    /// The agents they concern.
     pub(super) agents: BTreeSet<AgentId>,
 }
 
@@ -51,8 +51,8 @@ impl Writing {
         self.write_down(left).await;
     }
 
-    /// Writes events down, asked for in their order and waited for together. Otherwise why not, and those
-    /// that will not be in the log by themselves.
+    /// Records events in their order. Otherwise returns why not, and the events that the log will not
+    /// record later.
     async fn audit(&self, events: Vec<Event>) -> Result<(), (NotWritten, Vec<Event>)> {
         let asked = events.iter().map(|event| self.audit.decided(event.clone()));
         let told = futures_util::future::join_all(asked).await;
@@ -66,7 +66,7 @@ impl Writing {
         refused.map_or(Ok(()), |refused| Err((refused, left)))
     }
 
-    /// Drops the batch: what holds is what is on disk.
+    /// Drops the batch: what is on disk is in force.
     async fn undo(&self) {
         loop {
             self.journal.trouble().over().await;
@@ -84,7 +84,7 @@ impl Writing {
         }
     }
 
-    /// It is on disk, and will hold.
+    /// It is on disk, and in force from now on.
     async fn write_down(self, mut left: Vec<Event>) {
         loop {
             self.audit.trouble().over().await;
@@ -94,7 +94,7 @@ impl Writing {
                 }
                 Err((_, not_yet)) => left = not_yet,
             }
-            // A log that has ended takes nothing, with the kernel about to.
+            // A log that has ended takes no entries; the kernel is about to end.
             tokio::time::sleep(AGAIN).await;
         }
     }

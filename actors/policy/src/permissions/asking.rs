@@ -14,10 +14,10 @@ use crate::approvals::OperatorAnswer;
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 
-/// How often a full list of the operator is tried again. The server waits meanwhile.
+/// How often a full list is tried again. The server waits meanwhile.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// A question that waits.
+/// A question that waits for its answer.
 #[derive(Clone)]
 pub(super) struct GateQuestionTask {
     pub(super) shared: Weak<SharedGates>,
@@ -50,12 +50,12 @@ impl GateQuestionTask {
                     shared.told(&self.server, effects, None);
                     let open = self.open(&shared);
                     match open.is_empty() {
-                        // First, so that who hears of the decision finds it gone from the list.
+                        // First, so that the question is gone from the list when the decision is announced.
                         true => asked.close(),
                         false => asked.narrow(&open),
                     }
                     answer.taken();
-                    // What was asked is heard before what was decided.
+                    // The server is told of the question before it is told of the decision.
                     if let Some(heard) = heard.take() {
                         let _ = heard.await;
                     }
@@ -69,7 +69,7 @@ impl GateQuestionTask {
         }
     }
 
-    /// The question in the operator's list, as soon as there is room for it.
+    /// The question in the operator's list, once there is room for it.
     async fn room(&self, asked: Option<AwaitedApproval>) -> Option<AwaitedApproval> {
         if asked.is_some() {
             return asked;
@@ -84,7 +84,7 @@ impl GateQuestionTask {
         }
     }
 
-    /// Into the log first, then into the gate.
+    /// Recorded in the log first, then applied to the gate.
     async fn decide(
         &self,
         shared: &Arc<SharedGates>,
@@ -123,7 +123,7 @@ impl GateQuestionTask {
         decided.map_err(|no| no.to_string())
     }
 
-    /// What of it is still open.
+    /// The parts of it that are still open.
     fn open(&self, shared: &SharedGates) -> Vec<String> {
         let posts = shared.posts();
         let post = posts.get(&self.server).filter(|p| p.life == self.life);

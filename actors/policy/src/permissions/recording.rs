@@ -12,8 +12,7 @@ use super::{GateNews, SharedGates};
 use mgp_store::audit;
 
 impl SharedGates {
-    /// Effects of a gate, in the audit log. What a person gives or denies is there already, written
-    /// with the decision itself.
+    /// Records the effects of a gate. A person's decision was recorded when it was made.
     pub(super) fn told(
         &self,
         server: &ServerId,
@@ -22,7 +21,7 @@ impl SharedGates {
     ) {
         for effect in effects {
             let (event_type, permission, by, until_ms, result) = match effect {
-                // What waits is in the operator's list.
+                // A question that waits is in the operator's list.
                 PermissionEffect::Ask(_) | PermissionEffect::Withdraw(_) => continue,
                 PermissionEffect::Granted { by, .. } | PermissionEffect::Denied { by, .. }
                     if is_person(&by) =>
@@ -66,12 +65,12 @@ impl SharedGates {
         }
     }
 
-    /// Tells a server that the operator is asked (§3.5). What it answers decides nothing.
+    /// Tells a server that the operator is asked (§3.5). Its answer has no effect.
     pub(super) async fn ask_server(&self, server: &ServerId, ask: Ask) {
         self.tell(server, GateNews::Asked(ask)).await;
     }
 
-    /// Tells a server what it has now of these, in its own spelling (§3.6).
+    /// Tells a server which of these it has, in its own spelling (§3.6).
     pub(super) async fn tell_server(&self, server: &ServerId, request: &str, words: &[String]) {
         let gate = self.shown.load().get(server).cloned();
         if let Some(gate) = gate {
@@ -91,7 +90,7 @@ impl SharedGates {
     }
 }
 
-/// Whether somebody decided, and not a rule.
+/// Whether a person decided, and not a rule.
 fn is_person(by: &str) -> bool {
     by != "policy" && by != "configuration"
 }

@@ -18,7 +18,7 @@ use crate::approvals::Decider;
 pub(super) struct Records(pub(super) AccessHandle);
 
 impl Records {
-    /// What was decided of a server before.
+    /// The earlier decisions about a server.
     pub(super) async fn of(
         &self,
         server: &ServerId,
@@ -31,7 +31,7 @@ impl Records {
             .await
     }
 
-    /// Writes a decision down, in the audit log too. One that is put off changes nothing.
+    /// Records a decision, in the audit log too. A deferred one changes nothing.
     pub(super) async fn record(
         &self,
         server: &ServerId,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::SharedGates;
 use mgp_runtime::time::unix_ms;
 
-/// Longest until the clock is looked at again: a clock that was set forward is noticed within it.
+/// Longest time between two looks at the clock, so that a clock set forward is noticed.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// Expires approvals as long as there are gates. Calls check the time themselves, so nothing is valid longer

@@ -1,4 +1,5 @@
-//! The pins of one server and their file. A mark elsewhere says that there is one, so that it can be missed.
+//! The pins of one server and their file. A marker elsewhere records that the file exists, so that its loss
+//! is noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -15,11 +16,11 @@ use serde::{Deserialize, Serialize};
 use super::ToolChange;
 use mgp_store::atomic_file;
 
-/// Longest definition that is kept to be shown beside what it became, in bytes. Of a longer one only
-/// the pin is.
+/// Longest definition, in bytes, that is stored to be shown beside a changed one. Of a longer one only the
+/// pin is stored.
 const TEXT_MAX: usize = 16 << 10;
 
-/// What stands in the file.
+/// The contents of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Page {
@@ -34,18 +35,18 @@ pub(super) struct PinFile {
     folder: PathBuf,
     path: PathBuf,
     pins: Pins,
-    /// As they stand in the file.
+    /// The pins, as they are in the file.
     kept: Pins,
     server: ServerId,
 }
 
 impl PinFile {
-    /// What is known of a server; nothing when there is no file.
+    /// The pins of a server; none when there is no file.
     pub(super) fn read(folder: &Path, server: &ServerId) -> Result<Self, String> {
         let path = place(folder, server);
         let page = match page(&path)? {
             Some(page) => {
-                // Without it only its absence would go unnoticed.
+                // Without the marker only the loss of the file would go unnoticed.
                 let _ = mark(folder, server);
                 page
             }
@@ -63,7 +64,7 @@ impl PinFile {
         })
     }
 
-    /// Removes the file of a server, where there is one.
+    /// Removes the file of a server, if there is one.
     pub(super) fn remove(folder: &Path, server: &ServerId) -> io::Result<()> {
         match fs::remove_file(marked(folder, server)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -76,8 +77,8 @@ impl PinFile {
         }
     }
 
-    /// Holds tools against their pins: those that changed, and the names of those of which nothing
-    /// is known and that are to be blocked for that.
+    /// Compares tools with their pins. Returns those that changed, and the names of unknown ones that are
+    /// to be blocked.
     pub(super) fn see(
         &mut self,
         server: &ServerId,
@@ -112,7 +113,7 @@ impl PinFile {
         (changes, unknown)
     }
 
-    /// True when a person has yet to say something of this tool.
+    /// True when a person has yet to decide about this tool.
     pub(super) fn waits(&self, server: &ServerId, tool: &str) -> bool {
         let pending = self.pins.pending();
         pending
@@ -139,14 +140,14 @@ impl PinFile {
         self.pins.deny(server, tool, pin)
     }
 
-    /// Definitions as they were approved, where they are known.
+    /// Definitions as they were approved, where they are stored.
     pub(super) fn texts(&self) -> BTreeMap<String, Box<str>> {
         let page = page(&self.path).ok().flatten();
         page.map_or_else(BTreeMap::new, |page| page.texts)
     }
 
-    /// Brings the file up to date, with the definitions of those of `tools` that count as approved.
-    /// On disk when this returns; nothing is written when nothing changed.
+    /// Brings the file up to date, with the definitions of those of `tools` that count as approved. On disk
+    /// when this returns; not written if nothing changed.
     pub(super) fn keep(&mut self, tools: &[Arc<CatalogTool>]) -> io::Result<()> {
         if self.pins == self.kept {
             return Ok(());
@@ -177,7 +178,7 @@ fn place(folder: &Path, server: &ServerId) -> PathBuf {
     folder.join(format!("{server}.json"))
 }
 
-/// Where it stands that there is a file.
+/// The marker that the file exists.
 fn marked(folder: &Path, server: &ServerId) -> PathBuf {
     folder.with_file_name("pinned").join(server.as_str())
 }
@@ -194,7 +195,7 @@ fn mark(folder: &Path, server: &ServerId) -> io::Result<()> {
     atomic_file::sync_folder(&mark)
 }
 
-/// What stands in a file; nothing where there is none.
+/// The contents of a file; empty when there is none.
 fn page(path: &Path) -> Result<Option<Page>, String> {
     match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -1,18 +1,18 @@
-//! What a server has asked in the course of one call and has not been answered (MRTR, SEP-2322).
+//! The open questions of a server in the course of one call (MRTR, SEP-2322).
 //!
-//! A modern caller gets these as `inputRequests`, answers those it likes under the same keys, and
-//! hears again of the others.
+//! A modern caller gets these as `inputRequests` and answers any of them under the same keys; the others
+//! are sent again.
 
 use std::fmt;
 
 use mgp_protocol::splice::{members, quoted};
 
-/// Most questions open at a time in one call. One more is refused, and the server hears of it.
+/// Most open questions in one call. Further ones are refused, which the server is told.
 pub const OPEN_MAX: usize = 64;
-/// Most bytes of their params together: they all go into one result.
+/// Most bytes of their params together, because all of them go into one result.
 pub const BYTES_MAX: usize = 8 << 20;
 
-/// The name of a question within its call, such as `elicitation-1`. Never given twice.
+/// The name of a question within its call, such as `elicitation-1`. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QuestionKey {
     about: &'static str,
@@ -25,10 +25,10 @@ impl fmt::Display for QuestionKey {
     }
 }
 
-/// Why a question was not taken.
+/// Why a question was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unaskable {
-    /// Only three methods can be asked of a client.
+    /// Clients can be asked three methods only.
     #[error("a client can only be asked elicitation/create, sampling/createMessage and roots/list")]
     Method,
     /// [`OPEN_MAX`] questions, or [`BYTES_MAX`] bytes of them.
@@ -36,12 +36,12 @@ pub enum Unaskable {
     TooMany,
 }
 
-/// The answers out of one `inputResponses`.
+/// The answers in one `inputResponses`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answered {
-    /// Each question that is answered now, with the result as the client wrote it.
+    /// The questions answered by it, with the results as the client wrote them.
     pub taken: Vec<(QuestionKey, String)>,
-    /// How many entries answer nothing that is open, or are no JSON object.
+    /// How many entries answer no open question, or are no JSON object.
     pub unknown: usize,
 }
 
@@ -60,7 +60,7 @@ pub struct PendingQuestions {
 }
 
 impl PendingQuestions {
-    /// Takes a question with its `params` as JSON text, and names it.
+    /// Adds a question with its `params` as JSON text, and names it.
     ///
     /// # Errors
     /// [`Unaskable`]; nothing changes then.
@@ -90,15 +90,15 @@ impl PendingQuestions {
         Ok(key)
     }
 
-    /// The `inputRequests` object: all that is open.
+    /// The `inputRequests` object: all open questions.
     #[must_use]
     pub fn input_requests(&self) -> String {
         let open: Vec<String> = self.open.iter().map(AskedQuestion::render).collect();
         format!("{{{}}}", open.join(","))
     }
 
-    /// Takes the answers out of the JSON text of an `inputResponses`. Entries under other keys
-    /// count for nothing, and questions without an entry stay open.
+    /// Takes the answers from the JSON text of an `inputResponses`. Entries under other keys are ignored,
+    /// and questions without an entry stay open.
     pub fn answer(&mut self, input_responses: &str) -> Answered {
         let mut answered = Answered::default();
         for (name, value) in members(input_responses).unwrap_or_default() {
@@ -115,20 +115,20 @@ impl PendingQuestions {
         answered
     }
 
-    /// The server no longer wants to know; false when it was not open.
+    /// The server has withdrawn the question; false when it was not open.
     pub fn withdraw(&mut self, key: QuestionKey) -> bool {
         let before = self.open.len();
         self.open.retain(|question| question.key != key);
         self.open.len() < before
     }
 
-    /// Nothing is open.
+    /// True when nothing is open.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// What is open, in the order it came.
+    /// The open questions, in order.
     #[cfg(test)]
     pub(crate) fn open(&self) -> impl Iterator<Item = QuestionKey> {
         self.open.iter().map(|question| question.key)

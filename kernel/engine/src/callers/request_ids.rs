@@ -1,19 +1,19 @@
-//! Ids toward a server or a client that nobody else can guess.
+//! Ids of requests to a server or a client that nobody else can guess.
 //!
-//! Requests are counted inside the kernel. What a peer reads is the count, shuffled with a key of its
-//! connection: a permutation, so that no id comes twice and each leads back without a table. Whoever
-//! gets a line of his own to a server's output cannot answer the call of another, and an answer to an
-//! earlier kernel settles no question of this one.
+//! Requests are numbered inside the kernel. A peer reads the number encrypted with a key of its connection:
+//! a permutation, so that no id repeats and each can be decoded without a table. A process that can write
+//! to a server's output cannot answer the call of another client, and an answer meant for an earlier kernel
+//! settles no question of this one.
 
 use std::fmt;
 
 use siphasher::sip::SipHasher24;
 
-/// Bits of an id: what JavaScript, and any double, holds without doubt.
+/// Bits of an id: every double, and so JavaScript, holds this many exactly.
 const BITS: u32 = 53;
-/// Bits of the right half; the left one has the rest.
+/// Bits of the right half; the left half has the rest.
 const RIGHT: u32 = 27;
-/// Four rounds of a good function make a permutation that looks like chance; two more cost little.
+/// Four rounds with a good function make a pseudo-random permutation; two more cost little.
 const ROUNDS: u64 = 6;
 
 /// An id, or a progress token, as a peer reads it: below 2^53.
@@ -37,15 +37,15 @@ impl RequestIds {
         Self(SipHasher24::new_with_key(&key))
     }
 
-    /// What the peer reads for the request of this number. Different numbers below 2^53 never share an
-    /// id; a kernel does not count so far.
+    /// The id that the peer reads for the request of this number. Different numbers below 2^53 have
+    /// different ids; a kernel does not count that far.
     #[must_use]
     pub fn shown(&self, number: u64) -> WireId {
         let halves = (0..ROUNDS).fold(split(number), |halves, round| self.round(halves, round));
         WireId(join(halves))
     }
 
-    /// The number of the request that a peer means; `None` for what can be no id of ours.
+    /// The number of the request that a peer means; `None` for what cannot be an id of ours.
     #[must_use]
     pub fn number(&self, said: u64) -> Option<u64> {
         if said >> BITS != 0 {
@@ -57,7 +57,7 @@ impl RequestIds {
         })))
     }
 
-    /// One half, mixed with what the key makes of the other. Done again it is undone.
+    /// One half, combined with a key-dependent hash of the other. Its own inverse.
     fn round(&self, (left, right): (u64, u64), round: u64) -> (u64, u64) {
         let mixed = |half: u64| self.0.hash(&(round << 32 | half).to_le_bytes());
         match round % 2 {
@@ -100,11 +100,11 @@ mod tests {
         let different: HashSet<&u64> = shown.iter().collect();
         assert_eq!(different.len(), shown.len());
         assert!(shown.iter().all(|id| id >> BITS == 0));
-        // Neighbours have nothing in common: half of the 53 bits differ, give or take.
+        // Ids of successive numbers differ in half of their 53 bits, more or less.
         let differ = shown.windows(2).map(|two| (two[0] ^ two[1]).count_ones());
         let mean = f64::from(differ.sum::<u32>()) / 9_999.0;
         assert!((26.0..27.0).contains(&mean), "{mean}");
-        // One high, one low: no part of the range is preferred.
+        // One high, one low: the ids cover the whole range.
         let high = shown.iter().filter(|id| **id >> 52 == 1).count();
         assert!((4_700..5_300).contains(&high), "{high}");
     }

@@ -1,4 +1,4 @@
-//! What a suspended call is known by when its caller comes back with answers (MRTR, SEP-2322).
+//! Identifies a suspended call when its client comes back with answers (MRTR, SEP-2322).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,34 +8,34 @@ use serde::{Deserialize, Serialize};
 /// Members of `params` that differ between the tries of one call.
 const OF_ONE_TRY: [&str; 3] = ["_meta", "inputResponses", "requestState"];
 
-/// What the kernel puts, sealed, into the `requestState` of an `input_required` result.
+/// The sealed contents of `requestState` in an `input_required` result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestState {
-    /// Which life of the kernel suspended the call.
+    /// The run of the kernel that suspended the call.
     pub boot: u64,
-    /// Which call of that life.
+    /// The number of the call in that run.
     pub call: u64,
     /// Its method.
     pub method: String,
-    /// What was asked for: an answer to one call is none to another.
+    /// What was asked for, so that an answer to one call cannot continue another.
     pub digest: RequestDigest,
-    /// Until when it may come back, in milliseconds since 1970.
+    /// Until when the client may come back, in milliseconds since 1970.
     pub expires_ms: u64,
-    /// What coming back leads to.
+    /// How a retry continues.
     pub kind: RequestStateKind,
 }
 
-/// What a retry leads to.
+/// How a retry continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RequestStateKind {
     /// The call still waits at its server, and the answers go there.
     Suspended,
-    /// Nothing waits: the call is made once more from its beginning.
+    /// Nothing waits: the call is made again from its beginning.
     Again,
 }
 
-/// Why a state that was opened is of no use; -32602.
+/// Why a state that could be opened cannot be used; -32602.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stale {
     /// Its time is over.
@@ -50,11 +50,11 @@ pub enum Stale {
 }
 
 impl RequestState {
-    /// Judges a retry of `method` with `params`, made in the kernel's life `boot` at `now_ms`
-    /// (milliseconds since 1970).
+    /// Judges a retry of `method` with `params`, made in the kernel's run `boot` at `now_ms` (milliseconds
+    /// since 1970).
     ///
     /// # Errors
-    /// [`Stale`] says why it does not lead back to its call.
+    /// [`Stale`] says why it does not continue its call.
     pub fn judge(
         &self,
         boot: u64,
@@ -75,14 +75,14 @@ impl RequestState {
     }
 }
 
-/// What a call asks for, in 32 bytes: the same for all tries of it.
+/// A digest of what a call asks for: the same for all tries of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct RequestDigest([u8; blake3::OUT_LEN]);
 
 impl RequestDigest {
-    /// Of a method and the members of its `params` but for `_meta`, `inputResponses` and
-    /// `requestState`: the order of members does not count, their texts do to the byte.
+    /// Digests a method and the members of its `params` except `_meta`, `inputResponses` and
+    /// `requestState`. The order of members does not matter; their texts do, to the byte.
     #[must_use]
     pub fn of(method: &str, params: Option<&str>) -> Self {
         let params = params.unwrap_or("{}");
@@ -96,7 +96,7 @@ impl RequestDigest {
             None => put(params),
             Some(mut members) => {
                 members.retain(|(name, _)| !OF_ONE_TRY.contains(&&**name));
-                // Stable: of two with one name, the order counts.
+                // A stable sort: the order of two members of one name matters.
                 members.sort_by(|(one, _), (other, _)| one.cmp(other));
                 for (name, value) in members {
                     put(&name);

@@ -1,8 +1,8 @@
-//! Small records the kernel hands out and gets back: authenticated, unreadable, and bound to whom
-//! they were given. `requestState` of suspended calls and ids of tasks are such texts.
+//! Seals small records that the kernel hands out and gets back: encrypted, authenticated and bound to the
+//! principal they are given to. The `requestState` of suspended calls and the ids of tasks are such texts.
 //!
-//! The nonce is made of the record itself, so that the same record has the same text each time: a
-//! task keeps its id. What that gives away is only that two texts hold the same record.
+//! The nonce is derived from the record, so that the same record always has the same text and a task keeps
+//! its id. This reveals only whether two texts hold the same record.
 
 use std::fmt;
 
@@ -13,10 +13,10 @@ use chacha20poly1305::{Key, KeyInit, XChaCha20Poly1305, XNonce};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Longest text that is opened, in bytes. The records hold one name of a server's making, which is
-/// bounded where it is taken.
+/// Longest text that is opened, in bytes. A record holds at most one name chosen by a server, which is
+/// bounded where it is read.
 pub const SEALED_MAX: usize = 16 << 10;
-/// How all sealed texts begin; names the form, so that a later one can be told from it.
+/// The prefix of all sealed texts; names the format, so that a later one can be told apart.
 const PREFIX: &str = "mgp1.";
 const NONCE_LEN: usize = 24;
 
@@ -27,7 +27,7 @@ pub struct SealKey {
     nonce: [u8; blake3::KEY_LEN],
 }
 
-/// What a text is for; a text for one purpose does not open for another.
+/// The purpose of a text; a text for one purpose does not open for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// `requestState` of a call.
@@ -36,8 +36,8 @@ pub enum Purpose {
     Task,
 }
 
-/// Not a text that this kernel made for this caller and purpose. The words are the same whatever is
-/// wrong with it, so that nothing is learned by trying.
+/// Not a text that this kernel made for this caller and purpose. The message is the same for every cause,
+/// so that nothing is learned by trying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it was not given to this caller by this kernel, or is not valid any more")]
 pub struct BadSeal;
@@ -56,7 +56,7 @@ impl SealKey {
     /// `bound_to` is the principal it is given to.
     ///
     /// # Panics
-    /// When the record is nothing JSON can say; records are plain structs.
+    /// When the record cannot be written as JSON; records are plain structs.
     #[must_use]
     pub fn seal<T: Serialize>(&self, purpose: Purpose, bound_to: &str, record: &T) -> String {
         let plain = serde_json::to_vec(record).expect("a record is always JSON");
@@ -78,8 +78,8 @@ impl SealKey {
     /// The record in a text that comes from a client.
     ///
     /// # Errors
-    /// [`BadSeal`] for whatever [`SealKey::seal`] did not make with the same key, purpose and
-    /// principal, and for texts of more than [`SEALED_MAX`] bytes.
+    /// [`BadSeal`] for a text that [`SealKey::seal`] did not make with the same key, purpose and principal,
+    /// and for texts of more than [`SEALED_MAX`] bytes.
     pub fn open<T: DeserializeOwned>(
         &self,
         purpose: Purpose,
@@ -109,7 +109,7 @@ impl SealKey {
 
     fn nonce(&self, bound: &[u8], plain: &[u8]) -> [u8; NONCE_LEN] {
         let mut hasher = blake3::Hasher::new_keyed(&self.nonce);
-        // The length tells where one ends and the other begins.
+        // The length separates the two.
         hasher.update(&(bound.len() as u64).to_le_bytes());
         hasher.update(bound);
         hasher.update(plain);
@@ -125,13 +125,13 @@ impl fmt::Debug for SealKey {
     }
 }
 
-/// Whether a text looks like one of a kernel's; only [`SealKey::open`] knows.
+/// Whether a text looks like a sealed one; only [`SealKey::open`] can tell.
 #[must_use]
 pub fn is_ours(text: &str) -> bool {
     text.starts_with(PREFIX)
 }
 
-/// Purpose and principal as the associated data. No purpose has a NUL in it.
+/// Purpose and principal as the associated data. No purpose contains a NUL.
 fn bound(purpose: Purpose, bound_to: &str) -> Vec<u8> {
     let purpose = match purpose {
         Purpose::State => "state",

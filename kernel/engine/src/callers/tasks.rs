@@ -1,5 +1,5 @@
-//! Tasks of the extension `io.modelcontextprotocol/tasks` (SEP-2663): those the kernel makes of
-//! calls, and the names and shapes of those that servers made.
+//! Tasks of the extension `io.modelcontextprotocol/tasks` (SEP-2663): those the kernel makes of calls, and
+//! the ids and forms of those that servers made.
 
 mod eras;
 
@@ -14,20 +14,20 @@ pub use eras::{Payload, to_extension, to_legacy};
 /// Longest status message, in characters; what is longer is cut.
 pub const MESSAGE_MAX: usize = 1_000;
 
-/// Where a task lives.
+/// The origin of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskRef {
     /// The server that works on it.
     pub server: ServerId,
-    /// Who knows about it, and by which name.
+    /// Who made it, and under which id.
     pub maker: Maker,
 }
 
-/// What a client's name for a task says, sealed: which it is, and what was called for it. Who may not
-/// call the tool any more has nothing to do with the task either.
+/// The sealed contents of a client's id for a task: which task it is, and for which tool. Whoever may no
+/// longer call the tool may not use its tasks either.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedTask {
-    /// Where it lives.
+    /// Its origin.
     pub task: TaskRef,
     /// The server's own name of the tool.
     #[serde(default)]
@@ -50,25 +50,25 @@ pub enum Maker {
     },
     /// The kernel, out of a call to a server without tasks.
     Kernel {
-        /// Which life of the kernel: its tasks end with it.
+        /// The run of the kernel: its tasks end with it.
         boot: u64,
-        /// Which task of that life.
+        /// The number of the task in that run.
         number: u64,
     },
 }
 
-/// How a task stands; the words are the same in both eras.
+/// The status of a task; the words are the same in both eras.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskStatus {
-    /// At work.
+    /// Working.
     Working,
     /// Waits for answers of the client.
     InputRequired,
-    /// Done: there is a result, even if it says that the tool failed.
+    /// Completed: there is a result, even if it says that the tool failed.
     Completed,
     /// Ended by a JSON-RPC error.
     Failed,
-    /// Taken back.
+    /// Cancelled.
     Cancelled,
 }
 
@@ -99,7 +99,7 @@ impl TaskStatus {
         }
     }
 
-    /// Nothing comes after it.
+    /// True if no other status can follow.
     #[must_use]
     pub const fn is_final(self) -> bool {
         match self {
@@ -112,19 +112,19 @@ impl TaskStatus {
 /// What happens to a task. Texts are JSON as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskStep {
-    /// Everything asked so far is answered.
+    /// Everything asked so far was answered.
     GoOn,
-    /// The server asks; the whole `inputRequests` of what is open now.
+    /// The server asks; the whole `inputRequests` of all open questions.
     Ask(String),
-    /// The call has a result, with `isError` or without.
+    /// The call has a result, with or without `isError`.
     Complete(String),
     /// The call has a JSON-RPC error.
     Fail(String),
-    /// The client takes it back.
+    /// The client cancelled it.
     Cancel,
 }
 
-/// The task is over and stays as it is.
+/// The task is over and cannot change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the task is already {}", .0.as_str())]
 pub struct TaskOver(pub TaskStatus);
@@ -150,8 +150,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task that works from now on, is kept for `ttl_ms` from now, and should be asked for every
-    /// `poll_ms`.
+    /// A task that is working, is kept for `ttl_ms` from now, and should be polled every `poll_ms`.
     #[must_use]
     pub fn new(now_ms: u64, ttl_ms: u64, poll_ms: u64) -> Self {
         Self {
@@ -164,7 +163,7 @@ impl Task {
         }
     }
 
-    /// How it stands.
+    /// Its status.
     #[must_use]
     pub fn status(&self) -> TaskStatus {
         match self.state {
@@ -182,7 +181,7 @@ impl Task {
         self.created_ms
     }
 
-    /// When it came to stand as it does.
+    /// When it took its status.
     #[must_use]
     pub fn updated_ms(&self) -> u64 {
         self.updated_ms
@@ -224,7 +223,7 @@ impl Task {
         self.created_ms.saturating_add(self.ttl_ms)
     }
 
-    /// Takes a step. The message of the state before goes with that state.
+    /// Makes a step. The message of the previous status is dropped.
     ///
     /// # Errors
     /// [`TaskOver`] when it has ended before; nothing changes then.
@@ -247,7 +246,7 @@ impl Task {
         Ok(())
     }
 
-    /// Says in words how it stands, for people and models: progress of the call, the reason of its
+    /// Sets the message about its status, for people and models: progress of the call, the reason of its
     /// end. Cut at [`MESSAGE_MAX`].
     pub fn say(&mut self, now_ms: u64, message: &str) {
         self.message = Some(message.chars().take(MESSAGE_MAX).collect());

@@ -1,27 +1,27 @@
-//! What a tool's definition costs in an agent's context (MGP §16.8), told without a tokenizer: each
-//! model has its own, and a budget needs a number that is the same for all.
+//! Estimates what a tool's definition costs in an agent's context (MGP §16.8) without a tokenizer: each
+//! model has its own, and a budget needs one number for all.
 //!
-//! The estimate is a quarter of the characters of the `inputSchema` written without spaces, rounded
-//! up, and 100 for all else in the definition, or a quarter of its characters where those are more.
+//! The estimate is a quarter of the characters of the `inputSchema` without spaces, rounded up, plus 100
+//! for the rest of the definition, or a quarter of its characters if that is more.
 //!
-//! How far it is off was measured over 527 definitions of 70 servers against the vocabularies o200k and
-//! cl100k: all together are told 1.37 times what they cost, and the half in the middle between 1.2 and
-//! 2.2 times, most of it by the 100, which is much for a tool of one line. One definition in twenty is
-//! told too cheap: long ones full of abbreviations and signs by up to a third, long ones in Chinese,
-//! where a character can be a token, by half.
+//! Its error was measured over 527 definitions of 70 servers with the vocabularies o200k and cl100k. In
+//! total the estimate is 1.37 times the true cost; for the middle half of the definitions between 1.2 and
+//! 2.2 times, mostly because 100 is much for a one-line tool. One definition in twenty is underestimated:
+//! long ones full of abbreviations and signs by up to a third, long ones in Chinese, where a character can
+//! be a token, by half.
 
 use mgp_protocol::splice::members;
 
-/// What the name, the description and the frame around them cost at least.
+/// The least cost of the name, the description and the frame around them.
 pub const OVERHEAD: u64 = 100;
-/// Characters of a token.
+/// Characters per token.
 const CHARACTERS: u64 = 4;
 /// The member that is counted by itself.
 const SCHEMA: &str = "inputSchema";
-/// The kernel's own word, which is about the tool and not for the model.
+/// A member that the kernel added, which the model does not read.
 const EMBEDDING: &str = "embedding";
 
-/// What a definition costs, as its server wrote it or as it is shown.
+/// The cost of a definition, as its server wrote it or as it is shown.
 #[must_use]
 pub fn of_definition(definition: &str) -> u64 {
     let Some(members) = members(definition) else {
@@ -34,20 +34,20 @@ pub fn of_definition(definition: &str) -> u64 {
         if name == SCHEMA {
             schema += characters;
         } else {
-            // Quotes, colon and comma of the member.
+            // Quotes, colon and comma around the member.
             rest += name.chars().count() as u64 + characters + 4;
         }
     }
     schema.div_ceil(CHARACTERS) + OVERHEAD.max(rest.div_ceil(CHARACTERS))
 }
 
-/// What a text costs that is no definition.
+/// The cost of a text that is no definition.
 #[must_use]
 pub fn of_text(text: &str) -> u64 {
     (text.chars().count() as u64).div_ceil(CHARACTERS)
 }
 
-/// Characters of a JSON text without the spaces between its pieces; an escape counts as it is written.
+/// Characters of a JSON text without the spaces between its tokens; an escape counts as it is written.
 fn compact_characters(json: &str) -> u64 {
     let (mut count, mut quoted, mut escaped) = (0, false, false);
     for c in json.chars() {

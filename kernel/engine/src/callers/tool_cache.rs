@@ -1,18 +1,19 @@
-//! What one session of an agent holds of tools, within its budget (MGP §16.7, §16.8).
+//! The tools in the context of one session of an agent, within its budget (MGP §16.7, §16.8).
 //!
-//! Three things share the budget: what is pinned and never goes, what was used or asked for and goes
-//! when it was not used for longest, and the results of one search, which are not kept at all.
+//! Three things share the budget: pinned tools, which are never evicted; cached tools that were called or
+//! loaded, of which the least recently used are evicted; and the results of one search, which are not
+//! cached.
 
 use std::sync::Arc;
 
 use mgp_protocol::mgp::tools::Budget;
 
-/// Most tools a cache holds, whatever they cost: its list is looked through at each use.
+/// Most cached tools, whatever they cost, because the list is searched at each use.
 pub const CACHED_MAX: usize = 256;
 /// Most tools pinned for one agent, for the same reason.
 pub const PINNED_MAX: usize = 128;
 
-/// Why a budget is none.
+/// Why a budget is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBudget {
     /// The parts are more than the whole.
@@ -20,12 +21,12 @@ pub enum BadBudget {
         "pinned_reserve, discovery_reserve and cache_limit come to {parts} tokens, and max_tokens is {max}: raise it, or lower one of them"
     )]
     TooSmall {
-        /// What the parts come to.
+        /// The sum of the parts.
         parts: u64,
-        /// What there is.
+        /// The whole.
         max: u64,
     },
-    /// No search could answer anything.
+    /// No search could have a result.
     #[error(
         "discovery_reserve is 0: no search could answer anything; give it a few hundred tokens"
     )]
@@ -35,14 +36,13 @@ pub enum BadBudget {
     TooLarge(u64),
 }
 
-/// Most tokens of a budget: ten times what the largest context holds today, so that sums stay far
-/// from where numbers end.
+/// Largest budget in tokens: ten times the largest context of today, so that sums cannot overflow.
 pub const MAX_TOKENS: u64 = 100_000_000;
 
-/// Judges a budget.
+/// Checks a budget.
 ///
 /// # Errors
-/// [`BadBudget`] says which figure to change. A part of zero is fine for what can do without.
+/// [`BadBudget`] says which figure to change. The parts other than the search reserve may be zero.
 pub fn judge(budget: &Budget) -> Result<(), BadBudget> {
     if budget.max_tokens > MAX_TOKENS {
         return Err(BadBudget::TooLarge(budget.max_tokens));
@@ -65,54 +65,54 @@ pub fn judge(budget: &Budget) -> Result<(), BadBudget> {
     Ok(())
 }
 
-/// A tool and what its definition costs.
+/// A tool and the cost of its definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Priced {
-    /// `server:tool`: a session holds tools, not names that may come to mean others.
+    /// `server:tool`: a session holds tools, not names that may come to mean other tools.
     pub tool: Arc<str>,
     /// See [`crate::callers::token_cost::of_definition`].
     pub tokens: u64,
 }
 
-/// What became of a tool that was to be held.
+/// What became of a tool that was to be cached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheInsertion {
-    /// It is there anyway.
+    /// It is pinned.
     Pinned,
-    /// It was there, and is the latest now.
+    /// It was cached, and is the most recently used now.
     Touched,
-    /// It is there now.
+    /// It is cached now.
     Added {
-        /// These had to go, the one not used for longest first.
+        /// These were evicted, the least recently used first.
         evicted: Vec<Arc<str>>,
     },
-    /// It costs more than the whole cache may hold. It can be called all the same.
+    /// It costs more than the cache may hold. It can be called all the same.
     TooLarge,
 }
 
-/// What became of a tool that was to go.
+/// What became of a tool that was to be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evicted {
-    /// It is gone.
+    /// It was removed.
     Gone,
     /// It is pinned and stays (MGP-262).
     Pinned,
-    /// It was not there.
+    /// It was not cached.
     Absent,
 }
 
-/// The tools of one session. It has one owner.
+/// The tools of one session, with one owner.
 #[derive(Clone, Debug)]
 pub struct ToolCache {
     budget: Budget,
     pinned: Vec<Priced>,
-    /// The latest last.
+    /// The most recently used last.
     cached: Vec<Priced>,
     cached_tokens: u64,
 }
 
 impl ToolCache {
-    /// Of a new session of an agent, within a budget that was judged. Nothing is cached yet.
+    /// For a new session of an agent, within a checked budget. Nothing is cached yet.
     #[must_use]
     pub fn new(budget: Budget, pinned: Vec<Priced>) -> Self {
         let mut cache = Self {
@@ -125,9 +125,9 @@ impl ToolCache {
         cache
     }
 
-    /// Takes other tools for pinned: the operator's word changed, or a server came or changed its
-    /// definitions. One that is pinned is not cached beside that. What pinned tools take beyond their
-    /// reserve is taken from the cache, never from them. Answers what had to go for it.
+    /// Replaces the pinned tools: the operator changed them, or a server came or changed its definitions. A
+    /// pinned tool is not cached as well. Pinned tools beyond their reserve take their room from the cache.
+    /// Answers what was evicted.
     pub fn pin(&mut self, mut pinned: Vec<Priced>) -> Vec<Arc<str>> {
         let mut seen = std::collections::BTreeSet::new();
         pinned.retain(|one| seen.insert(Arc::clone(&one.tool)));
@@ -141,7 +141,7 @@ impl ToolCache {
         self.fit()
     }
 
-    /// A tool was called, or loaded by a request: it is held, and is the latest.
+    /// A tool was called, or loaded by a request: it is cached as the most recently used.
     pub fn keep(&mut self, tool: &Priced) -> CacheInsertion {
         if self.is_pinned(&tool.tool) {
             return CacheInsertion::Pinned;
@@ -162,7 +162,7 @@ impl ToolCache {
         }
     }
 
-    /// A tool is let go of.
+    /// Removes a tool.
     pub fn evict(&mut self, tool: &str) -> Evicted {
         if self.is_pinned(tool) {
             return Evicted::Pinned;
@@ -176,21 +176,21 @@ impl ToolCache {
         }
     }
 
-    /// Lets go of all that is not there any more, such as tools of a server that went, or that the
-    /// agent may not call any more.
+    /// Removes all tools that no longer exist for the agent: their server has gone, or the agent may not
+    /// call them any more.
     pub fn retain(&mut self, mut there: impl FnMut(&str) -> bool) {
         self.pinned.retain(|one| there(&one.tool));
         self.cached.retain(|one| there(&one.tool));
         self.cached_tokens = sum(&self.cached);
     }
 
-    /// What is pinned, in the operator's order.
+    /// The pinned tools, in the operator's order.
     #[must_use]
     pub fn pinned(&self) -> &[Priced] {
         &self.pinned
     }
 
-    /// What is cached, the latest first.
+    /// The cached tools, the most recently used first.
     pub fn cached(&self) -> impl Iterator<Item = &Priced> {
         self.cached.iter().rev()
     }
@@ -201,27 +201,26 @@ impl ToolCache {
         self.is_pinned(tool) || self.cached.iter().any(|one| *one.tool == *tool)
     }
 
-    /// How many tools it holds.
+    /// The number of its tools.
     #[must_use]
     pub fn count(&self) -> usize {
         self.pinned.len() + self.cached.len()
     }
 
-    /// What all it holds costs.
+    /// The cost of all its tools.
     #[must_use]
     pub fn total_tokens(&self) -> u64 {
         sum(&self.pinned) + self.cached_tokens
     }
 
-    /// Within which it is kept.
+    /// The budget.
     #[must_use]
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// How many of the results of a search are answered, the best first: as many as fit into the
-    /// reserve (§16.8). The best one always is: without it the search would have no answer, however
-    /// often it were repeated.
+    /// How many of a search's results are answered, the best first: as many as fit into the reserve
+    /// (§16.8), and at least one, so that every search has a result.
     #[must_use]
     pub fn fitting(&self, results: &[u64]) -> usize {
         fitting(&self.budget, results)
@@ -231,7 +230,7 @@ impl ToolCache {
         self.pinned.iter().any(|one| *one.tool == *tool)
     }
 
-    /// What may be cached: the limit, and less where pinned tools took from it.
+    /// The room for cached tools: the limit, less what pinned tools took from it.
     fn room(&self) -> u64 {
         let others = sum(&self.pinned).max(self.budget.pinned_reserve);
         let left = self.budget.max_tokens;

@@ -1,9 +1,9 @@
-//! How many calls an agent may make (MGP §14.3: 3000 and 3002): so many a minute, so many a day.
+//! How many calls an agent may make (MGP §14.3: 3000 and 3002): a limit per minute and one per day.
 //!
-//! Windows begin with the first call and end after their time; the next call begins another.
+//! A window begins with the first call and ends after its time; the next call begins another.
 //!
-//! [`Refusals`] bounds how often an agent is told why a call is refused: each time costs the kernel a
-//! record, and an agent that is refused has nothing to lose by asking again.
+//! [`Refusals`] bounds how often an agent is told why a call is refused: each refusal costs the kernel a
+//! record, and a refused agent loses nothing by asking again.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use mgp_protocol::refusal::Denial;
 
 use crate::clock::MonotonicTime;
 
-/// Agents counted at once. More than one person names; past it, those whose windows are over are
-/// forgotten, and a call of one that finds no place is refused.
+/// Most agents that are counted; more than one person names. When the table is full, those whose windows
+/// are over are dropped, and the call of an agent without a place is refused.
 pub const AGENTS_MAX: usize = 4096;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Refused calls a second where nothing else is set: far more than a model that mends its arguments makes.
+/// Refused calls a second by default: far more than a model that corrects its arguments makes.
 pub const REFUSALS: u64 = 50;
-/// Refusals that may come at once, in seconds of their rate: who lists what it may call tries it once.
+/// Refusals that may come at once, in seconds of their rate: an agent may try every tool on its list once.
 const AT_ONCE: u32 = 20;
 
-/// What each agent may do; 0 sets no limit.
+/// The limits of each agent; 0 for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateRules {
     /// Calls of tools a minute.
@@ -47,23 +47,23 @@ impl Default for RateRules {
 }
 
 impl RateRules {
-    /// True when there is nothing to count.
+    /// True when nothing is limited.
     #[must_use]
     pub fn is_off(self) -> bool {
         self.per_minute == 0 && self.per_day == 0
     }
 }
 
-/// The refusals of all agents, as a token bucket each: twenty seconds' worth at once.
+/// The refusals of all agents, a token bucket each that holds twenty seconds' worth.
 #[derive(Debug)]
 pub struct Refusals {
     per_second: u64,
-    /// When the bucket of an agent is full again. Who is not in here has a full one.
+    /// When the bucket of an agent is full again. Agents that are not in the table have a full one.
     full_at: HashMap<AgentId, MonotonicTime>,
 }
 
 impl Refusals {
-    /// Nobody was refused yet. 0 sets no limit.
+    /// No refusals yet. 0 sets no limit.
     #[must_use]
     pub fn new(per_second: u64) -> Self {
         Self {
@@ -72,11 +72,11 @@ impl Refusals {
         }
     }
 
-    /// An agent was refused once more. Past [`AGENTS_MAX`] agents that were refused just now, one more
-    /// has no refusals left.
+    /// Counts a refusal of an agent. When [`AGENTS_MAX`] agents were refused just now, a further agent has
+    /// no refusals left.
     ///
     /// # Errors
-    /// How long until it has one left: then it is not told why.
+    /// The time until it has a refusal left; until then it is not told why.
     pub fn refused(&mut self, agent: &AgentId, now: MonotonicTime) -> Result<(), Duration> {
         let Some(each) = Duration::from_secs(1).checked_div(limit(self.per_second)) else {
             return Ok(());
@@ -100,22 +100,22 @@ impl Refusals {
     }
 }
 
-/// More than a nanosecond each is no limit.
+/// A rate of more than one a nanosecond is no limit.
 fn limit(per_second: u64) -> u32 {
     u32::try_from(per_second).unwrap_or(u32::MAX).min(1_000_000)
 }
 
-/// Why a call is not made.
+/// Why a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TooManyCalls {
-    /// In this minute.
+    /// The limit of a minute is reached.
     Minute {
-        /// How many there were, this one included.
+        /// The calls in the window, this one included.
         current: u64,
         /// When the next window begins.
         after: Duration,
     },
-    /// On this day.
+    /// The limit of a day is reached.
     Day,
     /// [`AGENTS_MAX`] agents are counted already.
     Agents,
@@ -128,7 +128,7 @@ struct Window {
 }
 
 impl Window {
-    /// The window at `now`: this one, or a new one when it is over.
+    /// The window at `now`: this one, or a new one if it is over.
     fn at(self, now: MonotonicTime, lasts: Duration) -> Self {
         match now.since(self.began) < lasts {
             true => self,
@@ -146,7 +146,7 @@ struct CallWindows {
     day: Window,
 }
 
-/// The calls of all agents, counted.
+/// The counted calls of all agents.
 #[derive(Debug)]
 pub struct Rates {
     rules: RateRules,
@@ -154,7 +154,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Nobody has called yet.
+    /// No calls yet.
     #[must_use]
     pub fn new(rules: RateRules) -> Self {
         Self {
@@ -163,8 +163,8 @@ impl Rates {
         }
     }
 
-    /// An agent wants to make one more call. One that is refused counts toward no quota, so that a
-    /// caller that waits is served.
+    /// An agent wants to make a call. A refused call does not count toward the limits, so that a caller
+    /// that waits is served.
     ///
     /// # Errors
     /// [`TooManyCalls`].
@@ -218,7 +218,7 @@ impl Rates {
 }
 
 impl TooManyCalls {
-    /// What the agent is told; `None` where it is not the agent that is the reason.
+    /// What the agent is told; `None` when the agent is not the reason.
     #[must_use]
     pub fn denial(self, rules: RateRules) -> Option<Denial> {
         match self {

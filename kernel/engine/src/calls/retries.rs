@@ -1,8 +1,7 @@
-//! Whether a call to a server that failed is made again, when, and what is tried when all is done
-//! (MGP §14.6).
+//! Whether a failed call is made again, when, and what is done when all retries failed (MGP §14.6).
 //!
-//! The server's words are taken within bounds of the kernel's own. Between two tries anything may have
-//! been revoked: each try, and a fallback above all, passes the same checks as a first call.
+//! The server's recommendations count within bounds of the kernel's own. Rights may be revoked between two
+//! tries, so each try, and above all a fallback, passes the same checks as a first call.
 
 use std::time::Duration;
 
@@ -11,16 +10,17 @@ use serde_json::{Map, Value};
 
 use crate::clock::MonotonicTime;
 
-/// Most retries of one call, whatever the server says: its caller waits meanwhile.
+/// Most retries of one call, whatever the server recommends: its caller waits meanwhile.
 pub const RETRIES_MAX: u64 = 5;
-/// Retries where the server says that it may be tried again, and not how often.
+/// Retries where the server allows them and gives no number.
 pub const RETRIES: u64 = 3;
-/// Longest single wait. A server that asks for more is not tried again, since less would be too early.
+/// Longest single wait. If a server asks for more, the call is not retried, because any shorter wait would
+/// be too early.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
-/// The first wait where the server names none.
+/// The first wait where the server gives none.
 pub const WAIT: Duration = Duration::from_millis(500);
 
-/// One more try.
+/// A retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallAttempt {
     /// Which retry it is, from 1.
@@ -39,7 +39,7 @@ impl CallAttempt {
     /// `details` of its audit event, whose type is `EventType::TOOL_RETRIED`.
     ///
     /// # Panics
-    /// Never: a strategy is a word.
+    /// Never: a strategy is always a word.
     #[must_use]
     pub fn details(&self) -> Map<String, Value> {
         let wait = u64::try_from(self.wait.as_millis()).unwrap_or(u64::MAX);
@@ -55,29 +55,29 @@ impl CallAttempt {
     }
 }
 
-/// Why no other try is made. The error is then reported as it came.
+/// Why there is no retry. The error is then reported as it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RetryReason {
-    /// The error does not say that it may be.
+    /// The error does not allow it.
     #[error("not retryable")]
     NotRetryable,
-    /// It was tried as often as is allowed.
+    /// All allowed retries were made.
     #[error("retries exhausted")]
     Exhausted,
-    /// The wait would be longer than the kernel waits, or than the caller does.
+    /// The wait would be longer than the kernel or the caller waits.
     #[error("the wait is too long")]
     TooLong,
 }
 
-/// What to do about a failed call.
+/// How a failed call continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RetryDecision {
-    /// Make it again.
+    /// With a retry.
     Retry(CallAttempt),
-    /// Call another tool of the same server with the same arguments, once, for the same caller and under
-    /// all its checks.
+    /// With a call of another tool of the same server with the same arguments, once, for the same caller
+    /// and under all its checks.
     Fallback(String),
-    /// Report the error.
+    /// With its error as the answer.
     GiveUp(RetryReason),
 }
 
@@ -85,17 +85,17 @@ pub enum RetryDecision {
 #[derive(Clone, Debug)]
 pub struct Retries {
     tool: String,
-    /// When its caller does not wait any longer.
+    /// When its caller stops waiting.
     deadline: MonotonicTime,
     done: u64,
-    /// The last wait, from which the next grows.
+    /// The last wait, from which the next is computed.
     last: Duration,
-    /// A fallback was called: it has no retries and no fallback of its own.
+    /// A fallback was called: it has neither retries nor a fallback.
     over: bool,
 }
 
 impl Retries {
-    /// A call of this tool, under the name its server knows it by.
+    /// A call of this tool, by the server's own name.
     #[must_use]
     pub fn new(tool: impl Into<String>, deadline: MonotonicTime) -> Self {
         Self {
@@ -107,14 +107,14 @@ impl Retries {
         }
     }
 
-    /// Of a tool that is called in the place of another: it has no retries and no fallback of its own.
+    /// A call of a fallback tool: it has neither retries nor a fallback.
     #[must_use]
     pub fn of_fallback(mut self) -> Self {
         self.over = true;
         self
     }
 
-    /// Judges the error that a try ended with at `now`. `chance` spreads the waits of many callers: 0 adds
+    /// Judges the error of a try that ended at `now`. `chance` spreads the waits of many callers: 0 adds
     /// nothing, 255 adds a quarter.
     pub fn failed(&mut self, error: &PeerError, chance: u8, now: MonotonicTime) -> RetryDecision {
         let told = &error.recovery;
@@ -150,7 +150,7 @@ impl Retries {
             Strategy::Immediate => return least.unwrap_or(Duration::ZERO),
             Strategy::FixedDelay => first,
             Strategy::ExponentialBackoff => {
-                // It grows up to the longest wait, which the server's own word may still exceed.
+                // Grows up to the longest wait, which the server's own figure may still exceed.
                 let grown = self.last.saturating_mul(2).min(WAIT_MAX * 3 / 4);
                 first.max(grown)
             }

@@ -1,18 +1,18 @@
-//! The agents that have a token of their own: whose a token is, and until when.
+//! Agents with a token of their own: whose token it is, and until when it is valid.
 //!
-//! Of a token only the hash is known. It is hashed once and without salt: 256 random bits cannot be
-//! guessed, so a slow hash would only cost each request.
+//! Only the hash of a token is stored. It is hashed once, without salt: 256 random bits cannot be guessed,
+//! so a slow hash would only make requests slower.
 
 use std::collections::{BTreeMap, HashMap};
 
 use mgp_protocol::ids::AgentId;
 use serde::{Deserialize, Serialize};
 
-/// Agents with a token; one more is refused. Far above what one machine's owner hands out, and small
-/// enough to be published whole at every change.
+/// Most agents with a token; more are refused. Far above what one machine's owner adds, and small enough to
+/// publish the whole registry at every change.
 pub const MAX_AGENTS: usize = 4096;
 
-/// What every token of an agent begins with, so that people and scanners know one when they see it.
+/// The prefix of every agent's token, so that people and secret scanners recognise one.
 pub const TOKEN_PREFIX: &str = "mgp_";
 
 /// The hash of a token.
@@ -41,7 +41,7 @@ impl TokenDigest {
         Self(*blake3::hash(token.as_bytes()).as_bytes())
     }
 
-    /// Compares in a time that does not depend on where the two differ.
+    /// Compares in constant time.
     fn matches(self, other: Self) -> bool {
         blake3::Hash::from_bytes(self.0) == blake3::Hash::from_bytes(other.0)
     }
@@ -52,29 +52,29 @@ impl TokenDigest {
 pub enum AgentChange {
     /// A new agent with its first token.
     Added {
-        /// Who.
+        /// The agent.
         agent: AgentId,
         /// The hash of its token.
         digest: TokenDigest,
         /// When, in milliseconds since 1970.
         at_ms: u64,
-        /// From then on the token is good for nothing.
+        /// When the token expires.
         not_after_ms: Option<u64>,
     },
-    /// Another token in place of the one before.
+    /// A new token in place of the old one.
     Renewed {
-        /// Whose.
+        /// The agent.
         agent: AgentId,
         /// The hash of its token.
         digest: TokenDigest,
         /// When, in milliseconds since 1970.
         at_ms: u64,
-        /// From then on the token is good for nothing.
+        /// When the token expires.
         not_after_ms: Option<u64>,
     },
-    /// An agent is none any more.
+    /// An agent was removed.
     Removed {
-        /// Who.
+        /// The agent.
         agent: AgentId,
         /// When, in milliseconds since 1970.
         at_ms: u64,
@@ -82,7 +82,7 @@ pub enum AgentChange {
 }
 
 impl AgentChange {
-    /// Whom it is about.
+    /// The agent it concerns.
     #[must_use]
     pub fn agent(&self) -> &AgentId {
         match self {
@@ -92,7 +92,7 @@ impl AgentChange {
         }
     }
 
-    /// True when a token that was good before is not any more.
+    /// True if it makes a valid token invalid.
     #[must_use]
     pub fn ends_a_token(&self) -> bool {
         !matches!(self, Self::Added { .. })
@@ -108,41 +108,41 @@ pub struct RegisteredAgent {
     pub added_ms: u64,
     /// When its token was made.
     pub made_ms: u64,
-    /// From then on its token is good for nothing.
+    /// When its token expires.
     pub not_after_ms: Option<u64>,
 }
 
 impl RegisteredAgent {
-    /// True from the moment on that the token is good for nothing.
+    /// True once the token has expired.
     #[must_use]
     pub fn is_expired(&self, now_ms: u64) -> bool {
         self.not_after_ms.is_some_and(|end| end <= now_ms)
     }
 }
 
-/// Why a change cannot be.
+/// Why a change is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryRefusal {
-    /// There is one of that name.
+    /// An agent of that name exists.
     #[error("{0} is there already; `mgp agents token {0} --rotate` makes a new token for it")]
     Known(AgentId),
-    /// There is none of that name.
+    /// No agent of that name exists.
     #[error("no agent {0}; `mgp agents list` shows the known ones, `mgp agents add` makes one")]
     Unknown(AgentId),
-    /// There are [`MAX_AGENTS`].
+    /// There are [`MAX_AGENTS`] already.
     #[error("there are {MAX_AGENTS} agents already, as many as can be; remove one first")]
     Full,
-    /// Two agents with one token: chance does not do that.
+    /// Two agents with one token, which cannot happen by chance.
     #[error("the token is another agent's")]
     Twice,
 }
 
-/// Why a token opens nothing.
+/// Why a token is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadAgentToken {
-    /// Nobody's, or no longer anybody's.
+    /// It belongs to nobody, or no longer.
     Unknown,
-    /// It was good until then, in milliseconds since 1970.
+    /// It expired at this time, in milliseconds since 1970.
     Expired(AgentId, u64),
 }
 
@@ -154,7 +154,7 @@ pub struct AgentRegistry {
 }
 
 impl AgentRegistry {
-    /// Whose a token is, and until when.
+    /// Whose token it is, and until when it is valid.
     ///
     /// # Errors
     /// [`BadAgentToken`].
@@ -183,12 +183,12 @@ impl AgentRegistry {
         self.agents.get(agent)
     }
 
-    /// All of them, by name.
+    /// All agents, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&AgentId, &RegisteredAgent)> {
         self.agents.iter()
     }
 
-    /// Says whether a change can be; the registry stays as it is.
+    /// Checks whether a change is possible, without making it.
     ///
     /// # Errors
     /// [`RegistryRefusal`].
@@ -213,7 +213,7 @@ impl AgentRegistry {
         }
     }
 
-    /// Takes a change over.
+    /// Makes a change.
     ///
     /// # Errors
     /// [`RegistryRefusal`]; then nothing has changed.
@@ -250,7 +250,7 @@ impl AgentRegistry {
         Ok(())
     }
 
-    /// Who is in it, as it is kept on disk.
+    /// The agents, as they are stored.
     #[must_use]
     pub fn kept(&self) -> Vec<AgentRecord> {
         let kept = |(agent, entry): (&AgentId, &RegisteredAgent)| AgentRecord {
@@ -260,10 +260,10 @@ impl AgentRegistry {
         self.agents.iter().map(kept).collect()
     }
 
-    /// The registry that was kept so.
+    /// The registry from what was stored.
     ///
     /// # Errors
-    /// The first name or token that stands twice, or one agent too many.
+    /// The first duplicate name or token, or one agent too many.
     pub fn of(kept: Vec<AgentRecord>) -> Result<Self, RegistryRefusal> {
         let mut registry = Self::default();
         for AgentRecord { agent, entry } in kept {
@@ -281,12 +281,12 @@ impl AgentRegistry {
     }
 }
 
-/// An agent as it is kept on disk.
+/// An agent as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRecord {
-    /// Who.
+    /// Its id.
     pub agent: AgentId,
-    /// What is known of it.
+    /// Its entry.
     #[serde(flatten)]
     pub entry: RegisteredAgent,
 }

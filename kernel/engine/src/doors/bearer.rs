@@ -1,8 +1,8 @@
-//! Access tokens that another authority signed (OAuth 2.1, RFC 9068): whether one is good here and now,
-//! and whom it names.
+//! Access tokens signed by another authority (OAuth 2.1, RFC 9068): whether one is valid here and now, and
+//! which agent it names.
 //!
-//! The caller chooses nothing: which algorithms count is configured, and the key's own kind decides
-//! among them. Without a signature, or with one made from a shared secret, nothing is a token.
+//! The caller chooses nothing: the configuration lists the accepted algorithms, and the key's type selects
+//! among them. Unsigned tokens, and those signed with a shared secret, are never accepted.
 
 mod keys;
 
@@ -20,62 +20,62 @@ pub const LONGEST: usize = 16 << 10;
 /// How far the clocks of two machines may be apart.
 const LEEWAY_MS: u64 = 30_000;
 
-/// What a token must say to be good here.
+/// The requirements for a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BearerPolicy {
-    /// Who signs.
+    /// Its issuer.
     pub issuer: String,
-    /// The algorithms that count.
+    /// The accepted algorithms.
     pub algorithms: Vec<Algorithm>,
     /// The claim that names the agent.
     pub agent_claim: String,
-    /// Scopes a token must have, all of them.
+    /// The scopes it must have, all of them.
     pub scopes: Vec<String>,
 }
 
-/// A token that is good.
+/// A valid token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Good {
-    /// Whom it names.
+    /// The agent it names.
     pub agent: AgentId,
-    /// From then on it is good for nothing, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub not_after_ms: u64,
 }
 
-/// Why a token opens nothing. The words repeat nothing of the token.
+/// Why a token is not accepted. The messages repeat nothing of the token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBearerToken {
-    /// It is no signed token.
+    /// It is not a signed token.
     #[error("it is no signed JSON Web Token")]
     Malformed,
-    /// It is signed in a way that does not count here.
+    /// It is signed with an algorithm that is not accepted.
     #[error("its algorithm is not one of those configured")]
     Algorithm,
-    /// None of the issuer's keys goes by its `kid`.
+    /// None of the issuer's keys has its `kid`.
     #[error("none of the issuer's keys made it")]
     UnknownKey,
-    /// The signature is of something else, or of somebody else.
+    /// The signature is wrong.
     #[error("its signature is not valid")]
     Signature,
-    /// Somebody else issued it.
+    /// Another issuer.
     #[error("its issuer is another one")]
     Issuer,
-    /// It was made for somebody else (RFC 8707).
+    /// Another audience (RFC 8707).
     #[error("it was issued for another audience")]
     Audience,
-    /// It has no end, or no beginning that could be read.
+    /// It has no readable expiry, or an unreadable beginning.
     #[error("it does not say until when it is good")]
     Times,
-    /// It was good until then, in milliseconds since 1970.
+    /// It has expired, at this time in milliseconds since 1970.
     #[error("it expired")]
     Expired(u64),
-    /// It is not good yet.
+    /// It is not valid yet.
     #[error("it is not valid yet")]
     NotYet,
-    /// It names nobody who could be an agent.
+    /// It names nothing that an agent could be called.
     #[error("the claim that names the agent is missing or names none")]
     Subject,
-    /// It is good, and does not allow this.
+    /// It lacks a scope.
     #[error("it lacks a scope")]
     Scope,
 }
@@ -87,12 +87,12 @@ struct Header {
     kid: Option<String>,
     #[serde(default)]
     typ: Option<String>,
-    /// Extensions that must be understood; none is.
+    /// Extensions that must be understood; none are.
     #[serde(default)]
     crit: Option<Value>,
 }
 
-/// Says whether a token is good at `now_ms` for one of these audiences.
+/// Checks whether a token is valid at `now_ms` for one of these audiences.
 ///
 /// # Errors
 /// [`BadBearerToken`].
@@ -137,7 +137,7 @@ fn part<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, BadBearerToken>
     serde_json::from_slice(&decode(text)?).map_err(|_| BadBearerToken::Malformed)
 }
 
-/// What a token whose signature is right says.
+/// The claims of a token whose signature is right.
 fn claims(
     claims: &Map<String, Value>,
     policy: &BearerPolicy,
@@ -195,7 +195,7 @@ fn texts(value: Option<&Value>) -> Vec<&str> {
     }
 }
 
-/// A moment of a token, in seconds, as milliseconds.
+/// A time in a token, in seconds, as milliseconds.
 fn ms(value: &Value) -> Option<u64> {
     let seconds = value.as_f64().filter(|s| s.is_finite() && *s >= 0.0)?;
     Some((seconds * 1000.0) as u64)

@@ -1,11 +1,11 @@
-//! Whom a client's certificate names. Its chain, its times and its purpose were judged before.
+//! Which agent a client's certificate names. Its chain, validity and purpose were checked before.
 
 use mgp_protocol::ids::{AgentId, BadAgentName};
 
-/// What the URI of an agent begins with.
+/// The prefix of an agent's URI.
 pub const URI: &str = "mgp:agent:";
 
-/// The names in a certificate, as they stand there.
+/// The names in a certificate, as written there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CertificateNames<'a> {
     /// URIs among its alternative names.
@@ -19,22 +19,21 @@ pub struct CertificateNames<'a> {
 /// Why a certificate names no agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAgent {
-    /// There is no name in it that could be one.
+    /// It has no name that could be an agent's.
     #[error("the certificate names no agent; give it the alternative name URI:{URI}<name>")]
     Nameless,
-    /// It could be several.
+    /// It has several.
     #[error(
         "the certificate names more than one agent; give it one alternative name URI:{URI}<name>"
     )]
     Several,
-    /// Nobody can be called so.
+    /// The name is not valid for an agent.
     #[error("the certificate names no agent: {0}")]
     Bad(#[from] BadAgentName),
 }
 
-/// The agent a certificate names: by its one URI `mgp:agent:<name>`, or else by its one host name, or,
-/// when it has neither, by its one common name. Names further down are not looked at: they are there
-/// for others.
+/// The agent a certificate names: by its one URI `mgp:agent:<name>`, else by its one host name, else by its
+/// one common name. If a kind of name is present, the later kinds are ignored.
 ///
 /// # Errors
 /// [`NoAgent`].

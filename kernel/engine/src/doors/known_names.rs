@@ -1,8 +1,8 @@
 //! Reads what was typed as one of the agents, servers and tools there are. The two names of a tool
 //! itself: [`tool_names`].
 //!
-//! Nothing is read as another thing than was typed: what could be two things is refused with both,
-//! and what is not there is told with the nearest that is.
+//! A name is never guessed: a name that could mean two things is refused with both, and an unknown one with
+//! the nearest that exists.
 
 mod unread;
 
@@ -46,12 +46,12 @@ impl ServerOrTool {
     }
 }
 
-/// What was read, and what of it is not there.
+/// What was read, and whether it exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meant<T> {
     /// What is meant.
     pub it: T,
-    /// Why it means nothing yet.
+    /// Set if it does not exist yet.
     pub unknown: Option<UnknownName>,
 }
 
@@ -60,11 +60,11 @@ impl<T> Meant<T> {
         Self { it, unknown: None }
     }
 
-    /// What is there. Of a server that has listed nothing yet nobody can say what it has: that stays a
+    /// Accepts what exists. If a server has listed no tools yet, nobody can say what it has: that stays a
     /// doubt.
     ///
     /// # Errors
-    /// What is not there.
+    /// [`NotRead`] for what does not exist.
     pub fn there(self) -> Result<Self, NotRead> {
         match self.unknown {
             Some(unknown) if !unknown.is_doubt() => Err(unknown.into()),
@@ -77,16 +77,16 @@ impl KnownNames {
     /// Reads an agent's name, with or without `agent.`.
     ///
     /// # Errors
-    /// [`NotRead`] for what no agent can be called.
+    /// [`NotRead`] for a name that no agent can have.
     pub fn agent(&self, typed: &str) -> Result<Meant<AgentId>, NotRead> {
         let name = typed.strip_prefix(AgentId::PREFIX).unwrap_or(typed);
         let id = AgentId::new(format!("{}{name}", AgentId::PREFIX));
         if self.agents.contains(&id) {
             return Ok(Meant::known(id));
         }
-        // Everybody, once nobody is asked who he is.
+        // Everybody, where agents are not identified.
         if id.as_str() != AgentId::ANONYMOUS {
-            // Those of other authorities hold bytes as `%` and two digits.
+            // Names of other authorities escape bytes as `%` and two digits.
             let plain: String = name.chars().filter(|c| *c != '%').collect();
             AgentId::parse(&plain)?;
         }
@@ -101,7 +101,7 @@ impl KnownNames {
     /// Reads a server's id.
     ///
     /// # Errors
-    /// [`NotRead`] for what no server can be called.
+    /// [`NotRead`] for an id that no server can have.
     pub fn server(&self, typed: &str) -> Result<Meant<ServerId>, NotRead> {
         let id = ServerId::parse(typed)?;
         let unknown = match self.servers.contains_key(&id) {
@@ -114,7 +114,7 @@ impl KnownNames {
     /// Reads a server as a whole, or one of its tools by the server's own name.
     ///
     /// # Errors
-    /// [`NotRead`] for what no server or tool can be called.
+    /// [`NotRead`] for a name that no server or tool can have.
     pub fn place(&self, server: &str, tool: Option<&str>) -> Result<Meant<ServerOrTool>, NotRead> {
         let Meant {
             it: server,
@@ -141,7 +141,7 @@ impl KnownNames {
     /// `SERVER__TOOL` as agents are shown it.
     ///
     /// # Errors
-    /// [`NotRead`] for what has no such form, and for what could be two things.
+    /// [`NotRead`] for what has no such form, and for what could mean two things.
     pub fn typed(&self, typed: &str) -> Result<Meant<ServerOrTool>, NotRead> {
         if let Some((server, tool)) = typed.split_once(['/', ':']) {
             return self.place(server, Some(tool));
@@ -164,11 +164,11 @@ impl KnownNames {
         }
     }
 
-    /// Reads a tool by any of its names, of which the bare one is its own where only one server has it.
+    /// Reads a tool by any of its names; a bare name counts if only one server has it.
     ///
     /// # Errors
-    /// [`NotRead`] for what has no such form, for a bare name that nobody or more than one server has, and
-    /// for what could be two things.
+    /// [`NotRead`] for what has no such form, for a bare name that no server or several have, and for what
+    /// could mean two things.
     pub fn tool(&self, typed: &str) -> Result<Meant<ServerOrTool>, NotRead> {
         if tool_names::is_qualified(typed) || typed.contains('/') {
             return self.typed(typed);
@@ -188,8 +188,8 @@ impl KnownNames {
         }
     }
 
-    /// The tools that agents are shown under this name, or would be. One that a server has listed tools
-    /// without is only meant where nothing else is.
+    /// The tools that agents are shown under this name, or would be. A tool that its server does not list
+    /// only counts if there is no other.
     fn shown_so<'a>(&'a self, typed: &'a str) -> impl Iterator<Item = ServerOrTool> + 'a {
         let whole = self.servers.contains_key(typed);
         self.servers.iter().filter_map(move |(server, listed)| {
@@ -247,7 +247,7 @@ impl KnownNames {
         servers.map(|(server, _)| server)
     }
 
-    /// The tool one of whose names is most like this one.
+    /// The tool with the most similar name.
     fn near_tool(&self, typed: &str) -> Option<String> {
         let bare = !tool_names::is_qualified(typed);
         let tools = self.servers.iter().flat_map(|(server, listed)| {
@@ -263,7 +263,7 @@ impl KnownNames {
     }
 }
 
-/// A tool that nobody lists can be named by what cannot be mistaken for another name.
+/// An unlisted tool can be named only in a form that has one meaning.
 fn judge_tool(tool: &str) -> Result<(), NotRead> {
     match tool.chars().find(|c| !c.is_ascii_graphic()) {
         _ if tool.is_empty() => Err(NotRead::NoTool),

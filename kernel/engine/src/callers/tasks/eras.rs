@@ -1,4 +1,4 @@
-//! The task object of 2025-11-25 and the one of the extension, one made of the other.
+//! Converts the task object of 2025-11-25 to the one of the extension, and back.
 //!
 //! They differ in the names of two members, in where the outcome is found, and in what they call a
 //! tool's own failure: `failed` in 2025-11-25, `completed` in the extension.
@@ -10,23 +10,23 @@ use serde_json::value::RawValue;
 
 use super::TaskStatus;
 
-/// What a task of 2025-11-25 keeps apart and the extension writes into it, as JSON text.
+/// What 2025-11-25 reports apart from the task and the extension writes into it, as JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// Not known, or not wanted.
+    /// Not known, or not needed.
     None,
-    /// What `tasks/result` gave.
+    /// The result of `tasks/result`.
     Result(&'a str),
-    /// The JSON-RPC error that `tasks/result` gave.
+    /// The JSON-RPC error of `tasks/result`.
     Error(&'a str),
-    /// What the server has asked for this task.
+    /// The questions of the server in this task.
     InputRequests(&'a str),
 }
 
-/// A task of 2025-11-25 as the extension shows it, under another id. `None` when it is no task.
+/// A task of 2025-11-25 in the form of the extension, under another id. `None` when it is no task.
 ///
-/// `payload` decides between `completed` and `failed`. Without it a failed task gets an error made of
-/// its message, and one that waits for input is shown at work: what it asks is not known yet.
+/// `payload` decides between `completed` and `failed`. Without it, a failed task gets an error made from
+/// its message, and one that waits for input is shown as working, because its questions are not known yet.
 #[must_use]
 pub fn to_extension(task: &str, id: &str, payload: Payload<'_>) -> Option<String> {
     let members = members(task)?;
@@ -64,8 +64,8 @@ pub fn to_extension(task: &str, id: &str, payload: Payload<'_>) -> Option<String
     Some(out.finish())
 }
 
-/// A task of the extension as 2025-11-25 shows it, under another id; its outcome is left out. `None`
-/// when it is no task.
+/// A task of the extension in the form of 2025-11-25, under another id and without its outcome. `None` when
+/// it is no task.
 #[must_use]
 pub fn to_legacy(task: &str, id: &str) -> Option<String> {
     let members = members(task)?;
@@ -89,7 +89,7 @@ pub fn to_legacy(task: &str, id: &str) -> Option<String> {
     Some(out.finish())
 }
 
-/// Members of either form that are not taken over as they are.
+/// Members of either form that are not copied as they are.
 const REPLACED: [&str; 11] = [
     "taskId",
     "status",

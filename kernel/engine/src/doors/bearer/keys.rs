@@ -1,4 +1,4 @@
-//! The keys an issuer signs with (JWKS, RFC 7517), and what each of them is good for.
+//! The keys an issuer signs with (JWKS, RFC 7517), and the algorithms of each.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,10 +10,10 @@ use serde::Deserialize;
 
 use super::BadBearerToken;
 
-/// Keys of one issuer that are kept; it has a handful, and what comes behind them is passed over.
+/// Most keys of one issuer that are kept; an issuer has a handful, and further ones are skipped.
 pub const MAX_KEYS: usize = 64;
 
-/// A way to sign with a key of one's own. Shared secrets are none.
+/// A signature algorithm with asymmetric keys. Shared secrets are not among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// RSA, PKCS#1 v1.5, SHA-256.
@@ -33,7 +33,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// Every one, with its name in a token.
+    /// All of them, with their names in a token.
     pub const ALL: [(&str, Self); 7] = [
         ("RS256", Self::Rs256),
         ("RS384", Self::Rs384),
@@ -64,7 +64,7 @@ enum Public {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct IssuerKey {
     kid: Option<String>,
-    /// The one algorithm it is for, when it says so.
+    /// The only algorithm it may be used with, if it says so.
     only: Option<Algorithm>,
     public: Public,
 }
@@ -100,11 +100,11 @@ struct Jwk {
 }
 
 impl Keys {
-    /// Reads a key set. Keys that are for something else, or of a kind that is not known here, are
-    /// passed over; secrets are never taken for keys.
+    /// Reads a key set. Keys for other purposes, or of an unknown type, are skipped; secrets are never
+    /// taken for keys.
     ///
     /// # Errors
-    /// In words, why it is no key set.
+    /// Why it is no key set, in words.
     pub fn read(json: &[u8]) -> Result<Self, String> {
         let set: KeySet = serde_json::from_slice(json).map_err(|e| format!("no key set: {e}"))?;
         let jwks = set.keys.into_iter();
@@ -124,8 +124,7 @@ impl Keys {
         self.0.is_empty()
     }
 
-    /// Holds a signature against the key it says it is of; against every one that fits when it does
-    /// not say.
+    /// Verifies a signature with the key it names, or with every suitable key if it names none.
     pub(super) fn verify(
         &self,
         algorithm: Algorithm,
