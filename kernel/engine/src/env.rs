@@ -3,8 +3,7 @@
 //!
 //! Variables and files are looked up by closures of the caller.
 
-/// Why a value could not be made out. Names what is missing and where it was asked for, never a
-/// value.
+/// Why a value could not be resolved. Names what is missing and where it is used, never a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unresolved {
     /// `${VAR}` without such a variable.
@@ -15,10 +14,10 @@ pub enum Unresolved {
         /// Where in the configuration.
         place: String,
     },
-    /// `${…` that nothing ends, or that holds no name.
+    /// `${…` without an end, or without a name.
     #[error("{place}: {text:?} is no variable; write ${{NAME}}, or $$ for a dollar sign")]
     Malformed {
-        /// The beginning of what was found.
+        /// Its beginning.
         text: String,
         /// Where in the configuration.
         place: String,
@@ -28,7 +27,7 @@ pub enum Unresolved {
     File {
         /// The path, interpolated.
         path: String,
-        /// What the reader said.
+        /// The reader's error.
         reason: String,
         /// Where in the configuration.
         place: String,
@@ -45,11 +44,11 @@ pub enum Unresolved {
     },
 }
 
-/// Replaces variables in `text`. A variable that is set but empty counts as unset only where there is
-/// a default. What replaces is not looked at again.
+/// Replaces variables in `text`. A variable that is set but empty counts as unset only if there is a
+/// default. Values are not interpolated again.
 ///
 /// # Errors
-/// [`Unresolved`] names the variable and `place`, which says in words where `text` stands.
+/// [`Unresolved`] names the variable and `place`, which says in words where `text` is used.
 pub fn interpolate(
     text: &str,
     place: &str,

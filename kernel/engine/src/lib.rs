@@ -3,12 +3,12 @@
 //! No clock, no randomness, no threads, no IO: [`clock::MonotonicTime`] is passed in, variables and
 //! files are read by closures of the caller.
 //!
-//! The rooms stand in the order of a call's way; a room names only rooms below it, and all of them
-//! the modules at the end.
+//! The rooms are listed in the order in which a call passes them; a room names only rooms below it, and all
+//! of them may name the modules at the end.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-/// Who comes in: tokens, certificates, the agent registry, names as they are typed.
+/// Who connects: tokens, certificates, the agent registry, and names as they are typed.
 pub mod doors {
     pub mod agent_registry;
     pub mod bearer;
@@ -17,7 +17,7 @@ pub mod doors {
     pub mod nearest;
 }
 
-/// Bounds on calls and their repetition.
+/// Bounds on calls and on their retries.
 pub mod calls {
     pub mod rates;
     pub mod retries;

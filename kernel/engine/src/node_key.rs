@@ -1,4 +1,4 @@
-//! The key of a node: what it signs, others can hold against it. Its id is the hash of the public half.
+//! The key of a node. Others verify its signatures; its id is the hash of the public half.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::hex::hex_id;
 
-/// Signatures judged in one go: twice as fast as one by one, and little is asked twice when one of
-/// them is bad.
+/// Signatures verified in one batch: twice as fast as one by one. If one is bad, its batch is verified
+/// again one by one.
 const BATCH: usize = 256;
 
 /// The secret half. Wiped when it is dropped.
@@ -80,18 +80,18 @@ impl PublicKey {
     }
 }
 
-/// What a signature is to be judged by.
+/// A signature to be verified.
 #[derive(Debug)]
 pub struct SignatureClaim {
-    /// Who is said to have signed.
+    /// The claimed signer.
     pub key: PublicKey,
-    /// What.
+    /// The signed bytes.
     pub bytes: Vec<u8>,
-    /// With this.
+    /// The signature.
     pub signature: Signature,
 }
 
-/// The first claim that does not hold, by its place in the list.
+/// The index of the first signature in the list that is not valid.
 #[must_use]
 pub fn first_bad(claims: &[SignatureClaim]) -> Option<usize> {
     let chunks = claims.chunks(BATCH).enumerate();

@@ -1,10 +1,10 @@
-//! Words that were probably meant.
+//! Finds the word that was probably meant.
 
-/// Shortest beginning that is taken for the whole of a word, in characters.
+/// Fewest characters that may stand for a word they begin.
 const BEGINNING: usize = 3;
 
-/// The known word that was probably meant. Two slips are forgiven in a long word; in a short one,
-/// where two slips turn `tags` into `args`, only one is. A capital is no slip.
+/// The known word that was probably meant. A long word may have two mistakes, a short one only one: two
+/// would turn `tags` into `args`. Case is no mistake.
 #[must_use]
 pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let small = word.to_lowercase();
@@ -12,7 +12,7 @@ pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
         let slips = strsim::osa_distance(&small, &known.to_lowercase());
         (slips <= if known.len() <= 4 { 1 } else { 2 }).then_some(slips)
     };
-    // Of two that differ in capitals only, the one that is written alike.
+    // If two differ only in case, the one in the same case.
     let exact = |known: &str| strsim::osa_distance(word, known);
     let near = known
         .into_iter()
@@ -20,7 +20,7 @@ pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
     near.min().map(|(.., k)| k)
 }
 
-/// The same among names, where the beginning of the only one that begins so is near, too.
+/// The same for names, where the beginning of a name also counts if only one name begins with it.
 #[must_use]
 pub fn nearest_name<'k>(
     word: &str,

@@ -1,8 +1,8 @@
 //! Who may call which tool (MGP §5): an entry for the tool, else one for its server, else the
 //! default policy. Where two entries of one level disagree, deny wins.
 //!
-//! Owners build a [`GrantTable`] from the grants and publish it; calls read it. A call that waits keeps a
-//! [`AccessLease`] and asks again before it leaves, so that a revoke reaches it, too.
+//! Owners build a [`GrantTable`] from the grants and publish it; calls read it. A call that waits keeps an
+//! [`AccessLease`] and is decided again before it is sent, so that a revocation reaches it, too.
 
 mod explain;
 mod requests;
@@ -20,10 +20,10 @@ pub use self::requests::{GrantRefusal, GrantRequest, grant, may, revoke, vacate}
 use crate::policy::grants::{Authority, Force, GrantId, GrantResource, Granted, Grants, Subject};
 use crate::timestamps::rfc3339_ms;
 
-/// Who asks, as the door knows it. Never taken from a body.
+/// The principal, as identified by the door; never taken from a body.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Principal {
-    /// A person who may do everything, by the name the door has for them.
+    /// A person who may do everything, by the name the door knows.
     Operator(Arc<str>),
     /// An agent.
     Agent(AgentId),
@@ -40,10 +40,10 @@ impl Principal {
     }
 }
 
-/// What holds where no entry does (§5.5).
+/// The default policies, for where no entry exists (§5.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defaults {
-    /// For servers that have no policy of their own.
+    /// For servers without a policy of their own.
     pub kernel: DefaultPolicy,
     /// By server.
     pub servers: HashMap<ServerId, DefaultPolicy>,
@@ -56,7 +56,7 @@ impl Defaults {
         self.servers.get(server).copied().unwrap_or(self.kernel)
     }
 
-    /// True when every server is open to who has no entry.
+    /// True when every server is open to agents without an entry.
     fn open(&self) -> bool {
         let mut all = self.servers.values().chain([&self.kernel]);
         all.all(|policy| *policy == DefaultPolicy::OptOut)
@@ -66,13 +66,13 @@ impl Defaults {
 /// One grant in the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessEntry {
-    /// Its name.
+    /// Its id.
     pub id: GrantId,
-    /// What it says.
+    /// Allow or deny.
     pub permission: Permission,
-    /// From then on it does not count, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub not_after_ms: Option<u64>,
-    /// Who decided.
+    /// Who decided it.
     pub by: Arc<str>,
     /// When, in milliseconds since 1970.
     pub at_ms: u64,
@@ -97,7 +97,7 @@ impl AccessEntry {
         self.not_after_ms.is_none_or(|end| now_ms < end)
     }
 
-    /// The one that decides comes first: deny before allow, then the one that lasts longest.
+    /// The entry that decides comes first: deny before allow, then the one that expires last.
     fn rank(&self) -> impl Ord + use<> {
         let end = self.not_after_ms.unwrap_or(u64::MAX);
         (
@@ -108,7 +108,7 @@ impl AccessEntry {
     }
 }
 
-/// Who is shown to have decided: as told, else who asked.
+/// Who is shown as its author: the person named in it, else the principal that asked.
 fn shown_author(granted: &Granted) -> &str {
     granted.grant.told_by.as_deref().unwrap_or(&granted.author)
 }
@@ -126,49 +126,49 @@ impl AgentRules {
     }
 }
 
-/// Everything one agent was given.
+/// All entries of one agent.
 #[derive(Debug, Default)]
 struct HeldRules {
     servers: HashMap<ServerId, AgentRules>,
-    /// The generation in which it became what it is.
+    /// The generation of the table in which they last changed.
     since: u64,
 }
 
-/// Everything a call is decided by; never changes, is replaced.
+/// Everything that calls are decided by. Immutable; changes publish a new one.
 #[derive(Clone, Debug)]
 pub struct GrantTable {
     agents: HashMap<AgentId, Arc<HeldRules>>,
     defaults: Defaults,
     as_of_ms: u64,
     generation: u64,
-    /// The generation in which the defaults became what they are.
+    /// The generation in which the defaults last changed.
     defaults_since: u64,
 }
 
-/// For whom lists are made together: those of one audience see the same of every server.
+/// Callers for whom lists are made together, because they see the same of every server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Audience {
     /// Sees everything.
     All,
-    /// Has no entries, so that the default policies of this generation decide.
+    /// Has no entries, so the default policies of this generation decide.
     Common(u64),
-    /// Has entries of its own, which are what they are since the first of these generations; with the
-    /// default policies of the second.
+    /// Has entries of its own, unchanged since the first of these generations; with the default policies of
+    /// the second.
     Agent(AgentId, u64, u64),
 }
 
-/// What was decided, and by what.
+/// A decision, and what it is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessDecision<'a> {
     /// Allow or deny.
     pub permission: Permission,
     /// Which level decided.
     pub source: Source,
-    /// The entry, where one decided.
+    /// The entry, if one decided.
     pub entry: Option<&'a AccessEntry>,
 }
 
-/// Leave to make a call, as long as nothing changes.
+/// Permission to make a call, valid as long as nothing changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessLease {
     generation: u64,
@@ -176,8 +176,8 @@ pub struct AccessLease {
 }
 
 impl GrantTable {
-    /// Takes what counts at `now_ms` (milliseconds since 1970) out of the grants. `generation` must be
-    /// another one for each table that is published.
+    /// Collects the grants in force at `now_ms` (milliseconds since 1970). Each published table must have
+    /// another `generation`.
     #[must_use]
     pub fn build(
         grants: &Grants,
@@ -201,7 +201,7 @@ impl GrantTable {
         empty.next(&all, grants, authority, now_ms, generation)
     }
 
-    /// The table after something changed for these agents; for others everything stays.
+    /// The table after a change for these agents; others keep their entries.
     #[must_use]
     pub fn next(
         &self,
@@ -240,7 +240,7 @@ impl GrantTable {
         }
     }
 
-    /// Which table it is.
+    /// The generation of the table.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
@@ -252,7 +252,7 @@ impl GrantTable {
         &self.defaults
     }
 
-    /// For whom lists are made that this caller may read.
+    /// The audience of this caller.
     #[must_use]
     pub fn audience(&self, principal: &Principal) -> Audience {
         let Principal::Agent(agent) = principal else {
@@ -271,14 +271,13 @@ impl GrantTable {
         self.agents.is_empty() && self.defaults.open()
     }
 
-    /// Whether the server as a whole is open to the caller: its prompts and resources, what it says
-    /// unasked.
+    /// Whether the server as a whole is open to the caller: its prompts, resources and notifications.
     #[must_use]
     pub fn opens(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
         self.decide(principal, server, None, now_ms).permission == Permission::Allow
     }
 
-    /// Whether the caller knows of the server at all: it is open to it, or one of its tools is.
+    /// Whether the caller may know of the server: it is open as a whole, or one of its tools is.
     #[must_use]
     pub fn sees(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
         let whole = self.decide(principal, server, None, now_ms);
@@ -314,7 +313,7 @@ impl GrantTable {
         tools.map(|tool| &**tool)
     }
 
-    /// Agents who have an entry that ended by `now_ms`, though it was in force when the table was made.
+    /// Agents with an entry that was in force when the table was made and expired by `now_ms`.
     #[must_use]
     pub fn ended(&self, now_ms: u64) -> BTreeSet<AgentId> {
         let ended = |held: &HeldRules| {
@@ -325,8 +324,8 @@ impl GrantTable {
         agents.map(|(agent, _)| agent.clone()).collect()
     }
 
-    /// Decides one call; without a tool, whether the server as a whole is open. `tool` is the server's
-    /// own name for it. A clock that went back behind the table's own time counts as that time.
+    /// Decides one call; without a tool, whether the server as a whole is open. `tool` is the server's own
+    /// name for it. A clock set back before the table's own time counts as that time.
     #[must_use]
     pub fn decide(
         &self,
@@ -371,7 +370,7 @@ impl GrantTable {
         }
     }
 
-    /// Whether this caller may call a tool, or anything of the server that is not about a tool.
+    /// Whether this caller may call a tool or, without one, use the server as a whole.
     #[must_use]
     pub fn admits(
         &self,
@@ -383,7 +382,7 @@ impl GrantTable {
         self.decide(principal, server, tool, now_ms).permission == Permission::Allow
     }
 
-    /// Leave for a call that this table allows; `None` for one that it denies.
+    /// A lease for a call that this table allows; `None` if it denies it.
     #[must_use]
     pub fn pass(&self, decision: &AccessDecision<'_>) -> Option<AccessLease> {
         (decision.permission == Permission::Allow).then(|| AccessLease {
@@ -392,15 +391,15 @@ impl GrantTable {
         })
     }
 
-    /// True when the pass is as good as the day it was given. False means: decide again.
+    /// True while the lease is valid. False means: decide again.
     #[must_use]
     pub fn honours(&self, pass: AccessLease, now_ms: u64) -> bool {
         let now_ms = now_ms.max(self.as_of_ms);
         pass.generation == self.generation && pass.until_ms.is_none_or(|end| now_ms < end)
     }
 
-    /// When the first entry ends: from then on this table holds entries that do not count, which is
-    /// right but wasteful.
+    /// When the first entry expires. After that the table holds expired entries, which are ignored but take
+    /// room.
     #[must_use]
     pub fn next_end_ms(&self) -> Option<u64> {
         let rules = self.agents.values().flat_map(|held| held.servers.values());
@@ -409,7 +408,7 @@ impl GrantTable {
     }
 }
 
-/// What counts at `now_ms` of an agent's grants, by server.
+/// An agent's grants in force at `now_ms`, by server.
 fn servers(
     agent: &AgentId,
     grants: &Grants,
@@ -441,7 +440,7 @@ fn servers(
 }
 
 impl AccessDecision<'_> {
-    /// What decided, for the log.
+    /// The deciding level, for the log.
     #[must_use]
     pub fn rule(&self) -> String {
         let verb = match self.permission {
@@ -455,7 +454,7 @@ impl AccessDecision<'_> {
         }
     }
 
-    /// True when somebody allowed exactly this, which is what dangerous tools need (§4.4).
+    /// True when somebody allowed exactly this, as dangerous tools require (§4.4).
     #[must_use]
     pub fn is_explicit_allow(&self) -> bool {
         self.permission == Permission::Allow && self.source != Source::DefaultPolicy
@@ -477,8 +476,8 @@ impl AccessDecision<'_> {
     }
 }
 
-/// The answer of `mgp/access/query` to an agent about a tool that is denied to it, and the same about
-/// one that does not exist: nothing is learned by asking.
+/// The answer of `mgp/access/query` to an agent about a tool denied to it. It is the same for a tool that
+/// does not exist, so that nothing is learned by asking.
 #[must_use]
 pub fn hidden() -> Standing {
     Standing {
@@ -493,15 +492,15 @@ pub fn hidden() -> Standing {
 /// How a call of a denied tool is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DenialAnswer {
-    /// In the very words for a tool that does not exist.
+    /// Exactly as for a tool that does not exist.
     Unknown,
     /// 1001 ACCESS_DENIED (§14).
     Denied,
 }
 
-/// What the caller of a denied tool is told. That it is denied it only learns when it agreed to
-/// `access_control` (`agreed`). The operator can hide it (no `reveal`), but for where it tells nothing
-/// new: the caller was shown the tool before (`shown`, as when a grant was revoked while a call waited).
+/// The answer to the caller of a denied tool. It is told of the denial only if it agreed to
+/// `access_control` (`agreed`). The operator can hide denials (`reveal` is false), except where the caller
+/// was shown the tool before (`shown`), for instance when a grant was revoked while a call waited.
 #[must_use]
 pub fn told(agreed: bool, shown: bool, reveal: bool) -> DenialAnswer {
     if agreed && (shown || reveal) {

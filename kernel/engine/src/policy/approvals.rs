@@ -1,31 +1,28 @@
-//! What waits for a person: a bounded list of questions, each under a short name that is typed by
-//! hand.
+//! Questions that wait for a person: a bounded list, each under a short name that can be typed.
 //!
-//! A question stands until whoever asked takes it back or has all the answers it needs, or until its
-//! time is over. Names are made of chance, so that one that was read yesterday does not mean another
-//! thing today.
+//! A question stays open until its asker withdraws it, has all answers, or its time is over. Names are
+//! random, so that a name read yesterday does not stand for another question today.
 
 use std::collections::BTreeMap;
 
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::approvals::{Entry, Subject};
 
-/// Most questions at once. A person reads them one by one; more is a flood, and who asks then is
-/// told no.
+/// Most questions at once. A person reads them one by one; at the bound the answer is no.
 pub const QUESTIONS_MAX: usize = 1024;
 /// Most questions of one server or agent, so that one alone does not fill the list.
 pub const OF_ONE_MAX: usize = 64;
-/// Longest text and detail that is kept, in bytes: what servers write is not endless.
+/// Longest text or detail that is kept, in bytes; servers write some of it.
 pub const TEXT_MAX: usize = 4096;
 /// Most details and parts of one question.
 pub const LINES_MAX: usize = 256;
 
 const CONSONANTS: &[u8; 16] = b"bdfghjklmnprstvz";
 const VOWELS: &[u8; 4] = b"aiou";
-/// Syllables of a name: 64³, so that a list that is full has few names taken.
+/// Syllables of a name. There are 64³ names, so even with a full list few are taken.
 const SYLLABLES: u32 = 3;
 
-/// Who wants to know.
+/// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asker {
     /// A server: for itself, or because of what it offers.
@@ -39,17 +36,17 @@ pub enum Asker {
 pub struct ApprovalQuestion {
     /// What kind it is.
     pub subject: Subject,
-    /// Who wants to know.
+    /// Who asks.
     pub asker: Asker,
     /// The server it is about.
     pub server: Option<ServerId>,
-    /// In one plain sentence, what is asked.
+    /// The question, in one plain sentence.
     pub text: String,
-    /// What a person should read before the answer, line by line.
+    /// What a person should read before answering, line by line.
     pub details: Vec<String>,
-    /// What can be decided on its own: permissions, tools. Empty when it is yes or no.
+    /// The parts that can be decided one by one: permissions, tools. Empty for a yes or no.
     pub parts: Vec<String>,
-    /// When it is over without an answer, in milliseconds since 1970.
+    /// When it expires unanswered, in milliseconds since 1970.
     pub until_ms: Option<u64>,
 }
 
@@ -64,20 +61,20 @@ pub enum NotTaken {
     TooManyOfOne,
 }
 
-/// Why there is nothing to answer.
+/// Why a question cannot be answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotOpen {
-    /// No such name.
+    /// There is no such question.
     #[error("nothing waits under {0}; `mgp pending` shows what does")]
     Unknown(String),
-    /// It cannot be decided about that alone.
+    /// It has no such part.
     #[error("{id} is not about {part}; it is about {}", if .parts.is_empty() { "one thing as a whole".to_owned() } else { .parts.join(", ") })]
     NoSuchPart {
         /// Its name.
         id: String,
         /// As it was typed.
         part: String,
-        /// What it is about.
+        /// Its parts.
         parts: Vec<String>,
     },
 }
@@ -88,12 +85,12 @@ struct OpenQuestion {
     since_ms: u64,
 }
 
-/// The list. One owner.
+/// The list, with one owner.
 #[derive(Clone, Debug, Default)]
 pub struct Approvals(BTreeMap<String, OpenQuestion>);
 
 impl Approvals {
-    /// Takes a question; answers its name. `chance` is random and new.
+    /// Adds a question and answers its name. `chance` is random and new.
     ///
     /// # Errors
     /// [`NotTaken`] at a bound.
@@ -124,7 +121,7 @@ impl Approvals {
         Ok(name(at))
     }
 
-    /// The question as it is open now, judged against what the answer is limited to.
+    /// The open question, after checking the parts an answer is limited to.
     ///
     /// # Errors
     /// [`NotOpen`].
@@ -142,19 +139,19 @@ impl Approvals {
         }
     }
 
-    /// Some of what was asked is answered; the rest stays open.
+    /// These parts are answered; the others stay open.
     pub fn narrow(&mut self, id: &str, parts: &[String]) {
         if let Some(open) = self.0.get_mut(id) {
             open.question.parts = parts.to_vec();
         }
     }
 
-    /// It needs no answer any more.
+    /// Removes a question.
     pub fn close(&mut self, id: &str) -> Option<ApprovalQuestion> {
         self.0.remove(id).map(|open| open.question)
     }
 
-    /// What is over by now.
+    /// The questions that have expired.
     pub fn tick(&mut self, now_ms: u64) -> Vec<String> {
         let over = |open: &OpenQuestion| open.question.until_ms.is_some_and(|end| end <= now_ms);
         let ended = self.0.iter().filter(|(_, open)| over(open));
@@ -165,13 +162,13 @@ impl Approvals {
         ended
     }
 
-    /// How many wait.
+    /// The number of open questions.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Everything that waits, the longest first.
+    /// All open questions, the oldest first.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         let mut all: Vec<(u64, Entry)> = self

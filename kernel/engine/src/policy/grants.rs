@@ -1,10 +1,10 @@
-//! Grants and revokes as signed operations, and the state that any number of logs of them make.
+//! Grants and revocations as signed operations, and the state that any number of logs of them add up to.
 //!
-//! Each issuer appends to a log of its own. State is the union of all logs: a grant is in force when
-//! its issuer was authorised, it has not expired and nobody authorised ever took it back. So order
-//! between issuers means nothing, the same operation twice is as good as once, and no clock decides
-//! who was first. What takes away (revokes, and grants that deny) counts from the moment it is seen;
-//! what allows counts only as part of an unbroken log.
+//! Each issuer appends to a log of its own. The state is the union of all logs: a grant is in force if its
+//! issuer was authorised, it has not expired, and nobody authorised has revoked it. So the order between
+//! issuers does not matter, repetition is harmless, and no clock decides. What takes rights away
+//! (revocations, and grants that deny) counts as soon as it is seen; what allows counts only as part of a
+//! log without gaps.
 
 mod log;
 mod operation;
@@ -26,13 +26,13 @@ pub use self::operation::{
 pub use self::signed::{Signed, Unreadable};
 pub use crate::hex::BadDigits;
 
-/// Most issuers whose logs are kept: admin nodes of a cluster, each admitted by a person. Another
-/// one's operations are refused.
+/// Most issuers whose logs are kept: the admin nodes of a cluster, each admitted by a person. Operations of
+/// further issuers are refused.
 pub const ISSUERS_MAX: usize = 256;
-/// Sequence numbers an issuer has for grants; above it, only revokes are taken, so that a full log
-/// can still take away. Fixed, so that every node draws the line at the same operation.
+/// Sequence numbers of an issuer that may hold grants; above, only revocations are accepted, so that a full
+/// log can still take rights away. A fixed number, so that every node draws the line at the same operation.
 pub const GRANTS_END: u64 = 1_000_000;
-/// Sequence numbers an issuer has altogether. Then it needs a new key.
+/// All sequence numbers of an issuer; after that it needs a new key.
 pub const SEQUENCE_END: u64 = GRANTS_END + (1 << 16);
 
 /// Who may issue, and which part of each log counts: told from outside, by membership.
@@ -42,26 +42,26 @@ pub const SEQUENCE_END: u64 = GRANTS_END + (1 << 16);
 pub struct Authority(BTreeMap<Issuer, u64>);
 
 impl Authority {
-    /// Nobody: nothing is granted, nothing is revoked.
+    /// Nobody is authorised: nothing is granted or revoked.
     #[must_use]
     pub fn nobody() -> Self {
         Self::default()
     }
 
-    /// Also this issuer, whatever its log holds.
+    /// Authorises this issuer, with its whole log.
     #[must_use]
     pub fn with(self, issuer: Issuer) -> Self {
         self.with_until(issuer, u64::MAX)
     }
 
-    /// Also this issuer, as far as its operations have a sequence number below `end`.
+    /// Authorises this issuer for its operations with a sequence number below `end`.
     #[must_use]
     pub fn with_until(mut self, issuer: Issuer, end: u64) -> Self {
         self.0.insert(issuer, end);
         self
     }
 
-    /// True when what stands at this place of a log counts.
+    /// True when the operation at this place of a log counts.
     #[must_use]
     pub fn covers(&self, place: LogPosition) -> bool {
         self.0
@@ -70,27 +70,27 @@ impl Authority {
     }
 }
 
-/// What became of an operation that was handed in.
+/// What became of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It is part of its issuer's log now, with those that waited for it.
+    /// It is part of its issuer's log, together with those that waited for it.
     Appended,
-    /// Operations before it are missing: what it takes away counts already, what it allows waits.
+    /// Earlier operations are missing: what it takes away counts already, what it allows waits for them.
     Held,
     /// It was known.
     Known,
-    /// Its issuer signed two operations for one place. Nothing that issuer allowed counts any more;
-    /// all that it took away still does.
+    /// Its issuer signed two operations for one place. Nothing that this issuer allowed counts any more;
+    /// everything it took away still does.
     Forked,
 }
 
-/// Why an operation was not taken. The state is as before.
+/// Why an operation was refused. The state is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotApplied {
-    /// It is not of a form that any node takes.
+    /// It is malformed.
     #[error(transparent)]
     Bad(#[from] BadOperation),
-    /// It lies too far ahead of what is known; fetch the log from `from` on.
+    /// It is too far ahead of the known log; fetch the log from `from` on.
     #[error("operations from {from} on are missing")]
     Gap {
         /// The first that is missing.
@@ -101,35 +101,35 @@ pub enum NotApplied {
     TooManyIssuers,
 }
 
-/// A grant as it stands in a log.
+/// A grant and its place in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// The grant.
     pub grant: Grant,
-    /// Where it stands.
+    /// Its place.
     pub place: LogPosition,
     /// The person or agent that asked for it, as the issuer knew it.
     pub author: String,
-    /// When the issuer wrote it, in milliseconds since 1970, as it told: shown, and decides nothing.
+    /// When the issuer wrote it by its own clock, in milliseconds since 1970; only shown.
     pub told_at_ms: u64,
 }
 
-/// Why a grant does not count, or that it does.
+/// Whether a grant is in force, or why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Force {
-    /// It counts.
+    /// It is in force.
     InForce,
-    /// It ended at this time, in milliseconds since 1970.
+    /// It expired at this time, in milliseconds since 1970.
     Expired(u64),
-    /// It was taken back, by the one that stands here and others perhaps.
+    /// It was revoked by the operation named here, and perhaps by others.
     Revoked(LogPosition),
-    /// Its issuer may not, or could no longer when it wrote it.
+    /// Its issuer is not authorised, or no longer was at that place.
     NotAuthorised,
     /// Its issuer's log is forked.
     Quarantined,
 }
 
-/// A revoke of everything a subject had up to some place in each log.
+/// A revocation of everything a subject had up to a place in each log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Sweep {
     place: LogPosition,
@@ -137,8 +137,8 @@ struct Sweep {
     until: BTreeMap<Issuer, u64>,
 }
 
-/// The union of all logs. Cheap to ask for one subject, bounded by [`ISSUERS_MAX`] times
-/// [`SEQUENCE_END`] operations.
+/// The union of all logs. Quick to read for one subject; bounded by [`ISSUERS_MAX`] times [`SEQUENCE_END`]
+/// operations.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     logs: BTreeMap<Issuer, IssuerLog>,
@@ -149,8 +149,8 @@ pub struct Grants {
 }
 
 impl PartialEq for Grants {
-    /// Equal when they decide the same and know the same of every log. What a forked log allows
-    /// decides nothing.
+    /// Equal when they decide the same and hold the same of every log. What a forked log allows decides
+    /// nothing.
     fn eq(&self, other: &Self) -> bool {
         self.all()
             .filter(|g| self.may_count(g))
@@ -162,7 +162,7 @@ impl PartialEq for Grants {
 }
 
 impl Grants {
-    /// Takes an operation whose signature was found good. Any order, any number of times.
+    /// Applies an operation with a verified signature. In any order, any number of times.
     ///
     /// # Errors
     /// [`NotApplied`]; then nothing has changed.
@@ -185,7 +185,7 @@ impl Grants {
         Ok(applied)
     }
 
-    /// What counts from the moment it is seen.
+    /// What counts as soon as it is seen.
     fn take_away(&mut self, operation: &Operation) {
         let place = operation.place;
         for id in operation.change.revoked() {
@@ -202,7 +202,7 @@ impl Grants {
                     subject: subject.clone(),
                     until: until.clone(),
                 };
-                // In order, so that how it came about does not show.
+                // Sorted, so that the order of arrival leaves no trace.
                 if let Err(at) = sweeps.binary_search(&sweep) {
                     sweeps.insert(at, sweep);
                 }
@@ -211,7 +211,7 @@ impl Grants {
         }
     }
 
-    /// What counts once its log leads up to it.
+    /// What counts once its log has no gap before it.
     fn allow(&mut self, operation: &Operation) {
         if let GrantChange::Grant(grant) = &operation.change {
             self.keep(operation, grant);
@@ -257,7 +257,7 @@ impl Grants {
         })
     }
 
-    /// Whom a change concerns.
+    /// The agents that a change concerns.
     #[must_use]
     pub fn subjects(&self, change: &GrantChange) -> BTreeSet<Subject> {
         let told = match change {
@@ -290,7 +290,7 @@ impl Grants {
         }
     }
 
-    /// A forked log denies and takes back; it allows nothing.
+    /// A forked log denies and revokes, but allows nothing.
     fn may_count(&self, granted: &Granted) -> bool {
         let forked = self
             .logs
@@ -299,7 +299,7 @@ impl Grants {
         !forked || granted.grant.permission == Permission::Deny
     }
 
-    /// Where the grant was taken back by somebody who may; the first such place of all.
+    /// The first place where somebody authorised revoked the grant.
     fn revoker(&self, granted: &Granted, authority: &Authority) -> Option<LogPosition> {
         let by_id = self
             .revoked
@@ -320,9 +320,9 @@ impl Grants {
         places.filter(|place| authority.covers(*place)).min()
     }
 
-    /// The grants of exactly this subject and resource that nobody authorised took back, whether they
-    /// count now or not: what a revoke names and what a new grant takes the place of. An expired one
-    /// is among them, so that no clock brings it back.
+    /// The grants of exactly this subject and resource that were not revoked, in force or not: those that a
+    /// revocation names and a new grant replaces. Expired ones are included, so that no change of the clock
+    /// brings them back.
     #[must_use]
     pub fn standing(
         &self,
@@ -336,13 +336,13 @@ impl Grants {
         self.of(subject).filter(stands).collect()
     }
 
-    /// Whether somebody authorised took a grant back.
+    /// Whether somebody authorised revoked a grant.
     #[must_use]
     pub fn is_revoked(&self, granted: &Granted, authority: &Authority) -> bool {
         self.revoker(granted, authority).is_some()
     }
 
-    /// Where this issuer's next operation belongs, and the one before it.
+    /// The place of this issuer's next operation, and the id of the one before it.
     #[must_use]
     pub fn next(&self, issuer: Issuer) -> (u64, OperationId) {
         self.logs
@@ -350,8 +350,7 @@ impl Grants {
             .map_or((0, OperationId::START), IssuerLog::next)
     }
 
-    /// What is known whole of every log: the first sequence number that is missing. For asking others
-    /// for the rest.
+    /// For each log, the first missing sequence number, for asking other nodes for the rest.
     #[must_use]
     pub fn known(&self) -> BTreeMap<Issuer, u64> {
         self.logs

@@ -1,7 +1,7 @@
-//! What a server may do (MGP §3): the gate it stands at from its first declaration on.
+//! What a server may do (MGP §3): its gate, from its first declaration on.
 //!
-//! A permission nobody decided on is one it does not have. The operator's decisions are grants of
-//! the log, whose subject is the server; the gate is opened with those that count.
+//! A server does not have a permission that nobody decided on. The operator's decisions are grants in the
+//! log with the server as subject; the gate opens with those in force.
 
 mod records;
 #[cfg(test)]
@@ -15,27 +15,27 @@ use mgp_protocol::mgp::permission::{Ask, Decision, Given, PermissionType, Policy
 pub use self::records::{Recorded, record, recorded};
 use crate::timestamps::rfc3339_ms;
 
-/// Most permissions a server can need. What is beyond is not asked for, and it does not have it.
+/// Most permissions of a server. Further ones are not requested, and it does not have them.
 pub const NEEDS_MAX: usize = 256;
-/// Who decided where no person did.
+/// Named as the decider where no person decided.
 const CONFIGURATION: &str = "configuration";
 const POLICY: &str = "policy";
 
 /// How a server's permissions are decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermissionRules {
-    /// What happens with what nobody decided on (§3.3).
+    /// The policy for permissions that nobody decided on (§3.3).
     pub policy: Policy,
-    /// Approved by the configuration, under each policy.
+    /// Permissions the configuration approves, under each policy.
     pub configured: BTreeSet<PermissionType>,
-    /// Asked for even under `auto_approve` (later drafts, §3.3).
+    /// Permissions that are requested even under `auto_approve` (later drafts, §3.3).
     pub exceptions: BTreeSet<PermissionType>,
-    /// A server that is denied anything is not run at all (§8.1); else it runs without.
+    /// Whether a server that is denied any permission is not run (§8.1); otherwise it runs without it.
     pub all_or_nothing: bool,
 }
 
 impl Default for PermissionRules {
-    /// A person is asked, and no server is turned away.
+    /// A person is asked, and a denial does not stop the server.
     fn default() -> Self {
         Self {
             policy: Policy::Interactive,
@@ -46,14 +46,14 @@ impl Default for PermissionRules {
     }
 }
 
-/// Where one permission stands.
+/// The state of one permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PermissionState {
-    /// Asked for; the server does not start before it is answered.
+    /// Requested; the server does not start before an answer.
     Pending {
         request: String,
     },
-    /// Put off; the server runs without it meanwhile.
+    /// Deferred; the server runs without it meanwhile.
     Deferred {
         request: String,
     },
@@ -64,20 +64,20 @@ enum PermissionState {
     Denied {
         by: String,
     },
-    /// Ended or taken back; asked for again when it is needed again.
+    /// Expired or revoked; requested again when it is needed again.
     Lapsed,
 }
 
-/// What follows; to be told, queued and audited.
+/// An effect: to be told, queued and audited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermissionEffect {
     /// A question for the operator's queue, and for a server that negotiated it.
     Ask(Ask),
-    /// The question needs no answer any more.
+    /// The question is withdrawn.
     Withdraw(String),
     /// PERMISSION_GRANTED.
     Granted {
-        /// What.
+        /// The permission.
         permission: PermissionType,
         /// By whom.
         by: String,
@@ -86,41 +86,41 @@ pub enum PermissionEffect {
     },
     /// PERMISSION_DENIED.
     Denied {
-        /// What.
+        /// The permission.
         permission: PermissionType,
         /// By whom.
         by: String,
     },
-    /// PERMISSION_REVOKED: taken back by somebody, or ended by itself (`by` is `None`). Calls that
-    /// wait are asked about again.
+    /// PERMISSION_REVOKED: revoked by somebody, or expired (`by` is `None`). Waiting calls are decided
+    /// again.
     Revoked {
-        /// What.
+        /// The permission.
         permission: PermissionType,
         /// By whom.
         by: Option<String>,
     },
 }
 
-/// Where the server stands as a whole.
+/// The state of the server as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermissionStanding {
     /// It stays `connecting` until the operator has answered.
     Waiting(Vec<PermissionType>),
-    /// It may run, with what it has.
+    /// It may run, with the permissions it has.
     Open,
-    /// It was denied what it needs and is not run.
+    /// It was denied a permission that it needs, and is not run.
     Rejected(Vec<PermissionType>),
 }
 
-/// A call needs what its server does not have.
+/// A call needs permissions that its server lacks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server lacks {} ({})", names(.permissions), if *.waiting { "it waits for the operator: `mgp pending`" } else { "denied, ended or never asked for" })]
 pub struct Lacking {
     /// What is missing.
     pub permissions: Vec<PermissionType>,
-    /// The operator has yet to answer for one of them at least.
+    /// At least one of them still waits for the operator.
     pub waiting: bool,
-    /// One of them at least was denied: asking again changes nothing.
+    /// At least one was denied: another call changes nothing.
     pub denied: bool,
 }
 
@@ -129,10 +129,10 @@ fn names(permissions: &[PermissionType]) -> String {
     all.join(", ")
 }
 
-/// Why a decision was not taken.
+/// Why a decision was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotDecided {
-    /// There is no such question, or not about this.
+    /// There is no such question, or it has no such permission.
     #[error("no question {request} about {permission} is open; `mgp pending` shows the open ones")]
     NotAsked {
         /// As it was named.
@@ -140,12 +140,12 @@ pub enum NotDecided {
         /// As it was named.
         permission: PermissionType,
     },
-    /// The approval would end before it begins.
+    /// The approval would expire before it begins.
     #[error("the end of the approval has passed already")]
     Past,
 }
 
-/// The permissions of one server. One owner; a new one for each life of the server.
+/// The permissions of one server. It has one owner, and is new for each life of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermissionGate {
     rules: PermissionRules,
@@ -155,7 +155,7 @@ pub struct PermissionGate {
 }
 
 impl PermissionGate {
-    /// Opens with what was decided before.
+    /// Opens with earlier decisions.
     #[must_use]
     pub fn new(rules: PermissionRules, recorded: BTreeMap<PermissionType, Recorded>) -> Self {
         Self {
@@ -166,8 +166,8 @@ impl PermissionGate {
         }
     }
 
-    /// The server said that it, or one of its tools, needs these, in its own spelling. What is new or
-    /// has lapsed is decided by the policy; what a person must decide is asked for under `request`.
+    /// The server declared that it, or one of its tools, needs these, in its own spelling. New and expired
+    /// ones are decided by the policy; what a person must decide is requested under `request`.
     pub fn need(&mut self, words: &[String], request: &str, now_ms: u64) -> Vec<PermissionEffect> {
         let mut effects = self.tick(now_ms);
         let mut ask = Vec::new();
@@ -208,7 +208,7 @@ impl PermissionGate {
         effects
     }
 
-    /// What the records, the configuration and the policy say, in this order.
+    /// Decided by the records, the configuration and the policy, in this order.
     fn first(&self, permission: &PermissionType, request: &str, now_ms: u64) -> PermissionState {
         let recorded = self.recorded.get(permission);
         if let Some(known) = recorded.filter(|r| r.until_ms.is_none_or(|end| now_ms < end)) {
@@ -246,11 +246,11 @@ impl PermissionGate {
         self.needs.insert(permission, state);
     }
 
-    /// The operator answered a question; permissions without an answer stay as they are. All of the
-    /// answer is taken or nothing.
+    /// The operator answered a question; permissions without an answer are unchanged. An answer is applied
+    /// whole or not at all.
     ///
     /// # Errors
-    /// [`NotDecided`] when it is not about what is open.
+    /// [`NotDecided`] when it is not about open permissions.
     pub fn decide(
         &mut self,
         request: &str,
@@ -310,8 +310,8 @@ impl PermissionGate {
         Ok(effects)
     }
 
-    /// The operator took a permission back: in the log that is a denial ([`record`]), so that no
-    /// policy gives it again to the server's next life. Nothing follows when the server did not have it.
+    /// The operator revoked a permission. In the log that is a denial ([`record`]), so that no policy
+    /// approves it in the server's next life. No effect if the server did not have it.
     pub fn revoke(&mut self, permission: &PermissionType, by: &str) -> Vec<PermissionEffect> {
         self.recorded.remove(permission);
         match self.needs.get(permission) {
@@ -324,7 +324,7 @@ impl PermissionGate {
             )
             | None => return Vec::new(),
         }
-        // Not lapsed: what was taken back by a person is not given again by a policy.
+        // Not expired: a policy must not approve again what a person revoked.
         let state = PermissionState::Denied { by: by.to_owned() };
         self.set(permission.clone(), state);
         vec![PermissionEffect::Revoked {
@@ -333,7 +333,7 @@ impl PermissionGate {
         }]
     }
 
-    /// Time has passed: what ended is told of.
+    /// Time has passed: reports expired permissions.
     pub fn tick(&mut self, now_ms: u64) -> Vec<PermissionEffect> {
         let over = |state: &PermissionState| matches!(state, PermissionState::Approved { until_ms: Some(end), .. } if *end <= now_ms);
         let ended = self.needs.iter().filter(|(_, state)| over(state));
@@ -362,7 +362,7 @@ impl PermissionGate {
         ends.min()
     }
 
-    /// The server is gone; its open questions go with it.
+    /// The server is gone; its open questions are withdrawn.
     #[must_use]
     pub fn close(self) -> Vec<PermissionEffect> {
         self.questions()
@@ -402,8 +402,8 @@ impl PermissionGate {
         }
     }
 
-    /// Whether a call that needs these may be made now: read again before it leaves when
-    /// [`PermissionGate::generation`] is another one by then, or [`PermissionGate::next_end_ms`] has passed.
+    /// Whether a call that needs these may be made. Asked again before it is sent if
+    /// [`PermissionGate::generation`] has changed or [`PermissionGate::next_end_ms`] has passed.
     ///
     /// # Errors
     /// [`Lacking`]: 1000 PERMISSION_DENIED (§14).
@@ -435,8 +435,8 @@ impl PermissionGate {
         })
     }
 
-    /// What the server has, of what was decided before and of what it is known to need: that is how
-    /// its process is started.
+    /// The permissions the server has, by earlier decisions and of those it is known to need; its process
+    /// is started with these.
     #[must_use]
     pub fn has(&self, words: &[String], now_ms: u64) -> BTreeSet<PermissionType> {
         let needed = words.iter().flat_map(|word| PermissionType::read(word));
@@ -454,7 +454,7 @@ impl PermissionGate {
         all.into_iter().filter(has).collect()
     }
 
-    /// What of a question is still open, by full name.
+    /// The open permissions of a question, by full name.
     #[must_use]
     pub fn open(&self, request: &str) -> Vec<PermissionType> {
         let open = self.needs.iter().filter(|(_, state)| match state {
@@ -467,7 +467,7 @@ impl PermissionGate {
         open.map(|(permission, _)| permission.clone()).collect()
     }
 
-    /// True while the operator has said nothing of one of these, not even that it is put off.
+    /// True while the operator has not answered one of these; deferring counts as an answer.
     #[must_use]
     pub fn undecided(&self, words: &[String]) -> bool {
         let pending = |permission: &PermissionType| {
@@ -480,14 +480,14 @@ impl PermissionGate {
         all.any(|permission| pending(&permission))
     }
 
-    /// Another number whenever anything changed.
+    /// A number that changes with every change.
     #[cfg(test)]
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// What the server is told of a question, in its own spelling: a short form is approved when all
-    /// it stands for is.
+    /// The states that the server is told, in its own spelling: a short form is approved when everything it
+    /// stands for is.
     #[must_use]
     pub fn decision(&self, request: &str, words: &[String]) -> Decision {
         let mut end: Option<u64> = None;
@@ -509,7 +509,7 @@ impl PermissionGate {
         };
         let grants = words.iter().map(|word| {
             let each = PermissionType::read(word);
-            // The worst of them stands last in the order.
+            // The worst is the last in this order.
             let worst = each.iter().map(&mut verdict).max();
             (word.clone(), Given::Plain(worst.unwrap_or(Verdict::Denied)))
         });

@@ -1,5 +1,5 @@
-//! Pins of tool definitions: a tool whose description or schema changes after it was approved goes
-//! back to pending. What a person read and approved is not swapped for something else.
+//! Pins of tool definitions: a tool whose description or schema changes after approval waits for approval
+//! again, so that an approved definition cannot be swapped for another.
 
 mod difference;
 
@@ -13,35 +13,34 @@ use serde_json::value::RawValue;
 
 pub use self::difference::difference;
 
-/// Most tools pinned of one server. Of what is beyond, nothing is known, so it counts as pending.
+/// Most pinned tools of one server. Further tools are unknown and count as pending.
 pub const PINS_MAX: usize = 10_000;
 
-/// Deepest nesting whose spelling does not show; far deeper than schemas are.
+/// Nesting below which spelling counts; far deeper than schemas are.
 const DEPTH_MAX: usize = 64;
 
-/// What a changed tool comes to.
+/// What happens to a changed tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PinMode {
     /// Nothing is pinned.
     Off,
-    /// It is pending and told of, and can be called.
+    /// It is pending and reported, but can be called.
     #[default]
     Warn,
-    /// It is pending, and neither shown nor called until it is approved.
+    /// It is pending, and neither listed nor called until it is approved.
     Block,
 }
 
 impl PinMode {
-    /// What holds where nothing is set: registered while running, a server is watched more closely
-    /// than one the operator wrote down.
+    /// The mode if none is set: stricter for registered servers than for configured ones.
     #[must_use]
     pub const fn default_for(dynamic: bool) -> Self {
         if dynamic { Self::Block } else { Self::Warn }
     }
 }
 
-/// What is pinned, part by part.
+/// The parts of a definition that are pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DefinitionPart {
     /// `title`, `description`: what the model reads.
@@ -50,14 +49,14 @@ pub enum DefinitionPart {
     Input,
     /// `outputSchema`.
     Output,
-    /// `security`, `annotations`: what risk is judged by.
+    /// `security`, `annotations`: the risk is judged by these.
     Security,
 }
 
 impl DefinitionPart {
     const ALL: [Self; 4] = [Self::Description, Self::Input, Self::Output, Self::Security];
 
-    /// Its members of a definition.
+    /// The members of a definition in this part.
     fn members(self) -> &'static [&'static str] {
         match self {
             Self::Description => &["title", "description"],
@@ -79,7 +78,7 @@ impl fmt::Display for DefinitionPart {
     }
 }
 
-/// The hashes of a definition's parts. White space and the order of members do not show.
+/// The hashes of a definition's parts. White space and the order of members do not matter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pin([[u8; 32]; 4]);
@@ -91,7 +90,7 @@ impl fmt::Debug for Pin {
 }
 
 impl fmt::Display for Pin {
-    /// Twelve digits, for telling one from another; what is compared is the whole.
+    /// Twelve digits, enough for a person; comparisons use the whole.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = blake3::hash(self.0.as_flattened());
         f.write_str(&whole.to_hex()[..12])
@@ -106,7 +105,7 @@ impl Pin {
         let hash = |part: DefinitionPart| {
             let mut text = Vec::new();
             for name in part.members() {
-                // Each of several by one name, as one reader takes the first and another the last.
+                // Every member of a repeated name, because readers differ in which one they use.
                 for (_, raw) in all.iter().filter(|(found, _)| found == name) {
                     text.extend_from_slice(name.as_bytes());
                     canonical(raw.get(), 0, &mut text);
@@ -118,7 +117,7 @@ impl Pin {
         Some(Self(DefinitionPart::ALL.map(hash)))
     }
 
-    /// The parts in which the two differ.
+    /// The parts in which two pins differ.
     #[must_use]
     pub fn changed(&self, other: &Self) -> Vec<DefinitionPart> {
         let pairs = self.0.iter().zip(&other.0);
@@ -130,8 +129,8 @@ impl Pin {
     }
 }
 
-/// Writes a value with its members sorted and no white space; members of one name all stay, in their
-/// order. Numbers stay as they are written, as does what lies deeper than [`DEPTH_MAX`].
+/// Writes a value with sorted members and no white space. Repeated members keep their order. Numbers and
+/// everything deeper than [`DEPTH_MAX`] stay as they are written.
 fn canonical(raw: &str, depth: usize, out: &mut Vec<u8>) {
     let raw = raw.trim();
     let within = depth < DEPTH_MAX;
@@ -164,13 +163,13 @@ fn items(raw: &str) -> Option<Vec<&RawValue>> {
         .then(|| serde_json::from_str(raw).ok())?
 }
 
-/// What is known of a tool.
+/// The state of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct PinRecord {
     approved: Pin,
     by: Option<String>,
     pending: Option<Pin>,
-    /// A person said no to what is pending.
+    /// A person denied the pending definition.
     #[serde(default)]
     denied: bool,
 }
@@ -178,43 +177,43 @@ struct PinRecord {
 /// A tool that waits for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingPin {
-    /// Whose.
+    /// Its server.
     pub server: ServerId,
     /// The server's own name for it.
     pub tool: String,
-    /// What it is now: what an approval must name.
+    /// Its present pin, which an approval must name.
     pub pin: Pin,
-    /// In what it differs from what was approved.
+    /// The parts that differ from the approved definition.
     pub changed: Vec<DefinitionPart>,
 }
 
-/// What a definition that was seen comes to.
+/// The judgement of a listed definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PinCheck {
     /// Pins are off.
     Unwatched,
-    /// Never seen before: it is pinned from now on. To be stored.
+    /// A new tool: it is pinned now, which must be stored.
     First,
     /// As approved.
     Same,
-    /// Not as approved.
+    /// Changed since approval.
     Changed {
-        /// In what.
+        /// The parts that differ.
         changed: Vec<DefinitionPart>,
-        /// It was not known yet that it changed: to be stored and told of.
+        /// The change is new: it must be stored and reported.
         news: bool,
-        /// It is neither shown nor called: so the mode says, or a person.
+        /// It is blocked, by the mode or by a person.
         blocked: bool,
     },
     /// [`PINS_MAX`] tools of this server are pinned.
     TooMany {
-        /// It is neither shown nor called.
+        /// It is blocked.
         blocked: bool,
     },
 }
 
 impl PinCheck {
-    /// True when the tool is neither shown nor called.
+    /// True when the tool is neither listed nor called.
     #[cfg(test)]
     pub(crate) fn is_blocked(&self) -> bool {
         match self {
@@ -224,24 +223,23 @@ impl PinCheck {
     }
 }
 
-/// Why an approval was not taken.
+/// Why an approval was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotApproved {
-    /// No such tool waits.
+    /// No such tool is pending.
     #[error("no change of {0} waits for approval")]
     NothingPending(String),
-    /// It changed again since it was read.
+    /// It changed again since the person read it.
     #[error("{tool} has changed again since: it is {now} now; read it anew and approve that")]
     ChangedAgain {
         /// Canonical name.
         tool: String,
-        /// What it is now.
+        /// Its present pin.
         now: Box<Pin>,
     },
 }
 
-/// The pins of all servers. A tool that goes away keeps its pin, so that it cannot come back as
-/// another one.
+/// The pins of all servers. A removed tool keeps its pin, so that it cannot return as another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pins(HashMap<ServerId, BTreeMap<String, PinRecord>>);
 
@@ -281,10 +279,10 @@ impl Pins {
         }
     }
 
-    /// A person approved the definition with this pin, having read it.
+    /// A person read and approved the definition with this pin.
     ///
     /// # Errors
-    /// [`NotApproved`] when that is not what waits.
+    /// [`NotApproved`] when another definition is pending.
     pub fn approve(
         &mut self,
         server: &ServerId,
@@ -313,11 +311,10 @@ impl Pins {
         Ok(())
     }
 
-    /// A person said no to the definition with this pin: it stays away until it is what it was, or
-    /// something else again.
+    /// A person denied the definition with this pin: it stays blocked until the definition changes.
     ///
     /// # Errors
-    /// [`NotApproved`] when that is not what waits.
+    /// [`NotApproved`] when another definition is pending.
     pub fn deny(&mut self, server: &ServerId, tool: &str, pin: Pin) -> Result<(), NotApproved> {
         let known = self.0.get_mut(server).and_then(|tools| tools.get_mut(tool));
         match known.and_then(|known| Some((known.pending?, known))) {
@@ -336,14 +333,14 @@ impl Pins {
         }
     }
 
-    /// The pin that counts as approved; `None` for a tool never seen.
+    /// The approved pin; `None` for an unknown tool.
     #[must_use]
     pub fn approved(&self, server: &ServerId, tool: &str) -> Option<Pin> {
         let known = self.0.get(server)?.get(tool)?;
         Some(known.approved)
     }
 
-    /// Everything that waits for a person, by server and tool.
+    /// All pending tools, by server and tool.
     #[must_use]
     pub fn pending(&self) -> Vec<PendingPin> {
         let all = self.0.iter().flat_map(|(server, tools)| {
@@ -362,7 +359,7 @@ impl Pins {
         all
     }
 
-    /// The server was removed by the operator; one of that name starts afresh.
+    /// The operator removed the server: its pins are dropped.
     pub fn forget(&mut self, server: &ServerId) {
         self.0.remove(server);
     }

@@ -1,8 +1,8 @@
-//! What the kernel owes before a call of a tool may leave it: made when the tool's definition is
-//! read, looked up at each call (MGP §4, §7, §8.2).
+//! What must be checked before a call of a tool may leave. Computed when the tool's definition is read, and
+//! looked up at each call (MGP §4, §7, §8.2).
 //!
-//! A server can ask for more than it would have to bear, and hardly for less: what it says goes
-//! together with what its trust, the tool's name and the operator ask for.
+//! A server can ask for stricter checks, but hardly for weaker ones: its declarations are combined with its
+//! trust level, the tool's name and the operator's rules.
 
 mod rules;
 
@@ -18,35 +18,36 @@ use crate::policy::trust::TrustLevel;
 use mgp_screening::code_safety::{CodePolicy, Declaration, Floor, Level};
 use mgp_screening::validators::{self, No, ScreenedCall, Validator, Validators};
 
-/// What requirements are made from besides a definition.
+/// The inputs besides a tool's definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequirementTerms {
-    /// How far the server is trusted by the kernel ([`risk::trust`]).
+    /// The trust level of the server ([`risk::trust`]).
     pub trust: TrustLevel,
-    /// The operator's word on its tools.
+    /// The operator's rules for its tools.
     pub rules: Arc<ToolRules>,
 }
 
-/// What holds for each call of one tool.
+/// The requirements of one tool.
 #[derive(Clone, Debug)]
 pub struct CallRequirements {
-    /// How dangerous it is, and why.
+    /// Its risk, and the reasons.
     pub risk: Risk,
-    /// A dangerous call needs a yes. False where the operator switched that off for the server.
+    /// A dangerous call needs a person's confirmation. False if the operator switched that off for the
+    /// server.
     pub confirms: bool,
     /// Permissions a call needs, as the server spells them.
     pub permissions: Vec<String>,
-    /// Who looks at the arguments.
+    /// The validators of the arguments.
     pub validators: Validators,
-    /// What code in the arguments is held against, where code is looked at.
+    /// The code policy, where code is checked.
     pub code: Option<Arc<CodeRules>>,
-    /// What could not be understood and was taken in its strictest sense; for the operator.
+    /// Declarations that could not be understood and were read in their strictest sense; for the operator.
     pub odd: Vec<String>,
     runs: bool,
     side_effects: Vec<String>,
     read_only_hint: Option<bool>,
     code_arguments: Vec<String>,
-    /// Arguments whose names say what they are, and those that are code.
+    /// Arguments whose purpose follows from their names, and those that are code.
     declared: Vec<String>,
     rules: Arc<ToolRules>,
 }
@@ -54,7 +55,7 @@ pub struct CallRequirements {
 /// How the code of a tool is judged.
 #[derive(Clone, Debug)]
 pub struct CodeRules {
-    /// What it is held against.
+    /// The policy it is judged by.
     pub policy: CodePolicy,
     key: [u8; blake3::KEY_LEN],
 }
@@ -65,7 +66,7 @@ impl CodeRules {
         Self { policy, key }
     }
 
-    /// Names the judgement of this code under this policy: the same name, the same verdict.
+    /// Identifies the judgement of this code under this policy.
     #[must_use]
     pub fn name(&self, code: &str) -> [u8; blake3::OUT_LEN] {
         *blake3::keyed_hash(&self.key, code.as_bytes()).as_bytes()
@@ -73,7 +74,7 @@ impl CodeRules {
 }
 
 impl CallRequirements {
-    /// The requirements of a tool, by its definition and its own name.
+    /// The requirements of a tool, from its definition and its own name.
     #[must_use]
     pub fn read(definition: &str, name: &str, terms: &RequirementTerms) -> Self {
         let said = Security::of(definition);
@@ -107,17 +108,16 @@ impl CallRequirements {
         }
     }
 
-    /// The operator's word on all tools of the server.
+    /// The operator's rules for all tools of the server.
     #[must_use]
     pub fn rules(&self) -> &ToolRules {
         &self.rules
     }
 
-    /// Judges the arguments of one call of the tool with this name; `code` is asked about each that
-    /// is code, where code is looked at.
+    /// Validates the arguments of one call of the tool; `code` judges each argument that is code.
     ///
     /// # Errors
-    /// The first thing that is not allowed.
+    /// The first violation.
     pub fn judge<R>(
         &self,
         tool: &str,
@@ -138,8 +138,8 @@ impl CallRequirements {
     }
 }
 
-/// What a server declares, what a tool's name suggests, and what the operator adds; where the
-/// operator named a tool's validators, those and no others.
+/// The validators that the server declares, that the tool's name suggests, and that the operator adds. If
+/// the operator named a tool's validators, only those.
 fn in_force(
     name: &str,
     said: Option<&Security>,
@@ -159,7 +159,7 @@ fn in_force(
     let declared = said.map(declared).unwrap_or_default();
     let silent = said.is_none_or(|said| said.validators.is_empty() && !is_unreadable(said));
     let sandboxed = terms.trust == TrustLevel::Sandboxed;
-    // A server that is not trusted does not talk itself out of what its tools' names suggest.
+    // A server that is not trusted cannot drop validators that its tools' names suggest.
     let by_name = (silent || sandboxed) && !rules.validators.iter().any(|name| name == "none");
     let guessed = by_name.then(|| Validators::by_name(name));
     let judged = said.is_some_and(|said| said.code_safety.is_some());
@@ -170,7 +170,7 @@ fn in_force(
         .and_if(code, Validator::CodeSafety)
 }
 
-/// The validators a server names. A member that is neither a name nor a list of them is one that
+/// The validators a server names. A member that is neither a name nor a list counts as an unknown name.
 /// nobody knows.
 fn declared(said: &Security) -> Validators {
     let unreadable = is_unreadable(said).then_some("(unreadable)");
@@ -232,14 +232,14 @@ fn read_only_hint(definition: &str) -> Option<bool> {
     hint.parse().ok()
 }
 
-/// Which of its arguments its schema says are code.
+/// Which arguments are code according to the schema.
 #[derive(Default)]
 struct CodeArguments {
     /// Those with `format: "code"`, at any depth.
     formatted: Vec<String>,
-    /// One is named as code is.
+    /// One whose name says that it is code.
     named: bool,
-    /// Those, and those whose names say what they are.
+    /// Both kinds.
     telling: Vec<String>,
 }
 
@@ -253,7 +253,7 @@ impl CodeArguments {
         found
     }
 
-    /// JSON that was read is at most 128 deep.
+    /// JSON that was read has at most 128 levels.
     fn look(&mut self, schema: &Value) {
         match schema {
             Value::Object(members) => {

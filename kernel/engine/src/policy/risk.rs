@@ -1,7 +1,7 @@
-//! How dangerous a call is by the kernel's own judgement (MGP §4, A-47), and whether a person must
-//! say yes first.
+//! The kernel's own judgement of how dangerous a call is (MGP §4, A-47), and whether a person must confirm
+//! it first.
 //!
-//! What a server says of its tools can make them more dangerous, never less.
+//! A server's declarations can raise the risk of its tools, never lower it.
 
 mod confirm;
 
@@ -14,7 +14,7 @@ pub use self::confirm::{
 };
 use crate::policy::trust::TrustLevel;
 
-/// The validators of §4.5. A server that names any other is not read as having said nothing.
+/// The validators of §4.5. Another name is not ignored, but counts as a strict declaration.
 const VALIDATORS: [(&str, RiskLevel); 5] = [
     ("readonly", RiskLevel::Safe),
     ("sandbox", RiskLevel::Moderate),
@@ -23,30 +23,30 @@ const VALIDATORS: [(&str, RiskLevel); 5] = [
     ("none", RiskLevel::Dangerous),
 ];
 
-/// What raised the level, and to what.
+/// A reason for a level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// The level it asks for.
+    /// The level.
     pub level: RiskLevel,
-    /// In words.
+    /// The reason, in words.
     pub why: String,
 }
 
 /// The kernel's judgement of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Risk {
-    /// What decisions rest on, and what agents are shown beside the server's own word.
+    /// The level for decisions; agents are shown it beside the server's own.
     pub level: RiskLevel,
-    /// True when the server said another level: worth an event `RISK_LEVEL_OVERRIDE`.
+    /// True when the server declared another level, for the event `RISK_LEVEL_OVERRIDE`.
     pub overrides: bool,
-    /// A person must say yes before each call, whatever is granted.
+    /// A person must confirm each call, whatever is granted.
     pub asks_each_time: bool,
-    /// Everything that spoke for this level.
+    /// All reasons for this level.
     pub causes: Vec<Cause>,
 }
 
-/// How far a server is trusted: what was configured, or less if it says so itself. A word
-/// that nobody knows is the least.
+/// The trust level of a server: as configured, or lower if it declares so itself. An unknown word
+/// means the lowest.
 #[must_use]
 pub fn trust(configured: TrustLevel, declared: Option<&str>) -> TrustLevel {
     let declared = match declared {
@@ -57,7 +57,7 @@ pub fn trust(configured: TrustLevel, declared: Option<&str>) -> TrustLevel {
     configured.min(declared)
 }
 
-/// The least risk of anything such a server offers.
+/// The lowest risk of any tool of such a server.
 fn floor(trust: TrustLevel) -> RiskLevel {
     match trust {
         TrustLevel::Trusted => RiskLevel::Safe,
@@ -66,8 +66,8 @@ fn floor(trust: TrustLevel) -> RiskLevel {
     }
 }
 
-/// Judges a tool by what its server says of it (`None` for a tool without `security`) and how far
-/// that server is trusted. `operator` is a level set by hand, which ends all argument.
+/// Judges a tool by its declarations (`None` for a tool without `security`) and the trust level of its
+/// server. `operator` is a level set in the configuration, which wins.
 #[must_use]
 pub fn judge(trust: TrustLevel, said: Option<&Security>, operator: Option<RiskLevel>) -> Risk {
     let declared = said.and_then(|said| said.risk_level);
@@ -141,26 +141,26 @@ fn causes(trust: TrustLevel, said: Option<&Security>) -> Vec<Cause> {
     out
 }
 
-/// What the operator wants to be asked about.
+/// When the operator wants to be asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caution {
-    /// Moderate tools, too, need a yes where nobody granted them explicitly (§4.4: optional).
+    /// Also for moderate tools without an explicit grant (§4.4: optional).
     pub confirm_moderate: bool,
 }
 
 /// Why a person is asked before a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConfirmationReason {
-    /// The tool wants it before each call.
+    /// The tool requires it before each call.
     EachTime,
-    /// The tool is dangerous and nobody granted it explicitly.
+    /// The tool is dangerous and not explicitly granted.
     Dangerous,
-    /// The tool is moderate, nobody granted it explicitly, and the operator is cautious.
+    /// The tool is moderate and not explicitly granted, and the operator is cautious.
     Moderate,
 }
 
-/// Whether a person must say yes to a call that access control allows: `None` when it may just be
-/// made. `granted` is true where somebody allowed exactly this, by the tool or by its server.
+/// Whether a person must confirm a call that access control allows; `None` if not. `granted` is true if
+/// somebody allowed exactly this tool, or its server.
 #[must_use]
 pub fn needs_yes(risk: &Risk, caution: Caution, granted: bool) -> Option<ConfirmationReason> {
     if risk.asks_each_time {

@@ -1,5 +1,5 @@
-//! Which rule decides, in words. Walks the grants themselves and not the table made of them, so that
-//! what does not count is told of as well, with the reason.
+//! Explains in words which rule decides. Reads the grants, not the table made from them, so that it can
+//! also name rules that do not apply, with the reason.
 
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::{self, DefaultPolicy, EntryType, Explanation, Permission, Source};
@@ -8,7 +8,7 @@ use super::{Defaults, Principal, shown_author};
 use crate::policy::grants::{Authority, Force, GrantResource, Granted, Grants, Subject};
 use crate::timestamps::rfc3339_ms;
 
-/// Most entries told of in one explanation; the rest are counted.
+/// Most entries in one explanation; further ones are counted.
 const TOLD_MAX: usize = 100;
 
 /// Explains what [`super::Table::decide`] decides on a table of the same grants.
@@ -76,7 +76,7 @@ pub fn explain(
     }
 }
 
-/// What counts before what does not, deny before allow, what lasts before what ends.
+/// Entries in force first, deny before allow, those that last longer first.
 fn weight(granted: &Granted, force: &Force) -> impl Ord + use<> {
     (
         *force != Force::InForce,

@@ -1,4 +1,4 @@
-//! What is asked of the access control, who may ask it, and what comes of it.
+//! Requests to access control: who may make them, and what they do.
 
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::access::{self, BadTarget, EntryType, Permission, target};
@@ -10,7 +10,7 @@ use crate::policy::grants::{
 };
 use crate::timestamps::parse_rfc3339;
 
-/// A request, as far as it matters for whether it may be made.
+/// The part of a request that decides who may make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantRequest<'a> {
     /// `mgp/access/query` about this agent.
@@ -19,43 +19,43 @@ pub enum GrantRequest<'a> {
     Administer,
 }
 
-/// Why a request was not done.
+/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrantRefusal {
-    /// The caller may not ask this.
+    /// The caller may not make this request.
     #[error("{who} may not do this; only the operator grants, revokes, lists and explains")]
     NotOperator {
-        /// Who asked.
+        /// The caller.
         who: String,
     },
     /// An agent asks about another one.
     #[error("{who} may ask about itself only, not about {about}")]
     NotOneself {
-        /// Who asked.
+        /// The caller.
         who: String,
-        /// Whom it named.
+        /// The other agent.
         about: String,
     },
     /// `entry_type` and `tool_name` do not go together.
     #[error(transparent)]
     Target(#[from] BadTarget),
-    /// No moment in time.
+    /// Not a valid time.
     #[error("`expires_at` is no RFC 3339 time such as 2026-03-01T00:00:00Z: {0:?}")]
     NoTime(String),
-    /// The end lies before the beginning.
+    /// It would expire before it begins.
     #[error("`expires_at` {0} has passed already")]
     Past(String),
     /// A name or text is too long or empty.
     #[error(transparent)]
     Form(#[from] BadOperation),
-    /// There are too many entries of this kind to replace in one step.
+    /// Too many entries of this kind to replace in one step.
     #[error("there are more than {IDS_MAX} such entries; revoke them first")]
     TooMany,
 }
 
 impl GrantRefusal {
-    /// The code of §14: 1000 PERMISSION_DENIED for who may not ask, -32602 for what is not asked
-    /// right.
+    /// The code of §14: 1000 PERMISSION_DENIED for a caller without the right, -32602 for a malformed
+    /// request.
     #[must_use]
     pub fn code(&self) -> i64 {
         match self {
@@ -67,7 +67,7 @@ impl GrantRefusal {
     }
 }
 
-/// Whether the caller may ask this. Agents never administer, whatever they claim.
+/// Checks that the caller may make this request. Agents never administer, whatever they claim.
 ///
 /// # Errors
 /// [`GrantRefusal::NotOperator`], [`GrantRefusal::NotOneself`].
@@ -86,11 +86,11 @@ pub fn may(principal: &Principal, asked: GrantRequest<'_>) -> Result<(), GrantRe
     }
 }
 
-/// What `mgp/access/grant` writes into the log: the new entry, in the place of all earlier ones for
-/// the same agent and the same server or tool. `id` is random and new.
+/// The operation of `mgp/access/grant`: the new entry, which replaces all earlier ones for the same agent
+/// and the same server or tool. `id` is random and new.
 ///
 /// # Errors
-/// [`GrantRefusal`] says what is wrong; nothing is to be written then.
+/// [`GrantRefusal`] says what is wrong; then nothing may be recorded.
 pub fn grant(
     request: &access::Grant,
     principal: &Principal,
@@ -125,11 +125,10 @@ pub fn grant(
     Ok(GrantChange::Grant(grant))
 }
 
-/// What `mgp/access/revoke` writes into the log, one operation each; nothing when there is no such
-/// entry.
+/// The operations of `mgp/access/revoke`; none when there is no such entry.
 ///
 /// # Errors
-/// [`GrantRefusal`] says what is wrong; nothing is to be written then.
+/// [`GrantRefusal`] says what is wrong; then nothing may be recorded.
 pub fn revoke(
     request: &access::Revoke,
     principal: &Principal,
@@ -151,8 +150,8 @@ pub fn revoke(
         .collect())
 }
 
-/// What is taken back when a server is gone for good: all that was allowed on it, and all that it was
-/// permitted, so that another one of its name begins with nothing. What was denied stays denied.
+/// The revocations when a server is removed: everything allowed on it and every permission it had, so that
+/// another server of its name begins without. Denials remain.
 #[must_use]
 pub fn vacate(server: &ServerId, grants: &Grants, authority: &Authority) -> Vec<GrantChange> {
     let about = |grant: &Grant| {

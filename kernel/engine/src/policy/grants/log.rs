@@ -4,23 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Applied, NotApplied, Operation, OperationId};
 
-/// Operations kept while one before them is missing; what lies further ahead is fetched again.
-/// Peers send logs in their order, so that only what was pushed ahead waits.
+/// Operations kept while an earlier one is missing; later ones are fetched again. Peers send logs in order,
+/// so only operations pushed ahead wait.
 pub(super) const AHEAD_MAX: u64 = 1024;
-/// Most operations remembered beside a forked log, so that the same one is known when it comes
-/// again. Beyond it they are taken again each time, which changes nothing.
+/// Most operations remembered of a forked log, so that repeated ones are recognised. Beyond it they are
+/// applied again, which changes nothing.
 const ASIDE_MAX: usize = 4096;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct IssuerLog {
-    /// Hashes by sequence number, for telling a fork and for what comes twice.
+    /// Hashes by sequence number, for recognising forks and repetitions.
     appended: Vec<OperationId>,
     held: BTreeMap<u64, Operation>,
     fork: Option<BTreeSet<OperationId>>,
 }
 
 impl PartialEq for IssuerLog {
-    /// Two forked logs are equal: which branch was seen first decides nothing.
+    /// Two forked logs are equal: which branch came first decides nothing.
     fn eq(&self, other: &Self) -> bool {
         match (&self.fork, &other.fork) {
             (None, None) => self.appended == other.appended && self.held == other.held,
@@ -43,7 +43,7 @@ impl IssuerLog {
         )
     }
 
-    /// Takes an operation; with it, those that are part of the log from now on, in their order.
+    /// Takes an operation; returns the operations that are part of the log now, in order.
     pub(super) fn take(
         &mut self,
         operation: &Operation,
@@ -73,7 +73,7 @@ impl IssuerLog {
         Ok(self.append(operation.clone(), id))
     }
 
-    /// Appends it, and all that waited for it.
+    /// Appends it, and all operations that waited for it.
     fn append(&mut self, first: Operation, id: OperationId) -> (Applied, Vec<Operation>) {
         self.appended.push(id);
         let mut appended = vec![first];
@@ -105,7 +105,7 @@ impl IssuerLog {
         Applied::Forked
     }
 
-    /// Of a forked log nothing is appended; what it takes away is told once.
+    /// Nothing is appended to a forked log; what an operation takes away is returned once.
     fn aside(&mut self, id: OperationId) -> Applied {
         let Some(aside) = &mut self.fork else {
             return Applied::Known;

@@ -16,13 +16,13 @@ use super::{GRANTS_END, ISSUERS_MAX, SEQUENCE_END};
 pub const NAME_MAX: usize = 1024;
 /// Longest justification, in bytes.
 pub const TEXT_MAX: usize = 4096;
-/// Most grants one operation takes back; more is said by [`Revoke::UpTo`].
+/// Most grants that one operation revokes; [`Revoke::UpTo`] revokes more.
 pub const IDS_MAX: usize = 1024;
-/// Says what the bytes are, so that a signature of them is good for nothing else.
+/// A prefix of the signed bytes, so that a signature is not valid for anything else.
 const CONTEXT: &[u8] = b"mgp grants operation v1\0";
 
 hex_id! {
-    /// Names a grant: random, never used twice.
+    /// The id of a grant: random, never used twice.
     GrantId, 16
 }
 hex_id! {
@@ -31,7 +31,7 @@ hex_id! {
 }
 
 impl OperationId {
-    /// What the first operation of a log names as the one before it.
+    /// The predecessor that the first operation of a log names.
     pub const START: Self = Self([0; 32]);
 }
 
@@ -44,7 +44,7 @@ pub struct LogPosition {
     pub sequence: u64,
 }
 
-/// Who gets something.
+/// Who is granted something.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -54,11 +54,11 @@ pub enum Subject {
     Server(ServerId),
 }
 
-/// What it is about.
+/// What is granted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantResource {
-    /// All tools of a server, those to come as well.
+    /// All tools of a server, future ones included.
     Server(ServerId),
     /// One tool, by the server's own name for it.
     Tool(ServerId, String),
@@ -74,36 +74,36 @@ impl GrantResource {
     }
 }
 
-/// Allows or denies something, until it ends or is taken back.
+/// Allows or denies something, until it expires or is revoked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// Its name, for taking it back.
+    /// Its id, for revoking it.
     pub id: GrantId,
-    /// Who.
+    /// The subject.
     pub subject: Subject,
-    /// What.
+    /// The resource.
     pub resource: GrantResource,
     /// Allow or deny.
     pub permission: Permission,
-    /// From then on it does not count, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub not_after_ms: Option<u64>,
     /// Who decided, as the author tells it; the author is who counts.
     pub told_by: Option<String>,
     /// Why.
     pub justification: Option<String>,
-    /// Grants that end with this one's beginning: one step, so that none of it is half done.
+    /// Grants that this one replaces, in the same step.
     pub replaces: Vec<GrantId>,
 }
 
-/// Takes back.
+/// A revocation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Revoke {
-    /// These grants, known here or not.
+    /// Of these grants, known here or not.
     Ids(Vec<GrantId>),
-    /// All of a subject's grants up to a place in each log, that place included.
+    /// Of all grants of a subject up to a place in each log, inclusive.
     UpTo {
-        /// Whose.
+        /// The subject.
         subject: Subject,
         /// The last sequence number of each issuer.
         until: BTreeMap<Issuer, u64>,
@@ -114,14 +114,14 @@ pub enum Revoke {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantChange {
-    /// Gives, or denies.
+    /// A grant or a denial.
     Grant(Grant),
-    /// Takes back.
+    /// A revocation.
     Revoke(Revoke),
 }
 
 impl GrantChange {
-    /// The grants it takes back by name.
+    /// The ids of the grants it revokes.
     #[must_use]
     pub fn revoked(&self) -> &[GrantId] {
         match self {
@@ -135,11 +135,11 @@ impl GrantChange {
 /// One entry of an issuer's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
-    /// Where it stands.
+    /// Its place.
     pub place: LogPosition,
-    /// The operation before it, [`OperationId::START`] for the first.
+    /// The id of the operation before it, [`OperationId::START`] for the first.
     pub previous: OperationId,
-    /// Who asked for it, as the issuer's door knew it: never taken from a body.
+    /// Who asked for it, as identified by the issuer's door; never taken from a body.
     pub author: String,
     /// When, in milliseconds since 1970, by the issuer's clock.
     pub told_at_ms: u64,
@@ -156,13 +156,13 @@ pub enum BadOperation {
     /// A text over [`TEXT_MAX`].
     #[error("the justification has more than {TEXT_MAX} bytes")]
     TextLength,
-    /// Nothing to take back, or more than [`IDS_MAX`].
+    /// Nothing to revoke, or more than [`IDS_MAX`].
     #[error("an operation takes back between 1 and {IDS_MAX} grants")]
     Ids,
-    /// Nothing to take back, or more issuers than there can be.
+    /// Nothing to revoke, or more issuers than are possible.
     #[error("a revoke up to a place names between 1 and {ISSUERS_MAX} logs")]
     Logs,
-    /// A grant that takes itself back.
+    /// A grant that revokes itself.
     #[error("a grant cannot replace itself")]
     ReplacesItself,
     /// A permission for an agent, or a tool for a server.
@@ -174,7 +174,7 @@ pub enum BadOperation {
 }
 
 impl Operation {
-    /// Judges what every node must judge alike.
+    /// Checks what every node must judge in the same way.
     ///
     /// # Errors
     /// [`BadOperation`] says what is wrong.
@@ -259,7 +259,7 @@ impl Subject {
 }
 
 impl Grant {
-    /// Judges its form.
+    /// Checks its form.
     ///
     /// # Errors
     /// [`BadOperation`] says what is wrong.

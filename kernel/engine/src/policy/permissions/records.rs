@@ -1,4 +1,4 @@
-//! The operator's decisions on permissions, as they stand in the grants.
+//! The operator's decisions on permissions, stored as grants.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Recorded {
     pub until_ms: Option<u64>,
 }
 
-/// The operator's decisions on a server that count now. Deny wins, then what lasts longest.
+/// The operator's decisions on a server in force. Deny wins, then the one that lasts longest.
 #[must_use]
 pub fn recorded(
     grants: &Grants,
@@ -58,8 +58,8 @@ pub fn recorded(
     out
 }
 
-/// What is written into the log when the operator decides: to be on disk before [`super::PermissionGate::decide`].
-/// `None` for a decision put off, which changes nothing. `id` is random and new.
+/// The operation recorded when the operator decides; it must be on disk before
+/// [`super::PermissionGate::decide`]. `None` for a deferral, which changes nothing. `id` is random and new.
 #[must_use]
 pub fn record(
     grants: &Grants,

@@ -1,4 +1,4 @@
-//! What the operator says of a server's tools.
+//! The operator's rules for a server's tools.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,26 @@ use mgp_protocol::mgp::security::RiskLevel;
 
 use mgp_screening::code_safety::Level;
 
-/// Of all tools of one server.
+/// The rules for all tools of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolRules {
-    /// Arguments are looked at at all.
+    /// Whether arguments are validated at all.
     pub validates: bool,
-    /// Validators beside those its server declares; `none` switches off those guessed by name.
+    /// Validators beside those the server declares; `none` switches off those suggested by names.
     pub validators: Vec<String>,
-    /// Folders that arguments may name, for `sandbox`; with none, any but the system's own.
+    /// Folders that arguments may name, for `sandbox`; if empty, any but the system's own.
     pub roots: Vec<String>,
-    /// Code is judged no looser than this.
+    /// The least strict policy for code.
     pub code_safety: Level,
-    /// A person is asked before dangerous calls.
+    /// Whether a person must confirm dangerous calls.
     pub confirms: bool,
-    /// Where all tools stand in the order of things, the general first: `filesystem/read`.
+    /// The common prefix of all tools' categories, the general one first: `filesystem/read`.
     pub categories: Vec<String>,
-    /// Of single tools, by the names their server gives them.
+    /// Rules for single tools, by the server's own names.
     pub tools: BTreeMap<String, ToolRule>,
 }
 
-/// Of one tool: the last word, where it says something.
+/// The rules for one tool; they win over all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolRule {
     /// Its risk.
@@ -51,7 +51,7 @@ impl Default for ToolRules {
 }
 
 impl ToolRules {
-    /// What is said of one tool.
+    /// The rules for one tool.
     #[must_use]
     pub fn of(&self, tool: &str) -> Option<&ToolRule> {
         self.tools.get(tool)

@@ -1,5 +1,5 @@
-//! Asking a person for a yes: by a callback, else by an elicitation, else in the operator's queue
-//! . A yes is for one call with its very arguments.
+//! Asks a person to confirm a call: by a callback, else by an elicitation, else in the operator's list
+//! . A confirmation is for one call with exactly its arguments.
 
 use crate::clock::MonotonicTime;
 use std::time::Duration;
@@ -19,14 +19,14 @@ impl ConfirmationChannel {
     const IN_ORDER: [Self; 3] = [Self::Callback, Self::Elicitation, Self::Queue];
 }
 
-/// Which ways lead anywhere for a call.
+/// The ways that are available for a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenChannels {
     /// The caller negotiated callbacks.
     pub callback: bool,
     /// The caller can be elicited with a form.
     pub elicitation: bool,
-    /// There is room in the operator's queue, and the operator did not switch it off.
+    /// The operator's list has room, and the operator did not switch it off.
     pub queue: bool,
 }
 
@@ -40,7 +40,7 @@ impl OpenChannels {
     }
 }
 
-/// What a yes is for.
+/// What a confirmation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallDigest([u8; 32]);
 
@@ -50,7 +50,7 @@ impl CallDigest {
     pub fn of(caller: &str, tool: &str, arguments: &str) -> Self {
         let mut hasher = blake3::Hasher::new();
         for part in [caller, tool, arguments] {
-            // The length tells where one ends and the next begins.
+            // The length separates the two.
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part.as_bytes());
         }
@@ -58,34 +58,34 @@ impl CallDigest {
     }
 }
 
-/// What came back on a way.
+/// The outcome of one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConfirmationAnswer {
     /// Yes.
     Accepted,
-    /// No, or the question was closed without an answer.
+    /// No, or the question was closed unanswered.
     Declined,
-    /// The way led nowhere: not supported, broken, full. The next one is tried.
+    /// It could not be used: not supported, broken or full. The next way is tried.
     NoWay,
 }
 
-/// What to do now.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfirmationStep {
     /// Ask this way.
     Ask(ConfirmationChannel),
-    /// It is decided.
+    /// Decided.
     Settled(Settled),
-    /// The answer was not to the question that is open; go on waiting.
+    /// The answer was not for the open question; keep waiting.
     Ignored,
 }
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Settled {
-    /// The call may be made.
+    /// The call is confirmed.
     Yes(ConfirmationChannel),
-    /// A person said no.
+    /// A person denied it.
     No(ConfirmationChannel),
     /// Nobody could be asked.
     Nobody,
@@ -93,7 +93,7 @@ pub enum Settled {
     TooLate,
 }
 
-/// One call that waits for a yes. Asked one way at a time; settled once.
+/// A call that waits for confirmation. Asked in one way at a time; settled once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirming {
     call: CallDigest,
@@ -104,7 +104,7 @@ pub struct Confirming {
 }
 
 impl Confirming {
-    /// Begins. The question is open for `patience` altogether, however many ways are tried.
+    /// Begins. `patience` is for all ways together.
     #[must_use]
     pub fn begin(
         call: CallDigest,
@@ -123,13 +123,13 @@ impl Confirming {
         (this, next)
     }
 
-    /// When it is too late.
+    /// When the time is over.
     #[must_use]
     pub fn until(&self) -> MonotonicTime {
         self.until
     }
 
-    /// An answer that came by `way`, to the question for `call`.
+    /// An answer by `way`, for the question about `call`.
     pub fn answer(
         &mut self,
         way: ConfirmationChannel,
