@@ -19,7 +19,7 @@ pub struct ToolRules {
     pub code_safety: Level,
     /// Whether a person must confirm dangerous calls.
     pub confirms: bool,
-    /// The common prefix of all tools' categories, the general one first: `filesystem/read`.
+    /// Categories that all its tools are in, such as `filesystem/read`.
     pub categories: Vec<String>,
     /// Rules for single tools, by the server's own names.
     pub tools: BTreeMap<String, ToolRule>,
