@@ -133,8 +133,7 @@ impl Exchange {
         }
     }
 
-    /// The progress token the client uses now, if any; `first` is that of its first request.
-    /// one its first request gave.
+    /// The progress token that the client uses at present, if any; `first` is the token of its first request.
     #[must_use]
     pub fn progress_token(&self, first: Box<str>) -> Option<Box<str>> {
         match &self.way {

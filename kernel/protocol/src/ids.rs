@@ -113,7 +113,7 @@ impl ServerId {
 /// Why a text is no server id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadServerId {
-    /// Nothing there.
+    /// It is empty.
     #[error("a server id may not be empty")]
     Empty,
     /// More than [`ServerId::MAX_LEN`] bytes.
@@ -196,7 +196,7 @@ impl AgentId {
 /// Why a text names no agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadAgentName {
-    /// Nothing there.
+    /// It is empty.
     #[error("an agent's name may not be empty")]
     Empty,
     /// More than [`AgentId::MAX_NAME`] bytes.

@@ -94,7 +94,7 @@ pub enum Message<'a> {
     Request {
         /// The sender's id.
         id: RequestId,
-        /// What is asked.
+        /// Its method.
         method: Cow<'a, str>,
         /// `params`, when present: an object.
         params: Option<&'a RawValue>,
@@ -103,7 +103,7 @@ pub enum Message<'a> {
     },
     /// Wants none.
     Notification {
-        /// What is told.
+        /// Its method.
         method: Cow<'a, str>,
         /// `params`, when present and not null.
         params: Option<&'a RawValue>,
@@ -235,7 +235,7 @@ pub const INTERNAL_ERROR: i64 = -32603;
 pub struct ErrorObject {
     /// A JSON-RPC, MCP or MGP code.
     pub code: i64,
-    /// For people.
+    /// The message for people.
     pub message: String,
     /// For programs; relayed verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -134,7 +134,7 @@ pub struct Progress<'a> {
     /// How much there is to do.
     #[serde(default)]
     pub total: Option<Present>,
-    /// For people.
+    /// The message for people.
     #[serde(default)]
     pub message: Option<Present>,
     /// Relayed verbatim.
@@ -148,7 +148,7 @@ pub struct Message<'a> {
     /// One of the eight levels of RFC 5424.
     #[serde(borrow)]
     pub level: Cow<'a, str>,
-    /// Who logs.
+    /// The logger.
     #[serde(borrow, default)]
     pub logger: Option<&'a RawValue>,
 }

@@ -75,15 +75,15 @@ pub mod door {
 /// it is about itself, from the kernel about one of its servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lifecycle {
-    /// Which server.
+    /// The server.
     #[serde(default)]
     pub server_id: String,
-    /// Where it stood.
+    /// The earlier state.
     #[serde(default)]
     pub previous_state: String,
-    /// Where it stands now.
+    /// The new state.
     pub new_state: String,
-    /// Why.
+    /// The reason.
     #[serde(default)]
     pub reason: String,
     /// When, in ISO 8601.

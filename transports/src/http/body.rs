@@ -65,7 +65,7 @@ impl BodyError {
 /// A body that was not taken: why, and what was seen of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Untaken {
-    /// Why.
+    /// The reason.
     pub why: BodyError,
     /// Where its sender may have said what it is about.
     pub ends: Ends,

@@ -43,7 +43,7 @@ pub struct LogOptions {
     pub redaction: Redaction,
 }
 
-/// What was found.
+/// The result.
 struct LogAsFound {
     segments: Vec<Segment>,
     head: Head,

@@ -77,7 +77,7 @@ pub struct Hit {
     pub fits: bool,
 }
 
-/// What was found.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct ToolsFound {
     /// The best first.

@@ -29,7 +29,7 @@ pub struct KnownNames {
 /// A server, or one of its tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOrTool {
-    /// Which server.
+    /// The server.
     pub server: ServerId,
     /// The server's own name for the tool; the server as a whole without.
     pub tool: Option<String>,

@@ -10,23 +10,23 @@ use mgp_protocol::ids::ConnectionId;
 pub enum Party {
     /// A client that can be asked something.
     Client(ConnectionId),
-    /// All that can be asked nothing: whichever of them is meant, the question is refused alike, so that
-    /// they need not be told apart.
+    /// All clients that cannot be asked. A question to any of them is refused in the same way, so they need
+    /// not be told apart.
     Unaskable,
 }
 
 /// Who is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whom {
-    /// No call is under way: the server asks out of the blue and is refused.
+    /// No call is under way: the question has no origin and is refused.
     Nobody,
-    /// Without doubt this one.
+    /// Certainly this one.
     One(Party),
-    /// It cannot be told: refused, and from now on they take turns.
+    /// It cannot be told; from now on clients take turns.
     Several,
 }
 
-/// Who is asked, given whose calls are in flight, each as often as it has calls.
+/// Who is asked, given the party of each call under way.
 #[must_use]
 pub fn whom(in_flight: impl IntoIterator<Item = Party>) -> Whom {
     let mut calls = in_flight.into_iter();

@@ -7,11 +7,11 @@ use super::attribution::Party;
 /// Most calls that wait for their turn at one server; more are refused as overloaded.
 pub const WAITING_MAX: usize = 1_024;
 
-/// A call that waits; never given twice by the same [`CallQueue`].
+/// The ticket of a waiting call; never given twice by the same [`CallQueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
-/// Whether a call may go in.
+/// Whether a call may enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enter {
     /// At once.
@@ -26,22 +26,22 @@ pub enum Enter {
 #[derive(Clone, Debug, Default)]
 pub struct CallQueue {
     asks: bool,
-    /// Calls inside, by client. Before the server asks there may be any number.
+    /// Calls under way, by client. Any number until the server asks.
     inside: HashMap<Party, usize>,
-    /// Clients all of whose calls inside wait for what they say: they keep nobody out.
+    /// Clients all of whose calls wait for the client's answer; they block nobody.
     resting: HashSet<Party>,
     waiting: VecDeque<(Ticket, Party)>,
     tickets: u64,
 }
 
 impl CallQueue {
-    /// The server has asked something: from now on one client at a time.
+    /// The server has asked something: from now on calls of one client at a time.
     pub fn set_asks(&mut self) {
         self.asks = true;
     }
 
-    /// A call wants in. Whoever waits is served first, so that no client can keep the others out
-    /// by calling on and on.
+    /// A call wants to enter. Those that wait go first, so that one client cannot keep the others out by
+    /// calling again and again.
     pub fn enter(&mut self, party: Party) -> Enter {
         if self.waiting.is_empty() && self.fits(party) {
             self.let_in(party);
@@ -56,7 +56,7 @@ impl CallQueue {
         Enter::Wait(ticket)
     }
 
-    /// Every call of a client waits for its client now, or not any more. Answers whose turn it is.
+    /// Notes whether all calls of a client wait for its answer. Answers whose turn it is.
     pub fn rest(&mut self, party: Party, rests: bool) -> Vec<Ticket> {
         if rests && self.inside.contains_key(&party) {
             self.resting.insert(party);
@@ -66,7 +66,7 @@ impl CallQueue {
         self.call_up()
     }
 
-    /// A call that was let in is over. Answers whose turn it is now, in their order.
+    /// A call that had entered is over. Answers whose turn it is, in order.
     pub fn leave(&mut self, party: Party) -> Vec<Ticket> {
         if let Some(calls) = self.inside.get_mut(&party) {
             *calls -= 1;
@@ -78,8 +78,8 @@ impl CallQueue {
         self.call_up()
     }
 
-    /// A waiting call is taken back. Answers whose turn it is now; `None` when the ticket is not
-    /// waiting: it was called already, and the call must [`CallQueue::leave`].
+    /// A waiting call is cancelled. Answers whose turn it is; `None` when its ticket was called already, so
+    /// that the call must [`CallQueue::leave`].
     pub fn cancel(&mut self, ticket: Ticket) -> Option<Vec<Ticket>> {
         let at = self.waiting.iter().position(|(t, _)| *t == ticket)?;
         self.waiting.remove(at);

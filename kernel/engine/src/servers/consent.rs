@@ -4,15 +4,15 @@ use std::borrow::Cow;
 
 use mgp_protocol::splice::{members, quoted};
 
-/// Whether a kind of question may be put.
+/// Whether questions of a kind may be asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consent {
     /// It is put to the client whose call caused it.
     #[default]
     On,
-    /// The same once the operator has said yes to it.
+    /// It is put to the client after the operator has agreed.
     Ask,
-    /// It is refused, and the server is told beforehand that it cannot be asked.
+    /// It is refused, and the server is told at its start that it cannot be asked.
     Off,
 }
 
@@ -36,13 +36,13 @@ impl Consents {
         }
     }
 
-    /// True where something is held back.
+    /// True when any kind is restricted.
     #[must_use]
     pub fn restrict(self) -> bool {
         self != Self::default()
     }
 
-    /// A `ClientCapabilities` object without what is off.
+    /// A `ClientCapabilities` object without the kinds that are off.
     #[must_use]
     pub fn declared(self, capabilities: &str) -> Cow<'_, str> {
         if !self.restrict() {

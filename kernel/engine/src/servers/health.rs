@@ -1,4 +1,4 @@
-//! Whether a server that is asked from time to time is well (MGP §11.3, A-35).
+//! Whether a server that is asked at intervals is healthy (MGP §11.3, A-35).
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ pub const DEADLINE: Duration = Duration::from_secs(5);
 /// How often servers are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthRules {
-    /// From one question to the next; zero asks nobody.
+    /// Time between two questions; zero for none.
     pub interval: Duration,
-    /// So many answers may be missing in a row; with the last of them the server has failed.
+    /// How many answers in a row may be missing; with the last of them the server has failed.
     pub misses: u32,
 }
 
@@ -25,28 +25,28 @@ impl Default for HealthRules {
     }
 }
 
-/// What came of a question.
+/// The outcome of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PingAnswer {
-    /// This, or a refusal of the question, which is an answer too.
+    /// This health, or an error, which is an answer too.
     Came(Health),
-    /// Nothing in time.
+    /// No answer in time.
     Missing,
-    /// Nothing in time from a server that promised none, while it works on calls: their own limits
-    /// tell whether it hangs.
+    /// No answer in time from a server that did not negotiate health while it works on calls: the limits of
+    /// the calls tell whether it hangs.
     Busy,
 }
 
-/// What is made of it.
+/// What follows from an outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HealthVerdict {
-    /// It goes on, and this is how it is.
+    /// The server goes on, with this health.
     Lives(Health),
-    /// It is of no use any more; why, for people.
+    /// The server has failed; the reason, for people.
     Failed(String),
 }
 
-/// The questions to one life of a server.
+/// The health of one life of a server.
 #[derive(Clone, Debug)]
 pub struct Checkups {
     allowed: u32,
@@ -55,7 +55,7 @@ pub struct Checkups {
 }
 
 impl Checkups {
-    /// None asked yet.
+    /// Nothing was asked yet.
     #[must_use]
     pub fn new(rules: HealthRules) -> Self {
         Self {

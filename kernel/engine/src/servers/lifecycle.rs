@@ -1,4 +1,4 @@
-//! The seven states of a server and the only ways between them (MGP §11.2, A-06).
+//! The seven states of a server and the transitions between them (MGP §11.2, A-06).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::MonotonicTime;
 
-/// Where a server stands.
+/// The state of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LifecycleState {
     /// Configured, not started.
     Registered,
-    /// Its transport is being set up, the handshake is under way.
+    /// Its transport is being opened, or the handshake is under way.
     Connecting,
     /// Takes calls.
     Connected,
-    /// Finishes what is under way, takes nothing new.
+    /// Finishes the calls under way, takes no new ones.
     Draining,
     /// Stopped.
     Disconnected,
     /// Failed to start, or broke.
     Error,
-    /// Is being stopped and started again; the wait before a new try is part of it.
+    /// Is being stopped and started again; includes the wait before a new try.
     Restarting,
 }
 
@@ -54,15 +54,15 @@ impl LifecycleState {
         }
     }
 
-    /// New calls are let through.
+    /// True if new calls are accepted.
     #[must_use]
     pub const fn takes_calls(self) -> bool {
         matches!(self, Self::Connected)
     }
 
-    /// It takes calls or may soon do so without anybody's doing, so that calls wait. One that is
-    /// `connected` without a connection has just lost it, and it shows in a moment what comes next.
-    /// `due` says that it is to be started: for the first time, or again when it has stopped.
+    /// True if it takes calls or may soon do so by itself, so that calls wait for it. A server that is
+    /// `connected` without a connection has just lost it, and changes its state in a moment. `due` says
+    /// that it is to be started: for the first time, or again after it has stopped.
     #[must_use]
     pub const fn comes_up(self, due: bool) -> bool {
         match self {
@@ -78,23 +78,24 @@ impl fmt::Display for LifecycleState {
     }
 }
 
-/// Why a server is stopped or restarted: the reasons of MGP §11.4, and the two that are not ours.
+/// Why a server is stopped or restarted: the reasons of MGP §11.4, and two that do not come from the
+/// kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransitionReason {
-    /// A person asked.
+    /// A person asked for it.
     OperatorRequest,
     /// Its configuration changed.
     ConfigurationChange,
-    /// It went over a limit.
+    /// It exceeded a limit.
     ResourceLimit,
-    /// Nobody used it for too long.
+    /// It was idle for too long.
     IdleTimeout,
-    /// The whole kernel stops.
+    /// The kernel stops.
     KernelShutdown,
     /// It was taken out of the configuration or deregistered.
     Deregistered,
-    /// It ended by itself, without an error.
+    /// It ended by itself without an error.
     ServerRequest,
 }
 
@@ -113,7 +114,7 @@ impl TransitionReason {
         }
     }
 
-    /// What the server itself is told: MGP knows five reasons. `None` when it is the one who said it.
+    /// The reason as the server is told; MGP has five. `None` when the server gave it.
     #[must_use]
     pub const fn told(self) -> Option<Reason> {
         match self {
@@ -145,26 +146,27 @@ impl fmt::Display for TransitionReason {
     }
 }
 
-/// What happened to a server.
+/// An event in the life of a server.
 ///
-/// An exit is told as what it means in its state: [`LifecycleEvent::Failed`] when it broke something,
-/// [`LifecycleEvent::Drained`] when it ended a drain, and for a clean exit that nobody asked for
-/// [`LifecycleEvent::StopRequested`] with [`TransitionReason::ServerRequest`] followed by [`LifecycleEvent::Drained`].
+/// An exit is one of these by its meaning in the state: [`LifecycleEvent::Failed`] for a failure,
+/// [`LifecycleEvent::Drained`] for the end of a drain; and for a clean exit that nobody asked for
+/// [`LifecycleEvent::StopRequested`] with [`TransitionReason::ServerRequest`], then
+/// [`LifecycleEvent::Drained`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LifecycleEvent {
-    /// Somebody starts it: at the kernel's start or by hand.
+    /// It is started, by the kernel or by hand.
     Start,
-    /// The handshake is through, the first lists are read.
+    /// The handshake is complete, and the first lists were read.
     HandshakeDone,
-    /// It could not be started, did not shake hands, died or lost its connection.
+    /// It could not be started, its handshake failed, it died or lost its connection.
     Failed(String),
     /// It is to finish and stop. Also what a server says of itself (MGP-144).
     StopRequested(TransitionReason),
-    /// It is to be stopped and started again; from draining, once the drain is through.
+    /// It is to be stopped and started again; in `draining`, after the drain.
     RestartRequested(TransitionReason),
-    /// Nothing is under way any more and its transport is closed.
+    /// No call is under way, and its transport is closed.
     Drained,
-    /// The restart rules grant another try. The wait before it passes in the new state.
+    /// The restart rules allow another try; the wait before it is part of the new state.
     TryAgain,
 }
 
@@ -187,28 +189,28 @@ impl LifecycleEvent {
     }
 }
 
-/// A step from one state to another.
+/// A transition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// Where it stood.
+    /// The earlier state.
     pub from: LifecycleState,
-    /// Where it stands now.
+    /// The new state.
     pub to: LifecycleState,
-    /// Why, in words; for a failure the reason itself.
+    /// The reason, in words.
     pub reason: Cow<'static, str>,
 }
 
-/// An event that has no meaning in this state; nothing changed.
+/// An event that is not possible in this state; nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a server that is {state} knows no step for: {event}")]
 pub struct IllegalTransition {
-    /// Where the server stands.
+    /// The state of the server.
     pub state: LifecycleState,
-    /// What was told.
+    /// The event.
     pub event: LifecycleEvent,
 }
 
-/// What a server says of itself has no meaning where it stands.
+/// A report of the server that is not possible in this state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it says that it went from {said_from:?} to {said_to:?}, but it is {state}: ignored")]
 pub struct Implausible {
@@ -221,7 +223,7 @@ pub struct Implausible {
 /// end, or say that it is broken. Anything else it says is not its to decide, or never was so.
 ///
 /// # Errors
-/// [`Implausible`] for all that it cannot say in this state.
+/// [`Implausible`] for everything it cannot report in this state.
 pub fn said(
     state: LifecycleState,
     from: &str,
@@ -249,7 +251,7 @@ pub fn said(
     })
 }
 
-/// As much of a server's words as people are shown, a bound on what it can write into every log.
+/// Characters of a server's reason that are shown, so that it cannot fill every log.
 fn shown(words: &str) -> String {
     words.chars().take(200).collect()
 }
@@ -273,13 +275,13 @@ impl Lifecycle {
         }
     }
 
-    /// Where it stands.
+    /// Its state.
     #[must_use]
     pub const fn state(&self) -> LifecycleState {
         self.state
     }
 
-    /// Why it stands there.
+    /// The reason of its state.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
@@ -291,10 +293,10 @@ impl Lifecycle {
         self.since
     }
 
-    /// Takes the step an event calls for.
+    /// Makes the transition for an event.
     ///
     /// # Errors
-    /// [`IllegalTransition`] when MGP §11.2 and A-06 know no such step; the state stays.
+    /// [`IllegalTransition`] when MGP §11.2 and A-06 have none; the state is unchanged.
     pub fn apply(
         &mut self,
         event: LifecycleEvent,
@@ -315,7 +317,7 @@ impl Lifecycle {
     }
 }
 
-/// The whole machine.
+/// The whole state machine.
 fn next(state: LifecycleState, event: &LifecycleEvent) -> Option<LifecycleState> {
     use LifecycleState::{
         Connected, Connecting, Disconnected, Draining, Error, Registered, Restarting,

@@ -1,25 +1,25 @@
-//! The eight severities of log records (RFC 5424), and how low a server's floor must lie.
+//! The eight severities of log records (RFC 5424), and the level a server must be set to.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Severity, from the least to the most.
+/// Severities, the least severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
     /// Details for finding a fault.
     Debug,
-    /// What goes on.
+    /// Normal operation.
     Info,
-    /// Normal, but worth a look.
+    /// Normal, but worth attention.
     Notice,
     /// Could become an error.
     Warning,
     /// Something failed.
     Error,
-    /// A part does not work.
+    /// A part has failed.
     Critical,
     /// Somebody must act now.
     Alert,
@@ -55,7 +55,7 @@ impl LogLevel {
         }
     }
 
-    /// Whether a record of this severity reaches a session that asked for `floor` and above.
+    /// Whether a record of this severity is sent to a session with the level `floor`.
     #[must_use]
     pub fn passes(self, floor: Self) -> bool {
         self >= floor
@@ -84,8 +84,8 @@ impl fmt::Display for LogLevel {
     }
 }
 
-/// What a server must be asked for so that every session gets its share; `None` when no session
-/// asked for anything.
+/// The level a server must be set to so that every session gets its records; `None` when no session has set
+/// one.
 #[must_use]
 pub fn lowest(floors: impl IntoIterator<Item = LogLevel>) -> Option<LogLevel> {
     floors.into_iter().min()

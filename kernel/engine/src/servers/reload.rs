@@ -1,4 +1,4 @@
-//! What a new configuration asks of the servers that already run.
+//! What a new configuration changes about the servers.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::servers::spec::ServerSpec;
 pub struct Reload {
     /// New ones.
     pub added: Vec<ServerSpec>,
-    /// Gone from the configuration.
+    /// Removed from the configuration.
     pub removed: Vec<ServerId>,
     /// Configured differently now; the new entry.
     pub changed: Vec<ServerSpec>,
-    /// The same as before: they go on undisturbed.
+    /// Unchanged: they go on.
     pub untouched: Vec<ServerId>,
 }
 
@@ -37,7 +37,7 @@ impl Reload {
         reload
     }
 
-    /// Nothing has to be done.
+    /// True when nothing has to be done.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()

@@ -9,11 +9,11 @@ use crate::servers::spec::{RestartPolicy, RestartRules};
 /// How a server stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerExit {
-    /// Without an error: exit status 0, or the far end closed in good order.
+    /// Without an error: exit status 0, or a connection closed in good order.
     Clean,
-    /// With one; the text says which.
+    /// With an error, in words.
     Failed(String),
-    /// It may not run as it is, whoever starts it: that is for a person to change.
+    /// It must not be started again before a person has changed something.
     Rejected(String),
 }
 
@@ -27,20 +27,20 @@ pub enum RestartVerdict {
         /// Which restart within the window this is, from 1.
         attempt: u32,
     },
-    /// Leave it stopped: somebody asked for it, or the policy says so.
+    /// Leave it stopped: somebody asked for that, or the policy says so.
     Stay,
-    /// It restarted too often: leave it in error, in plain sight.
+    /// Park it: it restarted too often, and stays in error with its reason.
     Park {
         /// What the operator reads; contains `restart_limit_exceeded` (MGP-152).
         reason: String,
-        /// When the window has slid empty and the kernel tries again; `None` when the rules allow no
-        /// restart at all.
+        /// When the window has passed and the kernel tries again; `None` when the rules allow no restart at
+        /// all.
         next_try: Option<MonotonicTime>,
     },
 }
 
 impl RestartVerdict {
-    /// True of a server that failed more than once within the window.
+    /// True if the server failed more than once within the window.
     #[must_use]
     pub fn keeps_failing(&self) -> bool {
         match self {
@@ -55,7 +55,7 @@ impl RestartVerdict {
 #[derive(Clone, Debug)]
 pub struct Restarts {
     rules: RestartRules,
-    /// When each restart was to happen, oldest first. At most `max_restarts` of them: one more parks.
+    /// When each restart was due, oldest first. At most `max_restarts` of them: one more parks the server.
     history: VecDeque<MonotonicTime>,
 }
 
@@ -69,8 +69,8 @@ impl Restarts {
         }
     }
 
-    /// Judges an exit. `asked` says that somebody wanted the stop: an operator, a deregistration, an
-    /// idle timeout or the kernel's own end.
+    /// Judges an exit. `asked` is true if the stop was wanted: by an operator, a deregistration, an idle
+    /// timeout or the end of the kernel.
     pub fn exited(&mut self, exit: &ServerExit, asked: bool, now: MonotonicTime) -> RestartVerdict {
         if asked || !self.policy_restarts(exit) {
             return RestartVerdict::Stay;
@@ -88,14 +88,14 @@ impl Restarts {
         }
     }
 
-    /// Restarts that still count at `now`.
+    /// Restarts within the window at `now`.
     #[must_use]
     pub fn within_window(&self, now: MonotonicTime) -> u32 {
         let counting = self.history.iter().filter(|at| self.counts(**at, now));
         u32::try_from(counting.count()).unwrap_or(u32::MAX)
     }
 
-    /// An operator started the server: what was before does not count any more.
+    /// An operator started the server: earlier restarts no longer count.
     pub fn clear(&mut self) {
         self.history.clear();
     }
@@ -152,23 +152,23 @@ impl Restarts {
     }
 }
 
-/// Servers that keep failing may start this many at once, after a while without any.
+/// How many failing servers may start at once after a quiet time.
 const AT_ONCE: u32 = 8;
 
-/// And then one each such time. A start costs some 20 ms of one core, most of it the server's own: so the
-/// starts of any number of them take a fiftieth of a machine with two.
+/// Afterwards one starts in each such interval. A start costs some 20 ms of one core, so the starts of any
+/// number of servers take a fiftieth of a machine with two cores.
 const GAP: Duration = Duration::from_millis(500);
 
-/// Whose turn it is among those that keep failing: a few at once, then one after the other, however many
-/// there are. What fails for the first time waits for nobody.
+/// The turns of servers that keep failing: a few start at once, then one after the other. A first failure
+/// does not wait.
 #[derive(Clone, Debug, Default)]
 pub struct RestartTurns {
-    /// When all turns that were given will have been paid for.
+    /// When the budget of starts is full again.
     paid: MonotonicTime,
 }
 
 impl RestartTurns {
-    /// Gives one turn: when it is, which is not before `now`.
+    /// Gives a turn; answers when it is, not before `now`.
     pub fn take(&mut self, now: MonotonicTime) -> MonotonicTime {
         let wait = self.paid.since(now).saturating_sub(GAP * (AT_ONCE - 1));
         self.paid = self.paid.max(now) + GAP;

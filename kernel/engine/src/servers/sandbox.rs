@@ -1,7 +1,7 @@
-//! The walls around a server that is trusted least: from what it was permitted, what its entry says
-//! and what this machine can do, to a [`SandboxPolicy`] for its process and a report for the operator.
+//! The sandbox of a server with the lowest trust: turns its permissions, its configuration and the
+//! abilities of this machine into a [`SandboxPolicy`] for its process and a report for the operator.
 //!
-//! What is not opened here is closed. Paths arrive without symbolic links; nothing is looked up.
+//! What is not listed is closed. Paths arrive with symbolic links resolved; nothing is looked up here.
 
 mod paths;
 #[cfg(test)]
@@ -23,7 +23,7 @@ const TCP: u32 = 4;
 /// The first that bounds signals and abstract Unix sockets.
 const SCOPES: u32 = 6;
 
-/// What the operator says of a server's sandbox.
+/// The operator's settings for a server's sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SandboxRules {
     /// Opened for reading by `filesystem.read`.
@@ -32,48 +32,49 @@ pub struct SandboxRules {
     pub write: Vec<PathBuf>,
     /// Bounds on its processes.
     pub limits: SandboxLimits,
-    /// It is not started where this machine cannot hold it to all of its policy.
+    /// It is not started if this machine cannot enforce all of its policy.
     pub required: bool,
-    /// A person wrote the entry: its working folder and the files its arguments name are its own. An
-    /// entry that came from anybody else could name somebody's keys.
+    /// A person wrote the configuration, so its working folder and the files its arguments name are open to
+    /// it. A configuration from anybody else could name private files.
     pub vouched: bool,
-    /// The operator named its program, or it is the one of that name in the kernel's `PATH`: what it
-    /// was installed with is its own.
+    /// The operator named its program, or it is found in the kernel's `PATH`: the files it was installed
+    /// with are open to it.
     pub chosen: bool,
-    /// Its program, where that came with its registration.
+    /// Its program, if that was registered as code.
     pub program: Option<SandboxProgram>,
-    /// What it is run from, where a person looked at that: it is started from nothing else.
+    /// The approved files it is run from; others are not started.
     pub pinned: Vec<PinnedProgram>,
 }
 
-/// A file as a person looked at it.
+/// A file as a person approved it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinnedProgram {
     /// Where it was found.
     pub path: PathBuf,
-    /// BLAKE3 of what is in it, as hexadecimal digits; or why it could not be read.
+    /// BLAKE3 of its contents in hexadecimal, or why it could not be read.
     pub hash: String,
 }
 
-/// A program that came with its registration. It is written anew before each start, so that what runs
-/// is what was judged.
+/// A program that was registered as code. It is written again before each start, so that the code that runs
+/// is the code that was judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxProgram {
     /// The name of its file in a folder that the server may read.
     pub file: String,
-    /// All of it.
+    /// Its text.
     pub text: String,
-    /// Which of the arguments its path becomes.
+    /// The index of its path among the arguments.
     pub at: usize,
 }
 
 impl SandboxProgram {
-    /// What its interpreter is told before it, so that it loads nothing the server has written or was
-    /// given a variable for: modules come from where the interpreter was installed.
+    /// Options of its interpreter before it, so that modules are loaded only from where the interpreter was
+    /// installed, not from what the server wrote or from its variables.
     #[must_use]
     pub fn isolation(&self, env: &BTreeMap<String, String>) -> &'static [&'static str] {
         let python = Path::new(&self.file).extension() == Some("py".as_ref());
-        // The one harmless variable without which a server that does not flush is never heard.
+        // The one harmless variable that is set, because a server that does not flush its output would
+        // never be read.
         match (python, env.contains_key("PYTHONUNBUFFERED")) {
             (true, true) => &["-I", "-u"],
             (true, false) => &["-I"],
@@ -85,9 +86,9 @@ impl SandboxProgram {
 /// Bounds on a sandboxed server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxLimits {
-    /// Private memory of one process, in bytes. What is shared between processes is not in it.
+    /// Private memory of one process, in bytes, without shared memory.
     pub memory: u64,
-    /// Processes and threads beyond those its user has when it starts.
+    /// Processes and threads beyond those its user has at its start.
     pub processes: u64,
     /// Open files of one process.
     pub open_files: u64,
@@ -96,8 +97,8 @@ pub struct SandboxLimits {
 }
 
 impl Default for SandboxLimits {
-    /// A JavaScript server with a large heap fits twice; a runtime has a dozen threads, a build tool
-    /// some dozens of processes; half of a user's usual files; a model's weights do not fit.
+    /// Twice the heap of a large JavaScript server; a runtime has a dozen threads, a build tool some dozens
+    /// of processes; half of a user's usual files; too little for the weights of a model.
     fn default() -> Self {
         Self {
             memory: 2 << 30,
@@ -108,26 +109,26 @@ impl Default for SandboxLimits {
     }
 }
 
-/// What this machine can hold a process to.
+/// What this machine can enforce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Version of Landlock, 0 without.
+    /// The version of Landlock; 0 without.
     pub landlock: u32,
     /// Whether system calls can be filtered.
     pub seccomp: bool,
-    /// Whether the kernel runs as root. Its sandboxed servers do not.
+    /// Whether the kernel runs as root. Its sandboxed servers never do.
     pub root: bool,
-    /// Whether a server can be given files, processes and messages of its own: mount, process and IPC
-    /// namespaces, in a user namespace where the kernel is not root's.
+    /// Whether a server can have mount, process and IPC namespaces, inside a user namespace unless the
+    /// kernel is root.
     pub namespaces: bool,
 }
 
-/// Where the server is.
+/// The paths of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramPaths {
     /// Its program.
     pub program: PathBuf,
-    /// What the program is run by when it is a script, and what that looks up.
+    /// The interpreter of a script, and the programs it looks up.
     pub interpreters: Vec<PathBuf>,
     /// Its working folder.
     pub cwd: PathBuf,
@@ -135,26 +136,26 @@ pub struct ProgramPaths {
     pub named: Vec<PathBuf>,
     /// The folders of its `PATH`.
     pub programs: Vec<PathBuf>,
-    /// Its program was found by its name, and `PATH` is the kernel's: the entry names neither.
+    /// Its program was found by name in the kernel's `PATH`; the configuration sets neither.
     pub usual: bool,
-    /// The one folder that is its own: home and temporary files.
+    /// Its own folder: home and temporary files.
     pub own: PathBuf,
-    /// The folder of the program that came with its registration: it reads that, and never writes it.
+    /// The folder of its registered code: readable, never writable.
     pub code: Option<PathBuf>,
-    /// The kernel's configuration, data and socket: never opened, but for `own` and `code`.
+    /// The kernel's configuration, data and socket: closed, except `own` and `code`.
     pub kernels: Vec<PathBuf>,
-    /// The home of the kernel's user: never opened as a whole.
+    /// The home of the kernel's user: never open as a whole.
     pub home: Option<PathBuf>,
 }
 
-/// What a server's process is held to.
+/// The restrictions of a server's process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxPolicy {
-    /// May be read.
+    /// Readable paths.
     pub read: Vec<PathBuf>,
-    /// May be read and run.
+    /// Readable and executable paths.
     pub execute: Vec<PathBuf>,
-    /// Files and folders that may be read and changed.
+    /// Readable and writable paths.
     pub write: Vec<PathBuf>,
     /// It may connect.
     pub outbound: bool,
@@ -164,21 +165,21 @@ pub struct SandboxPolicy {
     pub programs: bool,
     /// Bounds.
     pub limits: SandboxLimits,
-    /// What the machine is believed to do. A process that finds less is not started.
+    /// What the machine is expected to enforce. A process that finds less is not started.
     pub machine: Machine,
-    /// Links that were followed on the way to all of these, which hold none.
+    /// Symbolic links on the way to all of these; they contain nothing else.
     pub links: BTreeMap<PathBuf, PathBuf>,
-    /// The user it becomes, where it is started by root; its group has the same number.
+    /// The user it runs as when root starts it; its group has the same number.
     pub user: Option<u32>,
 }
 
-/// Whether every server reads this path, for it is the system's.
+/// True for the system's paths, which every server may read.
 #[must_use]
 pub fn is_systems(path: &Path) -> bool {
     SYSTEM.iter().any(|folder| path.starts_with(folder))
 }
 
-/// Permissions that make a difference to the sandbox.
+/// Permissions that affect the sandbox.
 #[must_use]
 pub fn widening(granted: &BTreeSet<PermissionType>) -> BTreeSet<Standard> {
     let standard = granted.iter().filter_map(|permission| match permission {
@@ -203,7 +204,7 @@ pub fn widening(granted: &BTreeSet<PermissionType>) -> BTreeSet<Standard> {
 }
 
 impl SandboxPolicy {
-    /// What a server with these permissions is held to.
+    /// The policy of a server with these permissions.
     #[must_use]
     pub fn of(
         granted: &BTreeSet<Standard>,
@@ -236,7 +237,7 @@ impl SandboxPolicy {
         policy.execute.extend(place.interpreters.iter().cloned());
         policy.write.push(place.own.clone());
         policy.read.extend(place.code.clone());
-        // Else any folder could be opened by calling it a program's.
+        // Otherwise any folder could be opened by calling it a program's.
         let known = rules.vouched || rules.chosen || place.usual;
         if known {
             policy.read.extend(place.installation());
@@ -260,7 +261,7 @@ impl SandboxPolicy {
         policy
     }
 
-    /// What of it holds here, and what does not, in words.
+    /// Which restrictions apply on this machine and which do not, in words.
     #[must_use]
     pub fn report(
         &self,
@@ -438,7 +439,7 @@ impl SandboxPolicy {
 }
 
 impl ProgramPaths {
-    /// Whether opening a path would open what is the kernel's, or a whole home.
+    /// True if opening a path would open the kernel's files or a whole home.
     #[must_use]
     pub fn shuts(&self, path: &Path) -> bool {
         let above = self.kernels.iter().chain(&self.home);
@@ -450,20 +451,20 @@ impl ProgramPaths {
         paths.iter().filter(|path| !self.shuts(path)).cloned()
     }
 
-    /// What a program in a `bin` of its own was installed with.
+    /// The installation folder of a program in a `bin` folder.
     fn installation(&self) -> BTreeSet<PathBuf> {
         let programs = self.interpreters.iter().chain([&self.program]);
         let around = programs.filter_map(|program| {
             let bin = program.parent().filter(|folder| folder.ends_with("bin"))?;
             let whole = bin.parent()?;
-            // ~/.local holds everybody's data beside everybody's programs.
+            // ~/.local holds data beside programs.
             let shared = whole.ends_with(".local") || self.shuts(whole);
             (!shared).then(|| whole.to_owned())
         });
         around.collect()
     }
 
-    /// Its working folder, or only what its arguments name where that folder is not its alone.
+    /// Its working folder, or, if that folder is shared, only the files its arguments name.
     fn its_own_files(&self) -> impl Iterator<Item = PathBuf> {
         self.open(&self.named)
             .chain(self.open(std::slice::from_ref(&self.cwd)))
@@ -495,7 +496,7 @@ fn notes(granted: &BTreeSet<Standard>, rules: &SandboxRules, place: &ProgramPath
         (Standard::FilesystemRead, rules.read.is_empty(), "read"),
         (Standard::FilesystemWrite, rules.write.is_empty(), "write"),
     ];
-    // What agents registered shares one section.
+    // All registered servers share one section.
     let section = match rules.vouched {
         true => "[servers.sandbox]",
         false => "[discovery.registered]",

@@ -1,5 +1,5 @@
-//! What a configured server is: one `[[servers]]` entry after look-up, parsing and interpolation
-//! (MGP §15.2, §11.5).
+//! A configured server: one `[[servers]]` entry after look-up, parsing and interpolation (MGP §15.2,
+//! §11.5).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,38 +21,37 @@ use crate::servers::sandbox;
 /// One server, ready to be started. Two equal specs need no restart between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSpec {
-    /// Its name everywhere: config, tools, logs.
+    /// Its id, used everywhere.
     pub id: ServerId,
     /// How to reach it.
     pub reach: Reach,
-    /// Started with the kernel, or only on demand of an operator.
+    /// Whether it is started with the kernel, or only by an operator.
     pub autostart: bool,
     /// What happens when it stops by itself.
     pub restart: RestartRules,
     /// Bounds on its behaviour.
     pub limits: ServerLimits,
-    /// Who may call its tools where nothing was granted or denied; the kernel's own policy when
-    /// `None`, but see [`ServerSpec::policy`].
+    /// Its default policy; `None` for the kernel's, but see [`ServerSpec::policy`].
     pub default_policy: Option<DefaultPolicy>,
-    /// How it is known whose call a question of its belongs to.
+    /// How the call that a question belongs to is found.
     pub asking: QuestionAttribution,
-    /// Who shares a life of its.
+    /// Who shares a running instance of it.
     pub instances: ServerInstances,
-    /// `[servers.mgp]`: what it is declared to speak and to need.
+    /// `[servers.mgp]`: the extensions and permissions it declares.
     pub mgp: MgpDeclaration,
-    /// The operator's word on its tools.
+    /// The operator's rules for its tools.
     pub tools: Arc<ToolRules>,
-    /// How its permissions are decided.
+    /// The policy for its permissions.
     pub permissions: PermissionRules,
-    /// What a tool of its comes to that is not what it was.
+    /// What happens to a tool that changed.
     pub pin: PinMode,
-    /// What its sandbox opens and bounds, where it is in one.
+    /// Its sandbox, if it has one.
     pub sandbox: sandbox::SandboxRules,
 }
 
 impl ServerSpec {
-    /// The default policy it has of its own. A server that is trusted least is closed until somebody
-    /// opens it, unless its entry says otherwise.
+    /// Its own default policy. A server with the lowest trust is closed by default unless its configuration
+    /// says otherwise.
     #[must_use]
     pub fn policy(&self) -> Option<DefaultPolicy> {
         let sandboxed = self.mgp.trust_level == TrustLevel::Sandboxed;
@@ -87,8 +86,7 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// Its command line, as every user of the machine can read it; or its address without what is secret in
-    /// it.
+    /// Its command line, as every user of the machine can read it, or its URL without secrets.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         match self {
@@ -102,7 +100,7 @@ impl Reach {
     }
 }
 
-/// Shows names only: arguments, variables and headers may hold secrets.
+/// Shows names only, because arguments, variables and headers may hold secrets.
 impl fmt::Debug for Reach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -158,24 +156,23 @@ impl Default for RestartRules {
     }
 }
 
-/// How it is known in which call a server asks its client something, where its transport does not tell.
+/// How the call of a question is found, where the transport does not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum QuestionAttribution {
-    /// By what is under way: once it has asked without naming its call, its clients get their turns one
-    /// after the other.
+    /// From the calls under way. After its first question without a call, its clients take turns.
     #[default]
     ByTurn,
-    /// Each question names its call; one that names none is refused, and nobody waits.
+    /// Each question names its call; others are refused, and no client waits.
     ByCall,
 }
 
-/// Who shares a life of a server: its process, or its session.
+/// Who shares a running instance of a server: its process, or its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ServerInstances {
     /// All who call it.
     #[default]
     Shared,
-    /// Each agent has an instance of its own, beside the life that serves the lists and the operator.
+    /// Each agent has an instance of its own, beside the one that serves the lists and the operator.
     PerAgent(PerAgent),
 }
 
@@ -184,7 +181,7 @@ pub enum ServerInstances {
 pub struct PerAgent {
     /// Instances at once.
     pub max: usize,
-    /// One that has had nothing to do for this long is ended.
+    /// An instance idle for this long is ended.
     pub idle: Duration,
 }
 
@@ -202,22 +199,22 @@ impl Default for PerAgent {
 pub struct ServerLimits {
     /// Longest message accepted from it, in bytes.
     pub max_frame: usize,
-    /// A call without answer or progress for this long is cancelled; zero switches it off.
+    /// A call without answer or progress for this long is cancelled; zero for no limit.
     pub call_timeout: Duration,
     /// No call lasts longer than this, progress or not.
     pub call_timeout_max: Duration,
     /// Longest start, handshake and first lists included. An `npx` download needs its time.
     pub start_timeout: Duration,
-    /// How long a stopping server may take between one step of the shutdown and the next.
+    /// How long each step of the shutdown of a server may take.
     pub stop_grace: Duration,
     /// Calls in flight at once; more are refused as overloaded.
     pub max_in_flight: usize,
-    /// A tool call that takes longer than this becomes a task, where its client knows tasks and the
-    /// server makes none of its own; zero makes none.
+    /// A tool call that takes longer than this becomes a task, if its client supports tasks and the server
+    /// does not; zero for never.
     pub task_after: Duration,
-    /// How long such a task is kept, from its beginning; one that still runs then is cancelled.
+    /// How long such a task is kept from its beginning; one that still runs then is cancelled.
     pub task_ttl: Duration,
-    /// What it may ask of those who call it.
+    /// The questions it may ask clients.
     pub consents: Consents,
 }
 
@@ -240,11 +237,11 @@ impl Default for ServerLimits {
 /// `[servers.mgp]`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MgpDeclaration {
-    /// False only when the entry says `mgp = false`: then nothing of MGP is offered to it.
+    /// False if the configuration says `mgp = false`: then MGP is not offered to it.
     pub suppressed: bool,
-    /// Extensions it is said to speak; what counts is what it negotiates.
+    /// Extensions it declares; those it negotiates count.
     pub extensions: Vec<String>,
-    /// Permissions it is said to need.
+    /// Permissions it declares.
     pub permissions_required: Vec<String>,
     /// Trust given by the operator.
     pub trust_level: TrustLevel,

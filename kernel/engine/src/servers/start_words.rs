@@ -1,7 +1,7 @@
-//! What a start that is slow or failed says of itself: what its program may be busy with, and which of the
-//! lines it wrote tells why it ended.
+//! Words for people about a slow or failed start: what its program may be busy with, and which line of its
+//! output explains its end.
 
-/// Programs that fetch what they run, the first time at least.
+/// Programs that download what they run, at least the first time.
 const FETCHERS: [&str; 10] = [
     "bun", "bunx", "deno", "docker", "npm", "npx", "pipx", "podman", "uv", "uvx",
 ];
@@ -28,10 +28,10 @@ const TROUBLE: [&str; 18] = [
     "refused",
 ];
 
-/// Most characters of a server's line that are shown beside its state.
+/// Most characters of a server's line that are shown.
 pub const SHOWN: usize = 200;
 
-/// What a program that has not answered yet may be busy with; `command` is a name or a path.
+/// What a program that has not answered yet may be doing; `command` is a name or a path.
 #[must_use]
 pub fn busy(command: &str) -> String {
     let name = command.rsplit('/').next().unwrap_or(command);
@@ -41,9 +41,9 @@ pub fn busy(command: &str) -> String {
     }
 }
 
-/// Of the lines a program wrote before it ended, the oldest first, the one that tells most: the last of
-/// those with the most words of [`TROUBLE`]. Lines that are indented go on from another one (frames of a
-/// stack, advice) and count only where no other says anything.
+/// The line that best explains the end of a program, from its last lines (oldest first): the last of those
+/// with the most words of [`TROUBLE`]. Indented lines belong to the line before (stack frames, advice) and
+/// count only if no other says anything.
 #[must_use]
 pub fn telling<'l>(lines: &[&'l str]) -> Option<&'l str> {
     let said = || lines.iter().copied().filter(|line| !line.trim().is_empty());
@@ -64,7 +64,7 @@ fn troubles(line: &str) -> usize {
     TROUBLE.iter().filter(|word| line.contains(**word)).count()
 }
 
-/// A line as it is shown beside a state: its first [`SHOWN`] characters.
+/// A line for display: its first [`SHOWN`] characters.
 #[must_use]
 pub fn shown(line: &str) -> String {
     match line.char_indices().nth(SHOWN) {

@@ -18,7 +18,7 @@ const HURRIED: Duration = Duration::from_millis(300);
 /// That a life is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopOrder {
-    /// Why.
+    /// The reason.
     pub why: TransitionReason,
     /// How long what is under way may take, where somebody said so.
     pub within: Option<Duration>,
@@ -82,11 +82,11 @@ pub enum SupervisionInput {
     Connected(u64),
     /// The server says over the connection of its life that it went from one state to another.
     Reported {
-        /// Where it was.
+        /// The earlier state.
         from: String,
-        /// Where it is.
+        /// The new state.
         to: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A life ended, and how, in words.
@@ -100,9 +100,9 @@ pub enum SupervisionInput {
 /// What is shown of the supervision of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SupervisionStatus {
-    /// Where it stands.
+    /// Its state.
     pub state: LifecycleState,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// Since when.
     pub since: MonotonicTime,

@@ -40,7 +40,7 @@ pub use view::{CatalogView, Form, ListKind, Readers};
 /// Where a URI leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceRoute<'a> {
-    /// Whose it is.
+    /// Its server.
     pub server: &'a ServerId,
     /// What that server calls it.
     pub uri: Cow<'a, str>,

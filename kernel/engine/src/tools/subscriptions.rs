@@ -15,14 +15,14 @@ pub const TOTAL_MAX: usize = 10_000;
 pub enum SubscriptionEffect {
     /// `resources/subscribe`: somebody wants to hear of it now.
     SubscribeUpstream {
-        /// Whose it is.
+        /// Its server.
         server: ServerId,
         /// The server's own URI.
         uri: Arc<str>,
     },
     /// `resources/unsubscribe`: nobody does any more.
     UnsubscribeUpstream {
-        /// Whose it is.
+        /// Its server.
         server: ServerId,
         /// The server's own URI.
         uri: Arc<str>,

@@ -143,7 +143,7 @@ pub struct Candidate<T> {
 /// What was found for one capability, the best first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sought<T> {
-    /// As it was named.
+    /// The capability, as it was written.
     pub capability: String,
     /// What the agent may know of.
     pub candidates: Vec<Candidate<T>>,

@@ -29,7 +29,7 @@ pub struct Complete<'a> {
 /// `argument`: its members are known so that nothing else can pass for them.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Argument {
-    /// Which argument.
+    /// Its name.
     #[serde(default)]
     pub name: Option<Present>,
     /// What is typed so far.

@@ -21,7 +21,7 @@ pub struct Create<'a> {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Complete<'a> {
-    /// Which elicitation.
+    /// The elicitation.
     #[serde(borrow)]
     pub elicitation_id: Cow<'a, str>,
 }

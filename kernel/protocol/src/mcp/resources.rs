@@ -68,7 +68,7 @@ pub struct ListChanged;
 /// `notifications/resources/updated`.
 #[derive(Debug, Deserialize)]
 pub struct Updated<'a> {
-    /// Which resource.
+    /// The resource.
     #[serde(borrow)]
     pub uri: Cow<'a, str>,
 }

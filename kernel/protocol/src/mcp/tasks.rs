@@ -18,7 +18,7 @@ super::methods! {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct About<'a> {
-    /// Which task.
+    /// The task.
     #[serde(borrow)]
     pub task_id: &'a RawValue,
     /// Known so that nothing else can pass for it; relayed verbatim.
@@ -35,7 +35,7 @@ pub struct Get<'a>(#[serde(borrow)] pub About<'a>);
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Update<'a> {
-    /// Which task.
+    /// The task.
     #[serde(borrow)]
     pub task_id: &'a RawValue,
     /// Results by the key of the task's input request; relayed verbatim.

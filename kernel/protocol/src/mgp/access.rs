@@ -24,7 +24,7 @@ pub enum EntryType {
     ToolGrant,
 }
 
-/// What an entry says.
+/// Allow or deny.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Permission {
@@ -74,7 +74,7 @@ request! {
     Query {
         /// Whom it is about: a claim, allowed to the operator and to that agent itself.
         agent_id: String,
-        /// Which server.
+        /// The server.
         server_id: String,
         /// Which of its tools; the server as a whole when absent.
         #[serde(default)]
@@ -85,9 +85,9 @@ request! {
 request! {
     /// `mgp/access/grant`; answers [`Granted`] once it is on disk and in force.
     Grant {
-        /// How far it reaches.
+        /// Whether it is for a server or for one tool.
         entry_type: EntryType,
-        /// Who gets it.
+        /// The agent it is for.
         agent_id: String,
         /// On which server.
         server_id: String,
@@ -115,7 +115,7 @@ request! {
 request! {
     /// `mgp/access/revoke`; answers [`Revoked`]. Takes back every entry of this kind, whatever it says.
     Revoke {
-        /// Whose entry.
+        /// The agent of the entry.
         agent_id: String,
         /// On which server.
         server_id: String,
@@ -143,9 +143,9 @@ request! {
     /// `mgp/access/explain`: which rule decides and which do not; answers an [`Explanation`]. For the
     /// operator: it tells of what is hidden from agents.
     Explain {
-        /// Whom it is about.
+        /// The agent.
         agent_id: String,
-        /// Which server.
+        /// The server.
         server_id: String,
         /// Which of its tools; the server as a whole when absent.
         #[serde(default)]
@@ -156,9 +156,9 @@ request! {
 /// Answer of `mgp/access/query` (§5.4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
-    /// What holds now.
+    /// The decision in force.
     pub permission: Permission,
-    /// What decided.
+    /// The level that decided.
     pub source: Source,
     /// Who decided, where somebody did.
     pub granted_by: Option<String>,
@@ -202,13 +202,13 @@ pub struct Listed {
 pub struct Entry {
     /// 32 hexadecimal digits.
     pub grant_id: String,
-    /// How far it reaches.
+    /// Whether it is for a server or for one tool.
     pub entry_type: EntryType,
-    /// Whose it is.
+    /// The agent it is for.
     pub agent_id: String,
     /// On which server.
     pub server_id: String,
-    /// For which tool.
+    /// The tool.
     pub tool_name: Option<String>,
     /// Allow or deny.
     pub permission: Permission,
@@ -218,16 +218,16 @@ pub struct Entry {
     pub granted_at: String,
     /// Until when, RFC 3339.
     pub expires_at: Option<String>,
-    /// Why.
+    /// The reason given.
     pub justification: Option<String>,
 }
 
 /// Answer of `mgp/access/explain`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// What holds now.
+    /// The decision in force.
     pub permission: Permission,
-    /// What decided.
+    /// The level that decided.
     pub source: Source,
     /// The rule that decided, in a sentence.
     pub rule: String,

@@ -31,7 +31,7 @@ pub struct List;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Remove {
-    /// Which agent.
+    /// The agent's name.
     pub name: String,
 }
 
@@ -40,7 +40,7 @@ pub struct Remove {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Token {
-    /// Which agent.
+    /// The agent's name.
     pub name: String,
     /// Make a new one.
     #[serde(default)]
@@ -62,7 +62,7 @@ pub struct Agent {
     /// From then on its token is good for nothing, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// That moment has passed.
+    /// It has expired.
     pub expired: bool,
 }
 

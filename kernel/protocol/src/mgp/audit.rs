@@ -253,7 +253,7 @@ pub enum ActorKind {
 /// Who did it, as the connection says: never as a body says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
-    /// What kind of being.
+    /// Its kind.
     #[serde(rename = "type")]
     pub kind: ActorKind,
     /// Its name.
@@ -263,7 +263,7 @@ pub struct Actor {
 /// What it was done to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// Which server.
+    /// The server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_id: Option<String>,
     /// Which of its tools, under the name the server knows it by.
@@ -278,7 +278,7 @@ pub struct Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Outcome {
-    /// As was wanted.
+    /// It succeeded.
     Success,
     /// With an error; [`Failure`] says whose.
     Failure,

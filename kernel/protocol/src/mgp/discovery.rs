@@ -238,7 +238,7 @@ request! {
     /// `mgp/discovery/deregister`: drains a server that was registered while the kernel ran, stops it
     /// and forgets it; answers [`Deregistered`] when it is gone.
     Deregister {
-        /// Which.
+        /// The server's id.
         id: String,
         /// Why, for the audit.
         #[serde(default)]
@@ -249,7 +249,7 @@ request! {
 /// Answer of `mgp/discovery/deregister`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deregistered {
-    /// Which.
+    /// The server's id.
     pub id: String,
     /// The tools that went with it.
     pub tools: Vec<String>,

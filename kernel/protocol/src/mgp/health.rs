@@ -26,7 +26,7 @@ pub struct Ping {
 /// Answer of `mgp/health/ping`. All that a server leaves out is not there; that it answered says most.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pong {
-    /// How it is.
+    /// Its health.
     #[serde(default)]
     pub status: Health,
     /// When it was answered, in ISO 8601.
@@ -51,7 +51,7 @@ pub struct Status {
 /// Answer of `mgp/health/status`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Readiness {
-    /// How it is.
+    /// Its health.
     pub status: Health,
     /// Seconds since its start.
     pub uptime_secs: u64,
@@ -67,7 +67,7 @@ pub struct Readiness {
     pub checks: Box<RawValue>,
 }
 
-/// How somebody is.
+/// Health of the kernel or of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {

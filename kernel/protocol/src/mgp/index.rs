@@ -25,7 +25,7 @@ pub struct Search {
     /// In one of these, or below; any when there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
-    /// No riskier than that.
+    /// The highest risk allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk_level_max: Option<RiskLevel>,
     /// Among the tools that this agent may call; among all when nobody is named.
@@ -33,7 +33,7 @@ pub struct Search {
     pub agent: Option<String>,
 }
 
-/// What was found.
+/// The result.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Searched {
     /// The best first.
@@ -42,7 +42,7 @@ pub struct Searched {
     pub total_available: usize,
     /// How it was searched: by words where meaning was asked for and not to be had.
     pub search_strategy: String,
-    /// How long that took.
+    /// The time it took.
     pub query_time_ms: f64,
     /// What the asker should know: that nothing fits well, or that not all of the query was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub struct Searched {
 pub struct Tool {
     /// `server:tool`.
     pub tool_id: String,
-    /// Whose it is.
+    /// Its server.
     pub server_id: String,
     /// The server's own name for it.
     pub name: String,
@@ -68,7 +68,7 @@ pub struct Tool {
     pub fits: bool,
     /// The kernel's own judgement.
     pub risk_level: RiskLevel,
-    /// Where it stands.
+    /// Its categories.
     pub categories: Vec<String>,
     /// The whole schema.
     #[serde(rename = "inputSchema")]

@@ -13,7 +13,7 @@ pub struct Shutdown {
     /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_id: Option<String>,
-    /// Why.
+    /// The reason.
     #[serde(default)]
     pub reason: Reason,
     /// How long what is under way may take, in milliseconds.

@@ -60,6 +60,6 @@ pub struct Named {
     pub shown: String,
     /// `server:tool`.
     pub tool_id: String,
-    /// Whose it is.
+    /// Its server.
     pub server_id: String,
 }

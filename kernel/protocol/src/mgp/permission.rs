@@ -68,7 +68,7 @@ pub struct Ask {
     /// How it will be decided; only the kernel says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
-    /// For people.
+    /// The message for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

@@ -23,7 +23,7 @@ pub struct List;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
-    /// Which server.
+    /// The server.
     pub id: String,
     /// What it writes meanwhile comes as [`Log`].
     #[serde(default)]
@@ -35,7 +35,7 @@ pub struct Start {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wait {
-    /// Which server.
+    /// The server.
     pub id: String,
     /// What it has written since it was started, and writes meanwhile, comes as [`Log`].
     #[serde(default)]
@@ -46,7 +46,7 @@ pub struct Wait {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
-    /// Which server.
+    /// The server.
     pub id: String,
 }
 
@@ -54,7 +54,7 @@ pub struct Stop {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Restart {
-    /// Which server.
+    /// The server.
     pub id: String,
     /// What it writes meanwhile comes as [`Log`].
     #[serde(default)]
@@ -66,7 +66,7 @@ pub struct Restart {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Logs {
-    /// Which server.
+    /// The server.
     pub id: String,
     /// At most this many of the last lines; 100 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,7 +97,7 @@ pub struct LogLine {
 /// `notifications/mgp.servers.log`: a new line while following, or while a start is waited for.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Log {
-    /// Which server.
+    /// The server.
     pub id: String,
     /// The line.
     pub line: LogLine,

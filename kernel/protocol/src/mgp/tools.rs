@@ -73,7 +73,7 @@ request! {
         /// At most this many; [`RESULTS`] when absent.
         #[serde(default)]
         max_results: Option<usize>,
-        /// What results must be.
+        /// The conditions that results must meet.
         #[serde(default)]
         filter: Filter,
     }
@@ -121,7 +121,7 @@ pub struct Discovered {
 pub struct Found {
     /// Under which name it is called by who asked.
     pub name: String,
-    /// Whose it is.
+    /// Its server.
     pub server_id: String,
     /// `server:tool`, the same for everybody.
     pub tool_id: String,
@@ -234,7 +234,7 @@ pub struct Requested {
 pub struct Pending {
     /// Under which name it will be called.
     pub name: String,
-    /// Whose it is.
+    /// Its server.
     pub server_id: String,
     /// What its server does not have yet.
     pub permissions: Vec<String>,

@@ -22,7 +22,7 @@ pub enum Severity {
 /// One thing that is wrong. Never holds the value of a key: values may be secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// How far it reaches.
+    /// How serious it is.
     pub severity: Severity,
     /// In which file.
     pub file: PathBuf,

@@ -89,7 +89,7 @@ pub struct Grant {
     pub not_after_ms: Option<u64>,
     /// Who decided, as the author tells it; the author is who counts.
     pub told_by: Option<String>,
-    /// Why.
+    /// The reason given.
     pub justification: Option<String>,
     /// Grants that this one replaces, in the same step.
     pub replaces: Vec<GrantId>,

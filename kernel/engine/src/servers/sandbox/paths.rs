@@ -1,4 +1,4 @@
-//! What every program needs of a system, and holds nobody's secrets.
+//! System paths that every program needs and that hold no secrets.
 
 /// Programs and libraries. `/opt` holds what was installed beside the distribution.
 pub(super) const SYSTEM: &[&str] = &[
@@ -14,7 +14,7 @@ pub(super) const SYSTEM: &[&str] = &[
     "/gnu/store",
 ];
 
-/// What of `/etc` is for everybody: not all of it is, and the kernel may run as root.
+/// The public part of `/etc`. The kernel may run as root, so the rest stays closed.
 pub(super) const READABLE: &[&str] = &[
     "/etc/alternatives",
     "/etc/ca-certificates",
@@ -50,7 +50,7 @@ pub(super) const READABLE: &[&str] = &[
     "/run/systemd/resolve/resolv.conf",
 ];
 
-/// What runtimes ask of the system. Of processes only its own: command lines of others hold secrets.
+/// Paths that runtimes read. Of processes only its own, because command lines of others may hold secrets.
 pub(super) const KERNEL_FILES: &[&str] = &[
     "/proc/self",
     "/proc/cpuinfo",
@@ -69,7 +69,7 @@ pub(super) const KERNEL_FILES: &[&str] = &[
     "/sys/kernel/mm/transparent_hugepage",
 ];
 
-/// Devices that do nothing to anybody. A terminal is not among them.
+/// Harmless devices. A terminal is not among them.
 pub(super) const DEVICES: &[&str] = &[
     "/dev/full",
     "/dev/null",
@@ -78,10 +78,10 @@ pub(super) const DEVICES: &[&str] = &[
     "/dev/zero",
 ];
 
-/// Shared memory of POSIX; its own where there are namespaces.
+/// POSIX shared memory; its own where there are namespaces.
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 
-/// What starts every program that is linked to libraries.
+/// The dynamic loader.
 pub(super) const LOADERS: &[&str] = &[
     "/lib64/ld-linux-x86-64.so.2",
     "/lib/ld-linux-aarch64.so.1",

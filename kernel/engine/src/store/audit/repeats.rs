@@ -55,7 +55,7 @@ struct Who {
 struct Account {
     /// Bytes that are left. Below zero after a long record.
     bytes: i64,
-    /// When that was.
+    /// The time of that.
     at: MonotonicTime,
     counts: HashMap<Same, RepeatCount>,
 }

@@ -34,7 +34,7 @@ pub enum LogFault {
     Changed {
         /// Which; by its place when its number cannot be read any more.
         sequence: u64,
-        /// Where.
+        /// Its place.
         place: SegmentOffset,
     },
     /// Records are missing from the middle, or from the beginning without having been trimmed.
@@ -57,7 +57,7 @@ pub enum LogFault {
         from: u64,
         /// The last.
         to: u64,
-        /// Where they stand.
+        /// Their place.
         place: SegmentOffset,
     },
     /// Records stand there once more.
@@ -66,12 +66,12 @@ pub enum LogFault {
         from: u64,
         /// The last.
         to: u64,
-        /// Where they stand again.
+        /// The place of the repetition.
         place: SegmentOffset,
     },
     /// What stands there is no record and takes no record's place.
     Foreign {
-        /// Where.
+        /// Its place.
         place: SegmentOffset,
     },
     /// The log does not begin with what it was trimmed to.
@@ -83,7 +83,7 @@ pub enum LogFault {
     Separator {
         /// The record before it.
         sequence: u64,
-        /// Where the byte is.
+        /// The place of the byte.
         place: SegmentOffset,
     },
     /// The end of the last file is a piece of a record. It was never acknowledged.
@@ -95,12 +95,12 @@ pub enum LogFault {
     },
     /// The last record lacks its newline.
     Unterminated {
-        /// Where it belongs.
+        /// The place it belongs to.
         place: SegmentOffset,
     },
     /// More wounds than are told apart; nothing was looked at from here on.
     TooMany {
-        /// Where the looking ended.
+        /// The place where the verification ended.
         place: SegmentOffset,
     },
 }
@@ -118,7 +118,7 @@ pub enum Repair {
     Stop(LogFault),
 }
 
-/// What was found.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// How many records are as they were written.

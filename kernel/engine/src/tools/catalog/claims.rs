@@ -14,12 +14,12 @@ use super::{CatalogView, ListKind, ServerOffer};
 use crate::tool_names::{self, Reading};
 use crate::tools::uris::{self, WRAPPED};
 
-/// What somebody names.
+/// A name that somebody used.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedItem<'a> {
-    /// Where.
+    /// The view it is used in.
     pub view: &'a CatalogView,
-    /// As what.
+    /// The kind of thing it names.
     pub kind: ListKind,
     /// A name, a URI or a `uriTemplate`.
     pub name: &'a str,

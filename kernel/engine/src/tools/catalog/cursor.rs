@@ -33,9 +33,9 @@ impl fmt::Debug for CursorKey {
 /// Where in which list a client goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
-    /// Which list.
+    /// The list.
     pub kind: ListKind,
-    /// Whose view of it.
+    /// The view it is a list of.
     pub view: CatalogView,
     /// Who reads that form of it.
     pub readers: Readers,

@@ -94,7 +94,7 @@ pub enum BadItem {
 /// A tool, and everything a call of it needs.
 #[derive(Clone, Debug)]
 pub struct CatalogTool {
-    /// Whose it is.
+    /// Its server.
     pub server: ServerId,
     /// The server's own name for it.
     pub own_name: Arc<str>,
@@ -121,7 +121,7 @@ pub struct CatalogTool {
 /// A prompt, and everything a get of it needs.
 #[derive(Debug)]
 pub struct CatalogPrompt {
-    /// Whose it is.
+    /// Its server.
     pub server: ServerId,
     /// The server's own name for it.
     pub own_name: Arc<str>,
@@ -141,7 +141,7 @@ pub struct CatalogPrompt {
 /// A resource.
 #[derive(Debug)]
 pub struct CatalogResource {
-    /// Whose it is.
+    /// Its server.
     pub server: ServerId,
     /// The server's own URI.
     pub uri: Arc<str>,
@@ -152,7 +152,7 @@ pub struct CatalogResource {
 /// A family of resources.
 #[derive(Debug)]
 pub struct ResourceTemplate {
-    /// Whose it is.
+    /// Its server.
     pub server: ServerId,
     /// The server's own `uriTemplate`.
     pub uri: Arc<str>,

@@ -25,7 +25,7 @@ const REJECTED_MAX: usize = 100;
 /// A definition that was not taken; the others of its list were.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedItem {
-    /// From which list.
+    /// The list it was in.
     pub kind: ListKind,
     /// Its name or the beginning of its text.
     pub item: String,
@@ -184,7 +184,7 @@ impl ServerOffer {
         }
     }
 
-    /// Whose offer it is.
+    /// Its server.
     #[must_use]
     pub fn server(&self) -> &ServerId {
         &self.server

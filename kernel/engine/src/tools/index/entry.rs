@@ -25,7 +25,7 @@ const LABEL_MAX: usize = 64;
 /// A tool in the index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexedTool {
-    /// Whose it is.
+    /// Its server.
     pub server: ServerId,
     /// The server's own name for it.
     pub name: Arc<str>,

@@ -1,4 +1,4 @@
-//! What somebody looks for.
+//! A search request.
 
 mod clauses;
 mod everyday;
@@ -157,12 +157,12 @@ fn terms(part: &str) -> Vec<Term> {
     terms
 }
 
-/// What results must be.
+/// The conditions that results must meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// In one of these, or below; any when there is none.
     pub categories: Vec<String>,
-    /// No riskier than that.
+    /// The highest risk allowed.
     pub risk_max: Option<RiskLevel>,
 }
 
@@ -176,11 +176,11 @@ impl Filter {
 
 /// A search.
 pub struct IndexSearch<'a> {
-    /// What is looked for.
+    /// The request.
     pub request: &'a SearchRequest,
     /// The vectors of its [`SearchRequest::meanings`], in their order; none when there is no model.
     pub meanings: &'a [Vector],
-    /// How.
+    /// The strategy.
     pub strategy: Strategy,
     /// Among what.
     pub filter: &'a Filter,

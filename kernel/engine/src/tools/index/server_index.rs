@@ -65,7 +65,7 @@ impl ServerIndex {
         server.with_vectors(&mut |_| None)
     }
 
-    /// Whose it is.
+    /// Its server.
     #[must_use]
     pub fn server(&self) -> &ServerId {
         &self.server

@@ -63,7 +63,7 @@ pub enum Script {
     /// It came along and was judged. It is to be written where the server may read it, and its path
     /// to be the last argument.
     Given {
-        /// In which language.
+        /// The language.
         language: String,
         /// All of it.
         text: String,
