@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytestring::ByteString;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::store::audit::commit::CommitRefusal;
-use mgp_engine::store::audit::redact::KeptArguments;
+use mgp_engine::store::audit::redact::{KeptArguments, held};
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::mcp::tools::Called;
@@ -34,7 +34,7 @@ pub(crate) struct CallFacts {
 impl CallFacts {
     /// Notes the name of the tool that is called, whether such a tool exists or not.
     pub(crate) fn asks_for(&self, name: &str, request: &Request, arguments: Option<&str>) {
-        let _ = self.asked.set(name.into());
+        let _ = self.asked.set(held(name).into());
         let params = request.params.as_ref();
         if let Some((params, arguments)) = params.zip(arguments) {
             let _ = self.arguments.set(params.slice_ref(arguments));
@@ -66,7 +66,8 @@ where
         let outcome = call(Arc::default()).await;
         return outcome.map_err(|refusal| limited(cx, request, &refusal).unwrap_or(refusal));
     }
-    let place = cx.audit.place().map_err(refused)?;
+    let params = request.params.as_ref().map_or(0, |params| params.len());
+    let place = cx.audit.place(params).map_err(refused)?;
     let facts = Arc::new(CallFacts::default());
     let mut under_way = UnderWay {
         request,
@@ -145,6 +146,9 @@ impl UnderWay<'_> {
             }
             Err(refusal) => Ending::of_refusal(refusal),
         };
+        let facts = (!self.too_often).then_some(&*self.facts);
+        let tool = facts.and_then(|facts| facts.tool.get()).cloned();
+        let asked = facts.and_then(|facts| facts.asked.get());
         CallNote {
             at_ms: unix_ms(),
             trace: self
@@ -154,14 +158,11 @@ impl UnderWay<'_> {
                 .unwrap_or(&self.request.trace.id)
                 .clone(),
             caller: self.request.caller.clone(),
-            facts: match self.too_often {
-                true => Arc::default(),
-                false => self.facts.clone(),
-            },
-            kept: match self.facts.arguments.get() {
-                Some(text) if !self.too_often => self.audit.kept(text),
-                Some(_) | None => None,
-            },
+            asked: asked.filter(|_| tool.is_none()).cloned(),
+            kept: facts
+                .and_then(|facts| facts.arguments.get())
+                .and_then(|text| self.audit.kept(text)),
+            tool,
             lasted: moment().since(self.began),
             ending,
             failure,
@@ -180,12 +181,15 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// How a call ended, ready to be written.
+/// How a call ended, ready to be written. It waits for the disk, so it holds no part of the message that
+/// the call came in.
 struct CallNote {
     at_ms: u64,
     trace: TraceId,
     caller: Arc<Caller>,
-    facts: Arc<CallFacts>,
+    tool: Option<Arc<CatalogTool>>,
+    /// What the caller named, where it is no tool.
+    asked: Option<Box<str>>,
     kept: Option<KeptArguments>,
     lasted: Duration,
     ending: Ending,
@@ -195,8 +199,8 @@ struct CallNote {
 
 impl CallNote {
     fn event_of(&self, event_type: EventType) -> Event {
-        let Self { caller, facts, .. } = self;
-        let tool = facts.tool.get();
+        let Self { caller, tool, .. } = self;
+        let tool = tool.as_ref();
         let own = tool.map(|tool| tool.own_name.to_string());
         Event {
             timestamp: rfc3339_ms(self.at_ms),
@@ -208,7 +212,7 @@ impl CallNote {
             },
             target: Target {
                 server_id: tool.map(|tool| tool.server.to_string()),
-                tool_name: own.or_else(|| facts.asked.get().map(ToString::to_string)),
+                tool_name: own.or_else(|| self.asked.as_deref().map(String::from)),
                 agent_id: None,
             },
             result: self.ending,
@@ -223,7 +227,7 @@ impl CallNote {
         if let Some(failure) = self.failure {
             add("failure", failure.to_string().into());
         }
-        if let Some(tool) = self.facts.tool.get() {
+        if let Some(tool) = &self.tool {
             add("risk_level", tool.requirements.risk.level.as_str().into());
             let validators = tool.requirements.validators.chosen().iter();
             let names: Vec<&str> = validators.map(|v| v.name()).collect();
@@ -280,7 +284,7 @@ fn why(refusal: &Refusal) -> Map<String, Value> {
     {
         // The words of the refusal may repeat arguments or the answer.
         add("reason", "it does not fit the schema of the tool".into());
-        add("at", path.as_str().into());
+        add("at", held(path).into());
         add("keyword", keyword.as_str().into());
     } else if let Refusal::Denied(denial) = refusal
         && let Denial::NotGranted { rule, .. } = &**denial
@@ -288,7 +292,7 @@ fn why(refusal: &Refusal) -> Map<String, Value> {
         // The caller reads something else: that the tool does not exist.
         add("reason", format!("denied: {rule}").into());
     } else {
-        add("reason", refusal.to_string().into());
+        add("reason", held(&refusal.to_string()).into());
     }
     if let Refusal::Denied(denial) = refusal {
         if let Denial::Validator {
@@ -299,14 +303,14 @@ fn why(refusal: &Refusal) -> Map<String, Value> {
         } = &**denial
         {
             add("validator", validator.as_str().into());
-            add("at", path.as_str().into());
+            add("at", held(path).into());
             add("rule", rule.as_str().into());
         } else if let Denial::UnsafeCode {
             violations, path, ..
         } = &**denial
         {
             add("validator", Validator::CodeSafety.name().into());
-            add("at", path.as_str().into());
+            add("at", held(path).into());
             add("violations", violations.clone().into());
         }
     }

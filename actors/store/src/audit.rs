@@ -21,6 +21,7 @@ use std::sync::Arc;
 use mgp_engine::store::audit::commit::CommitRefusal;
 use mgp_engine::store::audit::redact::KeptArguments;
 use mgp_protocol::mgp::audit::Event;
+use mgp_sync::credit::Charge;
 use tokio::sync::oneshot;
 
 use crate::trouble::Trouble;
@@ -31,7 +32,7 @@ pub use self::files::Folder;
 pub use self::follower::{EventBatch, Follower};
 pub use self::head::read as read_head;
 pub use self::opening::LogOptions;
-pub use self::queue::{CALLS_MAX, DECISIONS_MAX, TOLD_MAX};
+pub use self::queue::{CALLS_BYTES_MAX, CALLS_MAX, DECISIONS_MAX, TOLD_MAX};
 use self::queue::{LogQueue, QueuedNote};
 
 /// An action was not done because it could not be recorded.
@@ -59,7 +60,7 @@ pub struct AuditHandle(Option<Arc<LogQueue>>);
 /// A place in the log for one call, taken before it begins.
 #[derive(Debug)]
 #[must_use = "a call without a record is no call"]
-pub struct Place(Option<(Arc<LogQueue>, mgp_sync::credit::Charge)>);
+pub struct Place(Option<(Arc<LogQueue>, [Charge; 2])>);
 
 impl AuditHandle {
     /// For a kernel that keeps no log: every entry is accepted and dropped.
@@ -116,17 +117,18 @@ impl AuditHandle {
     }
 
     /// Reserves a place for a call that is about to begin, so that whatever is done can also be recorded.
+    /// Its `params` are so many bytes long, and its note holds no more than is kept of them.
     ///
     /// # Errors
-    /// [`NotWritten`] when [`CALLS_MAX`] calls are under way or wait to be recorded, or the log is broken:
-    /// the call is to be refused.
-    pub fn place(&self) -> Result<Place, NotWritten> {
+    /// [`NotWritten`] when [`CALLS_MAX`] calls are under way or wait to be recorded, when their notes hold
+    /// [`CALLS_BYTES_MAX`] bytes, or when the log is broken: the call is to be refused.
+    pub fn place(&self, params: usize) -> Result<Place, NotWritten> {
         let Some(ledger) = &self.0 else {
             return Ok(Place(None));
         };
         ledger.check()?;
-        let charge = ledger.calls.try_take(1).ok_or(CommitRefusal::Full)?;
-        Ok(Place(Some((ledger.clone(), charge))))
+        let charges = ledger.place(params).ok_or(CommitRefusal::Full)?;
+        Ok(Place(Some((ledger.clone(), charges))))
     }
 
     /// What the record of a call keeps of its arguments; nothing when there is no log.
@@ -153,8 +155,8 @@ impl AuditHandle {
 impl Place {
     /// Records how the call ended, without waiting: nobody is left to be answered.
     pub fn put(self, note: impl Note) {
-        if let Some((ledger, charge)) = self.0 {
-            ledger.push(QueuedNote::call(Box::new(note), None, charge));
+        if let Some((ledger, charges)) = self.0 {
+            ledger.push(QueuedNote::call(Box::new(note), None, charges));
         }
     }
 
@@ -163,15 +165,15 @@ impl Place {
     /// # Errors
     /// [`NotWritten`]: the call was made, and its record is missing.
     pub async fn fill(self, note: impl Note) -> Result<(), NotWritten> {
-        let Some((ledger, charge)) = self.0 else {
+        let Some((ledger, charges)) = self.0 else {
             return Ok(());
         };
         if !ledger.calls_wait {
-            ledger.push(QueuedNote::call(Box::new(note), None, charge));
+            ledger.push(QueuedNote::call(Box::new(note), None, charges));
             return Ok(());
         }
         let (reply, written) = oneshot::channel();
-        ledger.push(QueuedNote::call(Box::new(note), Some(reply), charge));
+        ledger.push(QueuedNote::call(Box::new(note), Some(reply), charges));
         written.await.unwrap_or(Err(CommitRefusal::Broken.into()))
     }
 }

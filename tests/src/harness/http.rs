@@ -74,6 +74,14 @@ impl HttpClient {
         }
     }
 
+    /// The same client with no connection yet: what it sends goes over new ones.
+    #[must_use]
+    pub fn anew(&self) -> Self {
+        let mut new = Self::new(&self.url.to_string());
+        new.headers.clone_from(&self.headers);
+        new
+    }
+
     /// Sets a header for all requests to come.
     ///
     /// # Panics

@@ -3,6 +3,7 @@
 mod disk;
 mod events;
 mod evidence;
+mod held_up;
 mod kills;
 
 use std::collections::BTreeSet;

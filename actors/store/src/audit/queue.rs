@@ -16,9 +16,13 @@ use super::heard::ReportCounts;
 use super::{NotWritten, Note};
 use crate::trouble::Trouble;
 
-/// Calls under way or waiting to be written. Further calls are refused, because they could not be logged.
-/// A note of a call takes some hundred bytes, and up to 16 KiB more where arguments are kept whole.
+/// Calls under way or waiting to be written, and what their notes may hold, in bytes. Further calls are
+/// refused, because they could not be logged.
 pub const CALLS_MAX: u64 = 65_536;
+/// See [`CALLS_MAX`]: twice as much as that many notes take without anything of their callers.
+pub const CALLS_BYTES_MAX: u64 = 128 << 20;
+/// A note of a call without what is its caller's, in bytes.
+const NOTE: u64 = 1 << 10;
 /// Decisions that wait for the disk. Further ones wait before they begin.
 pub const DECISIONS_MAX: usize = 1_024;
 /// Events that cannot be refused; above this number they are dropped and counted.
@@ -42,6 +46,7 @@ pub(super) struct QueuedNote {
 #[derive(Debug)]
 pub(super) enum HeldRoom {
     Charge { _charge: Charge },
+    Call { _charges: [Charge; 2] },
     Permit { _permit: OwnedSemaphorePermit },
 }
 
@@ -59,11 +64,24 @@ impl QueuedNote {
         }
     }
 
-    pub(super) fn call(note: Box<dyn Note>, written: Option<Written>, charge: Charge) -> Self {
+    pub(super) fn call(
+        note: Box<dyn Note>,
+        written: Option<Written>,
+        charges: [Charge; 2],
+    ) -> Self {
         Self {
             note,
             kind: RecordKind::Call,
             written,
+            hold: HeldRoom::Call { _charges: charges },
+        }
+    }
+
+    fn told(note: Box<dyn Note>, charge: Charge) -> Self {
+        Self {
+            note,
+            kind: RecordKind::Call,
+            written: None,
             hold: HeldRoom::Charge { _charge: charge },
         }
     }
@@ -73,7 +91,8 @@ impl QueuedNote {
 pub(super) struct LogQueue {
     queue: Mutex<Queue>,
     more: Condvar,
-    pub(super) calls: Arc<Credit>,
+    calls: Arc<Credit>,
+    calls_bytes: Arc<Credit>,
     pub(super) decisions: Arc<Semaphore>,
     told: Arc<Credit>,
     /// Events that found no room.
@@ -133,6 +152,7 @@ impl LogQueue {
             queue: Mutex::default(),
             more: Condvar::new(),
             calls: Credit::new(CALLS_MAX),
+            calls_bytes: Credit::new(CALLS_BYTES_MAX),
             decisions: Arc::new(Semaphore::new(DECISIONS_MAX)),
             told: Credit::new(TOLD_MAX),
             dropped: AtomicU64::new(0),
@@ -172,9 +192,16 @@ impl LogQueue {
         }
     }
 
+    /// The place of a call with `params` of so many bytes: it is one of so many, and holds so much.
+    pub(super) fn place(&self, params: usize) -> Option<[Charge; 2]> {
+        let bytes = NOTE + self.keeping.longest(params) as u64;
+        let one = self.calls.try_take(1)?;
+        Some([one, self.calls_bytes.try_take(bytes)?])
+    }
+
     pub(super) fn tell(&self, note: Box<dyn Note>) {
         match self.told.try_take(1) {
-            Some(charge) => self.push(QueuedNote::call(note, None, charge)),
+            Some(charge) => self.push(QueuedNote::told(note, charge)),
             None => {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
             }

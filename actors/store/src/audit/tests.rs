@@ -101,7 +101,7 @@ async fn a_decision_is_in_the_file_when_it_is_acknowledged() {
         audit.decided(said(json!({}))).await,
         Err(NotWritten(CommitRefusal::Broken))
     );
-    assert!(audit.place().is_err());
+    assert!(audit.place(100).is_err());
 }
 
 #[tokio::test]
@@ -109,7 +109,12 @@ async fn what_is_only_told_is_written_within_the_window() {
     let dir = tempfile::tempdir().unwrap();
     let audit = opening(dir.path()).open().unwrap();
     audit.tell(said(json!({"told": true})));
-    audit.place().unwrap().fill(said(json!({}))).await.unwrap();
+    audit
+        .place(100)
+        .unwrap()
+        .fill(said(json!({})))
+        .await
+        .unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(5);
     while written(dir.path()).len() < 2 {
         assert!(std::time::Instant::now() < deadline, "not written");
@@ -124,11 +129,40 @@ async fn what_is_only_told_is_written_within_the_window() {
 async fn calls_have_their_bound() {
     let dir = tempfile::tempdir().unwrap();
     let audit = opening(dir.path()).open().unwrap();
-    let places: Vec<Place> = (0..CALLS_MAX).map(|_| audit.place().unwrap()).collect();
-    assert_eq!(audit.place().unwrap_err(), NotWritten(CommitRefusal::Full));
+    let places: Vec<Place> = (0..CALLS_MAX).map(|_| audit.place(100).unwrap()).collect();
+    assert_eq!(
+        audit.place(100).unwrap_err(),
+        NotWritten(CommitRefusal::Full)
+    );
     audit.decided(said(json!({}))).await.unwrap();
     drop(places);
-    assert!(audit.place().is_ok());
+    assert!(audit.place(100).is_ok());
+}
+
+/// Nor are those whose notes would hold more than all may: a note holds of its call what is kept of it.
+#[tokio::test]
+async fn calls_have_their_bound_in_bytes() {
+    let fit = async |arguments| {
+        let dir = tempfile::tempdir().unwrap();
+        let redaction = Redaction::new(arguments, &[7; 32], []);
+        let options = LogOptions {
+            redaction,
+            ..opening(dir.path())
+        };
+        let audit = options.open().unwrap();
+        let places: Vec<Place> = std::iter::from_fn(|| audit.place(1 << 20).ok()).collect();
+        let full = audit.place(1 << 20).unwrap_err();
+        assert_eq!(full, NotWritten(CommitRefusal::Full));
+        places.len() as u64
+    };
+    assert_eq!(
+        fit(ArgumentsKept::Digest).await,
+        CALLS_BYTES_MAX / (5 << 10)
+    );
+    assert_eq!(
+        fit(ArgumentsKept::Whole).await,
+        CALLS_BYTES_MAX / (21 << 10)
+    );
 }
 
 #[tokio::test]
@@ -217,7 +251,7 @@ async fn a_log_goes_on_when_the_disk_takes_something_again() {
     let audit = small(dir.path()).open().unwrap();
     let full = Folder::of(dir.path()).path(2);
     std::os::unix::fs::symlink("/dev/full", &full).unwrap();
-    let under_way = audit.place().unwrap();
+    let under_way = audit.place(100).unwrap();
     let mut told = 0;
     let late = loop {
         match audit.decided(said(json!({"n": told}))).await {
@@ -236,7 +270,7 @@ async fn a_log_goes_on_when_the_disk_takes_something_again() {
         why.contains(&*dir.path().join("audit").to_string_lossy()),
         "{why}"
     );
-    let refused = audit.place().unwrap_err();
+    let refused = audit.place(100).unwrap_err();
     assert_eq!(refused, NotWritten(CommitRefusal::Broken));
     let refused = audit.decided(said(json!({"n": "never"}))).await;
     assert_eq!(refused, Err(NotWritten(CommitRefusal::Broken)));
@@ -299,7 +333,7 @@ async fn floods_are_counted_and_push_nothing_out() {
     };
     for n in 0..3_000 {
         let result = [Outcome::Denied, Outcome::Success][n % 2];
-        audit.place().unwrap().put(by(n, result));
+        audit.place(100).unwrap().put(by(n, result));
     }
     audit.close().await;
     let report = examine(&Folder::of(dir.path()));

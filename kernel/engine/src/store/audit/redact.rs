@@ -8,6 +8,11 @@ use serde_json::{Map, Value};
 
 /// Longest text within details, in bytes.
 pub const TEXT_MAX: usize = 1_024;
+/// Longest text of a call's record before secrets are taken out of it, in bytes: what is left is cut at
+/// [`TEXT_MAX`], and a secret that begins before that is whole.
+pub const TEXT_HELD: usize = 2 * TEXT_MAX;
+/// Texts of a call's record that are as long as its caller likes: a name, and why it was refused.
+const TEXTS: usize = 2;
 /// Arguments longer than this are kept as their digest even where they are kept whole, in bytes.
 pub const ARGUMENTS_MAX: usize = 16 << 10;
 /// Shorter values of the configuration are not looked for: they are no secrets, and would hit everywhere.
@@ -71,6 +76,16 @@ pub struct KeptArguments {
 }
 
 impl Keeping {
+    /// The most that the record of a call with `params` of so many bytes holds of them, in bytes.
+    #[must_use]
+    pub fn longest(&self, params: usize) -> usize {
+        let texts = params.min(TEXTS * TEXT_HELD);
+        match self.arguments {
+            ArgumentsKept::Digest => texts,
+            ArgumentsKept::Whole => texts + params.min(ARGUMENTS_MAX),
+        }
+    }
+
     /// Reads all of them once.
     #[must_use]
     pub fn of(&self, text: &str) -> KeptArguments {
@@ -214,6 +229,12 @@ impl Redaction {
         }
         out
     }
+}
+
+/// The beginning of a text that waits to be written, at most [`TEXT_HELD`] bytes of it.
+#[must_use]
+pub fn held(text: &str) -> &str {
+    &text[..text.floor_char_boundary(TEXT_HELD)]
 }
 
 /// A name written small and without what parts its words.
