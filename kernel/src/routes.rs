@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mgp_callers::agent::Agent;
 use mgp_callers::request::{Answering, Caller, Outcome, Request, Routes};
 use mgp_calls::checks::access;
-use mgp_calls::mcp::tasks::legacy::{self, LegacyTask};
+use mgp_calls::mcp::tasks::legacy;
 use mgp_calls::mcp::{
     completion, initialize, lists, logging, prompts, resources, roots, subscriptions, tasks, tools,
 };
@@ -22,6 +22,7 @@ use mgp_protocol::era;
 use mgp_protocol::mgp::discovery::DiscoveryTool;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
+use mgp_servers::upstream::LegacyTask;
 
 use crate::health::HealthMethods;
 use crate::operator::{self, Operator};

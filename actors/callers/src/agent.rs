@@ -227,7 +227,7 @@ impl Agent {
             view,
             version,
             capabilities: ClientCapabilities::read(Some(hello.capabilities)),
-            mgp: negotiation::with_client(Some(hello.capabilities), version.era()),
+            mgp: negotiation::with_client(Some(hello.capabilities), version),
             session: CallerSession::Open(Arc::downgrade(self)),
             activity: self.activity.clone(),
         });

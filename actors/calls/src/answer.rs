@@ -46,11 +46,3 @@ pub(crate) fn required(request: &Request) -> Result<&str, Refusal> {
 pub fn nothing() -> Bytes {
     Bytes::from_static(b"{}")
 }
-
-/// The kernel's own `Implementation` object.
-pub(crate) fn kernel_info() -> String {
-    format!(
-        r#"{{"name":"mgp","title":"MGP kernel","version":{}}}"#,
-        quoted(env!("CARGO_PKG_VERSION"))
-    )
-}

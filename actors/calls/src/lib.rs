@@ -1,4 +1,4 @@
-//! Handles the requests of agents: the checks, the forwarding, and one file for each family of methods.
+//! Handles the requests of agents: the checks, and one file for each family of methods.
 //!
 //! Works on published snapshots only. Payloads stay the text that was received; what must change (a name,
 //! a URI, a progress token) is spliced in.
@@ -6,7 +6,6 @@
 mod answer;
 mod audit;
 pub mod checks;
-mod forward;
 pub mod known_names;
 pub mod listener;
 pub mod offered;
@@ -46,13 +45,12 @@ use crate::checks::access;
 use crate::known_names::NameSources;
 use mgp_callers::agent::supervisor::Agents;
 use mgp_callers::directory::Directory;
-use mgp_callers::request::{Caller, Request};
+use mgp_callers::request::Caller;
 use mgp_callers::tasks::Tasks;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::refusal::Refusal;
-use mgp_servers::link::Link;
 use mgp_servers::server::ServerTable;
+use mgp_servers::upstream::Upstream;
 use mgp_store::audit::AuditHandle;
 use mgp_sync::snapshot::Snapshot;
 use mgp_tools::catalog::Shown;
@@ -102,43 +100,19 @@ impl Context {
         self.shown.load().catalog.tool(view, name).cloned()
     }
 
-    /// The connection to a server that this request goes over.
-    pub(crate) async fn link(
-        &self,
-        request: &Request,
-        server: &ServerId,
-    ) -> Result<Arc<Link>, Refusal> {
-        let servers = self.servers.load();
-        let handle = servers
-            .get(server)
-            .ok_or_else(|| Refusal::UnknownServer(server.to_string()))?;
-        let (caller, exchange) = (&request.caller, &request.exchange);
-        handle.connection_of(caller, exchange).await
+    /// The server of this id, as calls use it.
+    pub(crate) fn upstream(&self, server: &ServerId) -> Upstream<'_> {
+        Upstream::new(&self.servers, server)
     }
 
-    /// The connections to servers the caller may reach, as they stand now.
-    pub(crate) fn links(&self, caller: &Caller) -> Vec<Arc<Link>> {
+    /// The servers the caller may reach, connected or not.
+    pub(crate) fn upstreams(&self, caller: &Caller) -> Vec<Upstream<'_>> {
         let servers = self.servers.load();
-        let mut links: Vec<_> = match &caller.view {
-            CatalogView::All => servers.values().filter_map(|s| s.link()).collect(),
-            CatalogView::One(id) => servers.get(id).and_then(|s| s.link()).into_iter().collect(),
+        let ids: Vec<&ServerId> = match &caller.view {
+            CatalogView::All => servers.keys().collect(),
+            CatalogView::One(id) => servers.get_key_value(id).map(|(id, _)| id).into_iter().collect(),
         };
-        links.retain(|link| access::sees(self, caller, &link.server));
-        links
-    }
-
-    /// The same, with the caller's own instances in the place of the servers that have one for it.
-    pub(crate) fn links_of(&self, caller: &Caller) -> Vec<Arc<Link>> {
-        let (servers, links) = (self.servers.load(), self.links(caller));
-        let own = |link: Arc<Link>| servers.get(&link.server)?.link_of(caller);
-        links.into_iter().filter_map(own).collect()
-    }
-
-    /// The connections to the caller's own instances, as they stand now.
-    pub(crate) fn own_links(&self, caller: &Caller) -> Vec<Arc<Link>> {
-        let mut own = self.links_of(caller);
-        let shared = self.links(caller);
-        own.retain(|link| shared.iter().all(|other| other.number != link.number));
-        own
+        let seen = ids.into_iter().filter(|id| access::sees(self, caller, id));
+        seen.map(|id| self.upstream(id)).collect()
     }
 }

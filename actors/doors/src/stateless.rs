@@ -11,7 +11,7 @@ use mgp_engine::callers::request_state::{RequestDigest, RequestState, RequestSta
 use mgp_engine::callers::seal::{self, Purpose, SealKey};
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::tools::catalog::CatalogView;
-use mgp_protocol::dialect::{Dialect, Era, Version};
+use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
@@ -434,7 +434,7 @@ pub fn read<'a>(
     let stated = Stated {
         version,
         capabilities: ClientCapabilities::read(Some(declared)),
-        mgp: negotiation::with_client(Some(declared), Era::Modern),
+        mgp: negotiation::with_client(Some(declared), Version::MODERN),
         level: meta.log_level.map(level_of).transpose()?,
         token: meta.progress_token.map(|token| token.get().into()),
         state: text(said.request_state).filter(|state| seal::is_ours(state)),

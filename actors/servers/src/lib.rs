@@ -4,5 +4,7 @@ pub mod audit_forwarding;
 pub mod guard;
 pub mod levels;
 pub mod link;
+mod negotiation;
 pub mod sandbox;
 pub mod server;
+pub mod upstream;

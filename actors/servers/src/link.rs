@@ -39,8 +39,8 @@ use mgp_sync::pending::Pending;
 use mgp_transports::log::ServerLog;
 use tokio::sync::oneshot;
 
+use crate::negotiation;
 use mgp_callers::exchange::Exchange;
-use mgp_callers::negotiation;
 use mgp_callers::request::Caller;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::ids::request_ids;
@@ -95,6 +95,12 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// Whether it says with each list how long that may be kept.
+    #[must_use]
+    pub fn says_freshness(&self) -> bool {
+        !self.version.is_legacy()
+    }
+
     /// Whether clients may choose its log level: it declares so, or it is modern, where each request names
     /// the level.
     #[must_use]
@@ -269,9 +275,21 @@ impl Link {
     /// True where legacy clients use a server that turns calls into tasks of the extension.
     #[must_use]
     pub fn bridges_tasks(&self) -> bool {
+        self.era(Era::Legacy) == Era::Modern && self.makes_tasks()
+    }
+
+    /// True for a server that decides itself which calls become tasks.
+    #[must_use]
+    pub fn makes_tasks(&self) -> bool {
         let modern = self.peer_in(Era::Modern);
-        self.era(Era::Legacy) == Era::Modern
-            && modern.is_some_and(|peer| peer.capabilities.tasks_extension)
+        modern.is_some_and(|peer| peer.capabilities.tasks_extension)
+    }
+
+    /// What a server declared that has the experimental tasks of 2025-11-25.
+    #[must_use]
+    pub fn experiment(&self) -> Option<&Peer> {
+        let peer = self.peer_in(Era::Legacy)?;
+        peer.capabilities.tasks_call.then_some(peer)
     }
 
     /// The handshake of the era of `peer` is done.

@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use mgp_engine::tools::subscriptions::{SubscriptionEffect, Subscriptions};
-use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mgp::approvals::PENDING_URI;
@@ -141,7 +140,7 @@ pub struct SubscriptionsActor {
 #[derive(Debug, Default)]
 pub struct SubscriptionsState {
     engine: Subscriptions,
-    /// Requests under way at legacy servers, the latest for each resource. The next request for a resource
+    /// Requests under way at servers without a listen, the latest for each resource. The next request for a resource
     /// waits for it, so that the server hears them in order. Bounded by the engine's table.
     asking: HashMap<(ServerId, Arc<str>), SupervisedTask<()>>,
 }
@@ -265,7 +264,7 @@ impl SubscriptionsActor {
             }
             return;
         }
-        if link.peer_in(Era::Modern).is_some() {
+        if link.is_listened_to() {
             return listen(link, effect, reply);
         }
         state.asking.retain(|_, asked| !asked.is_finished());
@@ -305,7 +304,7 @@ impl SubscriptionsActor {
     }
 }
 
-/// A modern server is told the whole of what is wanted of it with its next listen.
+/// A server that is listened to is told the whole of what is wanted of it with its next listen.
 fn listen(link: Arc<Link>, effect: SubscriptionEffect, reply: Option<Reply<Result<(), Refusal>>>) {
     match effect {
         SubscriptionEffect::UnsubscribeUpstream { uri, .. } => {
@@ -324,7 +323,7 @@ fn listen(link: Arc<Link>, effect: SubscriptionEffect, reply: Option<Reply<Resul
     }
 }
 
-/// A legacy server is told of one resource at a time.
+/// Any other server is told of one resource at a time.
 async fn ask(
     link: &Arc<Link>,
     effect: SubscriptionEffect,
@@ -335,7 +334,7 @@ async fn ask(
         SubscriptionEffect::UnsubscribeUpstream { uri, .. } => ("resources/unsubscribe", uri),
     };
     let params = format!(r#"{{"uri":{}}}"#, quoted(&uri));
-    let answer = link.ask_in(Era::Legacy, method, Some(&params)).await;
+    let answer = link.ask(method, Some(&params)).await;
     conclude(link, reply, method, &uri, answer.map(|_| ()));
 }
 

@@ -11,11 +11,10 @@ use crate::Context;
 use crate::answer::{required, text};
 use crate::checks::access;
 use crate::checks::arrival::named_item;
-use crate::forward::trace::may_be_of_mgp;
-use crate::forward::{self, Mirrored, Outgoing};
 use crate::mcp::prompts::prompt;
 use crate::mcp::resources::{listed_owner, owner_by};
 use mgp_callers::request::{Outcome, Request};
+use mgp_servers::upstream::{Mirrored, Outgoing, may_be_of_mgp};
 
 /// Completes an argument of a prompt or a template.
 ///
@@ -38,7 +37,6 @@ pub async fn complete(cx: &Context, request: &Request) -> Outcome {
     }
     let outgoing = Outgoing {
         tool: None,
-        server: &server,
         final_check: Some(&final_check),
         method: "completion/complete",
         params,
@@ -47,7 +45,7 @@ pub async fn complete(cx: &Context, request: &Request) -> Outcome {
         token: progress_token(params)?,
         mirrored: Mirrored::default(),
     };
-    forward::forward(cx, request, outgoing).await
+    cx.upstream(&server).send(request, outgoing).await
 }
 
 /// The server, the part of the frame that names the prompt or template, and the server's own name for it.

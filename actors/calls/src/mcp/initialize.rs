@@ -7,10 +7,9 @@ use mgp_protocol::mcp::meta::SERVER_INFO;
 use mgp_protocol::splice::{members, quoted};
 
 use crate::Context;
-use crate::answer::kernel_info;
 use crate::checks::access;
 use crate::mcp::tasks::{self, legacy, with_tasks};
-use mgp_callers::negotiation;
+use mgp_callers::negotiation::{self, kernel_info};
 use mgp_callers::request::{Caller, Outcome};
 use mgp_servers::link::Peer;
 use mgp_servers::server::ServerHandle;

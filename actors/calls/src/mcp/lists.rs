@@ -18,11 +18,11 @@ use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
-use crate::answer::kernel_info;
 use crate::checks::access;
 use crate::mcp::lists::exposure::before;
 use crate::mcp::own_resources::with_own;
 use crate::mgp::discovery;
+use mgp_callers::negotiation::kernel_info;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::moment;
 use mgp_servers::link::List;
@@ -88,7 +88,7 @@ fn freshness(cx: &Context, shown: &Shown, caller: &Caller, kind: ListKind) -> Fr
     }
     for (server, peer) in &shown.peers {
         let told = tells(&peer.capabilities, kind);
-        if told || peer.version.is_legacy() || !view.shows(server) {
+        if told || !peer.says_freshness() || !view.shows(server) {
             continue;
         }
         let Some(fetched) = shown.fetched.get(server).map(|at| at[kind as usize]) else {

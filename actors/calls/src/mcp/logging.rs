@@ -10,7 +10,6 @@ use mgp_protocol::refusal::Refusal;
 use crate::Context;
 use crate::answer::nothing;
 use mgp_callers::request::{Outcome, Request};
-use mgp_servers::levels;
 
 /// How long the servers may take to be told; after that the agent is answered, so that a hung server
 /// delays nobody.
@@ -32,9 +31,8 @@ pub async fn set_level(cx: &Context, request: &Request) -> Outcome {
     if let Some(agent) = request.caller.standing() {
         agent.set_level(level);
     }
-    let mut links = cx.links(&request.caller);
-    links.extend(cx.own_links(&request.caller));
-    let telling = links.iter().map(|link| levels::tell(&cx.directory, link));
+    let (caller, upstreams) = (&request.caller, cx.upstreams(&request.caller));
+    let telling = upstreams.iter().map(|it| it.set_level(caller, &cx.directory));
     let _ = tokio::time::timeout(LEVEL_PATIENCE, join_all(telling)).await;
     Ok(nothing())
 }

@@ -11,9 +11,8 @@ use crate::Context;
 use crate::answer::{required, text};
 use crate::checks::arrival::{self, named_item};
 use crate::checks::{access, schema};
-use crate::forward::trace::may_be_of_mgp;
-use crate::forward::{self, Mirrored, Outgoing};
 use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_servers::upstream::{Mirrored, Outgoing, may_be_of_mgp};
 
 /// Gets a prompt.
 ///
@@ -29,7 +28,6 @@ pub async fn get(cx: &Context, request: &Request) -> Outcome {
     schema::prompt_arguments(&name, &route, get.arguments)?;
     let outgoing = Outgoing {
         tool: None,
-        server: &route.server,
         final_check: Some(&final_check),
         method: "prompts/get",
         params,
@@ -38,7 +36,7 @@ pub async fn get(cx: &Context, request: &Request) -> Outcome {
         token: progress_token(params)?,
         mirrored: Mirrored::named(&route.own_name),
     };
-    forward::forward(cx, request, outgoing).await
+    cx.upstream(&route.server).send(request, outgoing).await
 }
 
 /// The prompt of that name, of a server that is open to the caller.

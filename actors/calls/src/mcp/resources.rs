@@ -15,12 +15,11 @@ use crate::Context;
 use crate::answer::{nothing, required, text};
 use crate::checks::access;
 use crate::checks::arrival::{self, named_item};
-use crate::forward::trace::may_be_of_mgp;
-use crate::forward::{self, Mirrored, Outgoing};
 use crate::mcp::own_resources;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_policy::approvals;
 use mgp_servers::link::Peer;
+use mgp_servers::upstream::{Mirrored, Outgoing, may_be_of_mgp};
 
 /// Reads a resource; the contents carry the URI that was asked for.
 ///
@@ -38,7 +37,6 @@ pub async fn read(cx: &Context, request: &Request) -> Outcome {
     let final_check = access::admit(cx, &request.caller, &server, None, unknown)?;
     let outgoing = Outgoing {
         tool: None,
-        server: &server,
         final_check: Some(&final_check),
         method: "resources/read",
         params,
@@ -47,7 +45,7 @@ pub async fn read(cx: &Context, request: &Request) -> Outcome {
         token: progress_token(params)?,
         mirrored: Mirrored::named(&own),
     };
-    let result = forward::forward(cx, request, outgoing).await?;
+    let result = cx.upstream(&server).send(request, outgoing).await?;
     if own == uri {
         return Ok(result);
     }
@@ -187,7 +185,7 @@ pub(crate) async fn life(
 ) -> Result<ServerId, Refusal> {
     let life = life_of(cx, &request.caller, server);
     if life.is_instance() {
-        cx.link(request, &life.server()).await?;
+        cx.upstream(&life.server()).start(request).await?;
     }
     Ok(life)
 }

@@ -9,12 +9,7 @@ pub fn changed(cx: &Context, caller: &Caller) {
     if !caller.capabilities.roots {
         return;
     }
-    for link in cx.links(caller) {
-        if link.asks_roots() && cx.directory.rooted(&link.server, 3, None).len() < 3 {
-            link.roots_changed();
-        }
+    for upstream in cx.upstreams(caller) {
+        upstream.roots_changed(caller, &cx.directory);
     }
-    let own = cx.own_links(caller).into_iter();
-    own.filter(|link| link.asks_roots())
-        .for_each(|link| link.roots_changed());
 }

@@ -1,8 +1,6 @@
 //! `subscriptions/listen`: sends a stateless client the events it named until either side ends it (MCP
 //! 2026-07-28, subscriptions).
 
-use std::sync::{Arc, Weak};
-
 use futures_util::future::join_all;
 use mgp_engine::callers::tasks::{Maker, NamedTask};
 use mgp_protocol::ids::ServerId;
@@ -12,13 +10,12 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::{jsonrpc, mcp};
 
 use crate::answer::required;
-use crate::forward::tasks::knows_tasks;
 use crate::mcp::{resources, tasks};
 use crate::{Context, listener};
 use mgp_callers::agent::Agent;
 use mgp_callers::exchange::Delivery;
 use mgp_callers::request::{Caller, Outcome, Request};
-use mgp_servers::link::Link;
+use mgp_servers::upstream::{FollowedTask, knows_tasks};
 
 /// Resources, or tasks, that one request may name; a client that wants more listens twice.
 const MAX_RESOURCES: usize = 1000;
@@ -52,7 +49,7 @@ pub async fn listen(cx: &Context, request: &Request) -> Outcome {
     let listener = listener::begin(&cx.agents, &cx.directory, &cx.subscriptions, &agent);
     let _listener = listener.await?;
     let wanted = follow(cx, &agent, wanted, resources).await;
-    let _followed = followed.agreed().await;
+    join_all(followed.iter().map(FollowedTask::agreed)).await;
     request
         .exchange
         .send(acknowledged(&wanted, &tag), Delivery::Reliable);
@@ -99,19 +96,18 @@ fn named(cx: &Context, request: &Request, wanted: &mut Filter) -> Vec<(NamedTask
     tasks
 }
 
-/// Subscribes to tasks at servers.
-fn follow_tasks(cx: &Context, caller: &Caller, tasks: &[(NamedTask, String)]) -> Followed {
-    let servers = cx.servers.load();
+/// Subscribes to tasks at servers, until dropped.
+fn follow_tasks(
+    cx: &Context,
+    caller: &Caller,
+    tasks: &[(NamedTask, String)],
+) -> Vec<FollowedTask> {
     let tasks = tasks.iter().map(|(named, _)| &named.task);
     let of_servers = tasks.filter_map(|task| match &task.maker {
-        Maker::Modern { task: own } => {
-            let link = servers.get(&task.server)?.link_of(caller)?;
-            link.follow_task(own);
-            Some((Arc::downgrade(&link), own.clone()))
-        }
+        Maker::Modern { task: own } => cx.upstream(&task.server).follow_task(caller, own),
         Maker::Legacy { .. } | Maker::Kernel { .. } => None,
     });
-    Followed(of_servers.collect())
+    of_servers.collect()
 }
 
 /// Subscribes to resources at servers; what a server refuses is left out of the answer.
@@ -139,35 +135,6 @@ struct FollowedResource {
     shown: String,
     server: ServerId,
     own: String,
-}
-
-/// Subscriptions to tasks at servers, until dropped. Weak: a client may listen for days, which must not
-/// keep an old connection alive.
-struct Followed(Vec<(Weak<Link>, String)>);
-
-impl Followed {
-    /// Resolves when the servers have answered. A client that gets no news of a task can still ask for
-    /// it.
-    async fn agreed(self) -> Self {
-        let links: Vec<_> = self
-            .0
-            .iter()
-            .filter_map(|(link, _)| link.upgrade())
-            .collect();
-        let asked = links.iter().map(|link| link.agrees());
-        join_all(asked).await;
-        self
-    }
-}
-
-impl Drop for Followed {
-    fn drop(&mut self) {
-        for (link, own) in &self.0 {
-            if let Some(link) = link.upgrade() {
-                link.unfollow_task(own);
-            }
-        }
-    }
 }
 
 fn acknowledged(wanted: &Filter, tag: &str) -> bytes::Bytes {

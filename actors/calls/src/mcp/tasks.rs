@@ -1,12 +1,10 @@
 //! `tasks/*`: tasks of servers, under sealed names that only their clients can use, and the kernel's own
 //! tasks, made of calls to servers that make none.
 
-mod bridged;
 pub mod legacy;
 
 use mgp_engine::callers::tasks::{Maker, NamedTask, TaskRef};
 use mgp_engine::tools::catalog::CatalogTool;
-use mgp_protocol::dialect::Era;
 use mgp_protocol::mcp::{self, tasks as words};
 use mgp_protocol::mention::may_mention;
 use mgp_protocol::refusal::Refusal;
@@ -16,10 +14,8 @@ use serde_json::value::RawValue;
 use crate::Context;
 use crate::answer::{required, text};
 use crate::checks::access::{self, Admission};
-use crate::forward::tasks::{EXTENSION, knows_tasks, makes_tasks};
-use crate::forward::trace::may_be_of_mgp;
-use crate::forward::{Mirrored, Outgoing, along, is_untaken};
 use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_servers::upstream::{EXTENSION, TaskRequest, Upstream, knows_tasks, unknown_task};
 
 /// The longest task id of a server, in bytes, that can be sealed into a name.
 pub(crate) const MAX_ID: usize = 1024;
@@ -37,7 +33,7 @@ pub async fn get(cx: &Context, request: &Request) -> Outcome {
     match named.task.maker {
         Maker::Kernel { boot, number } => {
             let shown = cx.tasks.get((boot, number));
-            shown.ok_or_else(|| unknown(about.task_id))
+            shown.ok_or_else(|| unknown_task(about.task_id))
         }
         Maker::Modern { .. } | Maker::Legacy { .. } => {
             pass_task(cx, request, &named, about.task_id).await
@@ -57,7 +53,7 @@ pub async fn update(cx: &Context, request: &Request) -> Outcome {
             let responses = update.input_responses.map_or("{}", RawValue::get);
             match cx.tasks.update((boot, number), responses) {
                 true => Ok(TAKEN.into()),
-                false => Err(unknown(update.task_id)),
+                false => Err(unknown_task(update.task_id)),
             }
         }
         Maker::Modern { .. } | Maker::Legacy { .. } => {
@@ -76,7 +72,7 @@ pub async fn cancel(cx: &Context, request: &Request) -> Outcome {
     match named.task.maker {
         Maker::Kernel { boot, number } => match cx.tasks.cancel((boot, number)).await {
             true => Ok(TAKEN.into()),
-            false => Err(unknown(about.task_id)),
+            false => Err(unknown_task(about.task_id)),
         },
         Maker::Modern { .. } | Maker::Legacy { .. } => {
             pass_task(cx, request, &named, about.task_id).await
@@ -87,7 +83,7 @@ pub async fn cancel(cx: &Context, request: &Request) -> Outcome {
 /// The task that a stateless client names.
 fn meant(cx: &Context, request: &Request, id: &RawValue) -> Result<NamedTask, Refusal> {
     knows_tasks(request)?;
-    task(cx, &request.caller, &text(id, "taskId")?).ok_or_else(|| unknown(id))
+    task(cx, &request.caller, &text(id, "taskId")?).ok_or_else(|| unknown_task(id))
 }
 
 /// The task with this name, if it was given to this client and its tool is still open to it.
@@ -106,52 +102,17 @@ pub(crate) fn about<'a>(
     access::admit(cx, caller, &named.task.server, Some(&named.tool), unknown)
 }
 
-/// Asks the server that made a task, by its own id for it; over the next connection, when this one is
-/// just being closed.
+/// Asks the server that made a task, by its own id for it.
 async fn pass_task(cx: &Context, request: &Request, named: &NamedTask, id: &RawValue) -> Outcome {
-    match pass_task_once(cx, request, named, id).await {
-        Err(refusal) if is_untaken(&refusal) => pass_task_once(cx, request, named, id).await,
-        outcome => outcome,
-    }
-}
-
-async fn pass_task_once(
-    cx: &Context,
-    request: &Request,
-    named: &NamedTask,
-    id: &RawValue,
-) -> Outcome {
-    let final_check = about(cx, &request.caller, named, unknown(id))?;
-    let task = &named.task;
-    let (Maker::Modern { task: own } | Maker::Legacy { task: own }) = &task.maker else {
-        return Err(unknown(id));
+    let final_check = about(cx, &request.caller, named, unknown_task(id))?;
+    let about = TaskRequest {
+        maker: &named.task.maker,
+        id,
+        name: &text(id, "taskId")?,
+        params: required(request)?,
+        final_check: &final_check,
     };
-    let link = cx.link(request, &task.server).await?;
-    if link.peer_in(Era::Modern).is_none() {
-        return Err(unknown(id));
-    }
-    link.may_answer(own, required(request)?)?;
-    let own_json = quoted(own);
-    let params = required(request)?;
-    let outgoing = Outgoing {
-        tool: None,
-        final_check: Some(&final_check),
-        server: &task.server,
-        method: &request.method,
-        params,
-        of_mgp: may_be_of_mgp(params),
-        edit: (id.get(), &own_json),
-        token: None,
-        mirrored: Mirrored::named(own),
-    };
-    let result = along(request, &link, outgoing, Era::Modern).await?;
-    let shown = std::str::from_utf8(&result).ok().and_then(|result| {
-        let named = member(result, "taskId")?;
-        let mut splice = Splice::new(result);
-        splice.replace(named, id.get());
-        Some(splice.finish().into_owned())
-    });
-    Ok(shown.map_or(result, Into::into))
+    cx.upstream(&named.task.server).task(request, about).await
 }
 
 /// The answer to a call that became a task at its server, with the name the client can use; `None` for
@@ -168,7 +129,7 @@ pub(crate) fn announced(
     if !may_mention(result, "\"taskId\"") {
         return Ok(None);
     }
-    if request.caller.version.era() == Era::Legacy {
+    if request.caller.version.is_legacy() {
         let result = std::str::from_utf8(result).unwrap_or_default();
         return Ok(legacy::created(cx, request, tool, result)?.map(Into::into));
     }
@@ -190,9 +151,7 @@ pub(crate) fn announced(
 
 /// True when a client may be given tasks.
 pub(crate) fn offers_tasks(cx: &Context, caller: &Caller) -> bool {
-    cx.links(caller)
-        .iter()
-        .any(|link| makes_tasks(link) || !link.limits.task_after.is_zero())
+    cx.upstreams(caller).iter().any(Upstream::gives_tasks)
 }
 
 /// A result that announces a task: its text, and the server's own id in it.
@@ -212,15 +171,6 @@ pub(crate) fn named(tool: &CatalogTool, maker: Maker) -> NamedTask {
         },
         tool: (*tool.own_name).into(),
     }
-}
-
-/// The same refusal in all cases, so that guessing ids reveals nothing.
-pub(crate) fn unknown(id: &RawValue) -> Refusal {
-    let id = serde_json::from_str::<String>(id.get()).unwrap_or_default();
-    let id: String = id.chars().take(64).collect();
-    Refusal::BadParams(format!(
-        "unknown task {id:?}: it was not given to this client, or is forgotten"
-    ))
 }
 
 /// Adds what `server/discover` says about tasks.

@@ -18,12 +18,12 @@ use crate::answer::{required, structured, text};
 use crate::audit::{self, CallFacts};
 use crate::checks::arrival::{self, named_item};
 use crate::checks::{Check, ToolCall, access, schema};
-use crate::forward::{Mirrored, Outgoing, forward};
 use crate::mcp::tasks;
 use crate::mgp::tools::session;
 use crate::{Context, mgp};
 use mgp_callers::request::{Answering, Caller, Outcome, Request};
 use mgp_servers::link::FinalCheck;
+use mgp_servers::upstream::{Mirrored, Outgoing};
 
 /// How long a call whose tool has changed waits for the server's tools to be fetched again.
 const FETCHED_AGAIN: Duration = Duration::from_millis(500);
@@ -119,7 +119,6 @@ async fn call_once(
     passed.map_err(|(_, refusal)| refusal)?;
     let outgoing = Outgoing {
         tool: Some(&tool),
-        server: &tool.server,
         final_check: Some(&checked),
         method: "tools/call",
         params,
@@ -131,10 +130,11 @@ async fn call_once(
             arguments: Some((&tool.param_headers, arguments)),
         },
     };
+    let upstream = cx.upstream(&tool.server);
     let mut tries = None;
     let result = loop {
-        let outcome = forward(cx, request, outgoing).await;
-        match retries::next(cx, request, &outgoing, &mut tries, outcome).await {
+        let outcome = upstream.send(request, outgoing).await;
+        match retries::next(cx, request, &upstream, &outgoing, &mut tries, outcome).await {
             Next::Again => {}
             Next::Done(outcome) => break outcome?,
         }

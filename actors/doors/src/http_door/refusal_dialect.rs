@@ -53,7 +53,7 @@ fn read(text: &ByteString) -> Option<(RequestId, Dialect)> {
         let version = Version::negotiate(&hello.protocol_version);
         Dialect {
             version,
-            mgp: with_client(Some(hello.capabilities), version.era()).says_codes(),
+            mgp: with_client(Some(hello.capabilities), version).says_codes(),
         }
     } else {
         stateless::read(&method, params).ok()?.0.dialect()

@@ -9,7 +9,7 @@ use mgp_protocol::mcp::meta::{
 use mgp_protocol::splice::{member, members, quoted};
 use serde::Deserialize;
 
-use mgp_callers::negotiation;
+use crate::negotiation;
 
 /// The error for headers that differ from the body.
 pub(super) const HEADER_MISMATCH: i64 = -32020;

@@ -134,6 +134,12 @@ impl Link {
         }
     }
 
+    /// True for a server that tells its news to a listen, false for one that is asked for each kind.
+    #[must_use]
+    pub fn is_listened_to(&self) -> bool {
+        self.peer_in(Era::Modern).is_some()
+    }
+
     /// Resolves when the connection is over.
     pub(crate) async fn over(&self) {
         let mut over = self.listening.over.subscribe();

@@ -1,7 +1,7 @@
 //! Retries of a call whose server says that it may be tried again, where that was negotiated with the
 //! server (MGP §14.6).
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use bytestring::ByteString;
 use mgp_engine::calls::retries::{CallAttempt, Retries, RetryDecision};
@@ -11,13 +11,12 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::refusal::mgp::PeerError;
 use mgp_protocol::splice::{Splice, quoted};
 
-use crate::forward::Outgoing;
 use crate::mcp::tools;
 use crate::{Context, mgp};
 use mgp_callers::request::{Outcome, Request};
 use mgp_runtime::randomness;
 use mgp_runtime::time::moment;
-use mgp_servers::link::Link;
+use mgp_servers::upstream::{Outgoing, Upstream};
 use mgp_store::audit::{by_agent, by_operator, event};
 
 /// What to do after an answer.
@@ -32,6 +31,7 @@ pub(super) enum Next {
 pub(super) async fn next(
     cx: &Context,
     request: &Request,
+    upstream: &Upstream<'_>,
     outgoing: &Outgoing<'_>,
     tries: &mut Option<Retries>,
     outcome: Outcome,
@@ -39,16 +39,16 @@ pub(super) async fn next(
     let Err(Refusal::Peer(error)) = &outcome else {
         return Next::Done(outcome);
     };
-    let Some((told, link)) = told(cx, outgoing, PeerError::read(error)) else {
+    let Some((told, time)) = told(upstream, PeerError::read(error)) else {
         return Next::Done(outcome);
     };
-    let tries = tries.get_or_insert_with(|| begun(request, outgoing, &link));
+    let tries = tries.get_or_insert_with(|| begun(request, outgoing, time));
     // Spreads the retries of many callers over time.
     let [chance] = randomness::bytes();
     match tries.failed(&told, chance, moment()) {
         RetryDecision::GiveUp(_) => Next::Done(outcome),
         RetryDecision::Retry(attempt) => {
-            tell_of(cx, request, outgoing, &attempt);
+            tell_of(cx, request, upstream, outgoing, &attempt);
             tokio::select! {
                 () = tokio::time::sleep(attempt.at.since(moment())) => Next::Again,
                 () = request.exchange.cancelled() => Next::Done(Err(Refusal::Cancelled)),
@@ -56,7 +56,7 @@ pub(super) async fn next(
             }
         }
         RetryDecision::Fallback(own) => {
-            let instead = fall_back(cx, request, outgoing, &own).await;
+            let instead = fall_back(cx, request, upstream, outgoing, &own).await;
             Next::Done(instead.unwrap_or(outcome))
         }
     }
@@ -67,33 +67,37 @@ pub(super) async fn next(
 async fn fall_back(
     cx: &Context,
     request: &Request,
+    upstream: &Upstream<'_>,
     outgoing: &Outgoing<'_>,
     own: &str,
 ) -> Option<Outcome> {
-    let other = fallback(cx, request, outgoing, own)?;
+    let other = fallback(cx, request, upstream, outgoing, own)?;
     let outcome = Box::pin(tools::call(cx, &other)).await;
     matches!(outcome, Ok(_) | Err(Refusal::Cancelled)).then_some(outcome)
 }
 
-/// What the server says about retries, if it negotiated that; plain MCP has nothing of the kind.
-fn told(
-    cx: &Context,
-    outgoing: &Outgoing<'_>,
-    error: Option<PeerError>,
-) -> Option<(PeerError, Arc<Link>)> {
-    let link = cx.servers.load().get(outgoing.server)?.link()?;
-    link.mgp().says_codes().then_some((error?, link))
+/// What the server says about retries, if it negotiated that, and how long they may take; plain MCP has
+/// nothing of the kind.
+fn told(upstream: &Upstream<'_>, error: Option<PeerError>) -> Option<(PeerError, Duration)> {
+    let time = upstream.retry_time()?;
+    Some((error?, time))
 }
 
 /// MGP-212: one audit event for each try after the first.
-fn tell_of(cx: &Context, request: &Request, outgoing: &Outgoing<'_>, attempt: &CallAttempt) {
+fn tell_of(
+    cx: &Context,
+    request: &Request,
+    upstream: &Upstream<'_>,
+    outgoing: &Outgoing<'_>,
+    attempt: &CallAttempt,
+) {
     let caller = &request.caller;
     let actor = match caller.operator {
         true => by_operator(),
         false => by_agent(caller.agent.as_str()),
     };
     let target = Target {
-        server_id: Some(outgoing.server.to_string()),
+        server_id: Some(upstream.id().to_string()),
         tool_name: outgoing.tool.map(|tool| tool.own_name.to_string()),
         agent_id: None,
     };
@@ -114,18 +118,19 @@ fn tell_of(cx: &Context, request: &Request, outgoing: &Outgoing<'_>, attempt: &C
 fn fallback(
     cx: &Context,
     request: &Request,
+    upstream: &Upstream<'_>,
     outgoing: &Outgoing<'_>,
     own: &str,
 ) -> Option<Request> {
     let view = &request.caller.view;
     let name = match view {
-        CatalogView::All => format!("{}:{own}", outgoing.server),
+        CatalogView::All => format!("{}:{own}", upstream.id()),
         CatalogView::One(_) => own.to_owned(),
     };
     let tool = cx.tool(view, &name)?;
     // A server must not redirect a call to one of the kernel's own tools.
     let own = mgp::access::tool(&request.caller, &name).is_some();
-    if own || tool.server != *outgoing.server || !request.exchange.falls_back() {
+    if own || tool.server != *upstream.id() || !request.exchange.falls_back() {
         return None;
     }
     let mut splice = Splice::new(outgoing.params);
@@ -139,9 +144,9 @@ fn fallback(
     })
 }
 
-fn begun(request: &Request, outgoing: &Outgoing<'_>, link: &Link) -> Retries {
+fn begun(request: &Request, outgoing: &Outgoing<'_>, time: Duration) -> Retries {
     let own = outgoing.tool.map_or("", |tool| &tool.own_name);
-    let retries = Retries::new(own, moment() + link.limits.call_timeout_max);
+    let retries = Retries::new(own, moment() + time);
     match request.exchange.has_fallen_back() {
         true => retries.of_fallback(),
         false => retries,

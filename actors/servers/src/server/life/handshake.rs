@@ -19,7 +19,8 @@ use serde_json::value::RawValue;
 use super::early_exit::EarlyExit;
 use crate::link::{Link, Peer, Wire};
 use crate::server::spoken::SpokenEras;
-use mgp_callers::negotiation::{self, OFFERED};
+use crate::negotiation;
+use mgp_callers::negotiation::OFFERED;
 use mgp_callers::request::Outcome;
 
 /// How long a server may be silent at the question of one era before it is also asked that of the other.

@@ -6,22 +6,23 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::mention::may_mention;
 use mgp_protocol::splice::{Splice, member, quoted};
 
-use crate::forward::Outgoing;
+use super::Outgoing;
 use mgp_callers::request::Request;
 use mgp_runtime::trace::{Trace, span};
-use mgp_servers::link::Link;
+use crate::link::Link;
 
 /// Members that MGP adds to requests.
 const OF_MGP: [&str; 2] = ["trace_id", "_mgp"];
 
 /// True when params may hold such members.
-pub(crate) fn may_be_of_mgp(params: &str) -> bool {
+#[must_use]
+pub fn may_be_of_mgp(params: &str) -> bool {
     let mut names = OF_MGP.iter();
     names.any(|name| may_mention(params.as_bytes(), name))
 }
 
 /// Puts the trace into the params for a server, and removes what is not for it.
-pub(crate) fn traced(
+pub(super) fn traced(
     request: &Request,
     link: &Link,
     era: Era,

@@ -3,45 +3,46 @@
 use mgp_engine::callers::request_ids::WireId;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::dialect::Era;
-use mgp_protocol::ids::ServerId;
 use mgp_protocol::request_headers::{self, ParamHeader};
 use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
 
-use mgp_servers::link::{FinalCheck, MirroredHeaders};
+use crate::link::{FinalCheck, MirroredHeaders};
 
 /// A request on its way to a server.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Outgoing<'a> {
-    pub(crate) server: &'a ServerId,
+pub struct Outgoing<'a> {
     /// Leave of its caller, asked again right before it goes.
-    pub(crate) final_check: Option<&'a dyn FinalCheck>,
+    pub final_check: Option<&'a dyn FinalCheck>,
     /// The tool that is called, when one is.
-    pub(crate) tool: Option<&'a CatalogTool>,
-    pub(crate) method: &'a str,
-    pub(crate) params: &'a str,
+    pub tool: Option<&'a CatalogTool>,
+    /// The method.
+    pub method: &'a str,
+    /// The params as the client sent them.
+    pub params: &'a str,
     /// The params may hold members of MGP's own (see `trace.rs`).
-    pub(crate) of_mgp: bool,
+    pub of_mgp: bool,
     /// The part of `params` that names the thing, and the server's own name to put in its place.
-    pub(crate) edit: (&'a str, &'a str),
+    pub edit: (&'a str, &'a str),
     /// The client's progress token, borrowed from `params`.
-    pub(crate) token: Option<&'a RawValue>,
+    pub token: Option<&'a RawValue>,
     /// What HTTP headers repeat of the body for servers of the modern era.
-    pub(crate) mirrored: Mirrored<'a>,
+    pub mirrored: Mirrored<'a>,
 }
 
 /// What HTTP headers repeat of the body (MCP 2026-07-28, request metadata).
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Mirrored<'a> {
+pub struct Mirrored<'a> {
     /// The server's own name for the thing.
-    pub(crate) name: Option<&'a str>,
+    pub name: Option<&'a str>,
     /// The arguments that the tool wants repeated.
-    pub(crate) arguments: Option<(&'a [ParamHeader], &'a str)>,
+    pub arguments: Option<(&'a [ParamHeader], &'a str)>,
 }
 
 impl<'a> Mirrored<'a> {
     /// Only the name is repeated.
-    pub(crate) fn named(name: &'a str) -> Self {
+    #[must_use]
+    pub fn named(name: &'a str) -> Self {
         Self {
             name: Some(name),
             arguments: None,
@@ -51,7 +52,7 @@ impl<'a> Mirrored<'a> {
 
 impl<'a> Outgoing<'a> {
     /// The params with the server's own name, and, with the id of the call, its progress token.
-    pub(crate) fn spliced(&self, id: Option<WireId>) -> Splice<'a> {
+    pub(super) fn spliced(&self, id: Option<WireId>) -> Splice<'a> {
         let mut splice = Splice::new(self.params);
         let (part, json) = self.edit;
         if part != json {
@@ -87,7 +88,7 @@ impl<'a> Outgoing<'a> {
 }
 
 /// Writes a request frame; the payload is copied once.
-pub(crate) fn frame(id: WireId, method: &str, params: Splice<'_>) -> Vec<u8> {
+pub(super) fn frame(id: WireId, method: &str, params: Splice<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + method.len() + params.size());
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.to_string().as_bytes());

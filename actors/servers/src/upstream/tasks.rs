@@ -11,24 +11,24 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, members, quoted};
 use serde_json::value::RawValue;
 
-use crate::forward::to_legacy::shown;
-use crate::forward::{Outgoing, send};
+use super::to_legacy::shown;
+use super::{Outgoing, translated};
 use mgp_callers::request::{Outcome, Request};
 use mgp_callers::tasks::LongCall;
 use mgp_runtime::task::detached;
-use mgp_servers::link::Link;
+use crate::link::Link;
 
 /// The capability a client must declare to be given tasks.
-pub(crate) const EXTENSION: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+pub const EXTENSION: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
 /// A tool call may become one of the kernel's own tasks when the client knows tasks and the server
 /// makes none.
-pub(crate) fn may_take_long(request: &Request, link: &Link, tool: Option<&CatalogTool>) {
+pub(super) fn may_take_long(request: &Request, link: &Link, tool: Option<&CatalogTool>) {
     let (Some(attempts), Some(tool)) = (request.exchange.rounds(), tool) else {
         return;
     };
     let limits = &link.limits;
-    if attempts.capabilities().tasks && !limits.task_after.is_zero() && !makes_tasks(link) {
+    if attempts.capabilities().tasks && !limits.task_after.is_zero() && !link.makes_tasks() {
         attempts.may_take_long(LongCall {
             server: link.server.clone(),
             tool: (*tool.own_name).into(),
@@ -39,7 +39,10 @@ pub(crate) fn may_take_long(request: &Request, link: &Link, tool: Option<&Catalo
 }
 
 /// Tasks are only for clients that declare the extension.
-pub(crate) fn knows_tasks(request: &Request) -> Result<(), Refusal> {
+///
+/// # Errors
+/// [`Refusal::MissingCapability`].
+pub fn knows_tasks(request: &Request) -> Result<(), Refusal> {
     if request.caller.capabilities.tasks {
         return Ok(());
     }
@@ -47,14 +50,8 @@ pub(crate) fn knows_tasks(request: &Request) -> Result<(), Refusal> {
     Err(Refusal::MissingCapability { required })
 }
 
-/// True for a server that decides itself which calls become tasks.
-pub(crate) fn makes_tasks(link: &Link) -> bool {
-    link.peer_in(Era::Modern)
-        .is_some_and(|peer| peer.capabilities.tasks_extension)
-}
-
 /// True for a call whose client of 2025-11-25 wants it as a task, where its server makes tasks.
-pub(crate) fn wants_task(request: &Request, link: &Link, params: &str) -> bool {
+pub(super) fn wants_task(request: &Request, link: &Link, params: &str) -> bool {
     request.caller.version == Version::V2025_11_25
         && &*request.method == "tools/call"
         && member(params, "task").is_some()
@@ -62,7 +59,7 @@ pub(crate) fn wants_task(request: &Request, link: &Link, params: &str) -> bool {
 }
 
 /// The params without `task`: in the extension it is the server that decides what becomes a task.
-pub(crate) fn without_task(params: &str) -> String {
+pub(super) fn without_task(params: &str) -> String {
     let members = members(params).unwrap_or_default();
     let kept = members.iter().filter(|(name, _)| name != "task");
     let kept: Vec<String> = kept
@@ -72,7 +69,7 @@ pub(crate) fn without_task(params: &str) -> String {
 }
 
 /// The message with the id of its task in `_meta` (2025-11-25, related-task).
-pub(crate) fn with_related(message: &str, id: &str) -> String {
+pub(super) fn with_related(message: &str, id: &str) -> String {
     let task = format!(r#"{{"taskId":{}}}"#, quoted(id));
     let mut splice = Splice::new(message);
     let meta = member(message, "_meta").filter(|json| json.starts_with('{'));
@@ -89,7 +86,7 @@ pub(crate) fn with_related(message: &str, id: &str) -> String {
 
 /// A stateless client calls a tool that a 2025-11-25 server takes only as a task: to the client it is a
 /// task of the kernel from the start.
-pub(crate) async fn through_task(
+pub(super) async fn through_task(
     request: &Request,
     link: &Arc<Link>,
     outgoing: Outgoing<'_>,
@@ -105,7 +102,7 @@ pub(crate) async fn through_task(
         &format!(r#"{{"ttl":{}}}"#, ttl.as_millis()),
     );
     let params = splice.finish();
-    let created = send(request, link, outgoing, Era::Legacy, &params).await;
+    let created = translated(request, link, outgoing, Era::Legacy, &params).await;
     let text = created.as_ref().ok().map(|c| String::from_utf8_lossy(c));
     let own = text.as_deref().and_then(|text| member(text, "task"));
     let Some(own) = own
@@ -135,7 +132,7 @@ pub(crate) async fn through_task(
         token: None,
         ..outgoing
     };
-    let outcome = send(request, link, fetching, Era::Legacy, &params).await;
+    let outcome = translated(request, link, fetching, Era::Legacy, &params).await;
     if matches!(outcome, Ok(_) | Err(Refusal::Peer(_))) {
         working.done();
     }
@@ -166,15 +163,9 @@ impl Drop for Working<'_> {
     }
 }
 
-/// What a server declared that has the experimental tasks of 2025-11-25.
-pub(crate) fn experiment(link: &Arc<Link>) -> Option<&mgp_servers::link::Peer> {
-    let peer = link.peer_in(Era::Legacy)?;
-    peer.capabilities.tasks_call.then_some(peer)
-}
-
 /// True for a tool that a server of 2025-11-25 only takes as a task.
-pub(crate) fn only_as_task(link: &Arc<Link>, tool: &CatalogTool) -> bool {
+pub(super) fn only_as_task(link: &Arc<Link>, tool: &CatalogTool) -> bool {
     let execution = member(&tool.raw, "execution");
-    experiment(link).is_some()
+    link.experiment().is_some()
         && execution.and_then(|said| member(said, "taskSupport")) == Some("\"required\"")
 }

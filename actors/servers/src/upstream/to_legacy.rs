@@ -8,14 +8,14 @@ use mgp_protocol::mention::may_mention;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
 
-use crate::forward::{Outgoing, of_peer, send};
+use super::{Outgoing, of_peer, translated};
 use mgp_callers::request::{Outcome, Request};
-use mgp_servers::levels;
-use mgp_servers::link::Link;
+use crate::levels;
+use crate::link::Link;
 
 /// Sends a modern caller's request to a legacy server. A question of the server suspends the call (in the
 /// `doors` crate); here only the messages are translated.
-pub(crate) async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Outcome {
+pub(super) async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Outcome {
     // A `requestState` of the kernel's own leads to a suspended call and does not get here.
     if is_said(outgoing.params, "requestState") {
         return Err(Refusal::Expired("the kernel did not give it".into()));
@@ -27,7 +27,7 @@ pub(crate) async fn down(request: &Request, link: &Arc<Link>, outgoing: Outgoing
     }
     let own = outgoing.spliced(None).finish();
     let params = era::to_legacy_params(&own);
-    let outcome = send(request, link, outgoing, Era::Legacy, &params).await;
+    let outcome = translated(request, link, outgoing, Era::Legacy, &params).await;
     if let Some(aside) = aside {
         aside.late().await;
     }
@@ -39,7 +39,7 @@ fn is_said(params: &str, name: &str) -> bool {
 }
 
 /// A legacy server's answer, in the words of the modern era.
-pub(crate) fn shown(request: &Request, link: &Link, method: &str, outcome: Outcome) -> Outcome {
+pub(super) fn shown(request: &Request, link: &Link, method: &str, outcome: Outcome) -> Outcome {
     match outcome {
         Ok(result) => {
             let result = String::from_utf8_lossy(&result);

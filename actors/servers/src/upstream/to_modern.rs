@@ -14,22 +14,22 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{member, quoted};
 use serde_json::value::RawValue;
 
-use crate::answer::kernel_info;
-use crate::forward::tasks::{wants_task, with_related, without_task};
-use crate::forward::{Outgoing, of_peer, send};
+use crate::negotiation;
+use super::tasks::{wants_task, with_related, without_task};
+use super::{Outgoing, of_peer, translated};
 use mgp_callers::agent::ClientAnswer;
-use mgp_callers::negotiation;
+use mgp_callers::negotiation::kernel_info;
 use mgp_callers::request::input_required::{Input, MAX_ROUNDS, Needs, needs, next_round};
 use mgp_callers::request::{Outcome, Request};
 use mgp_runtime::ids::new_id;
-use mgp_servers::link::Link;
-use mgp_servers::link::question;
+use crate::link::Link;
+use crate::link::question;
 
 /// Questions in one round; a person answers one at a time.
 const MAX_QUESTIONS: usize = 64;
 
 /// Calls a modern server for a legacy client, and puts the server's questions to the client.
-pub(crate) async fn rounds(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Outcome {
+pub(super) async fn rounds(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>) -> Outcome {
     let caller = &request.caller;
     let mut own = outgoing.spliced(None).finish();
     let as_task = wants_task(request, link, &own);
@@ -39,7 +39,7 @@ pub(crate) async fn rounds(request: &Request, link: &Arc<Link>, outgoing: Outgoi
     let first = stamped(request, link, &own, as_task);
     let mut params = first.clone();
     for _ in 0..MAX_ROUNDS {
-        let result = send(request, link, outgoing, Era::Modern, &params).await;
+        let result = translated(request, link, outgoing, Era::Modern, &params).await;
         let result = result.map_err(|refusal| {
             let Refusal::Peer(error) = &refusal else {
                 return refusal;
@@ -67,7 +67,7 @@ pub(crate) async fn rounds(request: &Request, link: &Arc<Link>, outgoing: Outgoi
 
 /// A legacy client's params as a modern server reads them; with `tasks` they declare that the client
 /// can be given tasks.
-pub(crate) fn stamped(request: &Request, link: &Link, params: &str, tasks: bool) -> String {
+pub(super) fn stamped(request: &Request, link: &Link, params: &str, tasks: bool) -> String {
     let caller = &request.caller;
     let capabilities = declared(&caller.capabilities, tasks);
     let capabilities = link.limits.consents.declared(&capabilities);
@@ -83,7 +83,7 @@ pub(crate) fn stamped(request: &Request, link: &Link, params: &str, tasks: bool)
 
 /// Puts all questions of a round to the client at once; returns the `inputResponses` object and its
 /// keys.
-pub(crate) async fn ask(
+pub(super) async fn ask(
     request: &Request,
     link: &Arc<Link>,
     needs: &Needs<'_>,

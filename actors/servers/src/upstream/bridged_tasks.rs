@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mgp_engine::callers::tasks::{Maker, TaskStatus, to_legacy};
-use mgp_engine::tools::catalog::CatalogTool;
+use mgp_engine::callers::tasks::{TaskStatus, to_legacy};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR};
 use mgp_protocol::refusal::Refusal;
@@ -14,14 +13,12 @@ use mgp_protocol::splice::{member, quoted};
 use mgp_protocol::{era, lookalike};
 use serde_json::value::RawValue;
 
-use crate::Context;
-use crate::forward::tasks::with_related;
-use crate::forward::to_modern::{self, ask};
-use crate::forward::{Mirrored, Outgoing, of_peer, send};
-use crate::mcp::tasks::{MAX_ID, named, own_id};
+use super::tasks::with_related;
+use super::to_modern::{self, ask};
+use super::{Mirrored, Outgoing, of_peer, translated};
+use crate::link::{FinalCheck, Link};
 use mgp_callers::request::input_required::Needs;
-use mgp_callers::request::{Caller, Outcome, Request};
-use mgp_servers::link::{FinalCheck, Link};
+use mgp_callers::request::{Outcome, Request};
 
 /// Bounds of the time between two polls of a task whose result a client waits for; the server names the
 /// time, or it is one second.
@@ -34,9 +31,6 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Questions of one task that one wait puts to its client, so that endless questions end.
 const MAX_ASKED: usize = 1024;
-
-/// What `initialize` says where tasks are those of the extension, which has no list.
-pub(crate) const UNLISTED: &str = r#"{"cancel":{},"requests":{"tools":{"call":{}}}}"#;
 
 /// A task of a modern server: the client's name for it and the server's.
 pub(super) struct Bridged<'a> {
@@ -70,7 +64,6 @@ async fn say(task: &Bridged<'_>, method: &str, more: Option<(&str, &str)>) -> Ou
     let outgoing = Outgoing {
         tool: None,
         final_check: Some(task.final_check),
-        server: &task.link.server,
         method,
         params: &params,
         of_mgp: false,
@@ -78,7 +71,7 @@ async fn say(task: &Bridged<'_>, method: &str, more: Option<(&str, &str)>) -> Ou
         token: None,
         mirrored: Mirrored::named(task.own),
     };
-    let outcome = send(task.request, task.link, outgoing, Era::Modern, &params).await;
+    let outcome = translated(task.request, task.link, outgoing, Era::Modern, &params).await;
     outcome.map_err(|refusal| task.refused(refusal, method))
 }
 
@@ -149,33 +142,6 @@ pub(super) async fn cancel(task: &Bridged<'_>) -> Outcome {
         }
         tokio::time::sleep(POLL.0).await;
     }
-}
-
-/// The answer to a call that became a task of the extension for a client of 2025-11-25.
-///
-/// # Errors
-/// [`Refusal::Broken`] when the server's own name for it is too long, or it is no task.
-pub(crate) fn created_here(
-    cx: &Context,
-    caller: &Caller,
-    tool: &CatalogTool,
-    result: &str,
-) -> Result<Option<String>, Refusal> {
-    let Some((result, own)) = own_id(result) else {
-        return Ok(None);
-    };
-    let own = serde_json::from_str::<String>(own).unwrap_or_default();
-    let broken = |why: &str| Refusal::Broken(format!("server {} {why}", tool.server));
-    if own.len() > MAX_ID {
-        return Err(broken(&format!(
-            "names a task with more than {MAX_ID} bytes"
-        )));
-    }
-    let task = named(tool, Maker::Modern { task: own });
-    let shown = to_legacy(result, &cx.tasks.name(caller, &task));
-    let shown = shown.ok_or_else(|| broken("announces a task without a status"))?;
-    let shown = era::to_legacy_result(&shown, caller.version);
-    Ok(Some(format!(r#"{{"task":{shown}}}"#)))
 }
 
 impl Bridged<'_> {

@@ -1,0 +1,57 @@
+//! What the kernel declares to servers, and what became of it.
+
+use mgp_engine::servers::consent::Consents;
+use mgp_protocol::dialect::Era;
+use mgp_protocol::mcp::meta::CLIENT_CAPABILITIES;
+use mgp_protocol::mgp::negotiation::{self, Active, Negotiated, PLAIN};
+use mgp_protocol::splice::member;
+
+use mgp_callers::negotiation::OFFERED;
+
+/// The capabilities the kernel declares to a server; `offers` is false for one whose entry says
+/// `mgp = false`.
+pub(crate) fn declared(capabilities: &str, era: Era, offers: bool) -> String {
+    match offers {
+        true => negotiation::offered_in(capabilities, era, OFFERED),
+        false => capabilities.to_owned(),
+    }
+}
+
+/// The client capabilities in a modern request to a server: MGP is negotiated with the kernel, so the
+/// client's own declaration is removed, and so are capabilities for questions that the server may not
+/// ask.
+pub(crate) fn redeclared<'p>(
+    params: &'p str,
+    client: &Negotiated,
+    server: &Negotiated,
+    consents: Consents,
+) -> Option<(&'p str, String)> {
+    if !server.is_active() && *client == PLAIN && !consents.restrict() {
+        return None;
+    }
+    let said = member(member(params, "_meta")?, CLIENT_CAPABILITIES)?;
+    let instead = match server.is_active() {
+        true => declared(said, Era::Modern, true),
+        false => negotiation::undeclared(said),
+    };
+    let instead = consents.declared(&instead).into_owned();
+    Some((said, instead))
+}
+
+/// Remarks about a server's MGP declaration, for its log.
+pub(crate) fn remark(mgp: &Negotiated) -> Option<String> {
+    match mgp {
+        Negotiated::Plain(None) => None,
+        Negotiated::Plain(Some(why)) => Some(format!("it is spoken to in plain MCP: {why}")),
+        Negotiated::Active(active) => Some(spoken(active)),
+    }
+}
+
+fn spoken(active: &Active) -> String {
+    let words = active.words().join(", ");
+    let differs = match active.minor_differs {
+        true => "; it announces another minor version, which hides nothing that both know",
+        false => "",
+    };
+    format!("it speaks MGP {} with us: {words}{differs}", active.version)
+}

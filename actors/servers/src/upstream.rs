@@ -1,0 +1,179 @@
+//! A server as calls see it: a request to it is written as the server speaks, and its answer as the caller
+//! does.
+
+mod bridged_tasks;
+mod outgoing;
+mod standing;
+mod task_requests;
+mod tasks;
+mod to_legacy;
+mod to_modern;
+mod trace;
+
+pub use self::outgoing::{Mirrored, Outgoing};
+pub use self::standing::{FollowedTask, LegacyTasks};
+pub use self::task_requests::{LegacyTask, TaskRequest, unknown_task};
+pub use self::tasks::{EXTENSION, knows_tasks};
+pub use self::trace::may_be_of_mgp;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use mgp_protocol::dialect::Era;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::meta::progress_token;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::Splice;
+use serde_json::value::RawValue;
+
+use self::outgoing::frame;
+use self::tasks::{may_take_long, only_as_task, through_task};
+use self::to_legacy::down;
+use self::to_modern::rounds;
+use self::trace::traced;
+use crate::link::{Call, Link};
+use crate::negotiation;
+use crate::server::ServerTable;
+use mgp_callers::request::{Outcome, Request};
+
+/// A server, by its id. Its connection is looked up for each request, because it may be restarted or
+/// taken away between two.
+#[derive(Debug, Clone)]
+pub struct Upstream<'a> {
+    servers: &'a ServerTable,
+    id: ServerId,
+}
+
+impl<'a> Upstream<'a> {
+    /// The server of this id, which need not exist.
+    #[must_use]
+    pub fn new(servers: &'a ServerTable, id: &ServerId) -> Self {
+        let id = id.clone();
+        Self { servers, id }
+    }
+
+    /// Sends a request; once more over a new connection when the first one was lost before the server
+    /// had read the request.
+    ///
+    /// # Errors
+    /// Whatever kept the answer from coming, or the server's own error.
+    pub async fn send(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
+        let mut first = true;
+        loop {
+            let link = self.link(request).await?;
+            let caller = request.caller.version.era();
+            let as_task = outgoing.tool.is_some_and(|tool| only_as_task(&link, tool));
+            if !as_task {
+                may_take_long(request, &link, outgoing.tool);
+            }
+            let outcome = match (caller, link.era(caller)) {
+                (Era::Modern, Era::Legacy) if as_task => {
+                    Box::pin(through_task(request, &link, outgoing)).await
+                }
+                (Era::Legacy, Era::Modern) => rounds(request, &link, outgoing).await,
+                (Era::Modern, Era::Legacy) => down(request, &link, outgoing).await,
+                (Era::Legacy, Era::Legacy) | (Era::Modern, Era::Modern) => {
+                    along(request, &link, outgoing, caller).await
+                }
+            };
+            match outcome {
+                Err(refusal) if first && is_untaken(&refusal) => first = false,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// The connection that this request goes over; waits a little for a server that is starting.
+    async fn link(&self, request: &Request) -> Result<Arc<Link>, Refusal> {
+        let servers = self.servers.load();
+        let handle = servers
+            .get(&self.id)
+            .ok_or_else(|| Refusal::UnknownServer(self.id.to_string()))?;
+        let (caller, exchange) = (&request.caller, &request.exchange);
+        handle.connection_of(caller, exchange).await
+    }
+}
+
+/// True when the connection was lost before the server had read the request.
+fn is_untaken(refusal: &Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::NotReady {
+            retry_after_ms: Some(0),
+            ..
+        }
+    )
+}
+
+/// Caller and server speak the same era: the payload is sent unchanged.
+async fn along(
+    request: &Request,
+    link: &Arc<Link>,
+    outgoing: Outgoing<'_>,
+    era: Era,
+) -> Outcome {
+    let headers = outgoing.headers(era);
+    let call = Call {
+        caller: Some(&request.caller),
+        exchange: &request.exchange,
+        token: outgoing.token.map(RawValue::get),
+        era,
+        final_check: outgoing.final_check,
+        mirror: outgoing.mirror(&headers),
+    };
+    let redeclared = match era {
+        Era::Legacy => None,
+        Era::Modern => {
+            let (client, server) = (&request.caller.mgp, link.mgp_in(era));
+            let consents = link.limits.consents;
+            negotiation::redeclared(outgoing.params, client, server, consents)
+        }
+    };
+    link.call(call, |id| {
+        let mut splice = outgoing.spliced(Some(id));
+        if let Some((said, instead)) = redeclared {
+            splice.replace(said, instead);
+        }
+        traced(request, link, era, outgoing, &mut splice);
+        frame(id, outgoing.method, splice)
+    })
+    .await
+}
+
+/// Sends params that are already in the server's own words.
+async fn translated(
+    request: &Request,
+    link: &Arc<Link>,
+    outgoing: Outgoing<'_>,
+    era: Era,
+    params: &str,
+) -> Outcome {
+    let outgoing = Outgoing { params, ..outgoing };
+    let token = progress_token(params)?;
+    let headers = outgoing.headers(era);
+    let call = Call {
+        caller: Some(&request.caller),
+        exchange: &request.exchange,
+        token: token.map(RawValue::get),
+        era,
+        final_check: outgoing.final_check,
+        mirror: outgoing.mirror(&headers),
+    };
+    link.call(call, |id| {
+        let mut splice = Splice::new(params);
+        if let Some(token) = token {
+            splice.replace(token.get(), id.to_string());
+        }
+        traced(request, link, era, outgoing, &mut splice);
+        frame(id, outgoing.method, splice)
+    })
+    .await
+}
+
+/// A server's error, in the words of the caller's era.
+fn of_peer(error: Cow<'_, str>) -> Refusal {
+    match RawValue::from_string(error.into_owned()) {
+        Ok(error) => Refusal::Peer(error),
+        Err(error) => Refusal::Broken(format!("an error that is no JSON: {error}")),
+    }
+}
