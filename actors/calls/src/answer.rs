@@ -14,18 +14,25 @@ pub(crate) fn json(answer: &impl Serialize) -> Outcome {
     written.map_err(|error| Refusal::Broken(error.to_string()))
 }
 
+/// A result that the kernel makes itself, which has members, as its caller reads it: to a stateless client
+/// it says that it is whole, and `more` is what it says besides, each member with a comma before it.
+pub(crate) fn whole(caller: &Caller, result: Bytes, more: impl FnOnce() -> String) -> Bytes {
+    if caller.version.is_legacy() {
+        return result;
+    }
+    let open = result.strip_suffix(b"}").unwrap_or(&result);
+    let complete: &[u8] = br#","resultType":"complete""#;
+    [open, complete, more().as_bytes(), b"}"].concat().into()
+}
+
 /// The same answer as the result of one of the kernel's tools: as structured content and as text.
 pub(crate) fn structured(caller: &Caller, answer: &[u8]) -> Bytes {
     let answer = String::from_utf8_lossy(answer);
-    let complete = match caller.version.is_legacy() {
-        true => "",
-        false => r#","resultType":"complete""#,
-    };
-    format!(
-        r#"{{"content":[{{"type":"text","text":{}}}],"structuredContent":{answer}{complete}}}"#,
+    let result = format!(
+        r#"{{"content":[{{"type":"text","text":{}}}],"structuredContent":{answer}}}"#,
         quoted(&answer)
-    )
-    .into()
+    );
+    whole(caller, result.into(), String::new)
 }
 
 /// The text of a JSON string; borrowed where it has no escapes. `what` names it in the error.

@@ -110,7 +110,11 @@ impl Context {
         let servers = self.servers.load();
         let ids: Vec<&ServerId> = match &caller.view {
             CatalogView::All => servers.keys().collect(),
-            CatalogView::One(id) => servers.get_key_value(id).map(|(id, _)| id).into_iter().collect(),
+            CatalogView::One(id) => servers
+                .get_key_value(id)
+                .map(|(id, _)| id)
+                .into_iter()
+                .collect(),
         };
         let seen = ids.into_iter().filter(|id| access::sees(self, caller, id));
         seen.map(|id| self.upstream(id)).collect()

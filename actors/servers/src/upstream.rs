@@ -106,12 +106,7 @@ fn is_untaken(refusal: &Refusal) -> bool {
 }
 
 /// Caller and server speak the same era: the payload is sent unchanged.
-async fn along(
-    request: &Request,
-    link: &Arc<Link>,
-    outgoing: Outgoing<'_>,
-    era: Era,
-) -> Outcome {
+async fn along(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>, era: Era) -> Outcome {
     let headers = outgoing.headers(era);
     let call = Call {
         caller: Some(&request.caller),

@@ -4,6 +4,7 @@
 
 mod docs;
 mod drawn;
+mod edges;
 mod floors;
 mod methods;
 mod modules;

@@ -7,10 +7,8 @@ pub mod filtered;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use mgp_engine::tools::catalog::freshness::{Freshness, Scope};
 use mgp_engine::tools::catalog::{CatalogView, ListKind, Outlook};
-use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::SERVER_INFO;
 use mgp_protocol::mcp::{self, ServerCapabilities};
@@ -18,6 +16,7 @@ use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
+use crate::answer::whole;
 use crate::checks::access;
 use crate::mcp::lists::exposure::before;
 use crate::mcp::own_resources::with_own;
@@ -39,7 +38,6 @@ const REFETCH: Duration = Duration::from_secs(1);
 /// [`Refusal::BadCursor`], [`Refusal::BadParams`].
 pub fn list(cx: &Context, request: &Request, kind: ListKind) -> Outcome {
     let listing: mcp::Listing<'_> = mcp::read(request.params.as_deref())?;
-    let version = request.caller.version;
     let shown = cx.shown.load();
     let cursor = listing.cursor.as_deref();
     let page = filtered::page(cx, &shown, &request.caller, kind, cursor)
@@ -56,25 +54,19 @@ pub fn list(cx: &Context, request: &Request, kind: ListKind) -> Outcome {
         }
         ListKind::Tools | ListKind::Prompts | ListKind::Resources | ListKind::Templates => page,
     };
-    match version.era() {
-        Era::Legacy => Ok(page),
-        Era::Modern => Ok(complete_page(
-            &page,
-            freshness(cx, &shown, &request.caller, kind),
-        )),
-    }
+    Ok(whole(&request.caller, page, || {
+        kept(freshness(cx, &shown, &request.caller, kind))
+    }))
 }
 
-/// A page as a stateless client gets it, with how long it may be kept (MCP 2026-07-28, caching).
-fn complete_page(page: &[u8], freshness: Freshness) -> Bytes {
-    let tail = format!(
-        r#","resultType":"complete","ttlMs":{},"cacheScope":"{}","_meta":{{"{SERVER_INFO}":{}}}}}"#,
+/// What a stateless client is told with a page: how long it may be kept (MCP 2026-07-28, caching).
+fn kept(freshness: Freshness) -> String {
+    format!(
+        r#","ttlMs":{},"cacheScope":"{}","_meta":{{"{SERVER_INFO}":{}}}"#,
         freshness.ttl_ms,
         freshness.scope.as_str(),
         kernel_info()
-    );
-    let open = page.strip_suffix(b"}").unwrap_or(page);
-    [open, tail.as_bytes()].concat().into()
+    )
 }
 
 /// How long clients may cache a list. The promise of a server that announces changes counts from now;

@@ -32,7 +32,9 @@ pub async fn set_level(cx: &Context, request: &Request) -> Outcome {
         agent.set_level(level);
     }
     let (caller, upstreams) = (&request.caller, cx.upstreams(&request.caller));
-    let telling = upstreams.iter().map(|it| it.set_level(caller, &cx.directory));
+    let telling = upstreams
+        .iter()
+        .map(|it| it.set_level(caller, &cx.directory));
     let _ = tokio::time::timeout(LEVEL_PATIENCE, join_all(telling)).await;
     Ok(nothing())
 }

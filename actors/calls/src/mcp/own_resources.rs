@@ -6,6 +6,7 @@ use mgp_protocol::mgp::approvals::PENDING_URI;
 use mgp_protocol::splice::quoted;
 
 use crate::Context;
+use crate::answer::whole;
 use mgp_callers::request::Caller;
 use mgp_policy::approvals;
 
@@ -18,14 +19,11 @@ pub(crate) fn is_own(caller: &Caller, uri: &str) -> bool {
 pub(crate) fn read_own(cx: &Context, caller: &Caller) -> Bytes {
     let text = quoted(&cx.policies.approvals.text()).to_string();
     let contents = format!(
-        r#"{{"contents":[{{"uri":"{PENDING_URI}","mimeType":"application/json","text":{text}}}]"#
+        r#"{{"contents":[{{"uri":"{PENDING_URI}","mimeType":"application/json","text":{text}}}]}}"#
     );
-    let tail = match caller.version.is_legacy() {
-        true => "}".to_owned(),
-        // It changes whenever somebody asks or answers.
-        false => r#","resultType":"complete","ttlMs":0,"cacheScope":"private"}"#.to_owned(),
-    };
-    (contents + &tail).into()
+    // It changes whenever somebody asks or answers.
+    let kept = || r#","ttlMs":0,"cacheScope":"private""#.to_owned();
+    whole(caller, contents.into(), kept)
 }
 
 fn shows_own(caller: &Caller) -> bool {

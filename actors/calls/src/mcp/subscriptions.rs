@@ -97,11 +97,7 @@ fn named(cx: &Context, request: &Request, wanted: &mut Filter) -> Vec<(NamedTask
 }
 
 /// Subscribes to tasks at servers, until dropped.
-fn follow_tasks(
-    cx: &Context,
-    caller: &Caller,
-    tasks: &[(NamedTask, String)],
-) -> Vec<FollowedTask> {
+fn follow_tasks(cx: &Context, caller: &Caller, tasks: &[(NamedTask, String)]) -> Vec<FollowedTask> {
     let tasks = tasks.iter().map(|(named, _)| &named.task);
     let of_servers = tasks.filter_map(|task| match &task.maker {
         Maker::Modern { task: own } => cx.upstream(&task.server).follow_task(caller, own),

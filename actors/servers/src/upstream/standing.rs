@@ -105,7 +105,10 @@ impl Upstream<'_> {
         let Some(link) = self.link_of(caller) else {
             return;
         };
-        if !link.experiment().is_some_and(|peer| peer.capabilities.tasks_list) {
+        if !link
+            .experiment()
+            .is_some_and(|peer| peer.capabilities.tasks_list)
+        {
             return;
         }
         let mut params = None;

@@ -13,10 +13,10 @@ use serde_json::value::RawValue;
 
 use super::to_legacy::shown;
 use super::{Outgoing, translated};
+use crate::link::Link;
 use mgp_callers::request::{Outcome, Request};
 use mgp_callers::tasks::LongCall;
 use mgp_runtime::task::detached;
-use crate::link::Link;
 
 /// The capability a client must declare to be given tasks.
 pub const EXTENSION: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;

@@ -9,9 +9,9 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
 
 use super::{Outgoing, of_peer, translated};
-use mgp_callers::request::{Outcome, Request};
 use crate::levels;
 use crate::link::Link;
+use mgp_callers::request::{Outcome, Request};
 
 /// Sends a modern caller's request to a legacy server. A question of the server suspends the call (in the
 /// `doors` crate); here only the messages are translated.

@@ -14,16 +14,16 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{member, quoted};
 use serde_json::value::RawValue;
 
-use crate::negotiation;
 use super::tasks::{wants_task, with_related, without_task};
 use super::{Outgoing, of_peer, translated};
+use crate::link::Link;
+use crate::link::question;
+use crate::negotiation;
 use mgp_callers::agent::ClientAnswer;
 use mgp_callers::negotiation::kernel_info;
 use mgp_callers::request::input_required::{Input, MAX_ROUNDS, Needs, needs, next_round};
 use mgp_callers::request::{Outcome, Request};
 use mgp_runtime::ids::new_id;
-use crate::link::Link;
-use crate::link::question;
 
 /// Questions in one round; a person answers one at a time.
 const MAX_QUESTIONS: usize = 64;

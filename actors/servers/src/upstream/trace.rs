@@ -7,9 +7,9 @@ use mgp_protocol::mention::may_mention;
 use mgp_protocol::splice::{Splice, member, quoted};
 
 use super::Outgoing;
+use crate::link::Link;
 use mgp_callers::request::Request;
 use mgp_runtime::trace::{Trace, span};
-use crate::link::Link;
 
 /// Members that MGP adds to requests.
 const OF_MGP: [&str; 2] = ["trace_id", "_mgp"];

@@ -18,8 +18,8 @@ use serde_json::value::RawValue;
 
 use super::early_exit::EarlyExit;
 use crate::link::{Link, Peer, Wire};
-use crate::server::spoken::SpokenEras;
 use crate::negotiation;
+use crate::server::spoken::SpokenEras;
 use mgp_callers::negotiation::OFFERED;
 use mgp_callers::request::Outcome;
 
