@@ -140,8 +140,8 @@ pub struct SubscriptionsActor {
 #[derive(Debug, Default)]
 pub struct SubscriptionsState {
     engine: Subscriptions,
-    /// Requests under way at servers without a listen, the latest for each resource. The next request for a resource
-    /// waits for it, so that the server hears them in order. Bounded by the engine's table.
+    /// Requests under way at servers without a listen, the latest for each resource. The next request for
+    /// a resource waits for it, so that the server hears them in order. Bounded by the engine's table.
     asking: HashMap<(ServerId, Arc<str>), SupervisedTask<()>>,
 }
 
