@@ -1,4 +1,4 @@
-//! Which configuration files are in force (MGP §15.2, A-01): places only, nothing is read.
+//! Finds the configuration files in force (MGP §15.2, A-01). Only their paths; nothing is read.
 
 use std::env;
 use std::fs;

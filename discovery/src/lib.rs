@@ -1,4 +1,4 @@
-//! Finds things and trusts nobody: where the configuration lies.
+//! Finds things without trusting them: the files of the configuration.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod config;

@@ -1,5 +1,5 @@
-//! Texts as vectors of their meaning: all-MiniLM-L6-v2, carried in the program and run on its
-//! processor. Bytes in, numbers out; it reads no file and asks nobody.
+//! Embeds texts with the model all-MiniLM-L6-v2, which is part of the program and runs on the CPU. Bytes
+//! in, numbers out; it reads no file and uses no network.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

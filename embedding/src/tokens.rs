@@ -1,4 +1,5 @@
-//! Words and parts of words as the model's numbers (WordPiece, as BERT reads text).
+//! The tokenizer: splits text into words and parts of words as the model numbers them (WordPiece, as in
+//! BERT).
 
 use std::collections::HashMap;
 

@@ -1,7 +1,6 @@
-//! The command line: who carries out what was typed.
+//! The command line.
 //!
-//! Everything said to a running kernel goes over its socket as MCP and MGP; there is no second,
-//! private way in.
+//! A running kernel is asked only over its socket, with MCP and MGP; there is no private way in.
 
 pub mod args;
 mod client;

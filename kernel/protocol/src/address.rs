@@ -1,4 +1,4 @@
-//! URLs as they may be shown and logged.
+//! URLs without their secrets, to be shown and logged.
 
 /// A URL without what opens it to whoever reads it: its credentials and the values of its query.
 #[must_use]

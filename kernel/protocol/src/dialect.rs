@@ -1,4 +1,4 @@
-//! Which MCP version a peer speaks, and what that version knows.
+//! The MCP version of a peer, and what that version supports.
 
 use std::fmt;
 

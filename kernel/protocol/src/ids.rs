@@ -1,4 +1,4 @@
-//! Names of things, as types: an agent can never be passed where a server is meant.
+//! Ids as types, so that an agent cannot be passed where a server is meant.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Members that are not known, and that other readers take for known ones (CVE-2026-27896).
+//! Finds unknown members that other readers take for known ones (CVE-2026-27896).
 //!
 //! Go's encoding/json and its like match members without regard to case, by Unicode's simple folding:
 //! `Name`, `NAME` and, with the long s, `argument\u{17f}`. What the kernel passed over as unknown would

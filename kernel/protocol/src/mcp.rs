@@ -1,4 +1,4 @@
-//! The words of MCP that the kernel reads or says itself. What it only relays has no type here.
+//! The parts of MCP that the kernel reads or writes itself. What it only relays has no type here.
 
 mod capabilities;
 pub mod completion;

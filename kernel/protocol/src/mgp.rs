@@ -1,4 +1,4 @@
-//! The words of MGP that the kernel says and reads.
+//! The parts of MGP that the kernel reads and writes.
 
 pub mod access;
 pub mod agents;

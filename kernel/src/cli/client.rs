@@ -1,4 +1,4 @@
-//! How the command line talks to the kernel: finds it, starts it, asks it, and shows how that goes.
+//! How the command line reaches the kernel: finds it, starts it, asks it, and shows progress.
 
 mod answer;
 pub(super) mod background;

@@ -1,4 +1,4 @@
-//! Why a command was not carried out: what is printed, and the exit code.
+//! Why a command failed: the message and the exit code.
 
 use std::fmt;
 use std::io;

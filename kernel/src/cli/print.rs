@@ -1,4 +1,4 @@
-//! What is printed. A reader that goes away (`| head`) ends the command, not with a panic.
+//! Prints to stdout. If the reader goes away (`| head`), the command ends without a panic.
 
 pub(super) mod content;
 mod table;

@@ -1,5 +1,5 @@
-//! When a server is started, stopped and started again (MGP §11.2, §11.5): the orders of operators and of the
-//! configuration, the ends of its lives and the restart rules come in, what its supervisor has to do comes out.
+//! Decides when a server is started, stopped and started again (MGP §11.2, §11.5), from orders of
+//! operators, changes of the configuration, ends of its lives and the restart rules.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use crate::servers::lifecycle::{
 use crate::servers::restart::{RestartVerdict, Restarts, ServerExit};
 use crate::servers::spec::{Reach, RestartRules, ServerSpec};
 
-/// No step of the end of a process takes longer while the whole kernel ends: two of them and the time for
-/// the last calls are less than the two seconds that the end of the kernel takes.
+/// Longest step of a process's shutdown while the whole kernel stops: two of them and the time for the last
+/// calls must fit into the two seconds in which the kernel stops.
 const HURRIED: Duration = Duration::from_millis(300);
 
-/// That a life is to end.
+/// An order to end a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopOrder {
     /// The reason.
     pub why: TransitionReason,
-    /// How long what is under way may take, where somebody said so.
+    /// How long calls under way may take, if that was given.
     pub within: Option<Duration>,
 }
 
 impl StopOrder {
-    /// How long each step of the end of its process may take: no longer than [`HURRIED`] for one that
-    /// does not answer its calls while the whole kernel ends.
+    /// How long each step of the shutdown of its process may take: at most [`HURRIED`] for a server that
+    /// does not answer its calls while the whole kernel stops.
     #[must_use]
     pub fn grace(self, configured: Duration, drained: bool) -> Duration {
         match self.why == TransitionReason::KernelShutdown && !drained {
@@ -42,14 +42,14 @@ impl From<TransitionReason> for StopOrder {
     }
 }
 
-/// What of a server's entry decides when it runs.
+/// The parts of a server's configuration that decide when it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SupervisionRules {
     /// Started with the kernel.
     pub autostart: bool,
     /// What happens when it stops by itself.
     pub restart: RestartRules,
-    /// It is no process of this machine's, and may be unreachable.
+    /// It is remote, and may be unreachable.
     pub remote: bool,
 }
 
@@ -63,24 +63,24 @@ impl From<&ServerSpec> for SupervisionRules {
     }
 }
 
-/// What a supervisor is told. Lives are numbered, and what is said of another one than the last is late and
+/// The events of a supervisor. Lives are numbered; an event of a life that is not the last is late and
 /// changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SupervisionInput {
-    /// Start, by the kernel or an operator; an operator's start forgets old restarts.
+    /// Start, by the kernel or an operator; an operator's start resets the count of restarts.
     Start {
         /// An operator asked.
         by_operator: bool,
     },
     /// Drain and stop.
     Stop(StopOrder),
-    /// The same, and start again.
+    /// Drain, stop, and start again.
     Restart,
-    /// Its entry in the configuration changed.
+    /// Its configuration changed.
     Reconfigured(SupervisionRules),
-    /// A life has shaken hands, and agents see its first lists.
+    /// A life has completed its handshake, and agents see its first lists.
     Connected(u64),
-    /// The server says over the connection of its life that it went from one state to another.
+    /// The server reports a transition over the connection of its life.
     Reported {
         /// The earlier state.
         from: String,
@@ -91,13 +91,13 @@ pub enum SupervisionInput {
     },
     /// A life ended, and how, in words.
     Ended(u64, ServerExit, String),
-    /// The wait for the next start after this life is over.
+    /// The wait before the next start, after this life, is over.
     RetryDue(u64),
-    /// When the turn is of this server, which keeps failing and asked for it.
+    /// The time of its turn among the failing servers, which was asked for.
     Turn(MonotonicTime),
 }
 
-/// What is shown of the supervision of a server.
+/// The published state of the supervision of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SupervisionStatus {
     /// Its state.
@@ -108,62 +108,62 @@ pub struct SupervisionStatus {
     pub since: MonotonicTime,
     /// Restarts within the window.
     pub restarts: u32,
-    /// It is to be started without anybody's doing: for the first time, or again once it has stopped.
+    /// It will be started without an order: for the first time, or again once it has stopped.
     pub due: bool,
-    /// It is elsewhere, and its last life ended because it was not reached or went away.
+    /// It is remote, and its last life ended because it was unreachable or disconnected.
     pub unreachable: bool,
-    /// Somebody wanted its last end.
+    /// Its last end was ordered.
     pub asked_to_stop: bool,
 }
 
-/// What a supervisor has to do, in this order.
+/// The effects, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SupervisionEffect {
-    /// Start a life of this number; it takes the place of one that is under way.
+    /// Start the life of this number, replacing one that is under way.
     StartLife(u64),
     /// Let the life end.
     StopLife(StopOrder),
     /// End the life as failed.
     FailLife(String),
-    /// The life is over: what belongs to it is let go of.
+    /// The life is over: release what belongs to it.
     LetGo,
     /// End the instances of agents.
     EndInstances(StopOrder),
-    /// Hand the connection to calls.
+    /// Give calls the connection.
     OpenToCalls,
-    /// Hand the connection to nobody any more.
+    /// Take the connection from calls.
     CloseToCalls,
-    /// Tell of a step through the states.
+    /// Report a transition.
     Announce(Transition),
-    /// It knows no such step where it stands: two events crossed.
+    /// It was not possible in that state: two events crossed.
     Ignore(IllegalTransition),
-    /// Show this.
+    /// Publish this state.
     Publish(SupervisionStatus),
-    /// Tell that it is connected.
+    /// Report that it is connected.
     TellConnected,
-    /// Tell that it takes no calls any more, or never will: how it ended, in words too, and what comes of
-    /// it.
+    /// Report that it takes no calls any more, or never will: how it ended, also in words, and what
+    /// follows.
     TellDisconnected(ServerExit, String, Option<RestartVerdict>),
-    /// Show nothing of what it offers.
+    /// Withdraw its offer.
     Withdraw,
     /// Answer those who wait for its end.
     AnswerStops,
-    /// Say [`SupervisionInput::RetryDue`] at this time, and show when that is.
+    /// Send [`SupervisionInput::RetryDue`] at this time, and publish the time.
     RetryAt(MonotonicTime),
-    /// Ask for a turn among those that keep failing, and say [`SupervisionInput::Turn`].
+    /// Ask for a turn among the failing servers, and send [`SupervisionInput::Turn`].
     TakeTurn,
-    /// What the server said of itself cannot be so.
+    /// The server reported an impossible transition.
     Note(Implausible),
 }
 
-/// Whether the next start waits for its turn among the servers that keep failing.
+/// Whether the next start waits for a turn among the failing servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StartTurn {
-    /// It does not keep failing.
+    /// It is not failing repeatedly.
     Free,
-    /// It does, and has not asked yet.
+    /// It is, and has not asked yet.
     Wanted,
-    /// It knows when its turn is.
+    /// It knows the time of its turn.
     Given,
 }
 
@@ -173,24 +173,24 @@ pub struct Supervision {
     rules: SupervisionRules,
     lifecycle: Lifecycle,
     restarts: Restarts,
-    /// Lives so far: the number of the last.
+    /// The number of the last life.
     lives: u64,
     /// The last life is under way.
     lives_now: bool,
     asked_to_stop: bool,
-    /// Why somebody asked last.
+    /// The reason of the last order.
     why: Option<TransitionReason>,
     start_again: bool,
     turn: StartTurn,
     unreachable: bool,
-    /// What was shown last of [`Self::is_due`].
+    /// The value of [`Self::is_due`] published last.
     shown_due: bool,
-    /// Of the event that is being handled.
+    /// The time of the event being handled.
     effects: Vec<SupervisionEffect>,
 }
 
 impl Supervision {
-    /// Of a server that was not started yet.
+    /// For a server that was not started yet.
     #[must_use]
     pub fn new(rules: SupervisionRules, now: MonotonicTime) -> Self {
         let mut it = Self {
@@ -211,7 +211,7 @@ impl Supervision {
         it
     }
 
-    /// Decides what follows.
+    /// Handles an event; returns the effects.
     pub fn handle(
         &mut self,
         event: SupervisionInput,
@@ -233,13 +233,13 @@ impl Supervision {
         std::mem::take(&mut self.effects)
     }
 
-    /// It is to be started without anybody's doing.
+    /// True if it will be started without an order.
     fn is_due(&self) -> bool {
         let first = self.lifecycle.state() == LifecycleState::Registered && self.rules.autostart;
         self.start_again || first && !self.asked_to_stop
     }
 
-    /// True while what this life says of itself counts.
+    /// True while reports of this life count.
     #[must_use]
     pub fn counts(&self, life: u64) -> bool {
         self.lives_now && self.lives == life && !self.asked_to_stop
@@ -251,7 +251,7 @@ impl Supervision {
         self.lives
     }
 
-    /// What is to be shown of it, with this reason instead of that of its last step.
+    /// Its published state, with this reason instead of that of the last transition.
     #[must_use]
     pub fn status(&self, reason: Option<String>, now: MonotonicTime) -> SupervisionStatus {
         SupervisionStatus {
@@ -320,8 +320,8 @@ impl Supervision {
         self.end(order, now);
     }
 
-    /// Stops it; whether it is started again is decided before, for calls that wait are told as soon
-    /// as it is not.
+    /// Stops it. Whether it is started again is decided before, because waiting calls are told as soon as
+    /// it is not.
     fn end(&mut self, order: StopOrder, now: MonotonicTime) {
         self.asked_to_stop = true;
         self.unreachable = false;
@@ -338,7 +338,7 @@ impl Supervision {
         }
     }
 
-    /// It has stopped because somebody asked.
+    /// It has stopped as ordered.
     fn stopped(&mut self, now: MonotonicTime) {
         self.effects.push(SupervisionEffect::AnswerStops);
         if self.start_again {
@@ -403,7 +403,7 @@ impl Supervision {
         }
         let why = self.why.unwrap_or(TransitionReason::OperatorRequest);
         if self.start_again {
-            // Shown with the life that follows at once.
+            // Published together with the life that follows at once.
             self.advance(LifecycleEvent::RestartRequested(why), now);
         } else {
             self.step(
@@ -505,15 +505,16 @@ impl Supervision {
         self.effects.push(told);
     }
 
-    /// One step, shown. An event that has no meaning in this state changes nothing: it crossed another
-    /// one on its way.
+    /// Makes a transition and publishes it. An event that is not possible in this state changes nothing,
+    /// because it crossed another.
     fn step(&mut self, event: LifecycleEvent, reason: Option<String>, now: MonotonicTime) {
         if self.advance(event, now) {
             self.publish(reason, now);
         }
     }
 
-    /// One step on the way to another: who waits for the server does not see it. True when it was made.
+    /// A transition that another follows at once, so that waiting calls do not see it. True when it was
+    /// made.
     fn advance(&mut self, event: LifecycleEvent, now: MonotonicTime) -> bool {
         let step = self.lifecycle.apply(event, now);
         let made = step.is_ok();

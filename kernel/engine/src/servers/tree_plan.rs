@@ -1,10 +1,10 @@
-//! Which servers the supervision tree runs: those of the configuration, and those that were registered.
+//! Decides which servers the supervision tree runs: configured ones and registered ones.
 //!
-//! A change has two steps. First the default policies it needs are asked for, so that no server has a
-//! tool before they are in force; the change itself follows when they are, and is dropped when they are
-//! refused: then everything is as it was before.
+//! A change has two steps. First its default policies are requested, so that no server has a tool before
+//! they are in force. Then the change is made; if the policies are refused, it is dropped and everything
+//! stays as it was.
 //!
-//! It also decides what becomes of the other actors at the root of the tree when one is lost.
+//! Also decides what follows the loss of an actor at the root of the tree.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -17,44 +17,44 @@ use crate::policy::access::Defaults;
 use crate::servers::reload::Reload;
 use crate::servers::spec::ServerSpec;
 
-/// So many actors at the root may be started again within so long; one more ends the kernel, for what
-/// they are made again from is what breaks them.
+/// How many actors at the root may be restarted within this time. One more ends the kernel, because then
+/// their input probably makes them fail.
 const RESTARTS: usize = 5;
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// What it means to lose an actor at the root of the tree.
+/// What the loss of an actor at the root means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// The kernel ends in good order.
+    /// The kernel stops in good order.
     EndsKernel,
-    /// It is started again.
+    /// It is restarted.
     Restarted,
 }
 
-/// What the configuration says of servers.
+/// The configured servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
-    /// Those that can be run; each id once.
+    /// Those that can be run, with unique ids.
     pub servers: Vec<ServerSpec>,
-    /// Those that cannot, and why.
+    /// Those that cannot, with the reasons.
     pub broken: Vec<(ServerId, String)>,
-    /// What agents may do where nothing was granted or denied.
+    /// The default policies.
     pub policy: DefaultPolicy,
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeEvent {
-    /// The configuration was read. The names are those of registered servers, also of those that wait
-    /// for a person or are being taken out.
+    /// The configuration was read. The names are those of registered servers, including those that wait for
+    /// a person or are being removed.
     Configured(Configuration, BTreeSet<ServerId>),
     /// A server was registered.
     Registered(Box<ServerSpec>),
-    /// A registered server is to go.
+    /// A registered server is to be removed.
     Deregistered(ServerId),
-    /// The default policies that were asked for are in force.
+    /// The requested default policies are in force.
     DefaultsSet,
-    /// They are not.
+    /// They were refused.
     DefaultsRefused,
     /// The supervisor of a server could not be started.
     NotStarted(ServerId, String),
@@ -62,49 +62,49 @@ pub enum TreeEvent {
     Ended(ServerId),
     /// An actor at the root was lost, at this time.
     RootLost(&'static str, Loss, MonotonicTime),
-    /// The kernel ends: nothing is started any more.
+    /// The kernel stops: nothing is started any more.
     Stopping,
 }
 
-/// What the tree is to do, in this order.
+/// The effects, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeEffect {
-    /// Ask for these default policies; answered by [`TreeEvent::DefaultsSet`] or
+    /// Request these default policies; answered by [`TreeEvent::DefaultsSet`] or
     /// [`TreeEvent::DefaultsRefused`].
     SetDefaults(Defaults),
-    /// Stop a server, and show it no more. Its supervisor says [`TreeEvent::Ended`] when it has.
+    /// Stop and unlist a server. Its supervisor sends [`TreeEvent::Ended`] when it has ended.
     Stop(ServerId),
-    /// Show a server that cannot be run as it is configured.
+    /// List a server that cannot be run as configured.
     ShowBroken(ServerId, String),
     /// Start the supervisor of a server.
     Start(ServerSpec),
-    /// Show a server that is started when the earlier one of its name has ended.
+    /// List a server that is started when the previous one of its name has ended.
     Hold(ServerSpec),
     /// Give a server another configuration.
     Reconfigure(ServerSpec),
-    /// Show a broken one no more.
+    /// Unlist a broken server.
     Hide(ServerId),
-    /// Start an actor at the root again.
+    /// Restart an actor at the root.
     RestartRoot(&'static str),
-    /// End the kernel in good order.
+    /// Stop the kernel in good order.
     EndKernel,
 }
 
 /// The plan of the tree.
 #[derive(Clone, Debug)]
 pub struct TreePlan {
-    /// All that are to run.
+    /// All servers that are to run.
     wanted: BTreeMap<ServerId, ServerSpec>,
-    /// Those of them that were registered.
+    /// The registered ones among them.
     registered: BTreeSet<ServerId>,
     policy: DefaultPolicy,
-    /// Those that have a supervisor, which may be ending.
+    /// Those that have a supervisor, which may be stopping.
     supervised: BTreeSet<ServerId>,
-    /// Those that are shown as broken.
+    /// Those listed as broken.
     broken: BTreeSet<ServerId>,
-    /// The change whose default policies were asked for.
+    /// The change whose default policies were requested.
     pending: Option<Change>,
-    /// When actors at the root were started again; no more than [`RESTARTS`].
+    /// When actors at the root were restarted; at most [`RESTARTS`].
     restarts: VecDeque<MonotonicTime>,
     stopping: bool,
 }
@@ -113,7 +113,7 @@ pub struct TreePlan {
 #[derive(Clone, Debug)]
 enum Change {
     Configure {
-        /// All that are to run afterwards.
+        /// All servers that are to run afterwards.
         wanted: BTreeMap<ServerId, ServerSpec>,
         broken: Vec<(ServerId, String)>,
         policy: DefaultPolicy,
@@ -139,7 +139,7 @@ impl TreePlan {
         }
     }
 
-    /// Takes note of what happened; answers what is to be done.
+    /// Handles an event; returns the effects.
     pub fn handle(&mut self, event: TreeEvent) -> Vec<TreeEffect> {
         match event {
             TreeEvent::Configured(read, taken) => self.configured(read, taken),
@@ -172,8 +172,8 @@ impl TreePlan {
         }
     }
 
-    /// The configuration without the servers whose name a registered one has, which count as broken: what
-    /// agents may do on that one was not said of another.
+    /// The configuration without servers whose name a registered one has. They count as broken, because
+    /// their policies were not meant for the registered server.
     #[must_use]
     pub fn without_taken(
         &self,
@@ -199,7 +199,7 @@ impl TreePlan {
         read
     }
 
-    /// Those that are to run.
+    /// The servers that are to run.
     pub fn wanted(&self) -> impl Iterator<Item = &ServerId> {
         self.wanted.keys()
     }
@@ -210,7 +210,7 @@ impl TreePlan {
         self.registered.contains(id)
     }
 
-    /// Whether the kernel ends.
+    /// True if the kernel stops.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.stopping
@@ -227,7 +227,7 @@ impl TreePlan {
         } = self.without_taken(read, &taken);
         let configured = servers.into_iter().map(|spec| (spec.id.clone(), spec));
         let mut wanted: BTreeMap<_, _> = configured.collect();
-        // An entry that is broken now leaves its server as it was.
+        // A server whose configuration is broken now keeps running as before.
         let stays = |id: &ServerId| {
             self.registered.contains(id) || broken.iter().any(|(broken, _)| broken == id)
         };
@@ -244,7 +244,7 @@ impl TreePlan {
         vec![TreeEffect::SetDefaults(defaults)]
     }
 
-    /// Makes the running servers those of the configuration; what did not change is not touched.
+    /// Changes the running servers to those of the configuration; unchanged ones are not touched.
     fn configure(
         &mut self,
         wanted: BTreeMap<ServerId, ServerSpec>,
@@ -300,7 +300,7 @@ impl TreePlan {
         vec![TreeEffect::Stop(id.clone())]
     }
 
-    /// A server that was taken out a moment ago may still be ending: it is started when it has.
+    /// A server removed just now may still be stopping: it is started when it has stopped.
     fn add(&mut self, spec: ServerSpec) -> TreeEffect {
         let id = &spec.id;
         self.wanted.insert(id.clone(), spec.clone());
@@ -310,7 +310,7 @@ impl TreePlan {
         }
     }
 
-    /// The next configuration that names it tries again.
+    /// The next configuration with this server tries again.
     fn not_started(&mut self, id: ServerId, why: String) -> Vec<TreeEffect> {
         self.supervised.remove(&id);
         self.wanted.remove(&id);
@@ -319,7 +319,7 @@ impl TreePlan {
         vec![TreeEffect::ShowBroken(id, why)]
     }
 
-    /// Failed or ended, a server that is still wanted is started again.
+    /// A server that should run is started again, whether its supervisor failed or ended.
     fn ended(&mut self, id: &ServerId) -> Vec<TreeEffect> {
         self.supervised.remove(id);
         let wanted = self.wanted.get(id).filter(|_| !self.stopping);
@@ -349,7 +349,7 @@ impl Default for TreePlan {
     }
 }
 
-/// What agents may do where nothing was granted or denied.
+/// The default policies.
 fn defaults<'a>(kernel: DefaultPolicy, servers: impl Iterator<Item = &'a ServerSpec>) -> Defaults {
     let own = servers.filter_map(|spec| Some((spec.id.clone(), spec.policy()?)));
     Defaults {

@@ -1,11 +1,11 @@
-//! What was done, written down so that nothing can be changed unseen (MGP §6).
+//! The audit log: records of what was done, which cannot be changed unnoticed (MGP §6).
 //!
-//! Each event is one line, sealed by a hash that covers the line before it. [`reader`] finds lines in
-//! bytes, [`verify`] names what is wrong with a log, [`segments`] keeps it bounded, [`redact`] keeps
-//! secrets out, [`commit`] decides when it is put on disk, [`repeats`] what is written one by one.
+//! Each event is one line, with a hash that covers the line before. [`reader`] finds lines in bytes,
+//! [`verify`] names faults of a log, [`segments`] bounds its size, [`redact`] keeps secrets out, [`commit`]
+//! decides when it is synced, [`repeats`] which events are only counted.
 //!
-//! A hash is no signature: who can write the files can write a whole new chain. What gives that away is
-//! a [`chain::Head`] kept elsewhere, with which the log is verified.
+//! A hash is no signature: whoever can write the files can write a new chain. A [`chain::Head`] stored
+//! elsewhere reveals that.
 
 pub mod chain;
 pub mod commit;

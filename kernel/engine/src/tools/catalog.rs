@@ -1,7 +1,7 @@
 //! The merged catalog: what all servers offer, as lists for agents and tables for calls.
 //!
-//! A catalog never changes; a change makes the next one, which shares with it whatever stayed. So a
-//! list is put together once, and a call costs one look-up.
+//! A catalog is immutable; a change makes a new one, which shares all unchanged parts. So a list is
+//! assembled once, and a call costs one look-up.
 
 mod claims;
 pub mod cursor;

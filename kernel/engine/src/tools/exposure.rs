@@ -1,4 +1,4 @@
-//! What of all tools an agent is shown (MGP §16.3): all, or what it takes to find them.
+//! Which tools an agent is shown (MGP §16.3): all, or those that find the others.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! All tools of all servers, to be searched (MGP §16.4): by words, by meaning, by category.
+//! The index of all tools of all servers (MGP §16.4), searched by words, by meaning and by category.
 //!
 //! An index never changes; a server that appears, changes or leaves makes the next one, which shares
 //! with it all other servers. So a reader never waits, and a server costs its own size.

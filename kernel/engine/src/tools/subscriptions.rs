@@ -1,4 +1,4 @@
-//! Who wants to hear of which resource: many connections, one subscription at the server.
+//! Which connection is subscribed to which resource: many connections share one subscription at the server.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

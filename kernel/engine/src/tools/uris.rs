@@ -1,4 +1,4 @@
-//! Whose resource a URI is: wrapped URIs and RFC 6570 templates.
+//! Finds the server of a URI: wrapped URIs and RFC 6570 templates.
 
 mod template;
 

@@ -1,4 +1,4 @@
-//! Content blocks for versions that do not have them all: nothing of a block is lost, it only takes
+//! Converts content blocks for versions that lack some kinds: nothing of a block is lost, it only takes
 //! another form.
 
 use serde::Deserialize;

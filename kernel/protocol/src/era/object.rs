@@ -1,4 +1,4 @@
-//! An object taken apart and put together again, each member to the byte.
+//! Splits an object into members and joins it again; each member keeps its bytes.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Results: a modern one says what it is and how long it holds, and its structure may be any value.
+//! Converts results: a modern one has a type and a lifetime, and its structured content may be any value.
 
 use std::borrow::Cow;
 

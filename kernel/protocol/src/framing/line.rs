@@ -1,4 +1,4 @@
-//! A JSON text on one line, whatever its reader takes for the end of one.
+//! Puts a JSON text on one line, whatever characters its reader takes for the end of a line.
 //!
 //! Readers differ: universal newlines end a line at CR too, Python's `splitlines` at VT, FF, FS, GS,
 //! RS, U+0085, U+2028 and U+2029, and an event stream at CR. Whatever one of them cut off would be a

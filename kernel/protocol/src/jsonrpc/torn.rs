@@ -1,6 +1,6 @@
-//! What can be read of a message that cannot be read as one: whose it is, and whether it asks.
+//! What can be read of a broken message: its id, and whether it is a request.
 //!
-//! Of a message over the limit only an end is there; others are broken somewhere.
+//! Of a message over the limit only one end is there; others are damaged somewhere.
 
 use std::borrow::Cow;
 

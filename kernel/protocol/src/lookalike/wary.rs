@@ -1,5 +1,4 @@
-//! A deserializer that reads structs from objects alone, and looks at the names of members before they
-//! do.
+//! A deserializer that reads structs only from objects, and checks the names of members first.
 
 use std::fmt;
 use std::marker::PhantomData;

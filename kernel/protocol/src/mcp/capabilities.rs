@@ -1,5 +1,4 @@
-//! What a peer declares that it can do. Read for each modern request, so nothing is built but the
-//! answer.
+//! The capabilities of a peer. Read for each modern request, so nothing is allocated except the result.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -1,4 +1,4 @@
-//! `_meta`: the keys the protocol reserves, and what the kernel reads of them.
+//! `_meta`: the keys reserved by the protocol, and those the kernel reads.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

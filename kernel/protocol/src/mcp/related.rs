@@ -1,5 +1,5 @@
-//! What a question of a server says of the call it belongs to. MCP has no word for it on a line; three
-//! places of `params._meta` can tell.
+//! The call that a question of a server belongs to. MCP has no member for it on a line; three members of
+//! `params._meta` can tell.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -1,5 +1,5 @@
-//! `mgp/health/*`: whether somebody is well (MGP §11.3). Version 0.2 asks the peer itself; later
-//! drafts name the server that is meant, and ask its kernel.
+//! `mgp/health/*`: health of a peer (MGP §11.3). Version 0.2 asks the peer about itself; later drafts ask
+//! its kernel about a named server.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Number;

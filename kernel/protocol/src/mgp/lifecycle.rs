@@ -1,4 +1,4 @@
-//! `mgp/lifecycle/*`: the end of a server, or of the kernel, without a loss (MGP §11.4).
+//! `mgp/lifecycle/*`: stops a server, or the kernel, without losing calls (MGP §11.4).
 
 use serde::{Deserialize, Serialize};
 

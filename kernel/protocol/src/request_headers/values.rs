@@ -1,4 +1,4 @@
-//! A header's value: plain where a header can hold it, else base64 between two marks.
+//! The value of a header: plain if a header can hold it, else base64 between two marks.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! JavaScript: what its names stand for, and what is blocked of what it does.
+//! JavaScript: resolves its names, and finds what is blocked.
 
 mod strict;
 mod writes;

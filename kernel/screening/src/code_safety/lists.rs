@@ -1,4 +1,4 @@
-//! What each language is held against: what is blocked in it, and what is listed from `strict` on.
+//! The lists for each language: what is blocked, and what is allowed from `strict` on.
 
 pub(super) mod javascript;
 pub(super) mod python;

@@ -1,4 +1,4 @@
-//! Python: what its names stand for, and what is blocked of what it does.
+//! Python: resolves its names, and finds what is blocked.
 
 mod strict;
 mod types;

@@ -1,4 +1,4 @@
-//! What is wrong with a piece of code, in the shape of MGP §7.4.
+//! Why a piece of code is rejected, in the form of MGP §7.4.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! One piece of code under judgement: what its nodes are there for, and what was found.
+//! One piece of code being judged: the role of its nodes, and the findings.
 
 use tree_sitter::Node;
 

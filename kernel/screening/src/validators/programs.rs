@@ -1,4 +1,4 @@
-//! Which programs, with which words, destroy, take over or get out.
+//! Programs, and arguments of programs, that destroy data, take control or reach the network.
 
 use super::ArgumentFinding;
 

@@ -1,4 +1,4 @@
-//! Texts that no rule can have anything against, told at the speed of reading them: nearly all are.
+//! Texts that cannot break any rule, recognised at the speed of reading them: nearly all texts.
 //!
 //! A text is quiet when it has none of the characters that the rules of a validator look for, at the
 //! places where they look for them. What is not quiet is judged; so a rule that looks for something

@@ -1,4 +1,4 @@
-//! What an argument is, by the words of its name.
+//! The purpose of an argument, from the words of its name.
 
 /// What a server will most likely take a text for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

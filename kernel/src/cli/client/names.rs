@@ -1,5 +1,5 @@
-//! What was typed for agents, servers and tools: the kernel reads it, and says what is nearest where
-//! there is no such thing.
+//! Names of agents, servers and tools as typed: the kernel reads them, and suggests the nearest when one
+//! does not exist.
 
 use mgp_engine::tool_names::canonical;
 use mgp_protocol::ids::ServerId;

@@ -1,4 +1,4 @@
-//! What is told while a request is open.
+//! Receives notifications while a request is open.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What is going on, for anything slower than half a second: a moving line on a terminal, plain
-//! lines otherwise; always on stderr.
+//! Shows progress of anything slower than half a second: a moving line on a terminal, plain lines
+//! otherwise; always on stderr.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};

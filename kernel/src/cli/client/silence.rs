@@ -1,4 +1,4 @@
-//! A kernel that says nothing: how long that may last, and what is told of it.
+//! A kernel that does not answer: how long the command line waits, and what it prints.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The kernel's socket: whom it belongs to, and the lines that come out of it.
+//! The kernel's socket: checks its owner, and reads its lines.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `mgp trust` and `mgp untrust`: whether the file of a project holds.
+//! `mgp trust` and `mgp untrust`: whether the file of a project is used.
 
 mod plan;
 

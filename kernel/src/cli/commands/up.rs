@@ -1,5 +1,4 @@
-//! `mgp up`, `mgp down` and `mgp demo`: the kernel's start and end, and what is said once its doors are
-//! open.
+//! `mgp up`, `mgp down` and `mgp demo`: starts and stops the kernel, and prints how it is reached.
 
 use std::env;
 use std::io::IsTerminal;

@@ -1,4 +1,4 @@
-//! Where a log stands, and how it grows.
+//! The end of a log, and how records are added.
 
 use mgp_protocol::mgp::audit::Event;
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Of a log without a record.
+    /// For a log without records.
     pub const START: Self = Self {
         sequence: 0,
         hash: RecordDigest::START,
@@ -31,14 +31,14 @@ pub struct AuditLine {
     pub text: Vec<u8>,
 }
 
-/// The end of a log, to which records are added. Whoever holds it writes the lines in this order.
+/// The end of a log, to which records are added. Its owner writes the lines in this order.
 #[derive(Clone, Debug)]
 pub struct Chain {
     head: Head,
 }
 
 impl Chain {
-    /// Goes on after a record.
+    /// Continues after a record.
     #[must_use]
     pub fn new(head: Head) -> Self {
         Self { head }
@@ -50,11 +50,11 @@ impl Chain {
         self.head
     }
 
-    /// Adds an event. Members of its details are put in order, so that the same event is the same text;
-    /// details beyond [`EVENT_MAX`] are left out, which the event then says.
+    /// Adds an event. Members of its details are sorted, so that the same event has the same text; details
+    /// beyond [`EVENT_MAX`] are left out, which the event says.
     ///
     /// # Panics
-    /// When an event is nothing JSON can say; it is a plain struct.
+    /// When the event cannot be written as JSON; it is a plain struct.
     pub fn append(&mut self, mut event: Event) -> AuditLine {
         in_order(&mut event.details);
         let sequence = self.head.sequence + 1;

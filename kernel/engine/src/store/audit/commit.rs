@@ -1,18 +1,18 @@
-//! When records are put on disk, and who waits for it.
+//! When records are synced, and who waits for that.
 //!
-//! A record that is written is lost to no end of the kernel, and one that is synced to no power cut.
-//! Decisions wait until they are synced; calls wait too, or are synced together within a window. Records
-//! that nobody waits for may be gathered for a moment before they are written: whoever writes says for
-//! how long, and tells of a record here when it is written.
+//! A written record survives the end of the kernel, a synced one a power cut. Decisions wait until they are
+//! synced; calls wait too, or are synced together within a window. Records that nobody waits for may be
+//! gathered for a moment before they are written: the writer decides how long, and reports a record here
+//! when it is written.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::MonotonicTime;
 
-/// Most answers that wait at once. Beyond, nothing more is taken: the disk does not keep up.
+/// Most answers that wait at once. Beyond it no record is accepted: the disk does not keep up.
 pub const WAITING_MAX: usize = 4_096;
-/// The window where none is set.
+/// The default window.
 pub const WINDOW: Duration = Duration::from_millis(50);
 
 /// `audit.calls` of the settings.
@@ -20,8 +20,7 @@ pub const WINDOW: Duration = Duration::from_millis(50);
 pub enum CallAuditing {
     /// A call is answered once its record is on disk.
     BeforeReply,
-    /// A call is answered at once. Once its record is written, a sync that takes it along begins this
-    /// much later at most.
+    /// A call is answered at once. A sync of its record begins at most this long after it is written.
     Window(Duration),
 }
 
@@ -31,42 +30,42 @@ impl Default for CallAuditing {
     }
 }
 
-/// What a record is of.
+/// What a record is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {
-    /// A grant, a permission, a registration, a pairing: on disk before it is acknowledged.
+    /// A grant, a permission, a registration or a pairing: on disk before it is acknowledged.
     Decision,
-    /// A call, or anything that cannot be taken back by not answering.
+    /// A call, or anything else that has already happened.
     Call,
 }
 
-/// What becomes of the one who had a record written.
+/// What the sender of a record does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitAnswer {
     /// Go on.
     Now,
-    /// Wait until this record is said to be on disk.
+    /// Wait until this record is on disk.
     Wait,
 }
 
-/// Why a record is not taken. Then what it is of is refused too: nothing is done that is not written.
+/// Why a record is refused. Its action is refused too, because nothing is done that is not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommitRefusal {
     /// Too many wait.
     #[error("the audit log does not keep up; try again later")]
     Full,
-    /// The disk failed, and did not take anything since.
+    /// The disk failed and does not work yet.
     #[error(
         "the audit log cannot be written; it is tried again each second, and `mgp status` says why"
     )]
     Broken,
-    /// The disk failed with this record on its way. Once it takes something again the record is in the
-    /// log, with another one that says that it was refused.
+    /// The disk failed during the write of this record. When it works again, the record is in the log, with
+    /// another one that says that it was refused.
     #[error("the audit log could not be written just now; `mgp status` says why")]
     Late,
 }
 
-/// The schedule of one log. Records are told in the order of their numbers.
+/// The schedule of syncs of one log. Records are reported in order.
 #[derive(Clone, Debug)]
 pub struct Commit {
     calls: CallAuditing,
@@ -76,7 +75,7 @@ pub struct Commit {
     synced: u64,
     /// The last record of the sync that is under way.
     syncing: Option<u64>,
-    /// When the records written since the last sync began must be on disk.
+    /// When the records written since the last sync must be on disk.
     due: Option<MonotonicTime>,
     /// Numbers of records that are waited for, in order. At most [`WAITING_MAX`].
     waiting: VecDeque<u64>,
@@ -84,7 +83,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// A log of which everything up to this record is on disk.
+    /// A log that is synced up to this record.
     #[must_use]
     pub fn new(calls: CallAuditing, synced: u64) -> Self {
         Self {
@@ -98,7 +97,7 @@ impl Commit {
         }
     }
 
-    /// Whether one more record would be taken. Asked before it is written.
+    /// Whether another record is accepted. Asked before it is written.
     ///
     /// # Errors
     /// [`CommitRefusal`] when too many wait or the disk failed.
@@ -121,7 +120,7 @@ impl Commit {
         };
         let due = now + within;
         self.due = Some(self.due.map_or(due, |d| d.min(due)));
-        // A window of nothing is a promise too.
+        // A window of zero is possible, too.
         if within.is_zero() {
             self.waiting.push_back(sequence);
             CommitAnswer::Wait
@@ -130,14 +129,14 @@ impl Commit {
         }
     }
 
-    /// When to ask [`Commit::begin`] next; `None` while nothing is to be synced or a sync is under way.
+    /// When to call [`Commit::begin`] next; `None` while there is nothing to sync or a sync is under way.
     #[must_use]
     pub fn wake(&self) -> Option<MonotonicTime> {
         self.due.filter(|_| self.syncing.is_none() && !self.broken)
     }
 
-    /// Begins a sync when one is due: the file is to be synced now, then [`Commit::synced`] told. One at a
-    /// time; who comes meanwhile is in the next.
+    /// Begins a sync if one is due: the file is synced now, then [`Commit::synced`] is called. One at a
+    /// time; later records are in the next one.
     #[must_use]
     pub fn begin(&mut self, now: MonotonicTime) -> bool {
         let due = self.wake().is_some_and(|due| due <= now);
@@ -148,7 +147,7 @@ impl Commit {
         due
     }
 
-    /// The sync that was begun is done. Answers the records that were waited for and are now on disk.
+    /// The sync is done. Answers the awaited records that are on disk now.
     #[must_use]
     pub fn synced(&mut self) -> Vec<u64> {
         let upto = self.syncing.take().unwrap_or(self.synced);
@@ -157,8 +156,8 @@ impl Commit {
         self.waiting.drain(..there).collect()
     }
 
-    /// A write or a sync failed: a second try may report success for bytes that are gone, so there is
-    /// none until [`Commit::recovered`]. Answers the records that were waited for and are not to be acknowledged.
+    /// A write or sync failed. A second try may report success for lost bytes, so there is none until
+    /// [`Commit::recovered`]. Answers the awaited records, which must not be acknowledged.
     #[must_use]
     pub fn failed(&mut self) -> Vec<u64> {
         self.broken = true;
@@ -166,12 +165,12 @@ impl Commit {
         self.waiting.drain(..).collect()
     }
 
-    /// What failed goes on elsewhere, with everything up to this record on disk.
+    /// Writing continues elsewhere, with everything up to this record on disk.
     pub fn recovered(&mut self, synced: u64) {
         *self = Self::new(self.calls, synced);
     }
 
-    /// The last record known to be on disk: what [`super::verify`] may be told as known.
+    /// The last record known to be on disk, for [`super::verify`].
     #[cfg(test)]
     pub(crate) fn durable(&self) -> u64 {
         self.synced

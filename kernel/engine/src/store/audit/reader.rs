@@ -1,4 +1,4 @@
-//! Finds the records in the bytes of a log file, and says of every byte that is in none what it is.
+//! Finds the records in the bytes of a log file, and classifies all bytes outside of records.
 
 use super::record::{self, AuditRecord};
 
@@ -11,18 +11,18 @@ pub struct Stretch {
     pub len: u64,
 }
 
-/// What stands in a file. Together the stretches are the whole of it.
+/// A part of a file. Together the parts are the whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogItem<'a> {
-    /// A record whose own hash is right, newline included.
+    /// A record with a correct hash, newline included.
     Record(Stretch, AuditRecord<'a>),
-    /// Bytes that are no record, where one should be. The number is what they still show.
+    /// Bytes that are no record, where one should be, with the number that can still be read.
     Damaged(Stretch, Option<u64>),
-    /// One byte after a whole record that is not the newline that was written there.
+    /// A byte after a record that should be a newline.
     Separator(Stretch),
-    /// The file ends within a record: it was being written when the power went.
+    /// The file ends within a record: a write was interrupted.
     Torn(Stretch),
-    /// A whole last record without its newline. Its stretch is empty: it is where the newline belongs.
+    /// A complete last record without its newline. Its range is empty, at the place of the newline.
     Unterminated(Stretch),
 }
 
@@ -31,7 +31,7 @@ pub enum LogItem<'a> {
 pub struct LogReader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Said after the record that was just read.
+    /// Reported after the record that was just read.
     next: Option<LogItem<'a>>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> LogReader<'a> {
         }
     }
 
-    /// The length of the line at hand, and whether its newline is there.
+    /// The length of the current line, and whether it has a newline.
     fn line(&self) -> (usize, bool) {
         let rest = &self.bytes[self.at..];
         match rest.iter().position(|b| *b == b'\n') {
@@ -65,14 +65,14 @@ impl<'a> LogReader<'a> {
         }
     }
 
-    /// A line that is no record may be a whole one with more behind it, where a newline was.
+    /// A line that is no record may be a complete one whose newline was changed.
     fn whole_beginning(line: &'a [u8]) -> Option<(usize, AuditRecord<'a>)> {
         let ends = (2..line.len()).filter(|end| line[..*end].ends_with(b"\"}"));
         ends.into_iter()
             .find_map(|end| AuditRecord::parse(&line[..end]).map(|record| (end, record)))
     }
 
-    /// Damage of one record may look like a newline: what follows is of the same record when this part
+    /// Damage inside a record may look like a newline: the next line belongs to the same record if this one
     /// has no end and that one no beginning.
     fn damaged(&mut self, len: usize) -> LogItem<'a> {
         let start = self.at;

@@ -17,16 +17,16 @@ const TAIL: usize = HASH.len() + HEX + CLOSING.len();
 /// Most lines fit into this many bytes.
 const USUAL: usize = 1_024;
 
-/// The hash of a record: of all of its line before the hash itself, the previous hash included.
+/// The hash of a record: of its line up to the hash, which includes the previous hash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RecordDigest([u8; blake3::OUT_LEN]);
 
 impl RecordDigest {
-    /// What the first record has before it.
+    /// The previous hash of the first record.
     pub const START: Self = Self([0; blake3::OUT_LEN]);
 
     fn of(body: &[u8]) -> Self {
-        // The key of the context is made once: it costs as much as a record.
+        // The key of the context is computed once, because that costs as much as a record.
         static KEYED: LazyLock<blake3::Hasher> =
             LazyLock::new(|| blake3::Hasher::new_derive_key("mgp 2026-11 audit record"));
         let mut hasher = KEYED.clone();
@@ -34,7 +34,7 @@ impl RecordDigest {
         Self(hasher.finalize().into())
     }
 
-    /// Reads 64 small hexadecimal digits. Large ones are refused: there is one way to write a hash.
+    /// Reads 64 lower-case hexadecimal digits; a hash has only one spelling.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digit = |b: u8| match b {
@@ -65,7 +65,7 @@ impl fmt::Debug for RecordDigest {
     }
 }
 
-/// A whole line, borrowed, whose own hash was found right.
+/// A whole line, borrowed, with a correct hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditRecord<'a> {
     /// Its number, from 1.
@@ -78,7 +78,7 @@ pub struct AuditRecord<'a> {
     pub hash: RecordDigest,
 }
 
-/// Writes the line of an event, newline included, and says its hash. `event` writes JSON on one line.
+/// Writes the line of an event, newline included, and returns its hash. `event` writes JSON on one line.
 pub(super) fn write(
     sequence: u64,
     previous: RecordDigest,
@@ -94,7 +94,7 @@ pub(super) fn write(
 }
 
 impl<'a> AuditRecord<'a> {
-    /// Reads a line without its newline; `None` when a single byte of it is not as it was written.
+    /// Reads a line without its newline; `None` if any byte of it was changed.
     #[must_use]
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         if !ends_like_one(line) {
@@ -117,7 +117,7 @@ impl<'a> AuditRecord<'a> {
     }
 }
 
-/// Whether bytes have the end of a line, right or wrong.
+/// Whether the bytes have an end of a line, valid or not.
 pub(super) fn ends_like_one(line: &[u8]) -> bool {
     let tail = line.len().checked_sub(TAIL).map(|at| &line[at..]);
     tail.is_some_and(|t| t.starts_with(HASH.as_bytes()) && t.ends_with(CLOSING.as_bytes()))
@@ -128,7 +128,7 @@ pub(super) fn begins_like_one(line: &[u8]) -> bool {
     line.starts_with(OPENING.as_bytes())
 }
 
-/// The number that a broken line still shows.
+/// The number that can still be read in a damaged line.
 pub(super) fn stated(line: &[u8]) -> Option<u64> {
     let rest = line.strip_prefix(OPENING.as_bytes())?;
     let end = rest.iter().position(|b| !b.is_ascii_digit())?;

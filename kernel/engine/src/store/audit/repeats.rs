@@ -1,11 +1,10 @@
-//! What of one agent's or one server's doings is written down one by one, and what is counted.
+//! Which actions of an agent or server are recorded one by one, and which are counted.
 //!
-//! Two bounds. Of the same refusal within a [`WINDOW`] the first [`WHOLE`] are written; the rest is
-//! counted, and the count is a record when the window closes. And each of them has so many bytes a day:
-//! beyond, everything it does is counted by its kind, and a count is written once its bytes are there
-//! again. So one token alone cannot push anything out of a log sooner than the bytes that are kept,
-//! divided by those of a day, whatever it calls. The kernel's and the operator's own events, and
-//! decisions, are always written one by one.
+//! There are two bounds. Of equal refusals within a [`WINDOW`] the first [`WHOLE`] are recorded; the rest
+//! is counted, and the count is recorded when the window ends. And each agent or server has a number of
+//! bytes a day: beyond it its actions are counted by kind, and a count is recorded when it has bytes again.
+//! So with one token it takes the size of the log, divided by the bytes of a day, in days to push a record
+//! out. Events of the kernel and the operator, and decisions, are always recorded one by one.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,30 +15,30 @@ use serde_json::Value;
 
 use crate::clock::MonotonicTime;
 
-/// Repeats are counted for this long before the count is written. A kernel that is killed loses the
-/// counts of this time.
+/// How long repetitions are counted before the count is recorded. A kernel that is killed loses these
+/// counts.
 pub const WINDOW: Duration = Duration::from_secs(10);
-/// As many of the same refusal are written one by one, each with its trace, before they are counted.
+/// Equal refusals that are recorded one by one, each with its trace, before they are counted.
 pub const WHOLE: u64 = 8;
-/// Kinds of events that are told apart for one agent at a time; what is of another kind is written one
-/// by one, and beyond the bytes of a day counted without its tool.
+/// Kinds of events counted for one agent at a time. Events of further kinds are recorded one by one, or
+/// counted without the tool when the bytes of the day are used up.
 pub const KINDS_MAX: usize = 64;
-/// Agents and servers that are told apart. Past it, who was quiet longest is forgotten, its counts
-/// written.
+/// Agents and servers that are counted. Beyond it, the one that was silent longest is dropped, after its
+/// counts are recorded.
 pub const ACTORS_MAX: usize = 1_024;
-/// What a count takes of the bytes of a day, before it is known.
+/// The assumed size of the record of a count.
 const COUNT_BYTES: i64 = 1_024;
-/// Longest part of a reason that tells kinds apart, in bytes.
+/// Longest part of a reason that distinguishes kinds, in bytes.
 const REASON_MAX: usize = 128;
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// The counts of one log.
 #[derive(Clone, Debug)]
 pub struct Repeats {
-    /// Bytes each may fill in a day; 0 sets no bound.
+    /// Bytes of each a day; 0 for no bound.
     per_day: u64,
     actors: HashMap<Who, Account>,
-    /// Counts of those that were forgotten.
+    /// Counts of dropped agents.
     left: Vec<Event>,
     /// When to look next.
     next: Option<MonotonicTime>,
@@ -53,39 +52,39 @@ struct Who {
 
 #[derive(Clone, Debug)]
 struct Account {
-    /// Bytes that are left. Below zero after a long record.
+    /// Bytes that are left; negative after a long record.
     bytes: i64,
     /// The time of that.
     at: MonotonicTime,
     counts: HashMap<Same, RepeatCount>,
 }
 
-/// What two events have in common that are counted together.
+/// The properties by which events are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Same {
     event_type: String,
     server: Option<String>,
     tool: Option<String>,
     result: &'static str,
-    /// Without its digits: times to wait and the like differ each time.
+    /// Without digits, because waiting times and the like differ each time.
     reason: String,
 }
 
 #[derive(Clone, Debug)]
 struct RepeatCount {
     since: MonotonicTime,
-    /// How many were written one by one.
+    /// How many were recorded one by one.
     whole: u64,
     repeated: u64,
-    /// When the first of those that are only counted was made.
+    /// The time of the first counted event.
     first: String,
-    /// The last of them.
+    /// The last counted event.
     last: Option<Event>,
 }
 
 impl Repeats {
-    /// Nothing is counted yet. Each agent and each server may fill `per_day` bytes in a day, 0 for any
-    /// number; all of them at once, and what it has used comes back over the day.
+    /// No counts. Each agent and each server may use `per_day` bytes a day, 0 for no bound; at once if it
+    /// likes, and what it used comes back over the day.
     #[must_use]
     pub fn new(per_day: u64) -> Self {
         Self {
@@ -96,7 +95,8 @@ impl Repeats {
         }
     }
 
-    /// Whether an event is only counted. Otherwise it is to be written, and [`Repeats::wrote`] told.
+    /// Whether an event is only counted. Otherwise it is to be recorded, and then [`Repeats::wrote`]
+    /// called.
     #[must_use]
     pub fn counts(&mut self, event: &Event, now: MonotonicTime) -> bool {
         let refused = matches!(event.result, Outcome::Denied | Outcome::Blocked);
@@ -123,7 +123,7 @@ impl Repeats {
         counted
     }
 
-    /// A record of so many bytes was written.
+    /// A record of this many bytes was written.
     pub fn wrote(&mut self, actor: &Actor, bytes: u64, now: MonotonicTime) {
         let per_day = self.per_day;
         if per_day == 0 {
@@ -137,7 +137,7 @@ impl Repeats {
         }
     }
 
-    /// When to ask for [`Repeats::due`] next; `None` while nothing is counted.
+    /// When to call [`Repeats::due`] next; `None` while nothing is counted.
     #[must_use]
     pub fn wake(&self) -> Option<MonotonicTime> {
         match self.left.is_empty() {
@@ -146,8 +146,7 @@ impl Repeats {
         }
     }
 
-    /// The counts to be written now: of windows that are over, as far as the bytes of their agent pay
-    /// for them.
+    /// The counts to be recorded now: of windows that are over, as far as the bytes of their agent allow.
     #[must_use]
     pub fn due(&mut self, now: MonotonicTime) -> Vec<Event> {
         let mut out = std::mem::take(&mut self.left);
@@ -175,7 +174,8 @@ impl Repeats {
         out
     }
 
-    /// All counts, whether their windows are over or not: before the log ends, and before old records go.
+    /// All counts, whether their windows are over or not: before the log ends, and before old records are
+    /// removed.
     #[must_use]
     pub fn rest(&mut self) -> Vec<Event> {
         let mut out = std::mem::take(&mut self.left);
@@ -207,7 +207,7 @@ impl Repeats {
         })
     }
 
-    /// Makes room: first of those that have used nothing, else of the one that was quiet longest.
+    /// Drops an agent: first one that has used no bytes, else the one that was silent longest.
     fn forget(&mut self, now: MonotonicTime) {
         let per_day = self.per_day;
         self.actors.retain(|_, account| {
@@ -228,7 +228,7 @@ impl Repeats {
 }
 
 impl Who {
-    /// Those that are bounded.
+    /// Events that are bounded.
     fn of(actor: &Actor) -> Option<Self> {
         let server = match actor.kind {
             ActorKind::Agent => false,
@@ -252,7 +252,7 @@ impl Account {
         }
     }
 
-    /// When one of its counts is to be looked at: its window is over, and there are bytes for it.
+    /// When one of its counts is to be recorded: its window is over, and there are bytes for it.
     fn next(&self, per_day: u64) -> Option<MonotonicTime> {
         let due = self
             .counts
@@ -285,7 +285,7 @@ impl Same {
         }
     }
 
-    /// All of this type and result, whatever they are of.
+    /// All events of this type and result, whatever else they are about.
     fn of_any(self) -> Self {
         Self {
             server: None,
@@ -307,7 +307,7 @@ impl RepeatCount {
         }
     }
 
-    /// Whether one more is only counted.
+    /// Whether another event is only counted.
     fn take(&mut self, event: &Event, over: bool) -> bool {
         if !over && self.repeated == 0 && self.whole < WHOLE {
             self.whole += 1;
@@ -323,7 +323,7 @@ impl RepeatCount {
             .as_ref()
             .is_some_and(|last| last.target != event.target)
         {
-            // Of different tools: what is said of one does not hold for the others.
+            // Of several tools: the details of one do not apply to the others.
             event.target = Target::default();
             event.details.clear();
         }

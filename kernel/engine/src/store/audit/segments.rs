@@ -1,7 +1,7 @@
-//! The log in files, so that old records can go without the rest losing its beginning.
+//! The files of a log, so that old records can be removed without the rest losing its beginning.
 //!
-//! Before files are removed, a record says so: it names the last record that goes, and its hash. Then
-//! what is left begins where that record says, and a missing beginning that no record names is a fault.
+//! Before files are removed, a record names the last removed record and its hash. The remaining log begins
+//! there, and any other missing beginning is a fault.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use serde_json::{Map, Value};
 
 use super::chain::Head;
 
-/// Most files there are. Beyond, the oldest go whatever their age, since each start reads them all.
+/// Most files. Beyond it the oldest are removed whatever their age, because each start reads them all.
 pub const SEGMENTS_MAX: usize = 4_096;
 
 /// `[audit]` of the settings: how much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Records older than this go; `None` keeps them whatever their age.
+    /// Records older than this are removed; `None` for no limit.
     pub max_age: Option<Duration>,
-    /// All files together have at most this many bytes, and those of one open file more.
+    /// Most bytes of all files together, plus those of one open file.
     pub max_bytes: u64,
-    /// A file of this many bytes is closed.
+    /// A file of this size is closed.
     pub segment_bytes: u64,
 }
 
@@ -48,10 +48,10 @@ pub struct Segment {
     pub newest_ms: u64,
 }
 
-/// Files that are to go, after a record of it is on disk.
+/// Files to be removed, after a record of it is on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trim {
-    /// The last record that goes.
+    /// The last removed record.
     pub through: Head,
     /// Numbers of the files, to be removed in this order, oldest first.
     pub segments: Vec<u64>,
@@ -77,7 +77,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Takes the files found, oldest first; without any the first one is to be made.
+    /// For the files found, oldest first; without any, the first is to be made.
     #[must_use]
     pub fn new(retention: Retention, found: Vec<Segment>) -> Self {
         let mut closed = VecDeque::from(found);
@@ -115,14 +115,14 @@ impl Segments {
     pub fn written(&mut self, head: Head, len: u64, now_ms: u64) {
         self.open.last = head;
         self.open.bytes += len;
-        // The clock may have been put back; a file is as old as its youngest record.
+        // The clock may have been set back; a file is as old as its youngest record.
         self.open.newest_ms = self.open.newest_ms.max(now_ms);
     }
 
-    /// The file of this number, the last one written to, ends with this record after `bytes` bytes; the log
-    /// goes on in the one behind it, whose number is answered.
+    /// The file of this number, the last one written, ends with this record after `bytes` bytes; the log
+    /// continues in the next file, whose number is returned.
     pub fn go_on(&mut self, number: u64, last: Head, bytes: u64) -> u64 {
-        // What was turned to was never written.
+        // The next file was never written.
         if self.open.number != number
             && let Some(before) = self.closed.pop_back()
         {
@@ -142,7 +142,7 @@ impl Segments {
         self.open.number
     }
 
-    /// Which files are to go at `now_ms`: never the open one, and never one behind one that stays.
+    /// The files to be removed at `now_ms`: never the open one, and none after one that stays.
     #[must_use]
     pub fn due(&self, now_ms: u64) -> Option<Trim> {
         let too_old = |s: &Segment| {

@@ -1,7 +1,7 @@
-//! Names what is wrong with a log: what was changed, removed, moved, duplicated, put in or cut off.
+//! Names the faults of a log: what was changed, removed, moved, duplicated, inserted or cut off.
 //!
-//! Records that follow each other rightly make up a run, so that a log of any length is held in as many
-//! words as it has wounds.
+//! Consecutive records form a run, so that memory grows with the number of faults, not with the length of
+//! the log.
 
 mod diagnosis;
 mod own;
@@ -14,11 +14,11 @@ use super::record::{AuditRecord, RecordDigest};
 
 pub use self::own::{ACCEPTED_MAX, acceptance};
 
-/// More wounds than this are not told apart: the log as a whole is not to be trusted, and finding the
+/// Beyond this number faults are not told apart: the log as a whole cannot be trusted, and finding the
 /// fewest moves takes the square of their number.
 pub const MAX_SPANS: usize = 2_048;
 
-/// Where in the log's files.
+/// A place in the log's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentOffset {
     /// Number of the segment.
@@ -27,12 +27,12 @@ pub struct SegmentOffset {
     pub offset: u64,
 }
 
-/// Something wrong. Numbers are those of records.
+/// A fault. Numbers are those of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFault {
-    /// A record is not as it was written: its bytes differ, or its successor remembers another hash.
+    /// A record was changed: its bytes differ, or its successor has another hash for it.
     Changed {
-        /// Which; by its place when its number cannot be read any more.
+        /// Its number; if that cannot be read, the number its place implies.
         sequence: u64,
         /// Its place.
         place: SegmentOffset,
@@ -51,7 +51,7 @@ pub enum LogFault {
         /// The last.
         to: u64,
     },
-    /// Records stand where others should be.
+    /// Records are not in their place.
     Moved {
         /// The first.
         from: u64,
@@ -60,7 +60,7 @@ pub enum LogFault {
         /// Their place.
         place: SegmentOffset,
     },
-    /// Records stand there once more.
+    /// Records are repeated.
     Duplicated {
         /// The first.
         from: u64,
@@ -69,28 +69,28 @@ pub enum LogFault {
         /// The place of the repetition.
         place: SegmentOffset,
     },
-    /// What stands there is no record and takes no record's place.
+    /// Bytes that are no record and replace none.
     Foreign {
         /// Its place.
         place: SegmentOffset,
     },
-    /// The log does not begin with what it was trimmed to.
+    /// The log does not begin where it was trimmed to.
     Unanchored {
-        /// The first record there is.
+        /// The first record.
         first: u64,
     },
-    /// A newline between records is another byte.
+    /// A newline between records was changed.
     Separator {
         /// The record before it.
         sequence: u64,
         /// The place of the byte.
         place: SegmentOffset,
     },
-    /// The end of the last file is a piece of a record. It was never acknowledged.
+    /// The file ends with an unfinished record, which was never acknowledged.
     Torn {
-        /// Where the piece begins: what to cut the file to.
+        /// Its beginning: the length to cut the file to.
         place: SegmentOffset,
-        /// How many bytes it has.
+        /// Its length in bytes.
         len: u64,
     },
     /// The last record lacks its newline.
@@ -98,45 +98,44 @@ pub enum LogFault {
         /// The place it belongs to.
         place: SegmentOffset,
     },
-    /// More wounds than are told apart; nothing was looked at from here on.
+    /// More faults than are told apart; nothing after this was verified.
     TooMany {
         /// The place where the verification ended.
         place: SegmentOffset,
     },
 }
 
-/// What is to be done with the log before it may grow.
+/// What must be done before the log may grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
     /// Nothing.
     Nothing,
-    /// Cut the last file to this length, and write down that it was done.
+    /// Cut the last file to this length, and record that.
     Cut(SegmentOffset),
     /// Write a newline there.
     Terminate(SegmentOffset),
-    /// Nothing by itself: the log stops, with this named to the operator.
+    /// Nothing by itself: the log stops, and the operator is told.
     Stop(LogFault),
 }
 
 /// The result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// How many records are as they were written.
+    /// How many records are intact.
     pub records: u64,
-    /// The last of them in order, to go on from.
+    /// The last of them in order, to continue from.
     pub head: Head,
-    /// What is wrong, and was not acknowledged.
+    /// The faults that were not acknowledged.
     pub faults: Vec<LogFault>,
-    /// What is wrong and was acknowledged by the operator.
+    /// The faults that the operator acknowledged.
     pub accepted: Vec<LogFault>,
-    /// Records that tell of damage nobody has acknowledged: what they tell of may not be seen in the log any
-    /// more.
+    /// Records of damage that was not acknowledged; the damage itself may no longer be visible.
     pub damage: Vec<u64>,
 }
 
 impl Report {
-    /// What to do at the kernel's start. A torn tail was never acknowledged and is cut; any other damage
-    /// stops the log.
+    /// What to do at the kernel's start. An unfinished last record is cut off; any other damage stops the
+    /// log.
     #[must_use]
     pub fn repair(&self) -> Repair {
         let mut repair = Repair::Nothing;
@@ -153,7 +152,7 @@ impl Report {
     }
 }
 
-/// A run of records that follow each other, or something that is no record.
+/// A run of consecutive records, or something that is no record.
 #[derive(Clone, Copy, Debug)]
 enum Span {
     Run(Run),
@@ -164,32 +163,32 @@ enum Span {
 struct Run {
     first: u64,
     last: u64,
-    /// Before the first; unknown for a run that was divided.
+    /// The hash before the first; unknown for a part of a run.
     previous: Option<RecordDigest>,
-    /// Of the last; unknown for a run that was divided.
+    /// The hash of the last; unknown for a part of a run.
     hash: Option<RecordDigest>,
     place: SegmentOffset,
 }
 
-/// Takes a log item by item, segment by segment, oldest first.
+/// Reads a log item by item, segment by segment, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Verifier {
     spans: Vec<Span>,
     known: Option<Head>,
-    /// How far the log was trimmed before what is looked at.
+    /// How far the log was trimmed before.
     anchor: Option<Head>,
-    /// What the log says of itself.
+    /// What the log's own records say about it.
     own: OwnRecords,
-    /// The end of a file that is torn, until something follows it.
+    /// The unfinished end of a file, until something follows.
     tail: Option<(SegmentOffset, u64)>,
-    /// What is known at once.
+    /// Faults that are known at once.
     faults: Vec<LogFault>,
     full: bool,
 }
 
 impl Verifier {
-    /// Nothing looked at yet. `known` is a record that is known from elsewhere to have been there,
-    /// best the last: without it, whole records cut off the end leave no trace.
+    /// Nothing was read yet. `known` is a record known from elsewhere, ideally the last: without it,
+    /// records cut off the end leave no trace.
     #[must_use]
     pub fn new(known: Option<Head>) -> Self {
         Self {
@@ -198,7 +197,7 @@ impl Verifier {
         }
     }
 
-    /// Nothing looked at yet of the part of a log that goes on after `anchor`.
+    /// For the part of a log after `anchor`.
     #[must_use]
     pub fn after(anchor: Head, known: Option<Head>) -> Self {
         Self {
@@ -275,7 +274,7 @@ impl Verifier {
         self.faults.push(LogFault::TooMany { place });
     }
 
-    /// Faults that are no spans are bounded as spans are.
+    /// Faults without a range are bounded as well.
     fn fault(&mut self, fault: LogFault) {
         if self.faults.len() < MAX_SPANS {
             self.faults.push(fault);
@@ -284,7 +283,7 @@ impl Verifier {
         }
     }
 
-    /// Judges the whole.
+    /// The result for the whole log.
     #[must_use]
     pub fn finish(mut self) -> Report {
         let known = self.known.filter(|_| !self.full);

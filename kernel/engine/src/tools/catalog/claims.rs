@@ -1,4 +1,4 @@
-//! Whose a name may be that stands in no published list.
+//! Which servers a name may belong to that is in no published list.
 //!
 //! A server that has not said yet what it offers, or is stopped or parked, has things all the same.
 //! Who names one waits for it or is told how the server stands; who may not use it learns no more than

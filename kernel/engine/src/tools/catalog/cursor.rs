@@ -1,4 +1,4 @@
-//! List cursors: opaque to clients, sealed against being made up (MCP-027..029).
+//! List cursors: opaque to clients, and sealed so that they cannot be forged (MCP-027..029).
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What one view shows, and where each name and URI in it leads.
+//! The contents of one view, and the server of each name and URI in it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Definitions as servers wrote them, and what the kernel reads out of them.
+//! Definitions as servers wrote them, and the members the kernel reads.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! One list as agents get it: pages made once, and the way from a cursor into them.
+//! One list for agents: pages made once, and the page of each cursor.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! A list as it is for those who may not see all of it.
+//! A list for callers that may not see all of it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Which list, and in whose eyes.
+//! The view of a list: of all servers or of one, for an era.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What the index keeps of a tool: enough to answer with it, and what it is found by.
+//! What the index holds of a tool: what a result shows, and what the search reads.
 
 use std::sync::Arc;
 

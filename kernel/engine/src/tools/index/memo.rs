@@ -1,4 +1,4 @@
-//! Vectors that were made before, by the content they were made of.
+//! Vectors that were made before, by the content they were made from.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! Text as words that can be compared: identifiers taken apart, accents and case gone, endings cut.
 //!
-//! Query and tool go through the same mill, so what it does matters less than that it is the same.
+//! Query and tool are treated alike; that matters more than how.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;

@@ -1,5 +1,5 @@
-//! The program of a registered server: what is started, with which words, and whether its code can be
-//! read before.
+//! The program of a registered server: its command and arguments, and whether its code can be read before
+//! it runs.
 
 use std::convert::Infallible;
 

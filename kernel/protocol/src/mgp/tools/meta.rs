@@ -1,5 +1,5 @@
-//! The tools of the kernel that stand in an agent's list for all the others (MGP §16.2). Their
-//! definitions never change, so that an agent can keep them for good.
+//! The kernel's own tools that an agent is shown instead of all tools (MGP §16.2). Their definitions never
+//! change, so that an agent can keep them.
 
 use serde_json::json;
 

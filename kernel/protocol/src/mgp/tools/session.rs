@@ -1,4 +1,4 @@
-//! `mgp/tools/session/*`: what an agent does with the tools its session holds (MGP §16.7).
+//! `mgp/tools/session/*`: how an agent manages the tools of its session (MGP §16.7).
 
 use serde::{Deserialize, Serialize};
 

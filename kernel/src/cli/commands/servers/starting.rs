@@ -1,4 +1,4 @@
-//! A server that is started from the command line: what it writes is shown while that takes its time.
+//! Starts a server from the command line, and shows its output while that takes time.
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::servers::{Log, Server};

@@ -1,4 +1,4 @@
-//! The clients that are there, as `mgp status` shows them.
+//! The connected clients in `mgp status`.
 
 use mgp_protocol::mgp::kernel::{Client, KernelStatus};
 

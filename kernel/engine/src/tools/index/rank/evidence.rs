@@ -1,4 +1,4 @@
-//! Whether a tool does what is looked for at all: an order does not tell, of any tools one is the best.
+//! Whether a tool does what is looked for at all. The ranking cannot tell: some tool is always the best.
 
 /// What likeness and words must come to together. Words count half: two rare ones of a long request are
 /// as much as a tool that does something else has by chance.

@@ -1,4 +1,4 @@
-//! Which tools the words of a request lead to.
+//! The tools that match the words of a request.
 
 use super::scene::VisibleTools;
 use crate::tools::index::server_index::postings::rarity;

@@ -1,4 +1,4 @@
-//! What can be seen of the index.
+//! The part of the index that a search sees.
 
 use std::ops::Range;
 

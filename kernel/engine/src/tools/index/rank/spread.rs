@@ -1,4 +1,4 @@
-//! How far a number stands out of many.
+//! How far a number is above the others.
 
 /// Numbers taken together, so that a processor can add them side by side.
 const LANES: usize = 8;

@@ -1,5 +1,5 @@
-//! A long request, taken apart: who asks for several things at once looks for several tools, and the
-//! meaning of the whole lies between theirs, near none.
+//! Splits a long request into clauses: a request for several things needs several tools, and the meaning of
+//! the whole lies between theirs, near none.
 
 use crate::tools::index::words::stems;
 
