@@ -5,6 +5,7 @@
 //!       ├─ agents
 //!       │   ├─ connection…  fails: only that agent is disconnected
 //!       │   ├─ session…     fails: only that session ends
+//!       │   ├─ tool_cache…  fails: its session starts an empty one at the next use
 //!       │   └─ listener…    fails: only that subscription ends
 //!       └─ server…          fails: only that server is started again
 //! ```
@@ -230,7 +231,7 @@ impl Actor for TreeActor {
         queued: Self::Msg,
         state: &mut TreeState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.message {
+        match queued.open() {
             TreeMsg::Reload(reply) => reply.send(self.reload(&myself, state).await),
             TreeMsg::StartServer(spec, reply) => {
                 reply.send(self.start_server(&myself, state, *spec).await);
@@ -480,8 +481,11 @@ impl TreeActor {
                 TransitionReason::ConfigurationChange,
                 reply,
             ));
+            let events = self.parts.events.clone();
             task::detached("tree.stop_server", async move {
                 let _ = stopped.await;
+                // Before a server of the same name may start.
+                events.send(ServerEvent::Removed(id.clone()));
                 supervisor.stop(REMOVED);
                 let _ = tokio::time::timeout(UNLISTED, catalog.withdrawn(id)).await;
                 let _ = gone.send(());

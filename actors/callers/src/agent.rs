@@ -243,7 +243,7 @@ impl Agent {
         self: &Arc<Self>,
         budget: Budget,
         parent: ActorCell,
-    ) -> Option<&ToolCacheHandle> {
+    ) -> Option<ToolCacheHandle> {
         let changed = || {
             let agent = Arc::downgrade(self);
             EventSink::new(move |()| {

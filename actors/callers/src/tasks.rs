@@ -24,6 +24,7 @@ use crate::exchange::Flag;
 use crate::request::Caller;
 use crate::request::background_call::BackgroundCall;
 use mgp_runtime::task;
+use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::time::unix_ms;
 
 pub use crate::exchange::rounds::LongCall;
@@ -52,6 +53,7 @@ pub struct Tasks {
     patience: Duration,
     folder: Arc<PathBuf>,
     directory: Arc<Directory>,
+    supervisor: TaskSupervisorHandle,
     numbers: AtomicU64,
     table: Mutex<HashMap<Number, Arc<KernelTask>>>,
     bytes: AtomicUsize,
@@ -77,8 +79,8 @@ struct KernelTask {
 
 impl Tasks {
     /// The tasks of earlier runs, from `records` read in `folder`. `boot` distinguishes this run from
-    /// earlier ones; `patience` is how long a client may leave a question
-    /// open.
+    /// earlier ones; `patience` is how long a client may leave a question open. Each task is followed below
+    /// `supervisor`.
     #[must_use]
     pub fn new(
         seal: SealKey,
@@ -87,6 +89,7 @@ impl Tasks {
         folder: PathBuf,
         records: Vec<TaskRecord>,
         directory: Arc<Directory>,
+        supervisor: TaskSupervisorHandle,
     ) -> Arc<Self> {
         let tasks = Arc::new(Self {
             seal,
@@ -94,6 +97,7 @@ impl Tasks {
             patience,
             folder: Arc::new(folder),
             directory,
+            supervisor,
             numbers: AtomicU64::new(1),
             table: Mutex::default(),
             bytes: AtomicUsize::new(0),

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mgp_engine::callers::token_cost;
 use mgp_engine::callers::tool_cache::{self, CacheInsertion, Priced, ToolCache};
@@ -28,10 +28,21 @@ pub type Names = BTreeSet<Arc<str>>;
 /// Where a connection keeps its tool cache.
 #[derive(Debug, Default)]
 pub struct SessionToolCache {
-    /// `None` once the session has ended: then no cache is started any more.
-    handle: OnceLock<Option<ToolCacheHandle>>,
+    life: Mutex<CacheLife>,
     /// The client has read its list, so it is told about changes.
     listed: Arc<AtomicBool>,
+}
+
+/// Whether a session has its cache.
+#[derive(Debug, Default)]
+enum CacheLife {
+    /// Nobody has used it.
+    #[default]
+    Unused,
+    /// It was started; if it is lost, the next use starts an empty one.
+    Started(ToolCacheHandle),
+    /// The session has ended: no cache is started any more.
+    Ended,
 }
 
 impl SessionToolCache {
@@ -42,25 +53,38 @@ impl SessionToolCache {
         budget: Budget,
         parent: ActorCell,
         changed: impl FnOnce() -> EventSink<()>,
-    ) -> Option<&ToolCacheHandle> {
-        let start = || ToolCacheHandle::start(self.listed.clone(), budget, parent, changed());
-        self.handle.get_or_init(start).as_ref()
+    ) -> Option<ToolCacheHandle> {
+        let mut life = self.life();
+        match &*life {
+            CacheLife::Started(handle) if handle.mailbox.is_open() => return Some(handle.clone()),
+            CacheLife::Ended => return None,
+            CacheLife::Unused | CacheLife::Started(_) => {}
+        }
+        let listed = self.listed.clone();
+        let handle = ToolCacheHandle::start(listed, budget, parent, changed())?;
+        *life = CacheLife::Started(handle.clone());
+        Some(handle)
     }
 
     /// The cached tools, for the session's list; from now on the client is told about changes.
     pub fn listed(&self) -> Option<Arc<Names>> {
         self.listed.store(true, Ordering::Relaxed);
-        let handle = self.handle.get()?.as_ref()?;
-        Some(handle.cached.load())
+        match &*self.life() {
+            CacheLife::Started(handle) => Some(handle.cached.load()),
+            CacheLife::Unused | CacheLife::Ended => None,
+        }
     }
 
     /// The connection has ended.
     pub fn end(&self) {
-        if self.handle.set(None).is_err()
-            && let Some(Some(handle)) = self.handle.get()
-        {
+        let before = std::mem::replace(&mut *self.life(), CacheLife::Ended);
+        if let CacheLife::Started(handle) = before {
             handle.mailbox.stop("its session has ended");
         }
+    }
+
+    fn life(&self) -> MutexGuard<'_, CacheLife> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -260,7 +284,7 @@ impl Actor for ToolCacheActor {
         queued: Self::Msg,
         state: &mut ToolCacheState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.message {
+        match queued.open() {
             ToolCacheMsg::Used(tool) => match state.cache.keep(&priced(&tool)) {
                 CacheInsertion::Pinned | CacheInsertion::Touched => {}
                 CacheInsertion::Added { .. } | CacheInsertion::TooLarge => self.publish(state),

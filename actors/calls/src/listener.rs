@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use mgp_protocol::ids::ConnectionId;
 use mgp_protocol::refusal::Refusal;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::task::JoinHandle;
 
 use mgp_callers::agent::Agent;
 use mgp_callers::agent::supervisor::Agents;
@@ -20,9 +22,19 @@ struct ListenerActor {
     subscriptions: SubscriptionsHandle,
 }
 
-/// Dropped with the actor: ends the subscription.
+/// Ends the subscription when it is dropped.
 #[derive(Debug)]
-pub struct Listener(ActorRef<ListenerMsg>);
+pub struct Listener {
+    actor: ActorRef<ListenerMsg>,
+    ended: JoinHandle<()>,
+}
+
+impl Listener {
+    /// Resolves when the actor was lost, so that nothing is heard any more.
+    pub async fn lost(&mut self) {
+        let _ = (&mut self.ended).await;
+    }
+}
 
 /// There are no messages.
 #[derive(Debug)]
@@ -30,7 +42,7 @@ pub enum ListenerMsg {}
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.0.stop(None);
+        self.actor.stop(None);
     }
 }
 
@@ -50,31 +62,42 @@ pub async fn begin(
         subscriptions: subscriptions.clone(),
     };
     let spawned = Actor::spawn_linked(None, actor, (), agents.get_cell()).await;
-    let (actor, _) = spawned.map_err(|_| Refusal::Broken("the kernel is stopping".into()))?;
-    Ok(Listener(actor))
+    let (actor, ended) = spawned.map_err(|_| Refusal::Broken("the kernel is stopping".into()))?;
+    Ok(Listener { actor, ended })
 }
 
 impl Actor for ListenerActor {
     type Msg = ListenerMsg;
-    type State = Alive;
+    type State = ListenerState;
     type Arguments = ();
 
     async fn pre_start(
         &self,
         _myself: ActorRef<ListenerMsg>,
         (): (),
-    ) -> Result<Alive, ActorProcessingErr> {
+    ) -> Result<ListenerState, ActorProcessingErr> {
         self.directory.enter(self.agent.clone());
-        Ok(Alive::new(Kind::Listener))
+        Ok(ListenerState {
+            who: self.agent.connection,
+            directory: self.directory.clone(),
+            subscriptions: self.subscriptions.clone(),
+            _alive: Alive::new(Kind::Listener),
+        })
     }
+}
 
-    async fn post_stop(
-        &self,
-        _myself: ActorRef<ListenerMsg>,
-        _alive: &mut Alive,
-    ) -> Result<(), ActorProcessingErr> {
-        self.directory.leave(self.agent.connection);
-        self.subscriptions.leave(self.agent.connection);
-        Ok(())
+/// Its place in the directory and among the subscribers; left when it is dropped, however the actor ends.
+#[derive(Debug)]
+struct ListenerState {
+    who: ConnectionId,
+    directory: Arc<Directory>,
+    subscriptions: SubscriptionsHandle,
+    _alive: Alive,
+}
+
+impl Drop for ListenerState {
+    fn drop(&mut self) {
+        self.directory.leave(self.who);
+        self.subscriptions.leave(self.who);
     }
 }

@@ -195,7 +195,7 @@ impl Actor for AgentRegistryActor {
         queued: Self::Msg,
         registry: &mut AgentRegistry,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.message {
+        match queued.open() {
             AgentRegistryMsg::Change(change, trace, reply) => {
                 reply.send(self.change(change, &trace, registry).await);
             }

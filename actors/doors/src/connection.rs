@@ -27,7 +27,7 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use crate::reception::Reception;
+use crate::reception::{AgentPresence, Reception};
 use crate::stateless::{self, Arrival};
 use mgp_callers::agent::{Agent, Outward, send_line};
 use mgp_callers::exchange::rounds::Outlet;
@@ -49,6 +49,14 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub struct ConnectionActor {
     reception: Reception,
     agent: Arc<Agent>,
+}
+
+/// The state of the actor.
+#[derive(Debug)]
+pub struct ConnectionState {
+    /// `None` once the connection has ended in order.
+    presence: Option<AgentPresence>,
+    _alive: Alive,
 }
 
 /// Serves an agent on a pair of byte streams until either side ends, or `leave` says that it is time. Without
@@ -108,22 +116,26 @@ pub async fn serve<R, W>(
 
 impl Actor for ConnectionActor {
     type Msg = ();
-    type State = Alive;
+    type State = ConnectionState;
     type Arguments = ();
 
-    async fn pre_start(&self, _myself: ActorRef<()>, (): ()) -> Result<Alive, ActorProcessingErr> {
-        self.reception.directory.enter(self.agent.clone());
-        Ok(Alive::new(Kind::Connection))
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<()>,
+        (): (),
+    ) -> Result<ConnectionState, ActorProcessingErr> {
+        Ok(ConnectionState {
+            presence: Some(AgentPresence::begin(&self.reception, &self.agent)),
+            _alive: Alive::new(Kind::Connection),
+        })
     }
 
     async fn post_stop(
         &self,
         _myself: ActorRef<()>,
-        _alive: &mut Alive,
+        state: &mut ConnectionState,
     ) -> Result<(), ActorProcessingErr> {
-        self.agent.disconnect();
-        self.reception.directory.leave(self.agent.connection);
-        self.reception.routes.farewell(&self.agent);
+        state.presence = None;
         Ok(())
     }
 }

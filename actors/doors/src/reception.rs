@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use crate::bodies::Bodies;
 use crate::stateless::Stateless;
+use mgp_callers::agent::Agent;
 use mgp_callers::agent::supervisor::Agents;
 use mgp_callers::directory::Directory;
 use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_callers::request::Routes;
+use mgp_runtime::task;
 
 /// What the actor of a connection or session needs.
 #[derive(Debug, Clone)]
@@ -24,4 +26,34 @@ pub struct Reception {
     pub registered_agents: RegisteredAgents,
     /// The connected agents.
     pub directory: Arc<Directory>,
+}
+
+/// An agent in the directory, held by the state of the actor of its connection or session. However the
+/// actor ends, a panic included, dropping this disconnects the agent and takes it out.
+#[derive(Debug)]
+pub struct AgentPresence {
+    reception: Reception,
+    agent: Arc<Agent>,
+}
+
+impl AgentPresence {
+    /// Enters an agent in the directory. Done by the actor, so that whoever entered always leaves.
+    #[must_use]
+    pub fn begin(reception: &Reception, agent: &Arc<Agent>) -> Self {
+        reception.directory.enter(agent.clone());
+        Self {
+            reception: reception.clone(),
+            agent: agent.clone(),
+        }
+    }
+}
+
+impl Drop for AgentPresence {
+    fn drop(&mut self) {
+        self.agent.disconnect();
+        self.reception.directory.leave(self.agent.connection);
+        // A second panic while the first one unwinds would end the process.
+        let farewell = || self.reception.routes.farewell(&self.agent);
+        let _ = task::guarded("farewell", farewell);
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use mgp_protocol::ids::{AgentId, SessionId};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use crate::reception::Reception;
+use crate::reception::{AgentPresence, Reception};
 use mgp_callers::agent::{Agent, Outward};
 use mgp_callers::exchange::streams::{Stream, Streams};
 use mgp_callers::request::Caller;
@@ -254,7 +254,24 @@ struct SessionState {
     me: Mailbox<SessionMsg>,
     /// The timer of the idle check; it ends with the session.
     looking: SupervisedTask<()>,
+    _listed: ListedSession,
+    /// `None` once the session has ended in order.
+    presence: Option<AgentPresence>,
     _alive: Alive,
+}
+
+/// The place of a session in the table: however its actor ends, a panic included, its id is unknown from
+/// then on.
+#[derive(Debug)]
+struct ListedSession {
+    sessions: Arc<Sessions>,
+    id: SessionId,
+}
+
+impl Drop for ListedSession {
+    fn drop(&mut self) {
+        self.sessions.close(&self.id);
+    }
 }
 
 impl Actor for SessionActor {
@@ -267,13 +284,18 @@ impl Actor for SessionActor {
         myself: ActorRef<Self::Msg>,
         (): (),
     ) -> Result<Self::State, ActorProcessingErr> {
-        let me = Mailbox::new(myself);
-        // Done by the actor, so that it always leaves the directory after it entered.
-        let directory = &self.sessions.reception.directory;
-        directory.enter(self.session.agent.clone());
+        let (me, sessions) = (Mailbox::new(myself), self.sessions.clone());
         Ok(SessionState {
-            looking: look_later(&me, self.sessions.limits.idle),
+            looking: look_later(&me, sessions.limits.idle),
             me,
+            presence: Some(AgentPresence::begin(
+                &sessions.reception,
+                &self.session.agent,
+            )),
+            _listed: ListedSession {
+                sessions,
+                id: self.session.id.clone(),
+            },
             _alive: Alive::new(Kind::Session),
         })
     }
@@ -284,7 +306,7 @@ impl Actor for SessionActor {
         queued: Self::Msg,
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.message {
+        match queued.open() {
             SessionMsg::Look => {
                 let (idle, limit) = (self.session.idle(), self.sessions.limits.idle);
                 if idle >= limit {
@@ -300,13 +322,9 @@ impl Actor for SessionActor {
     async fn post_stop(
         &self,
         _myself: ActorRef<Self::Msg>,
-        _state: &mut Self::State,
+        state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        let reception = &self.sessions.reception;
-        let connection = self.session.caller.connection;
-        self.session.agent.disconnect();
-        reception.directory.leave(connection);
-        reception.routes.farewell(&self.session.agent);
+        state.presence = None;
         Ok(())
     }
 }

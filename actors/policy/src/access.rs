@@ -227,7 +227,7 @@ impl Actor for AccessActor {
         queued: Self::Msg,
         state: &mut AccessState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.message {
+        match queued.open() {
             AccessMsg::Record {
                 decide,
                 by,

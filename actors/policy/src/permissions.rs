@@ -218,8 +218,12 @@ impl PermissionsHandle {
                 Some(gate) => return gate.decision(&ask.request_id, &ask.permissions),
                 None => return nothing(&ask.request_id),
             }
-            if turned.changed().await.is_err() {
-                return nothing(&ask.request_id);
+            tokio::select! {
+                turned = turned.changed() => if turned.is_err() {
+                    return nothing(&ask.request_id);
+                },
+                // Nobody asks the operator any more.
+                () = self.0.supervisor.ended() => return nothing(&ask.request_id),
             }
         }
     }

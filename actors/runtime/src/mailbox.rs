@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mgp_sync::credit::{Charge, Credit};
 use mgp_sync::slot::Slot;
-use ractor::{Actor, ActorCell, ActorRef, SpawnErr};
+use ractor::{Actor, ActorCell, ActorRef, ActorStatus, SpawnErr};
 use tokio::sync::oneshot;
 
 /// Messages that may wait in one mailbox. An actor handles thousands a second; more than this means
@@ -19,9 +19,29 @@ const ASK_DEADLINE: Duration = Duration::from_secs(10);
 /// A message in a mailbox, with the credit it holds while it waits.
 #[derive(Debug)]
 pub struct Queued<M> {
-    /// The message.
-    pub message: M,
+    /// `None` only in [`Queued::panic`].
+    message: Option<M>,
     _charge: Option<Charge>,
+}
+
+impl<M> Queued<M> {
+    /// For tests: the actor that opens it panics.
+    #[must_use]
+    pub fn panic() -> Self {
+        Self {
+            message: None,
+            _charge: None,
+        }
+    }
+
+    /// The message.
+    ///
+    /// # Panics
+    /// Only as a test told it to: see [`Self::panic`].
+    #[must_use]
+    pub fn open(self) -> M {
+        self.message.expect("only a test queues what holds none")
+    }
 }
 
 /// Why an actor could not be asked.
@@ -135,7 +155,7 @@ impl<M: Send + 'static> Mailbox<M> {
     pub fn tell(&self, message: M) -> Result<(), AskError> {
         let charge = self.credit.try_take(1).ok_or(AskError::Overloaded)?;
         self.address.send(Queued {
-            message,
+            message: Some(message),
             _charge: Some(charge),
         })
     }
@@ -147,7 +167,7 @@ impl<M: Send + 'static> Mailbox<M> {
     /// [`AskError::Stopped`].
     pub fn remind(&self, message: M) -> Result<(), AskError> {
         self.address.send(Queued {
-            message,
+            message: Some(message),
             _charge: None,
         })
     }
@@ -164,6 +184,18 @@ impl<M: Send + 'static> Mailbox<M> {
             Ok(Err(_)) => Err(AskError::Stopped),
             Err(_) => Err(AskError::TimedOut),
         }
+    }
+
+    /// For tests: the actor panics.
+    pub fn panic(&self) {
+        let _ = self.address.send(Queued::panic());
+    }
+
+    /// True until its actor has ended.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let actor = self.address.actor();
+        actor.is_ok_and(|actor| actor.get_status() < ActorStatus::Stopping)
     }
 
     /// Asks the actor to end after the messages it already has.

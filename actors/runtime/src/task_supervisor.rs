@@ -44,6 +44,11 @@ impl TaskSupervisorHandle {
         Ok((Self { mailbox, ended }, cell))
     }
 
+    /// Resolves when the actor has ended.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
     /// Starts a task that ends when the returned handle is dropped. It is given up when it panics each time
     /// it is started.
     pub fn start_child<F>(
@@ -107,7 +112,7 @@ impl Actor for TaskSupervisorActor {
         queued: Self::Msg,
         _children: &mut DropGuard,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.message {
+        match queued.open() {
             TaskSupervisorMsg::Lost(name) => Err(format!("{name} is lost").into()),
         }
     }

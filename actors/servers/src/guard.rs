@@ -142,7 +142,7 @@ impl Actor for GuardActor {
         queued: Self::Msg,
         state: &mut GuardState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.message {
+        match queued.open() {
             GuardMsg::Watch(group) => {
                 state.groups.insert(group);
                 state.order(Order::Watch(group));

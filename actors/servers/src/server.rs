@@ -91,8 +91,6 @@ pub enum ServerMsg {
     OpenInstance(AgentId, Reply<Result<Arc<ServerHandle>, Refusal>>),
     /// Stop the instances that nobody has used for a while.
     StopIdle,
-    /// For tests: panics.
-    Panic,
 }
 
 /// Fixed at construction.
@@ -179,7 +177,7 @@ impl Actor for ServerActor {
         queued: Self::Msg,
         state: &mut ServerState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.message {
+        match queued.open() {
             ServerMsg::Start { by_operator } => {
                 self.decide(state, SupervisionInput::Start { by_operator })
             }
@@ -208,7 +206,6 @@ impl Actor for ServerActor {
                 reply.send(self.instance(myself.get_cell(), state, agent).await);
             }
             ServerMsg::StopIdle => self.stop_idle(state),
-            ServerMsg::Panic => panic!("told to"),
         }
         Ok(())
     }

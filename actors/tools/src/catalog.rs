@@ -84,11 +84,6 @@ impl CatalogHandle {
         let _: Result<(), oneshot::error::RecvError> = withdrawn.await;
     }
 
-    /// For tests: panics.
-    pub fn panic(&self) {
-        self.say(CatalogMsg::Panic);
-    }
-
     /// The published catalog.
     #[must_use]
     pub fn shown(&self) -> Arc<Shown> {
@@ -115,8 +110,6 @@ pub enum CatalogMsg {
     Awaited(ServerId, Reply<()>),
     /// Time to publish what changed.
     Publish,
-    /// For tests: panics.
-    Panic,
 }
 
 /// Fixed at construction.
@@ -174,7 +167,7 @@ impl Actor for CatalogActor {
         queued: Self::Msg,
         state: &mut CatalogState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.message {
+        match queued.open() {
             CatalogMsg::Offered(offer, peer, fetched, reply) => {
                 state.fetched.insert(offer.server().clone(), fetched);
                 state.waiting.push(reply);
@@ -194,7 +187,6 @@ impl Actor for CatalogActor {
                 self.tell_withdrawn(state);
             }
             CatalogMsg::Publish => self.publish(state).await,
-            CatalogMsg::Panic => panic!("told to"),
         }
         Ok(())
     }

@@ -150,11 +150,6 @@ impl SearchHandle {
         Ok(cell)
     }
 
-    /// For tests: panics.
-    pub fn panic(&self) {
-        let _ = self.mailbox.tell(SearchMsg::Panic);
-    }
-
     /// The catalog has changed. May be dropped when the mailbox is full: a waiting message of the same kind
     /// will read the newest catalog.
     pub fn published(&self) {
@@ -171,8 +166,6 @@ pub enum SearchMsg {
     Embedded(ServerId),
     /// The first vector of a model showed its dimension.
     Measured,
-    /// For tests: panics.
-    Panic,
 }
 
 /// Fixed at construction.
@@ -240,7 +233,7 @@ impl Actor for SearchActor {
         queued: Self::Msg,
         state: &mut SearchState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.message {
+        match queued.open() {
             SearchMsg::Published => self.catch_up(state).await,
             SearchMsg::Embedded(server) => self.embedded(&server).await,
             SearchMsg::Measured => {
@@ -248,7 +241,6 @@ impl Actor for SearchActor {
                 state.stock.clear();
                 self.catch_up(state).await;
             }
-            SearchMsg::Panic => panic!("told to"),
         }
         Ok(())
     }

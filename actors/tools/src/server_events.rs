@@ -21,6 +21,7 @@ pub fn taken_by(
         ServerEvent::Withdrawn(server) => catalog.withdraw(&server),
         ServerEvent::Connected(server) => subscriptions.server_back(&server),
         ServerEvent::Disconnected(server) => subscriptions.server_lost(&server),
+        ServerEvent::Removed(server) => subscriptions.server_removed(&server),
         ServerEvent::Updated {
             server,
             uri,

@@ -39,9 +39,11 @@ pub enum SubscriptionsMsg {
     /// A resource changed; `params` as the server sent them.
     Updated(ServerId, String, String),
     /// A server is connected again.
-    CallerSession(ServerId),
+    Back(ServerId),
     /// A server is no longer connected.
     Lost(ServerId),
+    /// A server was taken out for good.
+    Removed(ServerId),
     /// The rights of agents have changed.
     AccessChanged,
 }
@@ -108,14 +110,18 @@ impl SubscriptionsHandle {
 
     /// A server is connected again: its subscriptions are renewed.
     pub fn server_back(&self, server: &ServerId) {
-        let _ = self
-            .0
-            .remind(SubscriptionsMsg::CallerSession(server.clone()));
+        let _ = self.0.remind(SubscriptionsMsg::Back(server.clone()));
     }
 
     /// A server is no longer connected.
     pub fn server_lost(&self, server: &ServerId) {
         let _ = self.0.remind(SubscriptionsMsg::Lost(server.clone()));
+    }
+
+    /// A server was taken out for good.
+    pub fn server_removed(&self, server: &ServerId) {
+        let removed = SubscriptionsMsg::Removed(server.clone());
+        let _ = self.0.remind(removed);
     }
 
     /// The rights of agents have changed. A subscription that is no longer allowed ends, and does not come
@@ -164,7 +170,7 @@ impl Actor for SubscriptionsActor {
         queued: Self::Msg,
         state: &mut SubscriptionsState,
     ) -> Result<(), ActorProcessingErr> {
-        match queued.message {
+        match queued.open() {
             SubscriptionsMsg::Subscribe(who, server, uri, reply) => {
                 // It may have been closed since it was asked for.
                 if !self.hears_of(who, &server) {
@@ -192,7 +198,7 @@ impl Actor for SubscriptionsActor {
                 let followers = state.engine.followers(&server, &uri);
                 self.tell(&server, &uri, &params, followers);
             }
-            SubscriptionsMsg::CallerSession(server) => {
+            SubscriptionsMsg::Back(server) => {
                 for uri in state.engine.server_back(&server) {
                     self.perform(
                         state,
@@ -211,6 +217,7 @@ impl Actor for SubscriptionsActor {
                     state.engine.server_lost(&server);
                 }
             }
+            SubscriptionsMsg::Removed(server) => state.engine.server_removed(&server),
             SubscriptionsMsg::AccessChanged => {
                 let ended = state.engine.keep(|who, server| self.hears_of(who, server));
                 for effect in ended {

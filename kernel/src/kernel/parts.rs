@@ -188,17 +188,19 @@ impl Parts {
         let (search, finder_cell) = opening.open().await?;
         let (catalog, catalog_root) = catalog(&shown, &directory, &search, &servers).await?;
         let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
-        let tasks = tasks(options, &kept.seal, kept.tasks, &directory);
+        let mut root = Vec::new();
+        let following_tasks = supervisor("tasks", &mut root).await?;
+        let tasks = tasks(options, &kept.seal, kept.tasks, &directory, following_tasks);
         let revocation = revocation(kernel, &directory, &tasks);
         let (roster, roster_cell) = roster(options, kept.roster, &revocation, &kept.audit).await?;
-        let mut root = vec![
+        root.extend([
             RootActor::lasting("subscriptions", following.get_cell()),
             catalog_root,
             RootActor::lasting("agents", agents.get_cell()),
             RootActor::lasting("access", access.get_cell()),
             RootActor::lasting("agent_registry", roster_cell),
             finder_root(&search, finder_cell),
-        ];
+        ]);
         let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
         let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));
         let audit = kept.audit;
@@ -482,7 +484,7 @@ fn sandboxes(options: &UpOptions) -> Sandboxes {
     }
 }
 
-/// Whose tasks wait for a person on behalf of a part of the kernel.
+/// Whose tasks wait for a person, or follow a call, on behalf of a part of the kernel.
 async fn supervisor(
     name: &'static str,
     root: &mut Vec<RootActor>,
@@ -564,6 +566,7 @@ fn tasks(
     seal: &SealKey,
     before: Vec<TaskRecord>,
     directory: &Arc<Directory>,
+    supervisor: TaskSupervisorHandle,
 ) -> Arc<Tasks> {
     let folder = data_folder::tasks_folder(&options.data_dir);
     let boot = u64::from_le_bytes(randomness::bytes());
@@ -575,6 +578,7 @@ fn tasks(
         folder,
         before,
         directory.clone(),
+        supervisor,
     )
 }
 

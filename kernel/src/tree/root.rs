@@ -7,7 +7,7 @@ use mgp_engine::servers::tree_plan::Loss;
 use ractor::{ActorCell, SpawnErr};
 
 /// The actors at the root beside the servers' supervisors, and what it means to lose one.
-pub const ROOT: [(&str, Loss); 10] = [
+pub const ROOT: [(&str, Loss); 11] = [
     // No child would end with the kernel any more.
     ("guard", Loss::EndsKernel),
     // Who follows what is known nowhere else.
@@ -19,6 +19,8 @@ pub const ROOT: [(&str, Loss); 10] = [
     ("permissions", Loss::EndsKernel),
     ("pins", Loss::EndsKernel),
     ("registrar", Loss::EndsKernel),
+    // Calls that go on as tasks would be followed by nobody: the next start shows them as failed.
+    ("tasks", Loss::EndsKernel),
     // Made again from what is published, and from what servers offer again.
     ("catalog", Loss::Restarted),
     // Made again from what is published. A server whose tools cannot be indexed takes nobody along.

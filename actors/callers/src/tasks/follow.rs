@@ -15,27 +15,34 @@ use crate::request::refused;
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 
-/// Follows a task until its time is over or it is forgotten. A panic fails the task, which is kept for its
-/// time all the same.
+/// Follows a task until its time is over or it is forgotten, below the supervisor of all tasks.
 pub(super) fn start(tasks: &Arc<Tasks>, kept: Arc<KernelTask>, round: Option<NextRound>) {
-    let tasks = tasks.clone();
-    task::detached("tasks.follow", async move {
-        if let Some(round) = round {
-            let followed = task::caught("tasks.follow", to_its_end(&tasks, &kept, &round)).await;
-            if let Err(broken) = followed {
-                if let Some(background) = kept.background() {
-                    background.exchange.cancel();
-                }
-                let end = failed(&refused(&broken), round.caller.dialect());
-                tasks.end(&kept, end).await;
-            }
-            kept.let_go();
-        }
-        tokio::select! {
-            () = tokio::time::sleep(left(&kept)) => tasks.forget(&kept).await,
-            () = kept.forgotten.raised() => {}
-        }
+    let own = tasks.clone();
+    let following = tasks.supervisor.start_child("tasks.follow", move || {
+        let (tasks, kept, round) = (own.clone(), kept.clone(), round.clone());
+        async move { keep(&tasks, &kept, round).await }
     });
+    // It ends by itself, or with its supervisor.
+    drop(following.detach());
+}
+
+/// Follows the call, then keeps its result. A panic fails the task, which is kept for its time all the same.
+async fn keep(tasks: &Tasks, kept: &KernelTask, round: Option<NextRound>) {
+    if let Some(round) = round {
+        let followed = task::caught("tasks.follow", to_its_end(tasks, kept, &round)).await;
+        if let Err(broken) = followed {
+            if let Some(background) = kept.background() {
+                background.exchange.cancel();
+            }
+            let end = failed(&refused(&broken), round.caller.dialect());
+            tasks.end(kept, end).await;
+        }
+        kept.let_go();
+    }
+    tokio::select! {
+        () = tokio::time::sleep(left(kept)) => tasks.forget(kept).await,
+        () = kept.forgotten.raised() => {}
+    }
 }
 
 /// How long the task is still kept.

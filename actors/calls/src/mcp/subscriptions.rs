@@ -47,7 +47,7 @@ pub async fn listen(cx: &Context, request: &Request) -> Outcome {
     let followed = follow_tasks(cx, &request.caller, &tasks);
     let agent = Agent::listening(&request.caller, &request.exchange, &wanted, &tag, tasks);
     let listener = listener::begin(&cx.agents, &cx.directory, &cx.subscriptions, &agent);
-    let _listener = listener.await?;
+    let mut listener = listener.await?;
     let wanted = follow(cx, &agent, wanted, resources).await;
     join_all(followed.iter().map(FollowedTask::agreed)).await;
     request
@@ -56,6 +56,7 @@ pub async fn listen(cx: &Context, request: &Request) -> Outcome {
     agent.set_ready();
     tokio::select! {
         () = request.exchange.cancelled() => Err(Refusal::Cancelled),
+        () = listener.lost() => Err(Refusal::Broken("the subscription is lost; listen again".into())),
         () = cx.closing.cancelled() => {
             Ok(format!(r#"{{"resultType":"complete","_meta":{tag}}}"#).into())
         }

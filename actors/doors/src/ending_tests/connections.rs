@@ -12,7 +12,10 @@ use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::ClientCapabilities;
 use mgp_protocol::mcp::subscriptions::Filter;
 use mgp_protocol::mgp::negotiation::PLAIN;
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, duplex, split};
+use tokio::io::{
+    AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf,
+    WriteHalf, duplex, split,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::scene::Scene;
@@ -30,26 +33,7 @@ use mgp_runtime::trace::Trace;
 async fn a_closed_connection_leaves_nothing() {
     let scene = Scene::new().await;
     let mut watched = Watched::begin();
-    let (near, far) = duplex(1 << 16);
-    let (reader, writer) = split(far);
-    tokio::spawn(connection::serve(
-        scene.reception.clone(),
-        AgentId::new("agent.local"),
-        false,
-        Some(CatalogView::All),
-        CancellationToken::new(),
-        reader,
-        writer,
-    ));
-    let (reader, mut writer) = split(near);
-    let mut lines = BufReader::new(reader).lines();
-    let hello = concat!(
-        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
-        r#""capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
-        "\n",
-    );
-    writer.write_all(hello.as_bytes()).await.unwrap();
-    lines.next_line().await.unwrap().unwrap();
+    let (mut lines, mut writer) = joined(&scene, "agent.local").await;
     let call = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow"}}"#;
     writer
         .write_all(format!("{call}\n").as_bytes())
@@ -73,6 +57,37 @@ async fn a_closed_connection_leaves_nothing() {
     assert!(scene.reception.directory.is_empty());
 }
 
+/// A line connection of an agent that has been welcomed.
+async fn joined(
+    scene: &Scene,
+    agent: &str,
+) -> (
+    Lines<BufReader<ReadHalf<DuplexStream>>>,
+    WriteHalf<DuplexStream>,
+) {
+    let (near, far) = duplex(1 << 16);
+    let (reader, writer) = split(far);
+    tokio::spawn(connection::serve(
+        scene.reception.clone(),
+        AgentId::new(agent),
+        false,
+        Some(CatalogView::All),
+        CancellationToken::new(),
+        reader,
+        writer,
+    ));
+    let (reader, mut writer) = split(near);
+    let mut lines = BufReader::new(reader).lines();
+    let hello = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
+        r#""capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
+        "\n",
+    );
+    writer.write_all(hello.as_bytes()).await.unwrap();
+    assert_eq!(next(&mut lines).await["result"], serde_json::json!({}));
+    (lines, writer)
+}
+
 /// The next line, within a minute of the clock of the test.
 async fn next(lines: &mut Lines<impl AsyncBufRead + Unpin>) -> serde_json::Value {
     let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line());
@@ -86,32 +101,11 @@ async fn next(lines: &mut Lines<impl AsyncBufRead + Unpin>) -> serde_json::Value
 async fn a_request_that_panics_is_answered_and_its_connection_lives_on() {
     let scene = Scene::new().await;
     let mut watched = Watched::begin();
-    let (near, far) = duplex(1 << 16);
-    let (reader, writer) = split(far);
-    tokio::spawn(connection::serve(
-        scene.reception.clone(),
-        AgentId::new("agent.local"),
-        false,
-        Some(CatalogView::All),
-        CancellationToken::new(),
-        reader,
-        writer,
-    ));
-    let (reader, mut writer) = split(near);
-    let mut lines = BufReader::new(reader).lines();
-    let hello = concat!(
-        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
-        r#""capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
-    );
+    let (mut lines, mut writer) = joined(&scene, "agent.local").await;
     let meta = concat!(
         r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
         r#""io.modelcontextprotocol/clientCapabilities":{}},"#,
     );
-    writer
-        .write_all(format!("{hello}\n").as_bytes())
-        .await
-        .unwrap();
-    assert_eq!(next(&mut lines).await["result"], serde_json::json!({}));
     let note = r#"{"jsonrpc":"2.0","method":"notifications/panics"}"#;
     writer
         .write_all(format!("{note}\n").as_bytes())
@@ -211,6 +205,76 @@ async fn a_listener_that_has_ended_leaves_nothing() {
     watched.add("its exchange", &request.exchange);
     drop((listener, agent, request));
     watched.gone().await;
+    assert!(directory.is_empty());
+    assert!(subscribe().await.is_err());
+}
+
+/// A line connection is closed when its actor is lost in the middle of a call, and when the farewell of its
+/// agent panics; another one goes on. The actor gets no messages, so it can only be killed.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_lost_is_closed_and_leaves_nothing() {
+    let scene = Scene::new().await;
+    let directory = &scene.reception.directory;
+    let mut watched = Watched::begin();
+    let (mut lost, mut lost_writer) = joined(&scene, "agent.lost").await;
+    let actor = scene.reception.agents.get_cell().get_children().remove(0);
+    let (mut broken, mut broken_writer) = joined(&scene, "agent.broken").await;
+    let (mut stays, mut stays_writer) = joined(&scene, "agent.stays").await;
+    let call =
+        "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{\"name\":\"slow\"}}\n";
+    lost_writer.write_all(call.as_bytes()).await.unwrap();
+    let ping = "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}\n";
+    lost_writer.write_all(ping.as_bytes()).await.unwrap();
+    assert_eq!(next(&mut lost).await["id"], 3, "the call has begun");
+    for (caller, agent) in std::mem::take(&mut *scene.routes.came.lock().unwrap()) {
+        watched.add_weak("the caller", caller);
+        watched.add_weak("the agent", agent);
+    }
+    actor.kill();
+    broken_writer.shutdown().await.unwrap();
+    for lines in [&mut lost, &mut broken] {
+        let end = tokio::time::timeout(Duration::from_secs(60), lines.next_line());
+        assert_eq!(end.await.expect("an end comes").unwrap(), None);
+    }
+    stays_writer.write_all(ping.as_bytes()).await.unwrap();
+    assert_eq!(next(&mut stays).await["id"], 3);
+    assert_eq!(directory.len(), 1);
+    drop((
+        stays,
+        stays_writer,
+        lost,
+        lost_writer,
+        broken,
+        broken_writer,
+    ));
+    watched.gone().await;
+    assert!(directory.is_empty());
+}
+
+/// Whoever listens learns that its listener is lost, which hears nothing any more. The actor gets no messages,
+/// so it can only be killed.
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_is_lost_is_told() {
+    let scene = Scene::new().await;
+    let request = listening();
+    let agent = Agent::listening(
+        &request.caller,
+        &request.exchange,
+        &Filter::default(),
+        "{}",
+        Vec::new(),
+    );
+    let (agents, directory) = (&scene.reception.agents, &scene.reception.directory);
+    let listener = listener::begin(agents, directory, &scene.subscriptions, &agent);
+    let mut listener = listener.await.unwrap();
+    let subscribe = || {
+        let (server, uri) = (ServerId::new("it"), "a:b".to_owned());
+        scene.subscriptions.subscribe(agent.connection, server, uri)
+    };
+    subscribe().await.unwrap();
+    agents.get_cell().get_children().remove(0).kill();
+    let told = tokio::time::timeout(Duration::from_secs(60), listener.lost());
+    told.await.expect("it is told");
     assert!(directory.is_empty());
     assert!(subscribe().await.is_err());
 }

@@ -13,10 +13,11 @@ use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
 use mgp_engine::tools::catalog::cursor::CursorKey;
 use mgp_engine::tools::catalog::{Catalog, CatalogTool, CatalogView, Paging};
+use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::Snapshot;
-use ractor::Actor;
+use ractor::{Actor, ActorCell};
 use tempfile::TempDir;
 
 use crate::bodies::Bodies;
@@ -31,6 +32,7 @@ use mgp_callers::request::{Answering, Caller, Request, Routes};
 use mgp_callers::tasks::Tasks;
 use mgp_policy::access::Books;
 use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_tools::catalog::Shown;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use tokio_util::sync::CancellationToken;
@@ -43,6 +45,8 @@ pub(crate) struct Scene {
     pub(crate) reception: Reception,
     pub(crate) routes: Arc<Slow>,
     pub(crate) subscriptions: SubscriptionsHandle,
+    /// What follows tasks.
+    pub(crate) following: ActorCell,
     _folder: TempDir,
 }
 
@@ -62,7 +66,8 @@ impl Scene {
         let at = folder.path().join("tasks");
         std::fs::create_dir(&at).unwrap();
         let known = directory.clone();
-        let tasks = Tasks::new(seal.clone(), boot, patience, at, Vec::new(), known);
+        let (below, following) = TaskSupervisorHandle::start().await.unwrap();
+        let tasks = Tasks::new(seal.clone(), boot, patience, at, Vec::new(), known, below);
         let stateless = Stateless {
             routes: routes.clone(),
             suspended: SuspendedCalls::new(patience),
@@ -81,6 +86,7 @@ impl Scene {
             },
             routes,
             subscriptions: SubscriptionsHandle::new(Mailbox::new(subscriptions)),
+            following,
             _folder: folder,
         }
     }
@@ -109,7 +115,8 @@ fn nothing() -> Shown {
 }
 
 /// Answers every request but `ping` only when it is cancelled, like a slow server. One whose params say
-/// "panics" ends in a panic: "at once", or a while "later". Knows who came, without holding them.
+/// "panics" ends in a panic: "at once", or a while "later"; so does the farewell of `agent.broken`. Knows who
+/// came, without holding them.
 #[derive(Default)]
 pub(crate) struct Slow {
     pub(crate) came: Mutex<Vec<(Weak<Caller>, Weak<Agent>)>>,
@@ -172,5 +179,8 @@ impl Routes for Slow {
         Ok(())
     }
 
-    fn farewell(&self, _agent: &Agent) {}
+    fn farewell(&self, agent: &Agent) {
+        let broken = AgentId::new("agent.broken");
+        assert_ne!(*agent.id(), broken, "as it was told to");
+    }
 }

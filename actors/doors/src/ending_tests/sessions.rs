@@ -13,9 +13,11 @@ use mgp_protocol::mgp::tools::Budget;
 
 use super::scene::Scene;
 use super::watched::Watched;
-use crate::session::{Session, SessionLimits, Sessions};
+use crate::session::{Session, SessionLimits, SessionMsg, Sessions};
 use mgp_callers::exchange::Delivery;
-use mgp_callers::tool_cache::CallableTools;
+use mgp_callers::tool_cache::{CallableTools, ToolCacheMsg};
+use mgp_runtime::mailbox::Queued;
+use ractor::ActorCell;
 
 const HELLO: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"t","version":"1"}}"#;
 
@@ -93,4 +95,84 @@ async fn a_session_that_idled_out_leaves_nothing() {
     drop(session);
     watched.gone().await;
     assert!(sessions.is_empty() && scene.reception.directory.is_empty());
+}
+
+/// The only child of the agents' parent that is told these.
+fn child<M: Send + 'static>(scene: &Scene) -> ActorCell {
+    let mut children = scene.reception.agents.get_cell().get_children();
+    children.retain(|child| child.is_message_type_of::<Queued<M>>() == Some(true));
+    assert_eq!(children.len(), 1);
+    children.remove(0)
+}
+
+/// A session whose actor panics has ended: its id is unknown, its call is cancelled, its stream is at its
+/// end, its question fails. Another session is as before.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_panics_ends_and_leaves_nothing() {
+    let scene = Scene::new().await;
+    let sessions = sessions(&scene, Duration::from_secs(1800));
+    let mut watched = Watched::begin();
+    let session = opened(&sessions).await;
+    let actor = child::<SessionMsg>(&scene);
+    let other = opened(&sessions).await;
+    let id = RequestId::from_json("1").unwrap();
+    let lane = session.streams.lane();
+    let exchange = session.agent.open(&id, Some(lane)).unwrap();
+    let mut stream = session.standing(session.streams.open(lane, false));
+    let (agent, outside) = (session.agent.clone(), session.agent.outside());
+    let asking = tokio::spawn(async move {
+        let asked = agent.ask(&outside, None, "elicitation/create", Some("{}"));
+        asked.await.is_err()
+    });
+    tokio::task::yield_now().await;
+    watched.add("the session", &session);
+    watched.add("its agent", &session.agent);
+    watched.add("its exchange", &exchange);
+    actor.send_message(Queued::<SessionMsg>::panic()).unwrap();
+    let heard = async {
+        exchange.cancelled().await;
+        while stream.next().await.is_some() {}
+        asking.await.unwrap()
+    };
+    let heard = tokio::time::timeout(Duration::from_secs(60), heard).await;
+    assert_eq!(heard, Ok(true), "the question fails");
+    assert!(sessions.get(session.id.as_str()).is_none());
+    assert!(sessions.get(other.id.as_str()).is_some());
+    sessions.close(&other.id);
+    drop((session, other, exchange, stream));
+    watched.gone().await;
+    assert!(sessions.is_empty() && scene.reception.directory.is_empty());
+}
+
+/// A tool cache that panics is an error to who asked it; the next request of its session starts an empty one.
+#[tokio::test(start_paused = true)]
+async fn a_tool_cache_that_panics_is_started_again_at_its_next_use() {
+    let scene = Scene::new().await;
+    let sessions = sessions(&scene, Duration::from_secs(1800));
+    let session = opened(&sessions).await;
+    let agents = scene.reception.agents.get_cell();
+    let cache = || {
+        let cache = session
+            .agent
+            .start_tool_cache(Budget::default(), agents.clone());
+        cache.unwrap()
+    };
+    let outside = || CallableTools {
+        pinned: Vec::new(),
+        there: Box::new(|_| true),
+    };
+    let first = cache();
+    first.held(outside()).await.unwrap();
+    let actor = child::<ToolCacheMsg>(&scene);
+    actor.send_message(Queued::<ToolCacheMsg>::panic()).unwrap();
+    let heard = tokio::time::timeout(Duration::from_secs(60), first.held(outside())).await;
+    assert!(heard.expect("an answer comes").is_err());
+    cache().held(outside()).await.unwrap();
+    assert!(sessions.get(session.id.as_str()).is_some());
+    let id = session.id.clone();
+    sessions.close(&id);
+    let ended = session
+        .agent
+        .start_tool_cache(Budget::default(), agents.clone());
+    assert!(ended.is_none(), "the session has ended");
 }

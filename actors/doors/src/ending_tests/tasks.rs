@@ -23,6 +23,8 @@ use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::background_call::BackgroundCall;
 use mgp_callers::request::{Caller, CallerSession, GuardedAnswer};
 use mgp_callers::tasks::{LongCall, NextRound};
+use mgp_runtime::mailbox::Queued;
+use mgp_runtime::task_supervisor::TaskSupervisorMsg;
 use mgp_runtime::trace::Trace;
 
 fn caller(agent: &AgentId) -> Arc<Caller> {
@@ -105,6 +107,35 @@ async fn a_task_that_has_ended_leaves_its_result_and_then_nothing() {
     tasks.end_of(&who).await;
     assert!(tasks.get((boot, number)).is_none());
     gone.gone().await;
+}
+
+/// What follows tasks ends with its supervisor, however that ends.
+#[tokio::test(start_paused = true)]
+async fn what_follows_a_task_ends_with_the_supervisor_of_tasks() {
+    let scene = Scene::new().await;
+    let tasks = scene.reception.stateless.tasks.clone();
+    let (caller, (background, tell)) = (caller(&AgentId::new("agent.local")), background());
+    let call = LongCall {
+        server: ServerId::new("it"),
+        tool: "slow".into(),
+        after: Duration::ZERO,
+        ttl: Duration::from_secs(3600),
+    };
+    let again = NextRound {
+        routes: scene.routes.clone(),
+        caller,
+        method: ByteString::from_static("tools/call"),
+        params: None,
+        trace: Trace::of(None, None),
+    };
+    tasks.make(again, &call, background).await.unwrap();
+    let both = Watched::begin().less_tasks(2);
+    tell.send(Bytes::from_static(br#"{"content":[]}"#)).unwrap();
+    scene
+        .following
+        .send_message(Queued::<TaskSupervisorMsg>::panic())
+        .unwrap();
+    both.gone().await;
 }
 
 /// A panic of what follows a task fails the task, takes its call back and lets go of it; the task is kept

@@ -30,6 +30,8 @@ pub enum ServerEvent {
     Connected(ServerId),
     /// It is not connected any more.
     Disconnected(ServerId),
+    /// It was taken out for good.
+    Removed(ServerId),
     /// One of its resources changed.
     Updated {
         /// The server.

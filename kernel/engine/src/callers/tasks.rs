@@ -11,9 +11,6 @@ use crate::timestamps::rfc3339_ms;
 
 pub use eras::{Payload, to_extension, to_legacy};
 
-/// Longest status message, in characters; what is longer is cut.
-pub const MESSAGE_MAX: usize = 1_000;
-
 /// The origin of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskRef {
@@ -145,7 +142,6 @@ pub struct Task {
     updated_ms: u64,
     ttl_ms: u64,
     poll_ms: u64,
-    message: Option<String>,
     state: TaskState,
 }
 
@@ -158,7 +154,6 @@ impl Task {
             updated_ms: now_ms,
             ttl_ms,
             poll_ms,
-            message: None,
             state: TaskState::Working,
         }
     }
@@ -223,7 +218,7 @@ impl Task {
         self.created_ms.saturating_add(self.ttl_ms)
     }
 
-    /// Makes a step. The message of the previous status is dropped.
+    /// Makes a step.
     ///
     /// # Errors
     /// [`TaskOver`] when it has ended before; nothing changes then.
@@ -240,17 +235,9 @@ impl Task {
         };
         if state != self.state {
             self.state = state;
-            self.message = None;
             self.touched(now_ms);
         }
         Ok(())
-    }
-
-    /// Sets the message about its status, for people and models: progress of the call, the reason of its
-    /// end. Cut at [`MESSAGE_MAX`].
-    pub fn say(&mut self, now_ms: u64, message: &str) {
-        self.message = Some(message.chars().take(MESSAGE_MAX).collect());
-        self.touched(now_ms);
     }
 
     fn touched(&mut self, now_ms: u64) {
@@ -285,15 +272,13 @@ impl Task {
             self.ttl_ms,
             self.poll_ms,
         );
-        let message = self.message.as_deref().map(quoted);
         let payload = match &self.state {
             TaskState::InputRequired(requests) => Some(("inputRequests", requests)),
             TaskState::Completed(result) => Some(("result", result)),
             TaskState::Failed(error) => Some(("error", error)),
             TaskState::Working | TaskState::Cancelled => None,
         };
-        let message = message.as_ref().map(|message| ("statusMessage", message));
-        for (name, json) in message.into_iter().chain(payload.filter(|_| whole)) {
+        for (name, json) in payload.filter(|_| whole) {
             out.push_str(&format!(r#","{name}":{json}"#));
         }
         out.push('}');

@@ -362,15 +362,6 @@ impl PermissionGate {
         ends.min()
     }
 
-    /// The server is gone; its open questions are withdrawn.
-    #[must_use]
-    pub fn close(self) -> Vec<PermissionEffect> {
-        self.questions()
-            .into_iter()
-            .map(PermissionEffect::Withdraw)
-            .collect()
-    }
-
     fn questions(&self) -> BTreeSet<String> {
         let open = self.needs.values().filter_map(|state| match state {
             PermissionState::Pending { request } | PermissionState::Deferred { request } => {

@@ -32,14 +32,6 @@ pub enum PinMode {
     Block,
 }
 
-impl PinMode {
-    /// The mode if none is set: stricter for registered servers than for configured ones.
-    #[must_use]
-    pub const fn default_for(dynamic: bool) -> Self {
-        if dynamic { Self::Block } else { Self::Warn }
-    }
-}
-
 /// The parts of a definition that are pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DefinitionPart {
@@ -450,8 +442,6 @@ mod tests {
             pins.see(&server(), "add", pin(TOOL), PinMode::Off),
             PinCheck::Unwatched
         );
-        assert_eq!(PinMode::default_for(true), PinMode::Block);
-        assert_eq!(PinMode::default_for(false), PinMode::Warn);
     }
 
     /// What a person said no to stays away under each mode, until it is something else.

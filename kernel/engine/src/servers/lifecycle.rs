@@ -54,12 +54,6 @@ impl LifecycleState {
         }
     }
 
-    /// True if new calls are accepted.
-    #[must_use]
-    pub const fn takes_calls(self) -> bool {
-        matches!(self, Self::Connected)
-    }
-
     /// True if it takes calls or may soon do so by itself, so that calls wait for it. A server that is
     /// `connected` without a connection has just lost it, and changes its state in a moment. `due` says
     /// that it is to be started: for the first time, or again after it has stopped.
@@ -492,7 +486,6 @@ mod tests {
                 serde_json::from_str::<LifecycleState>(&json).unwrap(),
                 state
             );
-            assert_eq!(state.takes_calls(), state == Connected);
         }
         let why = serde_json::to_string(&TransitionReason::KernelShutdown).unwrap();
         assert_eq!(why, format!("\"{}\"", TransitionReason::KernelShutdown));

@@ -84,13 +84,6 @@ impl fmt::Display for LogLevel {
     }
 }
 
-/// The level a server must be set to so that every session gets its records; `None` when no session has set
-/// one.
-#[must_use]
-pub fn lowest(floors: impl IntoIterator<Item = LogLevel>) -> Option<LogLevel> {
-    floors.into_iter().min()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,12 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_talkative_session_sets_the_floor() {
-        assert_eq!(
-            lowest([LogLevel::Error, LogLevel::Info, LogLevel::Alert]),
-            Some(LogLevel::Info)
-        );
-        assert_eq!(lowest([]), None);
+    fn what_is_as_grave_as_wanted_passes() {
         assert!(LogLevel::Error.passes(LogLevel::Info));
         assert!(LogLevel::Info.passes(LogLevel::Info));
         assert!(!LogLevel::Debug.passes(LogLevel::Info));

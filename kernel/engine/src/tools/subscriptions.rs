@@ -171,12 +171,12 @@ impl Subscriptions {
         uris
     }
 
-    /// A server was taken out for good: its subscriptions end.
+    /// A server was taken out for good: its subscriptions end, and those of its instances.
     pub fn server_removed(&mut self, server: &ServerId) {
-        self.lost.remove(server);
-        self.by_subject.retain(|(of, _), _| of != server);
+        self.lost.retain(|of| of.server() != *server);
+        self.by_subject.retain(|(of, _), _| of.server() != *server);
         self.by_connection.retain(|_, own| {
-            own.retain(|(of, _)| of != server);
+            own.retain(|(of, _)| of.server() != *server);
             !own.is_empty()
         });
         self.total = self.by_connection.values().map(BTreeSet::len).sum();
@@ -256,9 +256,22 @@ mod tests {
         let uris = all.server_back(&files());
         assert_eq!(uris, [Arc::from("a"), Arc::from("c")]);
         assert_eq!(all.unsubscribe(A, &files(), "a"), unsubscribed("a"));
+    }
+
+    #[test]
+    fn a_server_that_was_taken_out_is_followed_by_nobody() {
+        let mut all = Subscriptions::default();
+        let instance = files().instance("agent.a");
+        let other = ServerId::new("other");
+        for server in [&files(), &instance, &other] {
+            all.subscribe(A, server, "x").unwrap();
+        }
+        all.server_lost(&files());
         all.server_removed(&files());
-        assert!(all.is_empty());
-        assert_eq!(all.leave(A), []);
+        assert_eq!(all.len(), 1);
+        assert!(all.server_back(&files()).is_empty());
+        assert_eq!(all.followers(&instance, "x").count(), 0);
+        assert_eq!(all.followers(&other, "x").collect::<Vec<_>>(), [A]);
     }
 
     #[test]

@@ -34,10 +34,10 @@ pub(crate) fn used(cx: &Context, caller: &Caller, tool: &Arc<CatalogTool>) {
 
 /// The caller's tool cache; `None` without a session.
 pub(crate) fn holding(cx: &Context, caller: &Caller) -> Option<ToolCacheHandle> {
-    of(cx, &caller.standing()?).cloned()
+    of(cx, &caller.standing()?)
 }
 
-fn of<'a>(cx: &Context, agent: &'a Arc<Agent>) -> Option<&'a ToolCacheHandle> {
+fn of(cx: &Context, agent: &Arc<Agent>) -> Option<ToolCacheHandle> {
     agent.start_tool_cache(cx.exposing.budget, cx.agents.get_cell())
 }
 

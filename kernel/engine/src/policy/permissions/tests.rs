@@ -197,14 +197,6 @@ fn an_answer_to_another_question_changes_nothing() {
     assert_eq!(gate, before);
 }
 
-/// MGP-278: a server that dies takes its questions with it.
-#[test]
-fn a_server_that_goes_away_withdraws_its_questions() {
-    let mut gate = gate(Policy::Interactive);
-    gate.need(&words(&["shell"]), "p", NOW);
-    assert_eq!(gate.close(), [PermissionEffect::Withdraw("p".into())]);
-}
-
 /// MGP-034, MGP-041: the server is told in its own words; a short form stands for all it means.
 #[test]
 fn a_server_is_told_in_its_own_spelling() {

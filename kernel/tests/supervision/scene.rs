@@ -1,5 +1,4 @@
-//! What happens when an actor fails: a tree like that of `mgp up`, with real children.
-#![allow(clippy::unwrap_used)]
+//! A kernel without doors: its tree, with real children, and who calls them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroUsize;
@@ -12,243 +11,57 @@ use std::time::Duration;
 use mgp_callers::agent::supervisor::AgentsActor;
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::{Exchange, ReplyPath};
+use mgp_callers::registered_agents::RegisteredAgents;
+use mgp_callers::request::suspended_calls::SuspendedCalls;
+use mgp_callers::tasks::Tasks;
 use mgp_discovery::config::LookUp;
+use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};
+use mgp_doors::revocation::Revocation;
+use mgp_engine::callers::seal::SealKey;
+use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::spec::{Reach, ServerSpec};
-use mgp_engine::servers::tree_plan::Loss;
 use mgp_engine::tools::catalog::cursor::CursorKey;
 use mgp_engine::tools::catalog::{Catalog, CatalogView, Paging};
 use mgp_engine::tools::index::{Filter, Strategy};
 use mgp_kernel::config::{self, LoadedConfig};
 use mgp_kernel::source::ConfigSource;
-use mgp_kernel::tree::{ROOT, RootActor, ServerParts, TreeActor, TreeHandle};
-use mgp_policy::access::{AccessActor, AccessHandle, AccessMsg, Books, Look};
+use mgp_kernel::tree::{RootActor, ServerParts, TreeActor, TreeHandle};
+use mgp_policy::access::{AccessActor, AccessHandle, AccessMsg, Books};
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
+use mgp_protocol::refusal::Refusal;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_servers::guard::{GuardActor, GuardHandle};
-use mgp_servers::server::{Connector, ServerHandle, ServerMsg, ServerTable, Status};
+use mgp_servers::server::{Connector, ServerHandle, ServerTable, Status};
 use mgp_store::audit::AuditHandle;
 use mgp_sync::Snapshot;
 use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
-use mgp_tools::registrar::{Names, ServerTree};
+use mgp_tools::registrar::Names;
 use mgp_tools::search::{
     Embedding, Meanings, Program, SearchHandle, SearchOptions, ServerStatusFilter as SearchStatus,
-    ToolQuery,
+    ToolQuery, ToolsFound,
 };
 use mgp_tools::server_events::taken_by;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_transports::http::{client::Client, tls::Tls};
-use ractor::{Actor, ActorStatus};
+use ractor::Actor;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// How long anything may take before it counts as broken.
-const DEADLINE: Duration = Duration::from_secs(30);
-
-/// PRJ-002: a supervisor that panics takes its own server along and is started again with it; the
-/// others go on, with the same process and the call they are working on.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_supervisor_that_panics_takes_nobody_else_along() {
-    let kernel = Kernel::grow(&["one", "other"]).await;
-    let (one, other) = (kernel.server("one"), kernel.server("other"));
-    let first = connected(&one, 0).await;
-    let stays = connected(&other, 0).await;
-    let job = tokio::spawn({
-        let other = other.clone();
-        async move { call(&other, "slow_job", r#"{"steps":10,"step_ms":100}"#).await }
-    });
-
-    let load = Load::begin(&one);
-    let beside = Load::begin(&other);
-    one.tell(ServerMsg::Panic).unwrap();
-    let second = connected(&one, first).await;
-    assert!(!Path::new(&format!("/proc/{}", first)).exists());
-    assert!(call(&one, "time", "{}").await.contains("content"));
-
-    let undisturbed = beside.end().await;
-    assert!(undisturbed.0 > 0 && undisturbed.1.is_empty());
-    let done = tokio::time::timeout(DEADLINE, job).await.unwrap().unwrap();
-    assert!(done.contains("content"), "{done}");
-    assert_eq!(pid(&other.status()), stays);
-    let status = one.status();
-    assert_eq!(
-        (pid(&status), status.restarts),
-        (second, 0),
-        "nothing of the old life reaches into the new one"
-    );
-    let (answered, failed) = load.end().await;
-    println!(
-        "its callers: {answered} answered, {failed:?}; those of another server: {undisturbed:?}"
-    );
-    assert!(answered > 0);
-    assert!(!kernel.closing.is_cancelled());
-    kernel.tree.stop_servers().await;
-}
-
-/// Each actor at the root is lost while calls go on: the kernel ends in good order, or it is started again
-/// and nobody notices. The calls never fail.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_actor_at_the_root_ends_the_kernel_or_is_started_again() {
-    for (at, (name, loss)) in ROOT.into_iter().enumerate() {
-        let (called, later) = (format!("called{at}"), format!("later{at}"));
-        let kernel = Kernel::grow(&[&called]).await;
-        let one = kernel.server(&called);
-        connected(&one, 0).await;
-        let load = Load::begin(&one);
-        let Some(lost) = kernel.root.iter().find(|actor| actor.name == name) else {
-            assert!(
-                ["agent_registry", "registrar"].contains(&name),
-                "{name} has a part here"
-            );
-            continue;
-        };
-        lost.cell.kill();
-        match loss {
-            Loss::EndsKernel => {
-                let closing = kernel.closing.cancelled();
-                tokio::time::timeout(DEADLINE, closing).await.unwrap();
-            }
-            Loss::Restarted => {
-                let gone = || lost.cell.get_status() == ActorStatus::Stopped;
-                until("it is gone", gone).await;
-                assert!(kernel.tree.start_server(spec(&later)).await);
-                connected(&kernel.server(&later), 0).await;
-                kernel.finds(&later).await;
-                assert!(!kernel.closing.is_cancelled());
-            }
-        }
-        let (answered, failed) = load.end().await;
-        println!("{name} lost: {answered} calls answered, failed: {failed:?}");
-        assert!(answered > 0 && failed.is_empty());
-        kernel.tree.stop_servers().await;
-    }
-}
-
-/// A panic in the catalog or in the search index takes nobody along: servers are found as before, and those
-/// that come later, too.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_in_what_can_be_made_again_ends_nothing() {
-    let kernel = Kernel::grow(&["stays"]).await;
-    let one = kernel.server("stays");
-    connected(&one, 0).await;
-    kernel.finds("stays").await;
-    let load = Load::begin(&one);
-    let panics: [&dyn Fn(); 2] = [&|| kernel.search.panic(), &|| kernel.catalog.panic()];
-    for (panic, later) in panics.iter().zip(["second", "third"]) {
-        panic();
-        assert!(kernel.tree.start_server(spec(later)).await);
-        connected(&kernel.server(later), 0).await;
-        kernel.finds(later).await;
-        kernel.finds("stays").await;
-    }
-    let (answered, failed) = load.end().await;
-    println!("{answered} calls answered meanwhile, failed: {failed:?}");
-    assert!(answered > 0 && failed.is_empty() && !kernel.closing.is_cancelled());
-    kernel.tree.stop_servers().await;
-}
-
-/// What the lives of a server held is gone with them, and with the server all that is known of it: its
-/// connections, its face, and every task.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_was_taken_out_leaves_nothing() {
-    let kernel = Kernel::grow(&[]).await;
-    let before = alive();
-    assert!(kernel.tree.start_server(spec("taken")).await);
-    let one = kernel.server("taken");
-    let mut process = connected(&one, 0).await;
-    let mut links = Vec::new();
-    for _ in 0..3 {
-        assert!(call(&one, "time", "{}").await.contains("content"));
-        links.push(Arc::downgrade(&one.link().unwrap()));
-        one.tell(ServerMsg::Restart).unwrap();
-        process = connected(&one, process).await;
-    }
-    let held = || links.iter().filter(|link| link.strong_count() > 0).count();
-    until("the connections of earlier lives are gone", || held() == 0).await;
-    let last = Arc::downgrade(&one.link().unwrap());
-    let face = Arc::downgrade(&one);
-    drop(one);
-    let stopped = kernel
-        .tree
-        .stop_server(ServerId::new("taken"))
-        .await
-        .unwrap();
-    stopped.await.unwrap();
-    until("its last connection is gone", || last.strong_count() == 0).await;
-    until("its face is gone", || face.strong_count() == 0).await;
-    until("its tasks have ended", || alive() <= before).await;
-}
-
-/// A registered server whose start fails half-way leaves nothing behind: it is not shown, and no reload
-/// starts it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_registered_server_that_could_not_be_started_leaves_nothing() {
-    let kernel = Kernel::grow(&["beside"]).await;
-    let (release, held) = std::sync::mpsc::channel::<()>();
-    let look = |look: Look| kernel.access.tell(AccessMsg::Look(look));
-    look(Box::new(move |_| assert!(held.recv().is_err()))).unwrap();
-    while look(Box::new(|_| ())).is_ok() {}
-    assert!(!kernel.tree.start_server(spec("half")).await);
-    drop(release);
-    let heard = || look(Box::new(|_| ())).is_ok();
-    until("access control answers again", heard).await;
-    let half = ServerId::new("half");
-    assert!(!kernel.servers.load().contains_key(&half));
-    kernel.tree.reload().await.unwrap();
-    assert!(!kernel.servers.load().contains_key(&half));
-    assert!(
-        kernel.tree.start_server(spec("half")).await,
-        "its name is free"
-    );
-    kernel.tree.stop_servers().await;
-}
-
-/// A server that keeps failing waits for its next try; taken out meanwhile it leaves no clock.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_failed_leaves_no_clock() {
-    let kernel = Kernel::grow(&[]).await;
-    let before = alive();
-    let mut spec = spec("failing");
-    spec.reach = Reach::Stdio {
-        command: "/bin/false".into(),
-        args: Vec::new(),
-        env: BTreeMap::new(),
-        inherit_env: Vec::new(),
-        cwd: None,
-    };
-    spec.restart.backoff_base = Duration::from_secs(3600);
-    spec.restart.backoff_max = Duration::from_secs(3600);
-    assert!(kernel.tree.start_server(spec).await);
-    let one = kernel.server("failing");
-    let mut status = one.follow();
-    let waits = status.wait_for(|status| status.next_try.is_some());
-    tokio::time::timeout(DEADLINE, waits)
-        .await
-        .unwrap()
-        .unwrap();
-    let face = Arc::downgrade(&one);
-    drop((one, status));
-    let stopped = kernel
-        .tree
-        .stop_server(ServerId::new("failing"))
-        .await
-        .unwrap();
-    stopped.await.unwrap();
-    until("its face is gone", || face.strong_count() == 0).await;
-    until("its clock has ended", || alive() <= before).await;
-}
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Resolves when it is so.
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let waiting = async {
         while !is_so() {
             tokio::task::yield_now().await;
@@ -258,14 +71,14 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     assert!(waited.is_ok(), "not within {DEADLINE:?}: {what}");
 }
 
-fn alive() -> usize {
+pub(crate) fn alive() -> usize {
     tokio::runtime::Handle::current()
         .metrics()
         .num_alive_tasks()
 }
 
 /// A demo server's. Kernels of this process share their mark, so that no two tests name one alike.
-fn spec(id: &str) -> ServerSpec {
+pub(crate) fn spec(id: &str) -> ServerSpec {
     let folder = TempDir::new().unwrap();
     let mut spec = loaded(&folder, &[id]).servers.remove(0).unwrap();
     if let Reach::Stdio { cwd, .. } = &mut spec.reach {
@@ -286,29 +99,29 @@ fn loaded(folder: &TempDir, servers: &[&str]) -> LoadedConfig {
     loaded
 }
 
-struct Kernel {
-    servers: Arc<ServerTable>,
-    tree: TreeHandle,
-    closing: CancellationToken,
-    root: Vec<RootActor>,
-    access: Mailbox<AccessMsg>,
-    catalog: CatalogHandle,
-    search: SearchHandle,
+pub(crate) struct Kernel {
+    pub(crate) servers: Arc<ServerTable>,
+    pub(crate) tree: TreeHandle,
+    pub(crate) closing: CancellationToken,
+    pub(crate) root: Vec<RootActor>,
+    pub(crate) access: Mailbox<AccessMsg>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) asked: Asked,
     _folder: TempDir,
 }
 
 impl Kernel {
     /// A tree with demo servers of these names.
-    async fn grow(servers: &[&str]) -> Self {
+    pub(crate) async fn grow(servers: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
         let loaded = loaded(&folder, servers);
         let table = Arc::new(ServerTable::new(BTreeMap::new()));
         let parts = parts(folder.path(), &table).await;
-        let catalog = parts.servers.catalog.clone();
         let look_up = LookUp {
             explicit: Some(folder.path().join("mgp.toml")),
             ..LookUp::default()
         };
+        let directory = parts.servers.directory.clone();
         let actor = TreeActor {
             parts: parts.servers,
             servers: table,
@@ -323,36 +136,17 @@ impl Kernel {
             closing: actor.closing.clone(),
             root: parts.root,
             access: parts.mailbox,
-            catalog,
-            search: parts.search,
+            directory,
+            asked: parts.asked,
             _folder: folder,
             tree: actor.start(&loaded).await.unwrap(),
         }
     }
 
     /// Waits until a tool of this server is found.
-    async fn finds(&self, id: &str) {
+    pub(crate) async fn finds(&self, id: &str) {
         let finding = async {
-            loop {
-                let wanted = ToolQuery {
-                    query: "what time is it".into(),
-                    strategy: Strategy::Keyword,
-                    filter: Filter::default(),
-                    status: SearchStatus::Connected,
-                    view: CatalogView::One(ServerId::new(id)),
-                    most: 3,
-                };
-                let who = Principal::Operator("test".into());
-                if !self
-                    .search
-                    .search(&who, wanted)
-                    .await
-                    .unwrap()
-                    .hits
-                    .is_empty()
-                {
-                    return;
-                }
+            while self.search(id).await.unwrap().hits.is_empty() {
                 tokio::task::yield_now().await;
             }
         };
@@ -360,19 +154,33 @@ impl Kernel {
         assert!(found.is_ok(), "no tool of {id} is found");
     }
 
-    fn server(&self, id: &str) -> Arc<ServerHandle> {
+    /// Asks for a tool of a server.
+    pub(crate) async fn search(&self, id: &str) -> Result<ToolsFound, Refusal> {
+        let wanted = ToolQuery {
+            query: "what time is it".into(),
+            strategy: Strategy::Keyword,
+            filter: Filter::default(),
+            status: SearchStatus::Connected,
+            view: CatalogView::One(ServerId::new(id)),
+            most: 3,
+        };
+        let who = Principal::Operator("test".into());
+        self.asked.search.search(&who, wanted).await
+    }
+
+    pub(crate) fn server(&self, id: &str) -> Arc<ServerHandle> {
         self.servers.load()[&ServerId::new(id)].clone()
     }
 }
 
 /// Calls that go on, one after the other.
-struct Load {
+pub(crate) struct Load {
     ended: CancellationToken,
     calls: JoinHandle<(usize, Vec<String>)>,
 }
 
 impl Load {
-    fn begin(server: &Arc<ServerHandle>) -> Self {
+    pub(crate) fn begin(server: &Arc<ServerHandle>) -> Self {
         let (server, ended) = (server.clone(), CancellationToken::new());
         let told = ended.clone();
         let calls = tokio::spawn(async move {
@@ -390,7 +198,7 @@ impl Load {
     }
 
     /// How many were answered, and why others were not.
-    async fn end(self) -> (usize, Vec<String>) {
+    pub(crate) async fn end(self) -> (usize, Vec<String>) {
         tokio::time::sleep(Duration::from_millis(50)).await;
         self.ended.cancel();
         self.calls.await.unwrap()
@@ -429,8 +237,19 @@ struct Parts {
     servers: ServerParts,
     access: AccessHandle,
     mailbox: Mailbox<AccessMsg>,
-    search: SearchHandle,
+    asked: Asked,
     root: Vec<RootActor>,
+}
+
+/// Actors at the root that somebody waits for.
+pub(crate) struct Asked {
+    pub(crate) subscriptions: SubscriptionsHandle,
+    pub(crate) access: AccessHandle,
+    pub(crate) agents: AgentRegistryHandle,
+    pub(crate) permissions: PermissionsHandle,
+    pub(crate) search: SearchHandle,
+    /// The supervisors of tasks, by their names at the root.
+    pub(crate) tasks: HashMap<&'static str, TaskSupervisorHandle>,
 }
 
 /// What supervisors need, and the actors behind it.
@@ -503,7 +322,17 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     ];
     let mailbox = Mailbox::new(access);
     let access = AccessHandle::new(mailbox.clone(), table, false);
-    let (permissions, pins) = asking(folder, &access, &mut root).await;
+    let tasks = task_supervisors(&mut root).await;
+    let (permissions, pins) = asking(folder, &access, &tasks);
+    let agents = agent_registry(folder, &directory, &tasks["tasks"], &mut root).await;
+    let asked = Asked {
+        subscriptions: subscriptions.clone(),
+        access: access.clone(),
+        agents,
+        permissions: permissions.clone(),
+        search,
+        tasks,
+    };
     let parts = ServerParts {
         events: taken_by(catalog.clone(), subscriptions),
         catalog,
@@ -528,7 +357,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
         servers: parts,
         access,
         mailbox,
-        search,
+        asked,
         root,
     }
 }
@@ -545,26 +374,64 @@ fn nothing_shown() -> Arc<Snapshot<Shown>> {
     }))
 }
 
-/// What asks the operator, and the actors behind it.
-async fn asking(
+/// The actors whose tasks belong to a part of the kernel.
+async fn task_supervisors(
+    root: &mut Vec<RootActor>,
+) -> HashMap<&'static str, TaskSupervisorHandle> {
+    let mut handles = HashMap::new();
+    for name in ["permissions", "pins", "registrar", "tasks"] {
+        let (handle, cell) = TaskSupervisorHandle::start().await.unwrap();
+        root.push(RootActor::lasting(name, cell));
+        handles.insert(name, handle);
+    }
+    handles
+}
+
+/// What asks the operator.
+fn asking(
     folder: &Path,
     access: &AccessHandle,
-    root: &mut Vec<RootActor>,
+    tasks: &HashMap<&'static str, TaskSupervisorHandle>,
 ) -> (PermissionsHandle, PinsHandle) {
-    let (for_permissions, permissions_cell) = TaskSupervisorHandle::start().await.unwrap();
-    let (for_pins, pins_cell) = TaskSupervisorHandle::start().await.unwrap();
-    root.push(RootActor::lasting("permissions", permissions_cell));
-    root.push(RootActor::lasting("pins", pins_cell));
     let approvals = ApprovalsHandle::new(EventSink::new(|()| ()));
     let (audit, folder) = (AuditHandle::off(), folder.join("pins"));
-    let decided = EventSink::new(|_| ());
-    let pins = PinsHandle::new(folder, approvals.clone(), audit.clone(), decided, for_pins);
-    let permissions = PermissionsHandle::new(approvals, access.clone(), audit, for_permissions);
+    let (decided, waiting) = (EventSink::new(|_| ()), tasks["pins"].clone());
+    let pins = PinsHandle::new(folder, approvals.clone(), audit.clone(), decided, waiting);
+    let waiting = tasks["permissions"].clone();
+    let permissions = PermissionsHandle::new(approvals, access.clone(), audit, waiting);
     (permissions, pins)
 }
 
+/// Who has a token.
+async fn agent_registry(
+    folder: &Path,
+    directory: &Arc<Directory>,
+    following: &TaskSupervisorHandle,
+    root: &mut Vec<RootActor>,
+) -> AgentRegistryHandle {
+    let (seal, at) = (SealKey::new([7; 32]), folder.join("tasks"));
+    let (below, known) = (following.clone(), directory.clone());
+    let tasks = Tasks::new(seal, 1, DEADLINE, at, Vec::new(), known, below);
+    let revocation = Revocation {
+        directory: directory.clone(),
+        suspended: SuspendedCalls::new(DEADLINE),
+        tasks,
+        sessions: OnceLock::new(),
+    };
+    let registered_agents = RegisteredAgents::new(AgentRegistry::default());
+    let actor = AgentRegistryActor {
+        file: folder.join("agents"),
+        registered_agents: registered_agents.clone(),
+        revocation: Arc::new(revocation),
+        audit: AuditHandle::off(),
+    };
+    let (actor, _) = Actor::spawn(None, actor, ()).await.unwrap();
+    root.push(RootActor::lasting("agent_registry", actor.get_cell()));
+    AgentRegistryHandle::new(Mailbox::new(actor), registered_agents)
+}
+
 /// Waits until a server is connected in another process than `before`; gives its number.
-async fn connected(server: &ServerHandle, before: i32) -> i32 {
+pub(crate) async fn connected(server: &ServerHandle, before: i32) -> i32 {
     let mut status = server.follow();
     let there =
         |status: &Status| status.state == LifecycleState::Connected && pid(status) != before;
@@ -574,13 +441,13 @@ async fn connected(server: &ServerHandle, before: i32) -> i32 {
     pid(&status.unwrap())
 }
 
-fn pid(status: &Status) -> i32 {
+pub(crate) fn pid(status: &Status) -> i32 {
     let pid = status.pid.as_ref();
     pid.map_or(0, |pid| pid.load(Ordering::Relaxed))
 }
 
 /// Calls a tool of a server; gives the result as text.
-async fn call(server: &ServerHandle, tool: &str, arguments: &str) -> String {
+pub(crate) async fn call(server: &ServerHandle, tool: &str, arguments: &str) -> String {
     let link = server
         .connection(&Exchange::new(ReplyPath::Nowhere))
         .await
