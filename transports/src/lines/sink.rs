@@ -92,11 +92,6 @@ impl LineSink {
         self.0.0.lock().load.frames
     }
 
-    /// True when nothing more will be taken.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.0.0.lock().closed
-    }
 }
 
 /// All sinks of a stream together: its end is theirs.
@@ -283,7 +278,6 @@ mod tests {
         sink.send(held.clone()).unwrap();
         drop(writer);
         assert_eq!(sink.send(frame(1)), Err(SendError::Closed));
-        assert!(sink.is_closed());
         held = held
             .try_into_mut()
             .map(bytes::BytesMut::freeze)
