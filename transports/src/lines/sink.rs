@@ -91,7 +91,6 @@ impl LineSink {
     pub fn waiting(&self) -> usize {
         self.0.0.lock().load.frames
     }
-
 }
 
 /// All sinks of a stream together: its end is theirs.

@@ -278,7 +278,7 @@ impl Task {
             TaskState::Failed(error) => Some(("error", error)),
             TaskState::Working | TaskState::Cancelled => None,
         };
-        for (name, json) in payload.filter(|_| whole) {
+        if let Some((name, json)) = payload.filter(|_| whole) {
             out.push_str(&format!(r#","{name}":{json}"#));
         }
         out.push('}');
