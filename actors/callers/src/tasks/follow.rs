@@ -12,14 +12,15 @@ use super::{KernelTask, MAX_BYTES, Tasks};
 use crate::request::Outcome;
 use crate::request::background_call::BackgroundCall;
 use crate::request::refused;
-use mgp_runtime::task;
+use mgp_runtime::task::{self, TaskBroken};
 use mgp_runtime::time::unix_ms;
 
 /// Follows a task until its time is over or it is forgotten, below the supervisor of all tasks.
-pub(super) fn start(tasks: &Arc<Tasks>, kept: Arc<KernelTask>, round: Option<NextRound>) {
+pub(super) fn start(tasks: &Arc<Tasks>, kept: Arc<KernelTask>, mut round: Option<NextRound>) {
     let own = tasks.clone();
     let following = tasks.supervisor.start_child("tasks.follow", move || {
-        let (tasks, kept, round) = (own.clone(), kept.clone(), round.clone());
+        // Given away at the first start, so that nothing of the caller is held beyond the call.
+        let (tasks, kept, round) = (own.clone(), kept.clone(), round.take());
         async move { keep(&tasks, &kept, round).await }
     });
     // It ends by itself, or with its supervisor.
@@ -28,13 +29,15 @@ pub(super) fn start(tasks: &Arc<Tasks>, kept: Arc<KernelTask>, round: Option<Nex
 
 /// Follows the call, then keeps its result. A panic fails the task, which is kept for its time all the same.
 async fn keep(tasks: &Tasks, kept: &KernelTask, round: Option<NextRound>) {
-    if let Some(round) = round {
-        let followed = task::caught("tasks.follow", to_its_end(tasks, kept, &round)).await;
+    if let Some(background) = kept.background() {
+        let followed = match round {
+            Some(round) => task::caught("tasks.follow", to_its_end(tasks, kept, &round)).await,
+            // It panicked where nothing catches that, and was started again.
+            None => Err(TaskBroken::Aborted),
+        };
         if let Err(broken) = followed {
-            if let Some(background) = kept.background() {
-                background.exchange.cancel();
-            }
-            let end = failed(&refused(&broken), round.caller.dialect());
+            background.exchange.cancel();
+            let end = failed(&refused(&broken), Version::MODERN.into());
             tasks.end(kept, end).await;
         }
         kept.let_go();
