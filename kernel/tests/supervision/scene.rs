@@ -341,17 +341,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
         directory,
         guard: GuardHandle::new(Mailbox::new(guard)),
         audit: AuditHandle::off(),
-        connector: Arc::new(Connector {
-            client: Client::new(Tls::system()),
-            version: "test".into(),
-            mark,
-            folder: std::env::temp_dir(),
-            drain: Duration::from_secs(5),
-            hurry: std::sync::OnceLock::new(),
-            health: mgp_engine::servers::health::HealthRules::default(),
-            sandboxes: mgp_servers::sandbox::Sandboxes::default(),
-            starts: mgp_servers::server::Starts::default(),
-        }),
+        connector: Arc::new(connector(mark)),
     };
     Parts {
         servers: parts,
@@ -359,6 +349,20 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
         mailbox,
         asked,
         root,
+    }
+}
+
+fn connector(mark: String) -> Connector {
+    Connector {
+        client: Client::new(Tls::system()),
+        version: "test".into(),
+        mark,
+        folder: std::env::temp_dir(),
+        drain: Duration::from_secs(5),
+        hurry: std::sync::OnceLock::new(),
+        health: mgp_engine::servers::health::HealthRules::default(),
+        sandboxes: mgp_servers::sandbox::Sandboxes::default(),
+        starts: mgp_servers::server::Starts::default(),
     }
 }
 
