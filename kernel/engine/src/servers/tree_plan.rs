@@ -304,6 +304,7 @@ impl TreePlan {
     fn add(&mut self, spec: ServerSpec) -> TreeEffect {
         let id = &spec.id;
         self.wanted.insert(id.clone(), spec.clone());
+        self.broken.remove(id);
         match self.supervised.insert(id.clone()) {
             true => TreeEffect::Start(spec),
             false => TreeEffect::Hold(spec),

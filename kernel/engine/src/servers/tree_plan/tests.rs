@@ -253,6 +253,23 @@ fn a_registered_server_whose_default_policy_is_refused_is_not_started_later() {
     assert_eq!(plan.handle(TreeEvent::DefaultsSet), []);
 }
 
+/// What was shown as broken is a server of its own once that name is registered.
+#[test]
+fn a_broken_name_that_is_registered_is_not_hidden_as_broken() {
+    let mut world = World::default();
+    let nothing = [Written::Absent, Written::Absent, Written::Absent];
+    let broken = [Written::Broken, Written::Absent, Written::Absent];
+    for step in [
+        Step::Configure(broken),
+        Step::Register(0),
+        Step::Deregister(0),
+        Step::Configure(nothing),
+    ] {
+        world.step(step, Fault::default());
+        world.check();
+    }
+}
+
 #[test]
 fn a_server_comes_back_only_after_the_one_before_has_ended() {
     let mut plan = TreePlan::default();
