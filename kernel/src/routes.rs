@@ -13,6 +13,7 @@ use mgp_calls::mcp::{
 };
 use mgp_calls::mgp;
 use mgp_calls::mgp::access::AccessTool;
+use mgp_calls::mgp::callback::CallbackTool;
 use mgp_calls::offered::{Capability, offers};
 use mgp_calls::{Context, nothing};
 use mgp_engine::policy::access::Principal;
@@ -101,6 +102,12 @@ fn from_agents(method: &str, era: Era) -> Option<Route> {
         ("mgp/tools/request", _) => finding(call!(mgp::tools::request)),
         ("mgp/tools/session", _) => finding(call!(mgp::tools::session)),
         ("mgp/tools/session/evict", _) => finding(call!(mgp::tools::evict)),
+        ("mgp/callback/respond", _) => {
+            callbacks(call!(mgp::callback::answer, CallbackTool::Respond))
+        }
+        ("mgp/events/pending_callbacks", _) => {
+            callbacks(call!(mgp::callback::answer, CallbackTool::Pending))
+        }
         ("mgp/health/ping", _) => lifecycle(|t, r| ready(t.health.ping(&r))),
         ("mgp/health/status", _) => lifecycle(|t, r| t.health.clone().status(&r)),
         ("mgp/lifecycle/shutdown", _) => lifecycle(|t, r| ready(t.health.shutdown(&r))),
@@ -127,6 +134,7 @@ fn from_agents(method: &str, era: Era) -> Option<Route> {
         ("mgp/audit/acknowledge", _) => operator(operate!(acknowledge)),
         ("mgp/approvals/list", _) => operator(|t, _| ready(t.operator.pending())),
         ("mgp/approvals/approve", _) => operator(operate!(approve)),
+        ("mgp/approvals/answer", _) => operator(operate!(answer_question)),
         ("mgp/approvals/deny", _) => operator(operate!(deny)),
         ("mgp/permission/revoke", _) => operator(operate!(revoke_permission)),
         ("mgp/permission/grant", _) => operator(operate!(grant_permissions)),
@@ -244,6 +252,10 @@ const fn finding(handler: Handler) -> Route {
 
 const fn lifecycle(handler: Handler) -> Route {
     Route::new(RouteAudience::Agreed(Features::LIFECYCLE), true, handler)
+}
+
+const fn callbacks(handler: Handler) -> Route {
+    Route::new(RouteAudience::Agreed(Features::CALLBACKS), true, handler)
 }
 
 const fn operator(handler: Handler) -> Route {

@@ -498,7 +498,10 @@ impl Agent {
     }
 
     /// Resolves when the client is ready (MCP-017: nothing but ping and log before).
-    async fn may_be_asked(&self, exchange: &Exchange) -> Result<(), Unanswered> {
+    ///
+    /// # Errors
+    /// It is not ready in time, or the request was cancelled.
+    pub async fn may_be_asked(&self, exchange: &Exchange) -> Result<(), Unanswered> {
         tokio::select! {
             biased;
             () = self.ready.raised() => Ok(()),

@@ -20,6 +20,7 @@ use mgp_sync::snapshot::Snapshot;
 
 use crate::agent::stateless_clients::StatelessClients;
 use crate::agent::{Agent, list_changed};
+use crate::callbacks::Callbacks;
 use crate::exchange::Delivery;
 use crate::issued_tasks::IssuedTasks;
 use crate::request::Caller;
@@ -32,6 +33,8 @@ pub struct Directory {
     pub stateless_clients: StatelessClients,
     /// Which agent each task of 2025-11-25 was given to.
     pub issued_tasks: IssuedTasks,
+    /// What agents are asked by callbacks.
+    pub callbacks: Callbacks,
     agents: RwLock<HashMap<ConnectionId, Arc<Agent>>>,
     /// Which servers an agent may know of.
     access: Arc<Snapshot<GrantTable>>,
@@ -44,6 +47,7 @@ impl Directory {
         Self {
             stateless_clients: StatelessClients::default(),
             issued_tasks: IssuedTasks::default(),
+            callbacks: Callbacks::default(),
             agents: RwLock::default(),
             access,
         }

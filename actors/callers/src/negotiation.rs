@@ -6,13 +6,14 @@ use mgp_protocol::mgp::negotiation::{self, Features, Negotiated};
 use mgp_protocol::splice::quoted;
 use serde_json::value::RawValue;
 
-/// Streams, callbacks and events are not offered, because the kernel does not have them.
+/// Streams and events are not offered, because the kernel does not have them.
 pub const OFFERED: Features = Features::PERMISSIONS
     .and(Features::TOOL_SECURITY)
     .and(Features::ACCESS_CONTROL)
     .and(Features::AUDIT)
     .and(Features::CODE_SAFETY)
     .and(Features::LIFECYCLE)
+    .and(Features::CALLBACKS)
     .and(Features::DISCOVERY)
     .and(Features::TOOL_DISCOVERY)
     .and(Features::ERROR_HANDLING);

@@ -29,6 +29,7 @@ pub mod mcp {
 /// The methods of MGP that agents call.
 pub mod mgp {
     pub mod access;
+    pub mod callback;
     pub mod discovery;
     pub mod tools;
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mgp_engine::policy::approvals::{ApprovalQuestion, Approvals, NotTaken};
+use mgp_engine::policy::approvals::{ApprovalQuestion, Approvals, NotOpen, NotTaken};
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::approvals::{Decided, Entry, PENDING_URI, Pending};
@@ -79,6 +79,8 @@ pub struct OperatorAnswer {
     pub decider: Decider,
     /// When an approval expires, in milliseconds since 1970.
     pub until_ms: Option<u64>,
+    /// The answer to a question that takes a value.
+    pub value: Option<String>,
     receipt: oneshot::Sender<Result<(), String>>,
 }
 
@@ -92,6 +94,14 @@ impl OperatorAnswer {
     pub fn failed(self, why: String) {
         let _ = self.receipt.send(Err(why));
     }
+}
+
+/// An answer as it was typed.
+struct Verdicted<'a> {
+    verdict: Verdict,
+    only: &'a [String],
+    until_ms: Option<u64>,
+    typed: Option<&'a str>,
 }
 
 /// An open question. Dropping it withdraws it.
@@ -215,6 +225,26 @@ impl ApprovalsHandle {
         Ok(None)
     }
 
+    /// Asks a question that is answered with a value: resolves with it, with none when the operator does not
+    /// give one, or with nothing when its time is over.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub async fn value(
+        &self,
+        question: ApprovalQuestion,
+    ) -> Result<Option<Option<String>>, NotTaken> {
+        let mut asked = self.ask(question)?;
+        while let Some(mut answer) = asked.answer().await {
+            let (verdict, value) = (answer.verdict, answer.value.take());
+            answer.taken();
+            if verdict != Verdict::Deferred {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }
+
     /// All open questions, the oldest first.
     #[must_use]
     pub fn list(&self) -> Vec<Entry> {
@@ -239,8 +269,32 @@ impl ApprovalsHandle {
         until_ms: Option<u64>,
         decider: &Decider,
     ) -> Result<Decided, Refusal> {
-        let verdict = Verdict::Approved;
-        self.decide(id, verdict, only, until_ms, decider).await
+        let said = Verdicted {
+            verdict: Verdict::Approved,
+            only,
+            until_ms,
+            typed: None,
+        };
+        self.decide(id, said, decider).await
+    }
+
+    /// The operator answers a question that takes a value. Answered when it was passed on.
+    ///
+    /// # Errors
+    /// Why nothing was decided, in words.
+    pub async fn answer(
+        &self,
+        id: &str,
+        value: &str,
+        decider: &Decider,
+    ) -> Result<Decided, Refusal> {
+        let said = Verdicted {
+            verdict: Verdict::Approved,
+            only: &[],
+            until_ms: None,
+            typed: Some(value),
+        };
+        self.decide(id, said, decider).await
     }
 
     /// The operator denies or defers a question. Answered when that is carried out.
@@ -258,23 +312,35 @@ impl ApprovalsHandle {
             true => Verdict::Deferred,
             false => Verdict::Denied,
         };
-        self.decide(id, verdict, only, None, decider).await
+        let said = Verdicted {
+            verdict,
+            only,
+            until_ms: None,
+            typed: None,
+        };
+        self.decide(id, said, decider).await
     }
 
     async fn decide(
         &self,
         id: &str,
-        verdict: Verdict,
-        only: &[String],
-        until_ms: Option<u64>,
+        said: Verdicted<'_>,
         decider: &Decider,
     ) -> Result<Decided, Refusal> {
         let id = id.trim().to_ascii_lowercase();
-        let (question, way) = {
+        let Verdicted {
+            verdict,
+            only,
+            until_ms,
+            typed,
+        } = said;
+        let (question, value, way) = {
             let table = self.0.table();
-            let found = table.engine.find(&id, only);
-            let question = found.map_err(|no| Refusal::BadParams(no.to_string()))?;
-            (question.clone(), table.ways.get(&id).cloned())
+            let no = |no: NotOpen| Refusal::BadParams(no.to_string());
+            let question = table.engine.find(&id, only).map_err(no)?;
+            let approved = verdict == Verdict::Approved;
+            let value = table.engine.value(&id, typed, approved).map_err(no)?;
+            (question.clone(), value, table.ways.get(&id).cloned())
         };
         let parts = match only {
             [] => question.parts,
@@ -286,6 +352,7 @@ impl ApprovalsHandle {
             parts: parts.clone(),
             decider: decider.clone(),
             until_ms,
+            value: value.clone(),
             receipt,
         };
         let gone = || {
@@ -299,6 +366,7 @@ impl ApprovalsHandle {
                 text: question.text,
                 verdict,
                 parts,
+                value,
                 until: until_ms.map(rfc3339_ms),
                 id,
             }),

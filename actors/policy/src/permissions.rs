@@ -453,6 +453,7 @@ fn question(server: &ServerId, permissions: &[String], why: &str) -> ApprovalQue
         text: format!("server {server} needs {}", permissions.join(", ")),
         details: details.collect(),
         parts: permissions.to_vec(),
+        options: None,
         until_ms: None,
     }
 }

@@ -300,6 +300,7 @@ impl SharedPins {
             ),
             details: details.collect(),
             parts: changed.keys().cloned().collect(),
+            options: None,
             until_ms: None,
         };
         match self.approvals.ask(question.clone()) {

@@ -55,7 +55,7 @@ pub use self::wire::Wire;
 pub use self::wire::http::{HttpEndpoint, HttpWire, OpenError, Opened, SseWire};
 
 use self::call_queue::CallQueue;
-use self::question::{Elicited, Permits, Questions};
+use self::question::{Elicited, MAX_RESPONSES, Permits, Questions, ServerCallbacks};
 
 /// A list that a server offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +136,7 @@ pub struct Link {
     events: EventSink<LinkEvent>,
     turns: CallQueue,
     questions: Questions,
+    callbacks: ServerCallbacks,
     listening: listening::Listening,
     elicited: Elicited,
     /// The questions of tasks that clients may answer.
@@ -191,12 +192,13 @@ impl Link {
         Arc::new(Self {
             server,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            pending: Pending::new(limits.max_in_flight + listening::MAX_LISTENS),
+            pending: Pending::new(limits.max_in_flight + listening::MAX_LISTENS + MAX_RESPONSES),
             ids: request_ids(),
             places: Credit::new(limits.max_in_flight as u64),
             gate: Gate::new(),
             turns: CallQueue::default(),
             questions: Questions::default(),
+            callbacks: ServerCallbacks::default(),
             listening: listening::Listening::default(),
             elicited: Elicited::default(),
             permits: Permits::default(),

@@ -76,6 +76,12 @@ pub enum Refusal {
     /// Unknown server named in a request of the operator.
     #[error("Unknown server: {0}; `mgp servers list` shows the known ones")]
     UnknownServer(String),
+    /// What is named by an id of the kernel's is not there, or not any more. The words name it.
+    #[error("{0}")]
+    Gone(String),
+    /// It was open for a while, and that while is over.
+    #[error("{0}")]
+    TooLate(String),
     /// A list cursor this kernel did not make, or whose place is gone.
     #[error("Invalid cursor: ask for the list again from its start")]
     BadCursor,
@@ -298,6 +304,8 @@ impl Refusal {
             | Self::UnknownPrompt(_)
             | Self::UnknownResource(_)
             | Self::UnknownServer(_)
+            | Self::Gone(_)
+            | Self::TooLate(_)
             | Self::BadCursor
             | Self::BadArguments { .. } => INVALID_PARAMS,
             Self::Denied(denial) => denial.plain_code(),
@@ -335,6 +343,8 @@ impl Refusal {
             | Self::UnknownPrompt(_)
             | Self::UnknownResource(_)
             | Self::UnknownServer(_)
+            | Self::Gone(_)
+            | Self::TooLate(_)
             | Self::BadCursor
             | Self::BadArguments { .. }
             | Self::BadResult { .. }
@@ -403,6 +413,8 @@ impl Refusal {
             | Self::UnknownTool(_)
             | Self::UnknownPrompt(_)
             | Self::UnknownServer(_)
+            | Self::Gone(_)
+            | Self::TooLate(_)
             | Self::BadCursor
             | Self::Overloaded { .. }
             | Self::Forbidden(_)

@@ -19,7 +19,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use access::{About, Explain, Grant, Grants, Revoke};
 pub use agents::{AddAgent, AgentToken, Agents, NamedAgent};
-pub use approvals::{Approve, Deny};
+pub use approvals::{Answer, Approve, Deny};
 pub use audit::{Acknowledge, Audit, TailAudit};
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};
@@ -133,6 +133,8 @@ pub enum Command {
     Pending,
     /// Say yes to what waits.
     Approve(Approve),
+    /// Answer what waits for more than yes or no.
+    Answer(Answer),
     /// Say no to what waits, or take a permission back from a server.
     Deny(Deny),
     /// Let an agent use a server or a tool, or deny it.

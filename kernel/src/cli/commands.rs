@@ -36,6 +36,7 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Audit(typed) => audit::run(context, typed),
         Command::Pending => approvals::pending(context),
         Command::Approve(typed) => approvals::approve(context, &typed),
+        Command::Answer(typed) => approvals::answer(context, &typed),
         Command::Deny(typed) => approvals::deny(context, &typed),
         Command::Grant(typed) => access::grant(context, &typed),
         Command::Revoke(typed) => access::revoke(context, &typed),

@@ -7,7 +7,7 @@ use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::sandbox::widening;
 use mgp_engine::timestamps::parse_rfc3339;
 use mgp_policy::approvals::Decider;
-use mgp_protocol::mgp::approvals::{Approve, Deny, Pending};
+use mgp_protocol::mgp::approvals::{Answer, Approve, Deny, Pending};
 use mgp_protocol::mgp::permission::{Given, Grant, PermissionType, Revoke, Revoked, Verdict};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::time::unix_ms;
@@ -42,6 +42,16 @@ impl Operator {
                 .approve(&id, &only, until_ms, &decider)
                 .await?,
         )
+    }
+
+    /// `mgp/approvals/answer`: answered when it was passed on.
+    ///
+    /// # Errors
+    /// Nothing waits under that name, or it does not take this value.
+    pub async fn answer_question(&self, request: &Request) -> Outcome {
+        let Answer { id, value } = read(request)?;
+        let decider = decider(request);
+        super::json(&self.approvals.answer(&id, &value, &decider).await?)
     }
 
     /// `mgp/approvals/deny`: answered when the decision is on disk.

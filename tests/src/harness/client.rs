@@ -89,6 +89,17 @@ impl Client {
         }
     }
 
+    /// Waits for the answer to a request that was started.
+    ///
+    /// # Panics
+    /// When none comes.
+    pub async fn answer_to(&mut self, id: &Value) -> Answer {
+        match self {
+            Self::Legacy(agent) => agent.answer_to(id).await,
+            Self::Modern(agent) => agent.answer_to(id).await,
+        }
+    }
+
     /// Takes a request back in the way of its version.
     pub async fn cancel(&mut self, id: &Value) {
         match self {

@@ -10,8 +10,14 @@ fn a_methods_name_is_its_address() {
         let Some(within) = file.strip_prefix("kernel/protocol/src/") else {
             continue;
         };
-        let mut module = within.trim_end_matches(".rs").to_owned();
-        for line in text.lines().map(str::trim) {
+        let file_module = within.trim_end_matches(".rs").to_owned();
+        let mut module = file_module.clone();
+        for line in text.lines() {
+            // A module within the file ends where its brace stands at the margin.
+            if line == "}" {
+                module.clone_from(&file_module);
+            }
+            let line = line.trim();
             if let Some(inner) = line
                 .strip_prefix("pub mod ")
                 .and_then(|l| l.strip_suffix(" {"))

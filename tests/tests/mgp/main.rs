@@ -4,6 +4,7 @@
 
 mod access;
 mod audit;
+mod callbacks;
 mod errors;
 mod finding;
 mod health;

@@ -115,6 +115,12 @@ impl CallRounds {
         now.token = None;
     }
 
+    /// True while the client waits for the answer to a request, and messages reach it.
+    #[must_use]
+    pub fn is_heard(&self) -> bool {
+        self.now().outlet.is_some()
+    }
+
     /// The id of the current request.
     #[must_use]
     pub fn id(&self) -> RequestId {

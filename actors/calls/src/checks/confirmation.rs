@@ -158,6 +158,7 @@ async fn ask_operator(
         text: format!("{agent} wants a call: {}", wanted.text),
         details,
         parts: Vec::new(),
+        options: None,
         until_ms: Some(unix_ms().saturating_add(left)),
     };
     match cx.policies.approvals.yes_or_no(question).await {

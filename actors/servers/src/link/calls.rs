@@ -312,6 +312,7 @@ impl Link {
             self.notify("notifications/cancelled", Some(&params));
         }
         self.questions.reconsider();
+        self.callbacks.call_over(id);
     }
 
     pub(crate) fn lost(&self, why: &str) -> Refusal {
@@ -374,6 +375,7 @@ impl Link {
         if let Some(call) = self.pending.take(id) {
             let _ = call.answer.send(outcome);
             self.questions.reconsider();
+            self.callbacks.call_over(id);
         }
     }
 }

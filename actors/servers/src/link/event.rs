@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use mgp_engine::callers::callbacks::{OpenCallback, TooManyOpen};
 use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mgp::audit::{Replay, Replayed};
@@ -11,6 +12,7 @@ use mgp_protocol::refusal::Refusal;
 
 use super::{Link, List};
 use mgp_callers::agent::Agent;
+use mgp_callers::callbacks::AwaitedCallback;
 use mgp_runtime::mailbox::Reply;
 use mgp_runtime::task::{self, SupervisedTask};
 
@@ -54,6 +56,17 @@ pub enum LinkEvent {
     /// The server has a question that the operator wants to see first; answered with `None` when its
     /// time has run out.
     ConsentAsked(Box<ApprovalQuestion>, Reply<Result<Option<bool>, NotTaken>>),
+    /// The server asks its client something by a callback; answered when the client can answer it.
+    CallbackAsked(
+        Box<OpenCallback>,
+        Reply<Result<AwaitedCallback, TooManyOpen>>,
+    ),
+    /// The server asks something that no client can be asked. The operator's answer is a value, or `None`
+    /// for none; nothing at all when its time has run out.
+    OperatorAsked(
+        Box<ApprovalQuestion>,
+        Reply<Result<Option<Option<String>>, NotTaken>>,
+    ),
     /// The server asks for audit events that it missed.
     ReplayAsked(Replay, Reply<Result<Replayed, Refusal>>),
     /// The connection of this number takes no new calls.

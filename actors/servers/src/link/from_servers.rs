@@ -51,7 +51,7 @@ const NONE: Features = Features::NONE;
 /// is dropped and a request is answered with "method not found". Notifications that stand in no line:
 /// `inbound/notifications.rs`.
 #[rustfmt::skip]
-pub const FROM_SERVERS: [(&str, Features, FromServer); 20] = [
+pub const FROM_SERVERS: [(&str, Features, FromServer); 21] = [
     ("notifications/progress", NONE, Notification(|link, params, _| link.progressed(params))),
     ("notifications/message", NONE, Notification(Link::logged)),
     ("notifications/cancelled", NONE, Notification(|link, params, _| link.cancelled(params))),
@@ -65,6 +65,7 @@ pub const FROM_SERVERS: [(&str, Features, FromServer); 20] = [
     ("notifications/elicitation/complete", NONE, Notification(|link, params, _| link.elicitation_complete(params))),
     ("notifications/mgp.lifecycle", Features::LIFECYCLE, Notification(|link, params, _| link.lifecycle_reported(params))),
     ("notifications/mgp.audit", Features::AUDIT, Notification(|link, params, _| link.audit_reported(params))),
+    ("notifications/mgp.callback.request", Features::CALLBACKS, Notification(Link::called_back)),
     ("ping", NONE, Request(|link, id, _| link.pinged(&id))),
     ("mgp/permission/request", Features::PERMISSIONS, Request(Link::permission_asked)),
     ("mgp/permission/await", Features::PERMISSIONS, Request(Link::permission_asked)),
@@ -115,6 +116,7 @@ mod tests {
             mcp::elicitation::Create::METHOD,
             mgp::Lifecycle::METHOD,
             mgp::Audit::METHOD,
+            mgp::callback::Request::METHOD,
             permission::Request::METHOD,
             permission::Await::METHOD,
             audit::Replay::METHOD,

@@ -1,6 +1,7 @@
 //! Questions of a server (sampling, elicitation, roots), passed to the client whose call caused them.
 
 mod attribution;
+mod callbacks;
 mod consent;
 mod input_requests;
 mod open;
@@ -29,6 +30,7 @@ use mgp_callers::exchange::rounds::CallRounds;
 use mgp_callers::request::{Caller, CallerSession};
 use mgp_runtime::event_sink::EventSink;
 
+pub(super) use self::callbacks::{MAX_RESPONSES, ServerCallbacks};
 pub(super) use self::input_requests::Permits;
 pub(super) use self::open::{MAX_QUESTIONS, Questions};
 pub(super) use self::url_elicitations::Elicited;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use mgp_engine::callers::callbacks::TooManyOpen;
 use mgp_engine::callers::request_ids::WireId;
 use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
 use mgp_engine::tools::catalog::CatalogView;
@@ -54,6 +55,8 @@ impl Heard {
                 });
             }
             LinkEvent::ConsentAsked(_, reply) => return reply.send(Ok(None)),
+            LinkEvent::CallbackAsked(_, reply) => return reply.send(Err(TooManyOpen)),
+            LinkEvent::OperatorAsked(_, reply) => return reply.send(Ok(None)),
             LinkEvent::ReplayAsked(_, reply) => {
                 return reply.send(Err(Refusal::BadRequest(String::new())));
             }

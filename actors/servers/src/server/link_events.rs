@@ -65,6 +65,10 @@ impl LinkListener {
             LinkEvent::RootsAsked(reply) => reply.send(self.only_rooted()),
             LinkEvent::PermissionAsked(ask, reply) => self.permission_asked(ask, reply),
             LinkEvent::ConsentAsked(question, reply) => self.consent_asked(*question, reply),
+            LinkEvent::CallbackAsked(callback, reply) => {
+                reply.send(self.directory.callbacks.ask(*callback));
+            }
+            LinkEvent::OperatorAsked(question, reply) => self.operator_asked(*question, reply),
             LinkEvent::ReplayAsked(asked, reply) => self.replay_asked(asked, reply),
             LinkEvent::Unusable(link) => self.handle.retire(link),
             LinkEvent::Broken(link, why) => {
@@ -134,6 +138,15 @@ impl LinkListener {
     ) {
         let approvals = self.permissions.approvals().clone();
         answer(reply, async move { approvals.yes_or_no(question).await });
+    }
+
+    fn operator_asked(
+        &self,
+        question: ApprovalQuestion,
+        reply: Reply<Result<Option<Option<String>>, NotTaken>>,
+    ) {
+        let approvals = self.permissions.approvals().clone();
+        answer(reply, async move { approvals.value(question).await });
     }
 
     fn replay_asked(&self, asked: Replay, reply: Reply<Result<Replayed, Refusal>>) {

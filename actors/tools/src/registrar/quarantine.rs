@@ -225,6 +225,7 @@ fn question(record: &Record, why: &str) -> ApprovalQuestion {
         .flatten()
         .collect(),
         parts: Vec::new(),
+        options: None,
         until_ms: None,
     }
 }

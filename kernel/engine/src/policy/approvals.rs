@@ -46,6 +46,9 @@ pub struct ApprovalQuestion {
     pub details: Vec<String>,
     /// The parts that can be decided one by one: permissions, tools. Empty for a yes or no.
     pub parts: Vec<String>,
+    /// What the answer can be where it is a value: one of these, or any text where there are none. `None`
+    /// when it is yes or no.
+    pub options: Option<Vec<String>>,
     /// When it expires unanswered, in milliseconds since 1970.
     pub until_ms: Option<u64>,
 }
@@ -77,7 +80,21 @@ pub enum NotOpen {
         /// Its parts.
         parts: Vec<String>,
     },
+    /// It takes a value, and none or another one was given.
+    #[error("{id} takes {}: `mgp answer {id} VALUE`", if .options.is_empty() { "a text".to_owned() } else { format!("one of {}", .options.join(", ")) })]
+    WantsValue {
+        /// Its name.
+        id: String,
+        /// What it takes.
+        options: Vec<String>,
+    },
+    /// It takes none.
+    #[error("{0} is yes or no: `mgp approve {0}` or `mgp deny {0}`")]
+    YesOrNo(String),
 }
+
+/// What stands for a yes among the options of a question.
+const YES: &str = "confirm";
 
 #[derive(Clone, Debug)]
 struct OpenQuestion {
@@ -136,6 +153,37 @@ impl Approvals {
                 part: part.clone(),
                 parts: parts.clone(),
             }),
+        }
+    }
+
+    /// The value that an answer to this question gives: the one that was typed, or the one that a bare yes
+    /// stands for.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub fn value(
+        &self,
+        id: &str,
+        typed: Option<&str>,
+        approved: bool,
+    ) -> Result<Option<String>, NotOpen> {
+        let question = self.find(id, &[])?;
+        let id = id.to_owned();
+        match (&question.options, typed) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(NotOpen::YesOrNo(id)),
+            (Some(_), None) if !approved => Ok(None),
+            (Some(options), typed) => {
+                let value = typed.unwrap_or(YES);
+                let any = options.is_empty() && typed.is_some();
+                match any || options.iter().any(|option| option == value) {
+                    true => Ok(Some(value.to_owned())),
+                    false => Err(NotOpen::WantsValue {
+                        id,
+                        options: options.clone(),
+                    }),
+                }
+            }
         }
     }
 
@@ -198,6 +246,7 @@ fn entry(id: &str, open: &OpenQuestion) -> Entry {
         text: question.text.clone(),
         details: question.details.clone(),
         parts: question.parts.clone(),
+        options: question.options.clone(),
         since: crate::timestamps::rfc3339_ms(*since_ms),
         until: question.until_ms.map(crate::timestamps::rfc3339_ms),
     }
@@ -208,6 +257,9 @@ fn bound(question: &mut ApprovalQuestion) {
     question.details.truncate(LINES_MAX);
     question.parts.truncate(LINES_MAX);
     question.details.iter_mut().for_each(cut);
+    question.options.iter_mut().for_each(|options| {
+        options.truncate(LINES_MAX);
+    });
 }
 
 fn cut(text: &mut String) {
@@ -239,6 +291,7 @@ mod tests {
             text: "needs more".into(),
             details: Vec::new(),
             parts: vec!["shell.execute".into(), "camera".into()],
+            options: None,
             until_ms: None,
         }
     }
@@ -297,6 +350,37 @@ mod tests {
         let error = all.find(&id, &["camera2".into()]).unwrap_err();
         assert!(error.to_string().contains("shell.execute, camera"));
         assert!(matches!(all.find("nobody", &[]), Err(NotOpen::Unknown(_))));
+    }
+
+    /// a question that takes a value is answered with one that fits; a bare yes is one where that is
+    /// among the options.
+    #[test]
+    fn a_value_is_one_that_was_asked_for() {
+        let mut all = Approvals::default();
+        let mut ask = |chance, options: Option<&[&str]>| {
+            let options = options.map(|all| all.iter().map(|one| (*one).to_owned()).collect());
+            let question = ApprovalQuestion {
+                options,
+                ..question("a")
+            };
+            all.ask(question, chance, 0).unwrap()
+        };
+        let yes_or_no = ask(1, None);
+        let text = ask(2, Some(&[]));
+        let choice = ask(3, Some(&["a", "b"]));
+        let sure = ask(4, Some(&["confirm", "cancel"]));
+        let value = |id: &str, typed, approved| all.value(id, typed, approved);
+        assert_eq!(value(&yes_or_no, None, true), Ok(None));
+        let why = value(&yes_or_no, Some("a"), true).unwrap_err();
+        assert!(why.to_string().contains("mgp approve"), "{why}");
+        assert_eq!(value(&text, Some("any"), true), Ok(Some("any".into())));
+        assert_eq!(value(&choice, Some("b"), true), Ok(Some("b".into())));
+        assert_eq!(value(&sure, None, true), Ok(Some("confirm".into())));
+        for (id, typed) in [(&text, None), (&choice, None), (&choice, Some("c"))] {
+            let why = value(id, typed, true).unwrap_err();
+            assert!(why.to_string().contains("mgp answer"), "{why}");
+        }
+        assert_eq!(value(&choice, None, false), Ok(None));
     }
 
     #[test]

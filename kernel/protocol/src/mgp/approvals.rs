@@ -8,6 +8,7 @@ methods! {
     "mgp/approvals/list" => List,
     "mgp/approvals/approve" => Approve,
     "mgp/approvals/deny" => Deny,
+    "mgp/approvals/answer" => Answer,
 }
 
 /// The list as a resource, for the operator's own connections.
@@ -43,6 +44,16 @@ pub struct Deny {
     /// Not now: it goes on without, and the question stays open.
     #[serde(default)]
     pub later: bool,
+}
+
+/// `mgp/approvals/answer`: answers a question that takes a value. Answers [`Decided`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Answer {
+    /// The name of the question.
+    pub id: String,
+    /// The answer: one of the options, or any text where there are none.
+    pub value: String,
 }
 
 /// What kind of question it is.
@@ -92,6 +103,10 @@ pub struct Entry {
     pub details: Vec<String>,
     /// What can be decided on its own.
     pub parts: Vec<String>,
+    /// What `mgp/approvals/answer` takes: one of these, or any text where the list is empty. Absent where
+    /// the question is yes or no.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<Vec<String>>,
     /// Since when it waits, RFC 3339.
     pub since: String,
     /// When it is over without an answer, RFC 3339.
@@ -116,6 +131,9 @@ pub struct Decided {
     pub verdict: super::permission::Verdict,
     /// About which parts.
     pub parts: Vec<String>,
+    /// The answer to a question that takes a value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
     /// When an approval ends, RFC 3339.
     pub until: Option<String>,
 }

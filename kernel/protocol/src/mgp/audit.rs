@@ -355,6 +355,8 @@ impl Outcome {
             | Refusal::UnknownPrompt(_)
             | Refusal::UnknownResource(_)
             | Refusal::UnknownServer(_)
+            | Refusal::Gone(_)
+            | Refusal::TooLate(_)
             | Refusal::BadCursor
             | Refusal::BadArguments { .. }
             | Refusal::Overloaded { .. } => (Self::Blocked, None),

@@ -76,6 +76,8 @@ codes! {
     ToolNotFound = 4001 "TOOL_NOT_FOUND",
     /// The tool is switched off.
     ToolDisabled = 4002 "TOOL_DISABLED",
+    /// What the request names by its id is not there, or not any more (later drafts).
+    ResourceNotFound = 4004 "RESOURCE_NOT_FOUND",
     /// There is a server of that name already (later drafts).
     ServerExists = 4101 "SERVER_ALREADY_EXISTS",
     /// A far end answered with an error, or against its own word.

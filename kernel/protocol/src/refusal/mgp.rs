@@ -178,7 +178,10 @@ impl Refusal {
             Self::NotReady { state, .. } => Some(in_state(state)),
             Self::Overloaded { .. } | Self::TooLarge { .. } => Some(Code::ResourceExhausted),
             // MGP has no code for a request taken back, and says it as one whose time is over.
-            Self::TimedOut { .. } | Self::HeldUp { .. } | Self::Cancelled => Some(Code::Timeout),
+            Self::TimedOut { .. } | Self::HeldUp { .. } | Self::Cancelled | Self::TooLate(_) => {
+                Some(Code::Timeout)
+            }
+            Self::Gone(_) => Some(Code::ResourceNotFound),
             Self::BadResult { .. } | Self::Faulty { .. } => Some(Code::UpstreamError),
             Self::Denied(denial) => Some(denial.mgp_code()),
             Self::UnknownMethod(_)

@@ -1,4 +1,4 @@
-//! `mgp approve` and `mgp deny`.
+//! `mgp approve`, `mgp deny` and `mgp answer`.
 
 use clap::Args;
 
@@ -19,6 +19,20 @@ pub struct Approve {
     /// Only this part of the question; may be given several times.
     #[arg(long, value_name = "PART")]
     pub only: Vec<String>,
+}
+
+/// `mgp answer`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp pending
+  mgp answer tobami main
+  mgp answer tobami \"the second of May\"")]
+pub struct Answer {
+    /// The name of the question, as `mgp pending` shows it.
+    pub id: String,
+    /// One of the options it shows, or any text where it shows none.
+    #[arg(required = true)]
+    pub value: Vec<String>,
 }
 
 /// `mgp deny`.

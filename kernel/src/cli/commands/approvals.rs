@@ -7,7 +7,7 @@ use mgp_protocol::mgp::permission::{Revoke, Revoked, Verdict};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::cli::args::{Approve, Deny};
+use crate::cli::args::{Answer, Approve, Deny};
 use crate::cli::client::{CliContext, ProgressLine};
 use crate::cli::failure::Failure;
 use crate::cli::print::say;
@@ -46,6 +46,14 @@ pub(super) fn deny(context: &CliContext, deny: &Deny) -> Result<(), Failure> {
     decide(context, approvals::Deny::METHOD, &params)
 }
 
+pub(super) fn answer(context: &CliContext, answer: &Answer) -> Result<(), Failure> {
+    let params = approvals::Answer {
+        id: answer.id.clone(),
+        value: answer.value.join(" "),
+    };
+    decide(context, approvals::Answer::METHOD, &params)
+}
+
 /// Takes a permission back from a server that has it.
 fn take_back(context: &CliContext, server: &str, permission: &str) -> Result<(), Failure> {
     let params = Revoke {
@@ -82,7 +90,10 @@ fn decided(decided: &Decided) -> String {
         Verdict::Deferred => "put off",
         Verdict::Denied => "denied",
     };
-    let mut text = format!("{verdict}: {}", decided.text);
+    let mut text = match &decided.value {
+        Some(value) => format!("answered {value:?}: {}", decided.text),
+        None => format!("{verdict}: {}", decided.text),
+    };
     if !decided.parts.is_empty() {
         text += &format!(" ({})", decided.parts.join(", "));
     }
@@ -108,7 +119,15 @@ fn in_words(entry: &Entry, now_ms: u64) -> String {
         time(ago),
         left.unwrap_or_default()
     ));
-    row(&format!("mgp approve {0}   or   mgp deny {0}", entry.id));
+    let id = &entry.id;
+    match entry.options.as_deref() {
+        None => row(&format!("mgp approve {id}   or   mgp deny {id}")),
+        Some([]) => row(&format!("mgp answer {id} TEXT   or   mgp deny {id}")),
+        Some(options) => {
+            row(&format!("options: {}", options.join(", ")));
+            row(&format!("mgp answer {id} OPTION   or   mgp deny {id}"));
+        }
+    }
     text
 }
 
@@ -128,6 +147,7 @@ mod tests {
             text: "files needs permissions".into(),
             details: vec!["shell.execute (dangerous)".into()],
             parts: vec!["shell.execute".into(), "camera".into()],
+            options: None,
             since: "1970-01-01T00:00:01.000Z".into(),
             until: Some("1970-01-01T00:01:00.000Z".into()),
         };
@@ -139,5 +159,13 @@ mod tests {
              waits for 2 s, 57 s left\n        \
              mgp approve tobami   or   mgp deny tobami\n"
         );
+        let choice = Entry {
+            parts: Vec::new(),
+            options: Some(vec!["a".into(), "b".into()]),
+            ..entry
+        };
+        let told = in_words(&choice, 3000);
+        assert!(told.contains("options: a, b\n"), "{told}");
+        assert!(told.contains("mgp answer tobami OPTION"), "{told}");
     }
 }

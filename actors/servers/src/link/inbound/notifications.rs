@@ -26,8 +26,8 @@ impl Link {
             },
             // A question without an id is invalid, and would bypass the checks of questions.
             _ if is_like_a_question(method) => self.dropped(),
-            // Streams, callbacks and events are not negotiated with any server, and an id of a finished call
-            // could reach another caller.
+            // What of it was agreed to stands in the table; an id of a finished call could reach another
+            // caller.
             _ if is_of_extension(method) => self.dropped(),
             Some((_, FromServer::Request(_) | FromServer::Question(_))) | None => {
                 self.pass_on(method, params, via);
@@ -192,7 +192,7 @@ impl Link {
     }
 
     /// Counts a notification that is dropped.
-    fn dropped(&self) {
+    pub(in crate::link) fn dropped(&self) {
         self.counts.dropped.fetch_add(1, Ordering::Relaxed);
     }
 }

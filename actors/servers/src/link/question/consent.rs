@@ -60,6 +60,7 @@ impl Link {
             ),
             details: vec![format!("params: {}", legible(params.unwrap_or("{}")))],
             parts: Vec::new(),
+            options: None,
             until_ms: Some(unix_ms().saturating_add(patience)),
         };
         let asked = |reply| LinkEvent::ConsentAsked(Box::new(question), reply);

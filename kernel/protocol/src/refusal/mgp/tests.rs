@@ -93,6 +93,11 @@ fn one_of_each() -> Vec<(i64, Refusal)> {
     each
 }
 
+fn overloaded() -> Refusal {
+    let what = "the queue".to_owned();
+    Refusal::Overloaded { what }
+}
+
 fn the_rest() -> Vec<(i64, Refusal)> {
     let server = || ServerId::new("s");
     let text = String::from;
@@ -109,12 +114,7 @@ fn the_rest() -> Vec<(i64, Refusal)> {
                 retry_after_ms: 5000,
             }),
         ),
-        (
-            3001,
-            Refusal::Overloaded {
-                what: text("the queue"),
-            },
-        ),
+        (3001, overloaded()),
         (
             3001,
             Refusal::TooLarge {
@@ -132,6 +132,7 @@ fn the_rest() -> Vec<(i64, Refusal)> {
         (3003, timed_out()),
         (3003, held_up()),
         (3003, Refusal::Cancelled),
+        (3003, Refusal::TooLate(text("its time was over"))),
         (
             4000,
             Refusal::BadArguments {
@@ -149,6 +150,7 @@ fn the_rest() -> Vec<(i64, Refusal)> {
                 reason: text("switched off"),
             }),
         ),
+        (4004, Refusal::Gone(text("no callback of that id"))),
         (
             4101,
             denied(Denial::Registration {
@@ -220,7 +222,7 @@ fn each_code_is_said_in_its_range_with_its_category() {
         );
         assert_eq!(Code::parse(code.number()), Some(*code));
     }
-    assert_eq!(Code::ALL.len(), 19 + 1);
+    assert_eq!(Code::ALL.len(), 19 + 2);
 }
 
 /// MGP-207: the fields have the types of §14.5, and only what can be tried again says how.

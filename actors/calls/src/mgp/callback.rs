@@ -1,0 +1,71 @@
+//! `mgp/callback/respond` and `mgp/events/pending_callbacks` (MGP §13.4), as methods and as tools of the
+//! kernel, for agents that negotiated callbacks.
+
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::callback::Respond;
+use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::mgp::spells;
+use serde_json::value::RawValue;
+
+use crate::Context;
+use crate::answer::{json, structured};
+use mgp_callers::request::{Caller, Outcome, Request};
+
+/// One of these methods, and the tool that stands for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallbackTool {
+    /// `mgp/callback/respond`.
+    Respond,
+    /// `mgp/events/pending_callbacks`.
+    Pending,
+}
+
+impl CallbackTool {
+    const ALL: [Self; 2] = [Self::Respond, Self::Pending];
+
+    const fn method(self) -> &'static str {
+        match self {
+            Self::Respond => Respond::METHOD,
+            Self::Pending => "mgp/events/pending_callbacks",
+        }
+    }
+}
+
+/// The tool of that name or spelling, when it is one for this caller.
+pub(crate) fn tool(caller: &Caller, name: &str) -> Option<CallbackTool> {
+    let mut all = CallbackTool::ALL.into_iter();
+    let tool = all.find(|tool| spells(tool.method(), name))?;
+    let agreed = caller.mgp.features().contains(Features::CALLBACKS);
+    (caller.operator || agreed).then_some(tool)
+}
+
+/// As a method.
+///
+/// # Errors
+/// Why the answer is not taken.
+pub async fn answer(cx: &Context, request: &Request, tool: CallbackTool) -> Outcome {
+    answered(cx, request, tool, request.params.as_deref())
+}
+
+/// The same as a tool of the kernel.
+pub(crate) async fn by_tool(
+    cx: &Context,
+    request: &Request,
+    tool: CallbackTool,
+    arguments: Option<&RawValue>,
+) -> Outcome {
+    let arguments = arguments.map_or("{}", RawValue::get);
+    let answer = answered(cx, request, tool, Some(arguments))?;
+    Ok(structured(&request.caller, &answer))
+}
+
+fn answered(cx: &Context, request: &Request, tool: CallbackTool, params: Option<&str>) -> Outcome {
+    let (callbacks, caller) = (&cx.directory.callbacks, &request.caller);
+    match tool {
+        CallbackTool::Respond => {
+            let said: Respond = mcp::read(params)?;
+            json(&callbacks.respond(caller, &said)?)
+        }
+        CallbackTool::Pending => json(&callbacks.pending(caller)),
+    }
+}

@@ -1,0 +1,141 @@
+//! A completion that a server asks for by a callback, as `sampling/createMessage` of MCP and back.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use mgp_protocol::mgp::callback::Request;
+
+/// How long a completion may be where the server does not say: `sampling/createMessage` has to.
+const MAX_TOKENS: u64 = 4096;
+/// Preferences of models that both have, by their two spellings.
+const PRIORITIES: [(&str, &str); 3] = [
+    ("cost_priority", "costPriority"),
+    ("speed_priority", "speedPriority"),
+    ("intelligence_priority", "intelligencePriority"),
+];
+
+#[derive(Deserialize)]
+struct CompletionMessage {
+    role: String,
+    content: Value,
+}
+
+/// The params of `sampling/createMessage` that ask the same; `None` where MCP cannot say it, such as with
+/// tools, which the server means to be called by who answers.
+#[must_use]
+pub fn sampling(asked: &Request<'_>) -> Option<String> {
+    let no_tools = ["[]", "null"];
+    if asked
+        .tools
+        .is_some_and(|tools| !no_tools.contains(&tools.get()))
+    {
+        return None;
+    }
+    let messages: Vec<CompletionMessage> = serde_json::from_str(asked.messages?.get()).ok()?;
+    let (mut system, mut said) = (Vec::new(), Vec::new());
+    for CompletionMessage { role, content } in messages {
+        let text = content.as_str();
+        match (role.as_str(), text) {
+            ("system", Some(text)) => system.push(text.to_owned()),
+            ("user" | "assistant", Some(text)) => {
+                said.push(json!({"role": role, "content": {"type": "text", "text": text}}));
+            }
+            ("user" | "assistant", None) if content["type"].is_string() => {
+                said.push(json!({"role": role, "content": content}));
+            }
+            _ => return None,
+        }
+    }
+    let mut params = json!({
+        "messages": said, "maxTokens": asked.max_tokens.unwrap_or(MAX_TOKENS),
+    });
+    if !system.is_empty() {
+        params["systemPrompt"] = system.join("\n").into();
+    }
+    if let Some(preferences) = preferences(asked.model_hints) {
+        params["modelPreferences"] = preferences;
+    }
+    Some(params.to_string())
+}
+
+fn preferences(hints: Option<&RawValue>) -> Option<Value> {
+    let hints: Value = serde_json::from_str(hints?.get()).ok()?;
+    let mut preferences = json!({});
+    for (theirs, ours) in PRIORITIES {
+        if hints[theirs].is_number() {
+            preferences[ours] = hints[theirs].clone();
+        }
+    }
+    let names = ["model", "provider"].into_iter();
+    let names: Vec<Value> = names
+        .filter_map(|name| hints[name].as_str())
+        .map(|name| json!({"name": name}))
+        .collect();
+    if !names.is_empty() {
+        preferences["hints"] = names.into();
+    }
+    Some(preferences)
+}
+
+/// The response to such a callback from a result of `sampling/createMessage`, as JSON text.
+#[must_use]
+pub fn completed(result: &str) -> Option<String> {
+    let result: Value = serde_json::from_str(result).ok()?;
+    let content = &result["content"];
+    let content = content["text"]
+        .as_str()
+        .map_or_else(|| content.clone(), Into::into);
+    let mut response = json!({"content": content, "tool_calls": []});
+    for (theirs, ours) in [("model", "model"), ("stopReason", "stop_reason")] {
+        if result[theirs].is_string() {
+            response[ours] = result[theirs].clone();
+        }
+    }
+    Some(response.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mgp_protocol::mcp::read;
+
+    /// A-32: a completion is asked of a client that knows sampling in its own words.
+    #[test]
+    fn a_completion_is_asked_and_answered_in_the_words_of_mcp() {
+        let text = r#"{"callback_id":"llm-001","type":"llm_completion","messages":[
+            {"role":"system","content":"Be brief."},{"role":"user","content":"2+2?"}],
+            "model_hints":{"speed_priority":0.7,"provider":"deepseek"},"tools":[]}"#;
+        let asked: Request<'_> = read(Some(text)).unwrap();
+        let params: Value = serde_json::from_str(&sampling(&asked).unwrap()).unwrap();
+        assert_eq!(
+            params,
+            json!({
+                "messages": [{"role": "user", "content": {"type": "text", "text": "2+2?"}}],
+                "systemPrompt": "Be brief.", "maxTokens": 4096,
+                "modelPreferences": {"speedPriority": 0.7, "hints": [{"name": "deepseek"}]},
+            })
+        );
+        let result = r#"{"role":"assistant","content":{"type":"text","text":"4"},"model":"m"}"#;
+        let response: Value = serde_json::from_str(&completed(result).unwrap()).unwrap();
+        assert_eq!(
+            response,
+            json!({"content": "4", "model": "m", "tool_calls": []})
+        );
+    }
+
+    #[test]
+    fn what_mcp_cannot_say_is_not_asked() {
+        for members in [
+            r#""messages":[],"tools":[{"name":"t"}]"#,
+            r#""messages":[{"role":"wizard","content":"x"}]"#,
+            r#""messages":"x""#,
+            r#""message":"x""#,
+        ] {
+            let text = format!(r#"{{"callback_id":"a","type":"llm_completion",{members}}}"#);
+            let asked: Request<'_> = read(Some(&text)).unwrap();
+            assert_eq!(sampling(&asked), None, "{members}");
+        }
+        assert_eq!(completed("["), None);
+    }
+}

@@ -1,0 +1,265 @@
+//! What may be answered to a callback, and the same question as a form of MCP.
+
+use std::borrow::Cow;
+
+use mgp_protocol::mgp::callback::CallbackKind;
+use mgp_protocol::splice::{member, quoted};
+
+/// Most options of one callback; a person chooses among a few.
+const OPTIONS_MAX: usize = 256;
+/// Longest option, in bytes.
+const OPTION_MAX: usize = 4096;
+/// Longest answer, in bytes of JSON: it is kept for the server's retries.
+const RESPONSE_MAX: usize = 256 << 10;
+/// What a confirmation is answered with where the server does not say.
+const YES_OR_NO: [&str; 2] = ["confirm", "cancel"];
+/// The one property of a form.
+const PROPERTY: &str = "response";
+
+/// The answers that a callback takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallbackForm {
+    kind: CallbackKind,
+    options: Vec<String>,
+}
+
+/// An answer that fits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallbackAnswer {
+    /// The response, as JSON text.
+    Said(String),
+    /// Who was asked does not want to say.
+    Declined,
+}
+
+/// Why a callback or an answer is not taken, in words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unfit(String);
+
+fn unfit<T>(words: impl Into<String>) -> Result<T, Unfit> {
+    Err(Unfit(words.into()))
+}
+
+impl CallbackForm {
+    /// Of a callback of this kind with these options.
+    ///
+    /// # Errors
+    /// A selection without options, or too many of them.
+    pub fn new(kind: CallbackKind, options: Option<Vec<String>>) -> Result<Self, Unfit> {
+        let mut options = options.unwrap_or_default();
+        if options.len() > OPTIONS_MAX || options.iter().any(|one| one.len() > OPTION_MAX) {
+            return unfit(format!(
+                "a callback has at most {OPTIONS_MAX} options of {OPTION_MAX} bytes"
+            ));
+        }
+        match kind {
+            CallbackKind::Selection if options.is_empty() => {
+                return unfit("a selection needs options");
+            }
+            CallbackKind::Confirmation if options.is_empty() => {
+                options = YES_OR_NO.map(str::to_owned).to_vec();
+            }
+            CallbackKind::Selection | CallbackKind::Confirmation => {}
+            CallbackKind::Input | CallbackKind::Notification | CallbackKind::LlmCompletion => {
+                options.clear();
+            }
+        }
+        Ok(Self { kind, options })
+    }
+
+    /// What kind it is.
+    #[must_use]
+    pub fn kind(&self) -> CallbackKind {
+        self.kind
+    }
+
+    /// What can be answered; nothing where any text can.
+    #[must_use]
+    pub fn options(&self) -> &[String] {
+        &self.options
+    }
+
+    /// Judges a response: JSON text.
+    ///
+    /// # Errors
+    /// What it should be; the callback stays open.
+    pub fn judge(&self, response: &str) -> Result<CallbackAnswer, Unfit> {
+        if self.kind == CallbackKind::Notification {
+            return unfit("a notification is not answered");
+        }
+        if response == "null" {
+            return Ok(CallbackAnswer::Declined);
+        }
+        if response.len() > RESPONSE_MAX {
+            return unfit(format!("`response` is longer than {RESPONSE_MAX} bytes"));
+        }
+        let text: Option<String> = serde_json::from_str(response).ok();
+        match (self.kind, text) {
+            (CallbackKind::LlmCompletion, None) if !response.starts_with('{') => {
+                unfit("`response` must be an object with `content`, or a text")
+            }
+            (CallbackKind::LlmCompletion, _) => Ok(CallbackAnswer::Said(response.to_owned())),
+            (_, None) => unfit("`response` must be a string"),
+            (_, Some(text)) => self.takes(&text),
+        }
+    }
+
+    /// Judges a text that was typed or chosen.
+    ///
+    /// # Errors
+    /// What it should be.
+    pub fn takes(&self, text: &str) -> Result<CallbackAnswer, Unfit> {
+        match self.options.is_empty() || self.options.iter().any(|option| option == text) {
+            true => Ok(CallbackAnswer::Said(quoted(text))),
+            false => unfit(format!(
+                "`response` must be one of {}",
+                self.options.join(", ")
+            )),
+        }
+    }
+
+    /// What a server is told where nobody answers: a confirmation that can be cancelled is, all else has
+    /// no response.
+    #[must_use]
+    pub fn declined(&self) -> Cow<'static, str> {
+        let cancel = YES_OR_NO[1];
+        let cancels = self.kind == CallbackKind::Confirmation
+            && self.options.iter().any(|option| option == cancel);
+        match cancels {
+            true => quoted(cancel).into(),
+            false => "null".into(),
+        }
+    }
+
+    /// The params of `elicitation/create` that ask the same.
+    #[must_use]
+    pub fn elicitation(&self, message: &str) -> String {
+        let options: Vec<String> = self.options.iter().map(|option| quoted(option)).collect();
+        let of = match options.as_slice() {
+            [] => String::new(),
+            all => format!(r#","enum":[{}]"#, all.join(",")),
+        };
+        format!(
+            r#"{{"message":{},"requestedSchema":{{"type":"object","properties":{{"{PROPERTY}":{{"type":"string"{of}}}}},"required":["{PROPERTY}"]}}}}"#,
+            quoted(message)
+        )
+    }
+
+    /// The answer in a result of `elicitation/create`; one that does not fit counts as declined.
+    #[must_use]
+    pub fn elicited(&self, result: &str) -> CallbackAnswer {
+        let accepted = member(result, "action") == Some("\"accept\"");
+        let said = member(result, "content").and_then(|content| member(content, PROPERTY));
+        let judged = said.filter(|_| accepted).map(|said| self.judge(said));
+        judged
+            .and_then(Result::ok)
+            .unwrap_or(CallbackAnswer::Declined)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn form(kind: CallbackKind, options: &[&str]) -> CallbackForm {
+        let options = options.iter().map(|one| (*one).to_owned()).collect();
+        CallbackForm::new(kind, Some(options)).unwrap()
+    }
+
+    fn said(json: &str) -> Result<CallbackAnswer, Unfit> {
+        Ok(CallbackAnswer::Said(json.into()))
+    }
+
+    /// MGP-177, MGP-178, MGP-179, MGP-180: each kind takes its own answers.
+    #[test]
+    fn each_kind_takes_what_it_asks_for() {
+        let confirmation = CallbackForm::new(CallbackKind::Confirmation, None).unwrap();
+        assert_eq!(confirmation.options(), ["confirm", "cancel"]);
+        assert_eq!(confirmation.judge(r#""confirm""#), said(r#""confirm""#));
+        assert_eq!(
+            confirmation.judge(r#""c\u006fnfirm""#),
+            said(r#""confirm""#)
+        );
+        for bad in [r#""yes""#, "true", "7", r#"["confirm"]"#] {
+            assert!(confirmation.judge(bad).is_err(), "{bad}");
+        }
+        let selection = form(CallbackKind::Selection, &["a", "b"]);
+        assert_eq!(selection.judge(r#""b""#), said(r#""b""#));
+        let no = selection.judge(r#""c""#).unwrap_err().to_string();
+        assert_eq!(no, "`response` must be one of a, b");
+        assert_eq!(selection.judge("null"), Ok(CallbackAnswer::Declined));
+        let input = form(CallbackKind::Input, &["only a hint"]);
+        assert_eq!(input.judge(r#""anything""#), said(r#""anything""#));
+        assert!(input.judge("{}").is_err());
+        let completion = form(CallbackKind::LlmCompletion, &[]);
+        let whole = r#"{"content":"four","model":"m"}"#;
+        assert_eq!(completion.judge(whole), said(whole));
+        assert!(completion.judge("4").is_err());
+        let notification = form(CallbackKind::Notification, &[]);
+        assert!(notification.judge(r#""x""#).is_err());
+        let long = quoted(&"x".repeat(RESPONSE_MAX));
+        assert!(input.judge(&long).is_err());
+        assert!(CallbackForm::new(CallbackKind::Selection, None).is_err());
+        let many = vec![String::new(); OPTIONS_MAX + 1];
+        assert!(CallbackForm::new(CallbackKind::Selection, Some(many)).is_err());
+    }
+
+    /// A-32: nobody's silence is a yes.
+    #[test]
+    fn what_nobody_answers_is_never_confirmed() {
+        let declined = |kind, options: &[&str]| form(kind, options).declined();
+        assert_eq!(declined(CallbackKind::Confirmation, &[]), "\"cancel\"");
+        assert_eq!(declined(CallbackKind::Confirmation, &["ok", "no"]), "null");
+        assert_eq!(declined(CallbackKind::Selection, &["cancel"]), "null");
+        assert_eq!(declined(CallbackKind::Input, &[]), "null");
+    }
+
+    /// A-32: the same question as a form, and its answer.
+    #[test]
+    fn a_callback_can_be_asked_as_a_form() {
+        let selection = form(CallbackKind::Selection, &["a", "\"b\""]);
+        let params: serde_json::Value =
+            serde_json::from_str(&selection.elicitation("Which?")).unwrap();
+        assert_eq!(params["message"], "Which?");
+        let schema = &params["requestedSchema"];
+        assert_eq!(
+            schema["properties"]["response"]["enum"],
+            serde_json::json!(["a", "\"b\""])
+        );
+        assert_eq!(schema["required"], serde_json::json!(["response"]));
+        let plain = form(CallbackKind::Input, &[]).elicitation("Name?");
+        assert!(!plain.contains("enum"), "{plain}");
+        let accepts = r#"{"action":"accept","content":{"response":"a"}}"#;
+        assert_eq!(
+            selection.elicited(accepts),
+            CallbackAnswer::Said("\"a\"".into())
+        );
+        for no in [
+            r#"{"action":"decline","content":{"response":"a"}}"#,
+            r#"{"action":"accept","content":{"response":"c"}}"#,
+            r#"{"action":"accept"}"#,
+            "{}",
+        ] {
+            assert_eq!(selection.elicited(no), CallbackAnswer::Declined, "{no}");
+        }
+    }
+
+    proptest! {
+        /// An answer to a choice is one of the options, whatever was said.
+        #[test]
+        fn only_an_option_answers_a_choice(
+            options in proptest::collection::vec("[a-c]{1,2}", 1..4), response in "\\PC*"
+        ) {
+            let form = CallbackForm::new(CallbackKind::Selection, Some(options.clone())).unwrap();
+            for text in [quoted(&response), response.clone()] {
+                if let Ok(CallbackAnswer::Said(json)) = form.judge(&text) {
+                    let said: String = serde_json::from_str(&json).unwrap();
+                    prop_assert!(options.contains(&said));
+                }
+            }
+            prop_assert_eq!(form.takes(&response).is_ok(), options.contains(&response));
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! What agents are asked by callbacks and have not answered: only who was asked may answer, once, and in
+//! time.
+
+use std::collections::{HashMap, VecDeque};
+
+use mgp_protocol::ids::ConnectionId;
+use mgp_protocol::jsonrpc::RequestId;
+use mgp_protocol::mgp::callback::{PendingCallback, PendingCallbacks};
+
+use super::form::{CallbackAnswer, CallbackForm, Unfit};
+use crate::clock::MonotonicTime;
+
+/// Callbacks one client may have open; a person answers one at a time.
+const OF_ONE_MAX: usize = 64;
+/// Callbacks of all clients.
+const ALL_MAX: usize = 4096;
+/// Ids remembered after their end, so that who comes late is told why. The oldest are forgotten; they are
+/// then unknown.
+const PAST_MAX: usize = 1024;
+/// Bytes kept of a message, to be shown again.
+const MESSAGE_MAX: usize = 4096;
+
+/// A callback that a client is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenCallback {
+    /// Who is asked.
+    pub party: ConnectionId,
+    /// What can be answered.
+    pub form: CallbackForm,
+    /// Who asks, as the client is told.
+    pub asker: String,
+    /// The client's own id of the call.
+    pub request: Option<RequestId>,
+    /// What is asked.
+    pub message: String,
+    /// Since when.
+    pub since: MonotonicTime,
+    /// Until when.
+    pub until: MonotonicTime,
+}
+
+/// A bound is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{OF_ONE_MAX} callbacks wait for this client already, or {ALL_MAX} for all")]
+pub struct TooManyOpen;
+
+/// Why an answer is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResponseRefused {
+    /// Nothing of that id was asked of this client.
+    #[error(
+        "no callback of that id waits for you; `mgp/events/pending_callbacks` lists those that do"
+    )]
+    Unknown,
+    /// It has its answer.
+    #[error("this callback was answered already, and is answered once only")]
+    Answered,
+    /// Its time is over.
+    #[error(
+        "this callback waited for {waited_ms} ms, and its time is over: the server goes on without"
+    )]
+    TooLate {
+        /// How long it waited.
+        waited_ms: u64,
+    },
+    /// Its call is over.
+    #[error("the call in which this callback was asked is over")]
+    CallOver,
+    /// It does not fit, and the callback stays open.
+    #[error("{0}")]
+    Unfit(Unfit),
+}
+
+/// How a callback ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PastCallback {
+    id: String,
+    party: ConnectionId,
+    end: ResponseRefused,
+}
+
+/// What all clients are asked.
+#[derive(Debug, Default)]
+pub struct OpenCallbacks {
+    open: HashMap<String, OpenCallback>,
+    past: VecDeque<PastCallback>,
+}
+
+impl OpenCallbacks {
+    /// A client is asked; `id` is new and cannot be guessed.
+    ///
+    /// # Errors
+    /// [`TooManyOpen`].
+    pub fn ask(&mut self, id: &str, mut callback: OpenCallback) -> Result<(), TooManyOpen> {
+        let of_it = self.open.values();
+        let of_it = of_it.filter(|open| open.party == callback.party).count();
+        if of_it >= OF_ONE_MAX || self.open.len() >= ALL_MAX {
+            return Err(TooManyOpen);
+        }
+        cut(&mut callback.message);
+        self.open.insert(id.to_owned(), callback);
+        Ok(())
+    }
+
+    /// A client answers with this JSON text. Taken, the callback is closed.
+    ///
+    /// # Errors
+    /// [`ResponseRefused`]; what was asked of another client is unknown.
+    pub fn respond(
+        &mut self,
+        id: &str,
+        party: ConnectionId,
+        response: &str,
+        now: MonotonicTime,
+    ) -> Result<(OpenCallback, CallbackAnswer), ResponseRefused> {
+        let Some(open) = self.open.get(id).filter(|open| open.party == party) else {
+            return Err(self.why_not(id, party));
+        };
+        if now >= open.until {
+            self.close(id, now);
+            return Err(self.why_not(id, party));
+        }
+        let answer = open.form.judge(response).map_err(ResponseRefused::Unfit)?;
+        let open = self.open.remove(id).ok_or(ResponseRefused::Unknown)?;
+        self.remember(id, party, ResponseRefused::Answered);
+        Ok((open, answer))
+    }
+
+    /// It needs no answer any more: its call is over, or its time.
+    pub fn close(&mut self, id: &str, now: MonotonicTime) {
+        if let Some(open) = self.open.remove(id) {
+            let waited = open.until.since(open.since).as_millis();
+            let end = match now >= open.until {
+                true => ResponseRefused::TooLate {
+                    waited_ms: u64::try_from(waited).unwrap_or(u64::MAX),
+                },
+                false => ResponseRefused::CallOver,
+            };
+            self.remember(id, open.party, end);
+        }
+    }
+
+    /// What this client is asked.
+    #[must_use]
+    pub fn pending(&self, party: ConnectionId, now: MonotonicTime) -> PendingCallbacks {
+        let of_it = self.open.iter();
+        let of_it = of_it.filter(|(_, open)| open.party == party && open.until > now);
+        let mut pending: Vec<PendingCallback> = of_it.map(|(id, it)| shown(id, it, now)).collect();
+        pending.sort_by(|a, b| (b.age_secs, &a.callback_id).cmp(&(a.age_secs, &b.callback_id)));
+        PendingCallbacks {
+            count: pending.len(),
+            pending,
+        }
+    }
+
+    fn why_not(&self, id: &str, party: ConnectionId) -> ResponseRefused {
+        let mut past = self.past.iter();
+        let past = past.find(|past| past.id == id && past.party == party);
+        past.map_or(ResponseRefused::Unknown, |past| past.end.clone())
+    }
+
+    fn remember(&mut self, id: &str, party: ConnectionId, end: ResponseRefused) {
+        if self.past.len() == PAST_MAX {
+            self.past.pop_front();
+        }
+        let id = id.to_owned();
+        self.past.push_back(PastCallback { id, party, end });
+    }
+}
+
+fn shown(id: &str, open: &OpenCallback, now: MonotonicTime) -> PendingCallback {
+    let request = open.request.as_ref();
+    PendingCallback {
+        callback_id: id.to_owned(),
+        server_id: open.asker.clone(),
+        request_id: request.and_then(|id| serde_json::from_str(id.as_json()).ok()),
+        kind: open.form.kind(),
+        message: open.message.clone(),
+        options: open.form.options().to_vec(),
+        age_secs: now.since(open.since).as_secs(),
+        remaining_ms: u64::try_from(open.until.since(now).as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+fn cut(text: &mut String) {
+    if text.len() > MESSAGE_MAX {
+        let end = (0..=MESSAGE_MAX)
+            .rev()
+            .find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
+        text.push('…');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mgp_protocol::mgp::callback::CallbackKind;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    const A: ConnectionId = ConnectionId(1);
+    const B: ConnectionId = ConnectionId(2);
+
+    fn at(ms: u64) -> MonotonicTime {
+        MonotonicTime::new(Duration::from_millis(ms))
+    }
+
+    fn callback(party: ConnectionId, since: u64, until: u64) -> OpenCallback {
+        OpenCallback {
+            party,
+            form: CallbackForm::new(CallbackKind::Confirmation, None).unwrap(),
+            asker: "it".into(),
+            request: RequestId::from_json("\"a-7\""),
+            message: "go on?".into(),
+            since: at(since),
+            until: at(until),
+        }
+    }
+
+    const YES: &str = "\"confirm\"";
+
+    /// MGP-176, MGP-183: who was asked answers, and once; to anybody else it is unknown.
+    #[test]
+    fn only_who_was_asked_answers_and_once() {
+        let mut open = OpenCallbacks::default();
+        open.ask("k", callback(A, 0, 100)).unwrap();
+        assert_eq!(
+            open.respond("k", B, YES, at(1)),
+            Err(ResponseRefused::Unknown)
+        );
+        assert_eq!(
+            open.respond("x", A, YES, at(1)),
+            Err(ResponseRefused::Unknown)
+        );
+        let unfit = open.respond("k", A, "\"maybe\"", at(1)).unwrap_err();
+        assert!(matches!(unfit, ResponseRefused::Unfit(_)), "{unfit}");
+        let (_, said) = open.respond("k", A, YES, at(2)).unwrap();
+        assert_eq!(said, CallbackAnswer::Said(YES.into()));
+        assert_eq!(
+            open.respond("k", A, YES, at(3)),
+            Err(ResponseRefused::Answered)
+        );
+        assert_eq!(
+            open.respond("k", B, YES, at(3)),
+            Err(ResponseRefused::Unknown)
+        );
+    }
+
+    /// MGP-181: when its time is over it is dead, whether that was noticed yet or not.
+    #[test]
+    fn an_answer_in_time_counts_and_a_late_one_does_not() {
+        let late = Err(ResponseRefused::TooLate { waited_ms: 90 });
+        let mut open = OpenCallbacks::default();
+        for id in ["a", "b", "c"] {
+            open.ask(id, callback(A, 10, 100)).unwrap();
+        }
+        assert!(open.respond("a", A, YES, at(99)).is_ok());
+        assert_eq!(open.respond("b", A, YES, at(100)), late);
+        open.close("c", at(100));
+        assert_eq!(open.respond("c", A, YES, at(20)), late);
+        open.ask("d", callback(A, 10, 100)).unwrap();
+        open.close("d", at(50));
+        assert_eq!(
+            open.respond("d", A, YES, at(60)),
+            Err(ResponseRefused::CallOver)
+        );
+    }
+
+    /// Each sees what it is asked itself, the oldest first.
+    #[test]
+    fn a_client_sees_what_waits_for_it() {
+        let mut open = OpenCallbacks::default();
+        open.ask("new", callback(A, 3_000, 9_000)).unwrap();
+        open.ask("old", callback(A, 1_000, 9_000)).unwrap();
+        open.ask("others", callback(B, 0, 9_000)).unwrap();
+        open.ask("over", callback(A, 0, 4_000)).unwrap();
+        let seen = open.pending(A, at(4_000));
+        assert_eq!(seen.count, 2);
+        let first = &seen.pending[0];
+        assert_eq!((first.callback_id.as_str(), first.age_secs), ("old", 3));
+        assert_eq!(first.request_id, Some("a-7".into()));
+        assert_eq!(first.remaining_ms, 5_000);
+        assert_eq!(seen.pending[1].callback_id, "new");
+    }
+
+    #[test]
+    fn nobody_is_asked_without_end() {
+        let mut open = OpenCallbacks::default();
+        for n in 0..OF_ONE_MAX {
+            let mut long = callback(A, 0, 9);
+            long.message = "ä".repeat(MESSAGE_MAX);
+            open.ask(&n.to_string(), long).unwrap();
+        }
+        assert_eq!(open.ask("more", callback(A, 0, 9)), Err(TooManyOpen));
+        assert!(open.pending(A, at(0)).pending[0].message.len() < MESSAGE_MAX + 8);
+        let mut client = 2;
+        while open
+            .ask(
+                &format!("of {client}"),
+                callback(ConnectionId(client), 0, 9),
+            )
+            .is_ok()
+        {
+            client += 1;
+        }
+        assert_eq!(open.open.len(), ALL_MAX);
+        for n in 0..OF_ONE_MAX {
+            open.close(&n.to_string(), at(1));
+        }
+        assert_eq!(
+            open.respond("0", A, YES, at(2)),
+            Err(ResponseRefused::CallOver)
+        );
+        for n in 0..PAST_MAX {
+            open.ask("k", callback(A, 0, 9)).unwrap();
+            open.close("k", at(u64::try_from(n).unwrap()));
+        }
+        assert_eq!(
+            open.respond("0", A, YES, at(2)),
+            Err(ResponseRefused::Unknown)
+        );
+    }
+
+    proptest! {
+        /// Against a list: an answer is taken from who was asked, before the end, and only the first.
+        #[test]
+        fn it_behaves_like_a_list_of_all_that_is_open(
+            steps in proptest::collection::vec((0u8..3, 0u64..3, 0u64..2, 1u64..20), 0..60)
+        ) {
+            let mut open = OpenCallbacks::default();
+            let mut model: HashMap<String, (ConnectionId, u64)> = HashMap::new();
+            let mut asked = 0;
+            for (now, (step, pick, party, lasts)) in (0..).zip(steps) {
+                let party = ConnectionId(party);
+                let id = pick.min(asked).to_string();
+                match step {
+                    0 => {
+                        asked += 1;
+                        let id = asked.to_string();
+                        let until = now + lasts;
+                        open.ask(&id, callback(party, now, until)).unwrap();
+                        model.insert(id, (party, until));
+                    }
+                    1 => {
+                        let may = model.get(&id);
+                        let may = may.is_some_and(|(of, until)| *of == party && now < *until);
+                        let taken = open.respond(&id, party, YES, at(now));
+                        prop_assert_eq!(taken.is_ok(), may);
+                        if may {
+                            model.remove(&id);
+                        }
+                    }
+                    _ => {
+                        open.close(&id, at(now));
+                        model.remove(&id);
+                    }
+                }
+                let of_it = model.values().filter(|(of, until)| *of == party && now < *until);
+                prop_assert_eq!(open.pending(party, at(now)).count, of_it.count());
+            }
+        }
+    }
+}
