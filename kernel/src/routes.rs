@@ -102,6 +102,7 @@ fn from_agents(method: &str, era: Era) -> Option<Route> {
         ("mgp/tools/request", _) => finding(call!(mgp::tools::request)),
         ("mgp/tools/session", _) => finding(call!(mgp::tools::session)),
         ("mgp/tools/session/evict", _) => finding(call!(mgp::tools::evict)),
+        ("mgp/agent/ask", _) => callbacks(call!(mgp::agent::ask)),
         ("mgp/callback/respond", _) => {
             callbacks(call!(mgp::callback::answer, CallbackTool::Respond))
         }

@@ -20,6 +20,7 @@ use mgp_sync::snapshot::Snapshot;
 
 use crate::agent::stateless_clients::StatelessClients;
 use crate::agent::{Agent, list_changed};
+use crate::agent_asks::AgentAsks;
 use crate::callbacks::Callbacks;
 use crate::exchange::Delivery;
 use crate::issued_tasks::IssuedTasks;
@@ -35,6 +36,8 @@ pub struct Directory {
     pub issued_tasks: IssuedTasks,
     /// What agents are asked by callbacks.
     pub callbacks: Callbacks,
+    /// Which agents ask which.
+    pub agent_asks: AgentAsks,
     agents: RwLock<HashMap<ConnectionId, Arc<Agent>>>,
     /// Which servers an agent may know of.
     access: Arc<Snapshot<GrantTable>>,
@@ -48,6 +51,7 @@ impl Directory {
             stateless_clients: StatelessClients::default(),
             issued_tasks: IssuedTasks::default(),
             callbacks: Callbacks::default(),
+            agent_asks: AgentAsks::default(),
             agents: RwLock::default(),
             access,
         }
@@ -70,6 +74,18 @@ impl Directory {
     pub fn get(&self, connection: ConnectionId) -> Option<Arc<Agent>> {
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         agents.get(&connection).cloned()
+    }
+
+    /// The newest connection of an agent over which it can be sent a callback that is of no call.
+    #[must_use]
+    pub fn askable(&self, id: &AgentId) -> Option<Arc<Agent>> {
+        let takes = |agent: &Arc<Agent>| {
+            let caller = agent.caller().filter(|_| !agent.is_listening());
+            let agreed = caller.is_some_and(|c| c.mgp.features().contains(Features::CALLBACKS));
+            agent.id() == id && !agent.is_operator() && agent.is_ready() && agreed
+        };
+        let all = self.all().into_iter().filter(takes);
+        all.max_by_key(|agent| agent.connection)
     }
 
     /// The connected agents, without the operator.

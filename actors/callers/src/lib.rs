@@ -1,6 +1,7 @@
 //! Callers: agents, their requests, streams and tasks, and the tool caches of their sessions.
 
 pub mod agent;
+pub mod agent_asks;
 pub mod callbacks;
 pub mod credential;
 pub mod directory;

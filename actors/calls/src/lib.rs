@@ -29,6 +29,7 @@ pub mod mcp {
 /// The methods of MGP that agents call.
 pub mod mgp {
     pub mod access;
+    pub mod agent;
     pub mod callback;
     pub mod discovery;
     pub mod tools;
@@ -48,6 +49,7 @@ use mgp_callers::agent::supervisor::Agents;
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Caller;
 use mgp_callers::tasks::Tasks;
+use mgp_engine::callers::agent_asks::AnsweringAgents;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::ServerId;
 use mgp_servers::server::ServerTable;
@@ -84,6 +86,8 @@ pub struct Context {
     pub tasks: Arc<Tasks>,
     /// What the checks of a call need.
     pub policies: Policies,
+    /// Which agents answer others.
+    pub answering: AnsweringAgents,
     /// The audit log.
     pub audit: AuditHandle,
     /// Cancelled when the kernel ends.

@@ -66,6 +66,7 @@ pub mod policy {
 
 /// What belongs to one caller: its questions, tasks, suspended calls and the tools it holds.
 pub mod callers {
+    pub mod agent_asks;
     pub mod callbacks;
     pub mod questions;
     pub mod request_ids;

@@ -71,6 +71,42 @@ pub mod door {
     }
 }
 
+/// `mgp/agent/ask` (later drafts): an agent asks another one.
+pub mod agent {
+    use serde::{Deserialize, Serialize};
+
+    use crate::mcp::methods;
+
+    methods! {
+        "mgp/agent/ask" => Ask,
+    }
+
+    request! {
+        /// `mgp/agent/ask`; answers [`Asked`].
+        Ask {
+            /// `agent.bob`, or `bob`.
+            target_agent_id: String,
+            /// What is asked.
+            prompt: String,
+            /// What goes with it.
+            #[serde(default)]
+            context: Option<String>,
+            /// How long the asker waits.
+            #[serde(default)]
+            timeout_ms: Option<u64>,
+        }
+    }
+
+    /// Answer of `mgp/agent/ask`.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Asked {
+        /// Who answered.
+        pub target_agent_id: String,
+        /// In its own words.
+        pub response: String,
+    }
+}
+
 /// `mgp/names/*`: what people type for agents, servers and tools, read by the kernel that has them (A-11).
 /// For the operator.
 pub mod names {
@@ -311,5 +347,21 @@ mod tests {
             assert!(!spells(method, name), "{name}");
         }
         assert!(!spells("tools/call", "tools.call"));
+    }
+
+    #[test]
+    fn an_ask_names_whom_and_what() {
+        let text = r#"{"target_agent_id":"agent.bob","prompt":"how?","_meta":{}}"#;
+        let ask: agent::Ask = crate::mcp::read(Some(text)).unwrap();
+        assert_eq!(
+            (ask.target_agent_id.as_str(), ask.timeout_ms),
+            ("agent.bob", None)
+        );
+        for bad in [
+            r#"{"prompt":"x"}"#,
+            r#"{"target_agent_id":"a","prompt":"x","agent_id":"b"}"#,
+        ] {
+            assert!(crate::mcp::read::<agent::Ask>(Some(bad)).is_err(), "{bad}");
+        }
     }
 }

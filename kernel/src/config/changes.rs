@@ -114,6 +114,7 @@ fn differing(one: &KernelConfig, other: &KernelConfig) -> Vec<&'static str> {
         ("audit", one.audit != other.audit),
         ("access", one.access != other.access),
         ("log", one.log != other.log),
+        ("agents", one.answering != other.answering),
         (
             "limits",
             one.limits != other.limits || one.rates != other.rates,

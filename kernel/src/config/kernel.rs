@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use mgp_engine::callers::agent_asks::AnsweringAgents;
 use mgp_engine::calls::rates::RateRules;
 use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::PinMode;
@@ -11,6 +12,7 @@ use mgp_engine::servers::sandbox;
 use mgp_engine::servers::spec::ServerLimits;
 
 use super::reading::{Env, Section};
+use super::sections::agents::read_agents;
 use super::sections::audit::AuditConfig;
 use super::sections::discovery::DiscoveryConfig;
 use super::sections::http::{HttpAuth, HttpConfig};
@@ -65,6 +67,8 @@ pub struct KernelConfig {
     pub sandbox: sandbox::SandboxRules,
     /// `[discovery]`: how tools are found.
     pub discovery: DiscoveryConfig,
+    /// `[agents.*]`: which agents answer others.
+    pub answering: AnsweringAgents,
 }
 
 impl KernelConfig {
@@ -91,6 +95,7 @@ impl KernelConfig {
         read_pins(root.own("pins"), &mut self.pin);
         read_sandbox(root.own("sandbox"), &mut self.sandbox);
         self.discovery.read(root.own("discovery"), folder, env);
+        read_agents(root, &mut self.answering);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The kernel's own sections: those of a few plain keys here, each larger one in its file.
 
+pub(crate) mod agents;
 pub(crate) mod audit;
 pub(crate) mod discovery;
 pub(crate) mod http;

@@ -325,6 +325,7 @@ impl Parts {
             directory: self.directory.clone(),
             agents: self.agents.clone(),
             tasks: self.revocation.tasks.clone(),
+            answering: kernel.answering.clone(),
             audit: self.audit.clone(),
             closing: closing.clone(),
             search: self.search.clone(),

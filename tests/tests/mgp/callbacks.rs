@@ -1,5 +1,6 @@
 //! Callbacks: what servers ask in the course of a call, who is asked, and what becomes of the answer.
 
+mod asks;
 mod bounds;
 mod routes;
 

@@ -102,6 +102,9 @@ async fn call_once(
     if let Some(tool) = mgp::access::tool(&request.caller, &name) {
         return Box::pin(mgp::access::by_tool(cx, request, tool, call.arguments)).await;
     }
+    if mgp::agent::is_tool(&request.caller, &name) {
+        return Box::pin(mgp::agent::by_tool(cx, request, call.arguments)).await;
+    }
     if let Some(tool) = mgp::callback::tool(&request.caller, &name) {
         return Box::pin(mgp::callback::by_tool(cx, request, tool, call.arguments)).await;
     }

@@ -117,6 +117,8 @@ cache_limit = 3000 #> 2999 waits
 [discovery.agents."agent.a"]
 exposure = "all" #> "pinned" waits
 pinned = [] #> ["a/c"] waits
+[agents."agent.a"]
+answers = [] #> ["agent.b"] waits
 [discovery.servers."agent.a"]
 exposure = "all" #> "pinned" waits
 [discovery.provider]
