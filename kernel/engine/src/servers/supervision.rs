@@ -277,7 +277,7 @@ impl Supervision {
                 self.start_again = true;
                 return self.publish(None, now);
             }
-            LifecycleState::Restarting if !self.lives_now => {}
+            LifecycleState::Connecting | LifecycleState::Restarting if !self.lives_now => {}
             LifecycleState::Connecting | LifecycleState::Connected | LifecycleState::Restarting => {
                 return;
             }
@@ -342,7 +342,6 @@ impl Supervision {
     fn stopped(&mut self, now: MonotonicTime) {
         self.effects.push(SupervisionEffect::AnswerStops);
         if self.start_again {
-            self.start_again = false;
             self.start(true, now);
         } else {
             self.effects.push(SupervisionEffect::Withdraw);
@@ -390,9 +389,10 @@ impl Supervision {
             true => StartTurn::Wanted,
             false => StartTurn::Free,
         };
-        match self.asked_to_stop {
-            true => self.ended_as_asked(now),
-            false => self.ended_by_itself(exit, how, verdict, now),
+        match (self.asked_to_stop, self.start_again) {
+            (true, _) => self.ended_as_asked(now),
+            (false, true) => self.ended_before_a_start(exit, how, now),
+            (false, false) => self.ended_by_itself(exit, how, verdict, now),
         }
     }
 
@@ -415,6 +415,15 @@ impl Supervision {
         self.stopped(now);
     }
 
+    /// It has ended by itself, and somebody asked meanwhile that it be started once it has.
+    fn ended_before_a_start(&mut self, exit: ServerExit, how: String, now: MonotonicTime) {
+        if self.took_calls() {
+            self.tell_disconnected(exit.clone(), how.clone(), None);
+        }
+        self.advance_to_end(&exit, how, now);
+        self.start(true, now);
+    }
+
     fn ended_by_itself(
         &mut self,
         exit: ServerExit,
@@ -425,6 +434,31 @@ impl Supervision {
         if self.took_calls() || matches!(verdict, RestartVerdict::Park { .. }) {
             self.tell_disconnected(exit.clone(), how.clone(), Some(verdict.clone()));
         }
+        match verdict {
+            RestartVerdict::Restart { after, .. } => {
+                self.advance_to_end(&exit, how.clone(), now);
+                self.advance(LifecycleEvent::TryAgain, now);
+                self.publish(Some(how), now);
+                self.effects.push(SupervisionEffect::RetryAt(now + after));
+            }
+            RestartVerdict::Stay => {
+                self.advance_to_end(&exit, how.clone(), now);
+                self.publish(Some(how), now);
+                self.effects.push(SupervisionEffect::Withdraw);
+            }
+            // An error, however it ended the last time (MGP-151).
+            RestartVerdict::Park { reason, next_try } => {
+                self.advance(LifecycleEvent::Failed(how), now);
+                self.publish(Some(reason), now);
+                self.effects.push(SupervisionEffect::Withdraw);
+                let retry = next_try.map(SupervisionEffect::RetryAt);
+                self.effects.extend(retry);
+            }
+        }
+    }
+
+    /// The step, or the two, that this end makes.
+    fn advance_to_end(&mut self, exit: &ServerExit, how: String, now: MonotonicTime) {
         match exit {
             ServerExit::Clean => {
                 let why = TransitionReason::ServerRequest;
@@ -432,24 +466,7 @@ impl Supervision {
                 self.advance(LifecycleEvent::Drained, now);
             }
             ServerExit::Failed(_) | ServerExit::Rejected(_) => {
-                self.advance(LifecycleEvent::Failed(how.clone()), now);
-            }
-        }
-        match verdict {
-            RestartVerdict::Restart { after, .. } => {
-                self.advance(LifecycleEvent::TryAgain, now);
-                self.publish(Some(how), now);
-                self.effects.push(SupervisionEffect::RetryAt(now + after));
-            }
-            RestartVerdict::Stay => {
-                self.publish(Some(how), now);
-                self.effects.push(SupervisionEffect::Withdraw);
-            }
-            RestartVerdict::Park { reason, next_try } => {
-                self.publish(Some(reason), now);
-                self.effects.push(SupervisionEffect::Withdraw);
-                let retry = next_try.map(SupervisionEffect::RetryAt);
-                self.effects.extend(retry);
+                self.advance(LifecycleEvent::Failed(how), now);
             }
         }
     }
@@ -484,6 +501,7 @@ impl Supervision {
     fn start_life(&mut self, now: MonotonicTime) {
         self.lives += 1;
         self.lives_now = true;
+        self.start_again = false;
         self.effects.push(SupervisionEffect::StartLife(self.lives));
         self.publish(None, now);
     }

@@ -35,11 +35,11 @@ enum Phase {
 
 const MAX_RESTARTS: u32 = 3;
 
-fn rules(autostart: bool) -> SupervisionRules {
+fn rules(autostart: bool, policy: RestartPolicy) -> SupervisionRules {
     SupervisionRules {
         autostart,
         restart: RestartRules {
-            policy: RestartPolicy::OnFailure,
+            policy,
             max_restarts: MAX_RESTARTS,
             window: Duration::from_secs(1_000_000),
             backoff_base: Duration::from_millis(1),
@@ -52,6 +52,7 @@ fn rules(autostart: bool) -> SupervisionRules {
 /// The rules of restarts in the fewest words, for a window that never slides.
 #[derive(Debug)]
 struct Model {
+    policy: RestartPolicy,
     phase: Phase,
     lives: u64,
     failures: u32,
@@ -68,6 +69,7 @@ impl Model {
     }
 
     fn begin(&mut self) {
+        self.again = false;
         self.lives += 1;
         self.phase = Phase::Starting;
         self.acts.push(Act::Start(self.lives));
@@ -110,16 +112,28 @@ impl Model {
                 error: before == Phase::Aborting,
             };
             self.acts.push(Act::Answer);
-            if std::mem::take(&mut self.again) {
+            if self.again {
                 self.start(true);
             }
-        } else if matches!(exit, ServerExit::Failed(_)) {
+        } else if self.again {
+            self.start(true);
+        } else if self.restarts(exit) {
             self.acts.push(Act::Retry);
             self.queues = self.failures > 0;
             if self.failures < MAX_RESTARTS {
                 self.failures += 1;
                 self.phase = Phase::Backoff;
+            } else {
+                self.phase = Phase::Off { error: true };
             }
+        }
+    }
+
+    fn restarts(&self, exit: &ServerExit) -> bool {
+        match exit {
+            ServerExit::Failed(_) => true,
+            ServerExit::Clean => self.policy == RestartPolicy::Always,
+            ServerExit::Rejected(_) => false,
         }
     }
 
@@ -129,8 +143,9 @@ impl Model {
             Phase::Off { error: false } => {
                 &[LifecycleState::Registered, LifecycleState::Disconnected]
             }
-            Phase::Backoff => &[LifecycleState::Restarting],
-            Phase::Starting => &[LifecycleState::Connecting, LifecycleState::Restarting],
+            Phase::Backoff | Phase::Starting => {
+                &[LifecycleState::Connecting, LifecycleState::Restarting]
+            }
             Phase::Up => &[LifecycleState::Connected],
             Phase::Draining => &[LifecycleState::Draining],
         }
@@ -193,10 +208,11 @@ struct Pair {
 }
 
 impl Pair {
-    fn new() -> Self {
+    fn new(policy: RestartPolicy) -> Self {
         Self {
-            supervision: Supervision::new(rules(true), MonotonicTime::START),
+            supervision: Supervision::new(rules(true, policy), MonotonicTime::START),
             model: Model {
+                policy,
                 phase: Phase::Off { error: false },
                 lives: 0,
                 failures: 0,
@@ -258,7 +274,8 @@ impl Pair {
                     (false, _) if autostart => model.start(true),
                     (false, _) => {}
                 }
-                self.tell(SupervisionInput::Reconfigured(rules(autostart)))
+                let rules = rules(autostart, model.policy);
+                self.tell(SupervisionInput::Reconfigured(rules))
             }
             // A life says so once.
             Happens::Connected { late: false } if self.connected => return None,
@@ -352,8 +369,12 @@ proptest! {
     /// MGP-122..130, MGP-146..153: whatever happens, in whatever order and however late, the supervision
     /// starts, stops and answers as its plain model does, and stands where that stands.
     #[test]
-    fn the_supervision_is_the_plainest_one(all in prop::collection::vec(happens(), 1..60)) {
-        let mut pair = Pair::new();
+    fn the_supervision_is_the_plainest_one(
+        always in any::<bool>(),
+        all in prop::collection::vec(happens(), 1..60),
+    ) {
+        let policy = if always { RestartPolicy::Always } else { RestartPolicy::OnFailure };
+        let mut pair = Pair::new(policy);
         for what in all {
             let said = format!("{what:?}");
             let Some((acts, expected)) = pair.happens(what) else { continue };
@@ -361,12 +382,17 @@ proptest! {
             prop_assert_eq!(acts, expected, "{}; {:?}", said, pair.model);
             prop_assert!(pair.model.state().contains(&state), "{}: {}; {:?}", said, state, pair.model);
             prop_assert_eq!(pair.supervision.lives_now, pair.model.lives_now());
+            prop_assert_eq!(pair.supervision.start_again, pair.model.again, "{}", said);
         }
     }
 }
 
 fn begun() -> Supervision {
-    let mut it = Supervision::new(rules(true), MonotonicTime::START);
+    begun_under(RestartPolicy::OnFailure)
+}
+
+fn begun_under(policy: RestartPolicy) -> Supervision {
+    let mut it = Supervision::new(rules(true, policy), MonotonicTime::START);
     it.handle(
         SupervisionInput::Start { by_operator: false },
         MonotonicTime::START,
@@ -472,4 +498,73 @@ fn only_a_server_elsewhere_that_failed_unasked_is_unreachable() {
         let status = it.status(None, MonotonicTime::START);
         assert_eq!(status.unreachable, expected);
     }
+}
+
+fn operators_start() -> SupervisionInput {
+    SupervisionInput::Start { by_operator: true }
+}
+
+fn clean_end(life: u64) -> SupervisionInput {
+    SupervisionInput::Ended(life, ServerExit::Clean, "exit status 0".into())
+}
+
+/// MGP-144: an operator's start is heeded, too, that came while the server drained of itself.
+#[test]
+fn a_start_during_a_drain_of_its_own_is_made_when_that_is_over() {
+    let mut it = begun();
+    it.handle(
+        SupervisionInput::Reported {
+            from: "connected".into(),
+            to: "draining".into(),
+            reason: String::new(),
+        },
+        MonotonicTime::START,
+    );
+    let effects = it.handle(operators_start(), MonotonicTime::START);
+    assert_eq!(told(&effects), ["draining: server_request"]);
+    let effects = it.handle(clean_end(1), MonotonicTime::START);
+    assert!(effects.contains(&SupervisionEffect::StartLife(2)));
+    assert!(!it.status(None, MonotonicTime::START).due);
+}
+
+/// a start that takes the place of a restart is the only one.
+#[test]
+fn a_start_after_a_restart_is_not_made_twice() {
+    let mut it = Supervision::new(rules(true, RestartPolicy::OnFailure), MonotonicTime::START);
+    let orders = [
+        operators_start(),
+        SupervisionInput::Restart,
+        operators_start(),
+    ];
+    let effects = orders.map(|order| it.handle(order, MonotonicTime::START));
+    assert!(effects[2].contains(&SupervisionEffect::StartLife(2)));
+    assert!(!it.status(None, MonotonicTime::START).due);
+    let effects = it.handle(clean_end(2), MonotonicTime::START);
+    assert!(!effects.contains(&SupervisionEffect::StartLife(3)));
+}
+
+/// MGP-148: nobody who asks for a start has to wait for the one that the policy would make.
+#[test]
+fn a_start_cuts_the_wait_after_a_clean_end_short() {
+    let mut it = begun_under(RestartPolicy::Always);
+    let effects = it.handle(clean_end(1), MonotonicTime::START);
+    assert!(matches!(
+        effects.last(),
+        Some(SupervisionEffect::RetryAt(_))
+    ));
+    let effects = it.handle(operators_start(), MonotonicTime::START);
+    assert!(effects.contains(&SupervisionEffect::StartLife(2)));
+}
+
+/// MGP-151: a server that may not be started again is in error, even if it ended without one.
+#[test]
+fn too_many_clean_ends_are_an_error() {
+    let mut rules = rules(true, RestartPolicy::Always);
+    rules.restart.max_restarts = 0;
+    let mut it = Supervision::new(rules, MonotonicTime::START);
+    it.handle(operators_start(), MonotonicTime::START);
+    it.handle(SupervisionInput::Connected(1), MonotonicTime::START);
+    it.handle(clean_end(1), MonotonicTime::START);
+    let status = it.status(None, MonotonicTime::START);
+    assert_eq!(status.state, LifecycleState::Error);
 }
