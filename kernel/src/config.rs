@@ -12,6 +12,7 @@ mod mentions;
 mod reading;
 mod sections;
 mod server;
+mod start_order;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -35,6 +36,7 @@ pub use sections::{
     AccessConfig, ConfirmationConfig, ListsConfig, LogConfig, QuestionsConfig, StreamsConfig,
 };
 
+use self::file::ReadFile;
 use crate::paths::open_file;
 use crate::trust::{self, MAX_FILE, ProjectFile, TrustStore};
 
@@ -152,24 +154,34 @@ pub fn load(
                 loaded.written.add(&text);
                 file::read(&text, &file.path, env, &mut loaded.kernel)
             }
-            Some(Err(problem)) => (Vec::new(), vec![problem]),
+            Some(Err(problem)) => ReadFile {
+                problems: vec![problem],
+                ..ReadFile::default()
+            },
             None => continue,
         };
         parts.push(part);
     }
-    let mut seen = HashSet::new();
-    for (servers, problems) in parts.into_iter().rev() {
+    let (mut seen, mut orders) = (HashSet::new(), Vec::new());
+    for part in parts.into_iter().rev() {
         let first = |entry: &_| id_of(entry).is_none_or(|id| seen.insert(id.clone()));
-        loaded.servers.extend(servers.into_iter().filter(first));
-        loaded.problems.extend(problems);
+        loaded
+            .servers
+            .extend(part.servers.into_iter().filter(first));
+        loaded.problems.extend(part.problems);
+        orders.extend(part.orders);
     }
+    let wrong = start_order::judge(&mut loaded.servers, &orders);
+    loaded.problems.extend(wrong);
     Ok(LoadedConfig { files, ..loaded })
 }
 
 /// What would be wrong with one server if `path` held `text`, wherever its variables come from.
 #[must_use]
 pub fn judge(text: &str, path: &Path, id: &str) -> Option<Problem> {
-    let (servers, problems) = read_alone(text, path);
+    let ReadFile {
+        servers, problems, ..
+    } = read_alone(text, path);
     let broken = servers.into_iter().filter_map(Result::err);
     let mut its_own = broken.filter(|b| b.id.as_ref().is_none_or(|of| of.as_str() == id));
     let fatal = || problems.into_iter().find(|p| p.severity == Severity::Fatal);
@@ -179,12 +191,12 @@ pub fn judge(text: &str, path: &Path, id: &str) -> Option<Problem> {
 /// Everything that would be wrong if `path` held `text`, wherever its variables come from.
 #[must_use]
 pub fn problems(text: &str, path: &Path) -> Vec<Problem> {
-    read_alone(text, path).1
+    read_alone(text, path).problems
 }
 
 type ServerResults = Vec<Result<ServerSpec, BrokenServer>>;
 
-fn read_alone(text: &str, path: &Path) -> (ServerResults, Vec<Problem>) {
+fn read_alone(text: &str, path: &Path) -> ReadFile {
     let env = |_: &str| Some("https://set".into());
     file::read(text, path, &env, &mut KernelConfig::default())
 }

@@ -15,7 +15,7 @@ use mgp_protocol::era::to_legacy_result;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::access::Permission;
-use mgp_protocol::mgp::health::{Health, Ping, Pong, Readiness, Status};
+use mgp_protocol::mgp::health::{Health, Ping, Pong, Readiness, ResourcesInUse, Status};
 use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
@@ -48,6 +48,14 @@ pub struct HealthMethods {
     pub connector: Arc<Connector>,
     /// Ends the kernel.
     pub closing: CancellationToken,
+}
+
+/// `resources` of the kernel itself.
+#[derive(Serialize)]
+struct KernelResources {
+    open_connections: u64,
+    #[serde(flatten)]
+    used: ResourcesInUse,
 }
 
 impl HealthMethods {
@@ -83,7 +91,7 @@ impl HealthMethods {
         Box::pin(async move {
             let status: Status = mcp::read(params.as_deref())?;
             match status.server_id {
-                None => self.readiness(&caller),
+                None => self.readiness(&caller).await,
                 Some(id) => self.of_server(&caller, &id).await,
             }
         })
@@ -131,7 +139,7 @@ impl HealthMethods {
         })
     }
 
-    fn readiness(&self, caller: &Caller) -> Outcome {
+    async fn readiness(&self, caller: &Caller) -> Outcome {
         let servers = self.seen_by(caller);
         let (mut available, mut total) = (0, 0);
         for server in &servers {
@@ -147,10 +155,14 @@ impl HealthMethods {
         let (pending, resources) = match caller.operator {
             true => {
                 let pending = servers.iter().map(|server| under_way(server)).sum();
-                let connections = self.directory.len();
+                let open_connections = self.directory.len() as u64;
+                let used = self.connector.figures.look().await.kernel();
                 (
                     pending,
-                    raw(&serde_json::json!({"open_connections": connections})),
+                    raw(&KernelResources {
+                        open_connections,
+                        used,
+                    }),
                 )
             }
             false => (0, raw(&serde_json::json!({}))),
@@ -178,13 +190,14 @@ impl HealthMethods {
             }
         }
         let total = self.tools(caller, &server);
+        let used = self.connector.figures.look().await.server(&server.id);
         json(&Readiness {
             status: health(&server),
             uptime_secs: uptime(&server).as_secs(),
             tools_available: if link.is_some() { total } else { 0 },
             tools_total: total,
             pending_requests: under_way(&server),
-            resources: raw(&serde_json::json!({})),
+            resources: used.map_or_else(|| raw(&serde_json::json!({})), |used| raw(&used)),
             checks: raw(&serde_json::json!({"connected": link.is_some()})),
         })
     }

@@ -34,7 +34,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_runtime::mailbox::{Kind, Reply};
 use mgp_runtime::task;
 use mgp_runtime::time::moment;
-use mgp_servers::server::{ServerHandle, ServerMsg, ServerTable};
+use mgp_servers::server::{ResourceFigures, ResourceLook, ServerHandle, ServerMsg, ServerTable};
 use mgp_store::audit::AuditHandle;
 use mgp_store::trouble::Troubles;
 use mgp_sync::snapshot::Snapshot;
@@ -77,6 +77,8 @@ pub struct Operator {
     pub registrar: Arc<Registrar>,
     /// The supervision tree.
     pub tree: TreeHandle,
+    /// What servers and the kernel use.
+    pub figures: Arc<ResourceFigures>,
     /// Where the kernel keeps what lasts.
     pub data_dir: PathBuf,
     /// Where the configuration comes from.
@@ -94,7 +96,8 @@ impl Operator {
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub fn status(&self, request: &Request) -> Outcome {
+    pub async fn status(&self, request: &Request) -> Outcome {
+        let look = self.figures.look().await;
         let configured = self.source.status();
         let mut clients = self.directory.present(request.caller.connection);
         let connections = clients.len() as u64;
@@ -123,7 +126,8 @@ impl Operator {
             index: self.covered(),
             actors: BTreeMap::from(alive.map(|(name, kind)| (name.to_owned(), kind.alive()))),
             troubles: self.troubles.told(),
-            servers: self.reports(),
+            uses: Some(look.kernel()),
+            servers: self.reports(&look),
         })
     }
 
@@ -193,7 +197,8 @@ impl Operator {
     /// # Errors
     /// None at present; the type is that of every answer.
     pub async fn list(&self) -> Outcome {
-        let mut servers = self.reports();
+        let look = self.figures.look().await;
+        let mut servers = self.reports(&look);
         let registrations = self.registrar.registrations.lock().await;
         for server in &mut servers {
             let record = registrations.servers.get(&ServerId::new(server.id.clone()));
@@ -215,7 +220,7 @@ impl Operator {
             ServerMsg::Stop(TransitionReason::OperatorRequest, reply),
         )?;
         let _ = tokio::time::timeout(SETTLE, stopped).await;
-        json(&self.report(&handle))
+        json(&self.report(&handle, &ResourceLook::default()))
     }
 
     /// `mgp/servers/logs`.
@@ -267,14 +272,16 @@ impl Operator {
         }
     }
 
-    fn reports(&self) -> Vec<Server> {
+    fn reports(&self, look: &ResourceLook) -> Vec<Server> {
         let servers = self.servers.load();
-        servers.values().map(|handle| self.report(handle)).collect()
+        let reports = servers.values().map(|handle| self.report(handle, look));
+        reports.collect()
     }
 
-    fn report(&self, handle: &Arc<ServerHandle>) -> Server {
+    /// A server, with what it uses where that is in the look.
+    fn report(&self, handle: &Arc<ServerHandle>, look: &ResourceLook) -> Server {
         let counts = self.shown.load().catalog.counts(&handle.id);
-        handle.report(counts.unwrap_or_default())
+        handle.report(counts.unwrap_or_default(), look)
     }
 
     fn find(&self, id: &str) -> Result<Arc<ServerHandle>, Refusal> {

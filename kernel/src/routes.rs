@@ -113,7 +113,7 @@ fn from_agents(method: &str, era: Era) -> Option<Route> {
         ("mgp/health/status", _) => lifecycle(|t, r| t.health.clone().status(&r)),
         ("mgp/lifecycle/shutdown", _) => lifecycle(|t, r| ready(t.health.shutdown(&r))),
 
-        ("mgp/kernel/status", _) => operator(|t, r| ready(t.operator.status(&r))),
+        ("mgp/kernel/status", _) => operator(operate!(status)),
         ("mgp/kernel/stop", _) => operator(|t, _| ready(t.operator.stop())),
         ("mgp/kernel/reload", _) => operator(operate!(reload())),
         ("mgp/kernel/tree", _) => operator(operate!(tree())),

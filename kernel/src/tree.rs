@@ -427,6 +427,7 @@ impl TreeActor {
             handle: handle.clone(),
             events: parts.events,
             directory: parts.directory,
+            servers: self.servers.clone(),
             guard: parts.guard,
             connector: parts.connector,
             permissions: parts.permissions,

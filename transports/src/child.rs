@@ -12,6 +12,7 @@ pub mod descendants;
 mod exit;
 mod program;
 mod spec;
+mod usage;
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -35,6 +36,7 @@ use tokio::time::{sleep, timeout};
 pub use exit::{ChildExit, How};
 pub use program::SpawnError;
 pub use spec::{BASE_ENVIRONMENT, ChildSpec, FOR_SERVER, Launcher, MARK_VARIABLE};
+pub use usage::{ProcessTree, ProcessUsage, usage_of_this, usages};
 
 use crate::log::{self, ServerLog};
 use descendants::{Descendant, Kin};

@@ -9,8 +9,10 @@ mod instances;
 mod life;
 mod link_events;
 mod lists;
+mod resources;
 mod spawner;
 mod spoken;
+mod start_order;
 mod starts;
 mod supervision;
 
@@ -24,7 +26,7 @@ use mgp_engine::servers::supervision::{
     StopOrder, Supervision, SupervisionInput, SupervisionRules, SupervisionStatus,
 };
 use mgp_engine::tools::catalog::ServerOffer;
-use mgp_protocol::ids::AgentId;
+use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp;
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::log::ServerLog;
@@ -34,6 +36,7 @@ use self::instances::Instances;
 use self::life::LifeHandle;
 use self::lists::Fresh;
 use self::lists::missing::MissingLists;
+use self::start_order::StartWait;
 use crate::guard::GuardHandle;
 use crate::link::{Link, List};
 use mgp_callers::directory::Directory;
@@ -48,6 +51,7 @@ use mgp_store::audit::AuditHandle;
 pub use self::connector::Connector;
 pub use self::event::{Fetched, ServerEvent};
 pub use self::handle::{ServerHandle, ServerTable, Status};
+pub use self::resources::{ResourceFigures, ResourceLook};
 pub use self::spawner::Starts;
 pub use self::starts::Start;
 
@@ -59,6 +63,10 @@ pub enum ServerMsg {
         /// It is the operator's.
         by_operator: bool,
     },
+    /// Of those that are to be connected before it, these are not yet.
+    WaitsFor(Vec<ServerId>),
+    /// Its wait for others is over.
+    InTurn,
     /// Drain and stop. Answered when the server has stopped.
     Stop(TransitionReason, Reply<()>),
     /// The same, with this much time for calls under way.
@@ -71,6 +79,8 @@ pub enum ServerMsg {
     Connected(u64, Arc<Link>, Box<Fresh>),
     /// Agents can see the first lists of this life.
     Shown(u64),
+    /// This life uses more than it may; why, in words.
+    OverLimit(u64, String),
     /// This life ended.
     Ended(u64, ServerExit, String),
     /// A list changed at the server.
@@ -102,6 +112,8 @@ pub struct ServerActor {
     pub events: EventSink<ServerEvent>,
     /// The connected agents, for its log messages and news.
     pub directory: Arc<Directory>,
+    /// All servers: some are started after others.
+    pub servers: Arc<ServerTable>,
     /// Ends its processes when the kernel dies.
     pub guard: GuardHandle,
     /// Connects to it.
@@ -129,6 +141,7 @@ pub struct ServerState {
     notes: Vec<String>,
     missing: MissingLists,
     instances: Instances,
+    wait: StartWait,
     stopping: Vec<Reply<()>>,
     /// The timer of the next start; dropped with the supervisor and by an earlier start.
     next_try: Option<SupervisedTask<()>>,
@@ -161,6 +174,7 @@ impl Actor for ServerActor {
             notes: Vec::new(),
             missing: MissingLists::default(),
             instances: Instances::default(),
+            wait: StartWait::default(),
             stopping: Vec::new(),
             next_try: None,
             last_words: None,
@@ -178,20 +192,26 @@ impl Actor for ServerActor {
         state: &mut ServerState,
     ) -> Result<(), ActorProcessingErr> {
         match queued.open() {
-            ServerMsg::Start { by_operator } => {
-                self.decide(state, SupervisionInput::Start { by_operator })
+            ServerMsg::Start { by_operator: false } => self.start_in_order(state),
+            ServerMsg::Start { by_operator: true } => {
+                self.order(state, SupervisionInput::Start { by_operator: true });
             }
+            ServerMsg::WaitsFor(others) => self.waits_for(state, others),
+            ServerMsg::InTurn => self.in_turn(state),
             ServerMsg::Stop(why, reply) => self.stop(state, why.into(), reply),
             ServerMsg::StopWithin(why, time, reply) => {
                 let within = Some(time);
                 self.stop(state, StopOrder { why, within }, reply);
             }
-            ServerMsg::Restart => self.decide(state, SupervisionInput::Restart),
+            ServerMsg::Restart => self.order(state, SupervisionInput::Restart),
             ServerMsg::Reconfigure(spec) => self.reconfigure(state, *spec),
             ServerMsg::Connected(attempt, link, lists) => {
                 self.connected(state, attempt, &link, *lists);
             }
             ServerMsg::Shown(life) => self.decide(state, SupervisionInput::Connected(life)),
+            ServerMsg::OverLimit(life, why) => {
+                self.decide(state, SupervisionInput::OverLimit(life, why))
+            }
             ServerMsg::Ended(life, exit, how) => {
                 self.decide(state, SupervisionInput::Ended(life, exit, how))
             }
@@ -245,10 +265,19 @@ impl ServerState {
 impl ServerActor {
     fn stop(&self, state: &mut ServerState, order: StopOrder, reply: Reply<()>) {
         state.stopping.push(reply);
-        self.decide(state, SupervisionInput::Stop(order));
+        self.order(state, SupervisionInput::Stop(order));
+    }
+
+    /// What somebody orders counts more than what the server waits for.
+    fn order(&self, state: &mut ServerState, order: SupervisionInput) {
+        state.wait = StartWait::default();
+        self.decide(state, order);
     }
 
     fn reconfigure(&self, state: &mut ServerState, spec: ServerSpec) {
+        if spec.differs_in_order_only(&state.spec) {
+            return self.reorder(state, spec);
+        }
         // It may be another server now.
         self.handle.take_spoken();
         self.handle.unlower();
@@ -256,7 +285,15 @@ impl ServerActor {
         self.parts(&spec);
         let rules = SupervisionRules::from(&spec);
         state.spec = spec;
-        self.decide(state, SupervisionInput::Reconfigured(rules));
+        self.order(state, SupervisionInput::Reconfigured(rules));
+    }
+
+    /// After whom it is started says nothing to a server that runs.
+    fn reorder(&self, state: &mut ServerState, spec: ServerSpec) {
+        state.spec = spec;
+        if state.wait.is_on() {
+            self.start_in_order(state);
+        }
     }
 
     fn said(&self, state: &mut ServerState, link: u64, step: mgp::Lifecycle) {
@@ -289,7 +326,7 @@ impl ServerActor {
     }
 
     fn publish(&self, state: &ServerState) {
-        let standing = state.supervision.status(None, moment());
+        let standing = state.supervision.status(state.wait.words(), moment());
         self.handle.publish(Self::status(state, standing));
     }
 

@@ -44,9 +44,11 @@ pub mod servers {
     pub mod lifecycle;
     pub mod log_levels;
     pub mod reload;
+    pub mod resources;
     pub mod restart;
     pub mod sandbox;
     pub mod spec;
+    pub mod start_order;
     pub mod start_words;
     pub mod supervision;
     pub mod tree_plan;

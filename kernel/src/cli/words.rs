@@ -1,5 +1,6 @@
 //! Times and texts as people read them.
 
+use mgp_protocol::mgp::health::ResourcesInUse;
 use mgp_transports::log::visible;
 
 /// A text from elsewhere, safe for a terminal: what would move the cursor is made visible.
@@ -33,6 +34,35 @@ pub(super) fn time(ms: u64) -> String {
     }
 }
 
+/// What processes use: `31 MiB of memory, 1.25 s of processor time, 12 open files, 2 more processes`.
+pub(super) fn used(used: &ResourcesInUse) -> String {
+    let ResourcesInUse {
+        memory_bytes,
+        cpu_seconds,
+        open_descriptors,
+        children,
+    } = used;
+    let more = match children {
+        0 => "no more processes".to_owned(),
+        1 => "1 more process".to_owned(),
+        more => format!("{more} more processes"),
+    };
+    format!(
+        "{} of memory, {cpu_seconds:.2} s of processor time, {open_descriptors} open files, {more}",
+        bytes(*memory_bytes)
+    )
+}
+
+/// A size in its largest fitting unit: `12 KiB`, `31 MiB`, `2 GiB`.
+pub(super) fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..=0x3ff => format!("{bytes} B"),
+        0x400..=0xf_ffff => format!("{} KiB", bytes >> 10),
+        0x10_0000..=0x1_ffff_ffff => format!("{} MiB", bytes >> 20),
+        bytes => format!("{} GiB", bytes >> 30),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +81,15 @@ mod tests {
         {
             assert_eq!(time(ms), want);
         }
+    }
+
+    #[test]
+    fn sizes_are_told_in_their_largest_unit() {
+        let sizes = [7, 2048, 31 << 20, 7 << 30, 9 << 30];
+        assert_eq!(
+            sizes.map(bytes),
+            ["7 B", "2 KiB", "31 MiB", "7168 MiB", "9 GiB"]
+        );
     }
 
     #[test]

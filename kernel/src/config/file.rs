@@ -9,17 +9,20 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::kernel::KernelConfig;
-use super::reading::{Env, Problem, Problems, Section, Severity, SourceFile};
+use super::reading::{Env, Problem, Problems, Section, Severity, SourceFile, WrittenOrder};
 use super::server::{ServerContext, read_server};
 use super::{BrokenServer, ServerResults};
 
+/// What stands in one file.
+#[derive(Default)]
+pub(super) struct ReadFile {
+    pub(super) servers: ServerResults,
+    pub(super) problems: Vec<Problem>,
+    pub(super) orders: Vec<WrittenOrder>,
+}
+
 /// Reads a file over what weaker files said.
-pub(super) fn read(
-    text: &str,
-    path: &Path,
-    env: &Env<'_>,
-    kernel: &mut KernelConfig,
-) -> (ServerResults, Vec<Problem>) {
+pub(super) fn read(text: &str, path: &Path, env: &Env<'_>, kernel: &mut KernelConfig) -> ReadFile {
     let mut problems = Problems::new(SourceFile { path, text });
     let servers = match DeTable::parse(text) {
         Ok(table) => read_table(&mut problems, table.get_ref(), env, kernel),
@@ -31,7 +34,11 @@ pub(super) fn read(
     };
     let location = |p: &Problem| p.location.as_ref().map(|at| (at.line, at.column));
     problems.all.sort_by_key(location);
-    (servers, problems.all)
+    ReadFile {
+        servers,
+        problems: problems.all,
+        orders: problems.orders,
+    }
 }
 
 fn read_table<'t>(

@@ -10,7 +10,7 @@ mod values;
 
 pub(super) use nearest::{listed, nearest};
 pub use problem::{Location, Problem, Severity};
-pub(super) use problems::Problems;
+pub(super) use problems::{Problems, WrittenOrder};
 pub(super) use section::Section;
 pub(super) use source_file::SourceFile;
 pub(super) use values::{Values, read_secret};

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::resources::ResourceLimits;
 use mgp_engine::servers::spec::{
-    MgpDeclaration, PerAgent, QuestionAttribution, RestartPolicy, RestartRules, ServerInstances,
-    ServerSpec,
+    MgpDeclaration, PerAgent, QuestionAttribution, Reach, RestartPolicy, RestartRules,
+    ServerInstances, ServerSpec,
 };
 use mgp_protocol::ids::ServerId;
 use toml::Spanned;
@@ -17,7 +18,7 @@ use toml::Spanned;
 use super::kernel::KernelConfig;
 use super::reading::{Env, Section};
 use super::sections::POLICIES;
-use super::sections::limits::read_limits;
+use super::sections::limits::{read_limits, read_resources};
 use super::sections::permissions::read_server_permissions;
 use super::sections::sandbox::read_server_sandbox;
 use super::sections::tools::{read_server_rules, read_tools};
@@ -55,7 +56,17 @@ pub(super) fn read_server(
     let reach = read_reach(&mut entry, context.folder, context.env);
     let mut autostart = true;
     entry.flag("autostart", &mut autostart);
+    let after = read_after(&mut entry, &id);
     read_limits(&mut entry, &mut limits);
+    let mut resources = ResourceLimits::default();
+    read_resources(entry.inner("limits", "servers.limits"), &mut resources);
+    if let (Some(Reach::Http { .. }), Some(span)) = (&reach, entry.span("limits")) {
+        let name = entry.name();
+        let message = format!(
+            "{name} is reached at its `url`: what it uses there cannot be limited, leave out [servers.limits]"
+        );
+        entry.refuse(span, message);
+    }
     let mut default_policy = None;
     let policies = POLICIES.map(|(word, policy)| (word, Some(policy)));
     entry.choice("default_policy", &policies, &mut default_policy);
@@ -79,8 +90,10 @@ pub(super) fn read_server(
         id,
         reach: reach?,
         autostart,
+        after,
         restart,
         limits,
+        resources,
         default_policy,
         asking,
         instances,
@@ -90,6 +103,19 @@ pub(super) fn read_server(
         pin,
         sandbox,
     })
+}
+
+/// Names that are none are told with those that nobody has.
+fn read_after(entry: &mut Section<'_, '_, '_>, id: &ServerId) -> Vec<ServerId> {
+    let names = entry.texts("after").unwrap_or_default();
+    names.iter().for_each(|name| entry.order(id, name));
+    let ids = names
+        .iter()
+        .filter_map(|name| ServerId::parse(name.get_ref()).ok());
+    let mut ids: Vec<_> = ids.collect();
+    ids.sort();
+    ids.dedup();
+    ids
 }
 
 /// Whether each agent has an instance of its own, and how many there are. The bounds may stand there without

@@ -22,11 +22,14 @@ fn env(name: &str) -> Option<String> {
 
 fn read_text(text: &str) -> Read {
     let mut kernel = KernelConfig::default();
-    let (servers, problems) = file::read(text, Path::new("/etc/mgp/mgp.toml"), &env, &mut kernel);
+    let path = Path::new("/etc/mgp/mgp.toml");
+    let mut read = file::read(text, path, &env, &mut kernel);
+    let wrong = start_order::judge(&mut read.servers, &read.orders);
+    read.problems.extend(wrong);
     Read {
         kernel,
-        servers,
-        problems,
+        servers: read.servers,
+        problems: read.problems,
     }
 }
 

@@ -41,7 +41,7 @@ use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::guard::{GuardActor, GuardHandle};
 use mgp_servers::sandbox::Sandboxes;
-use mgp_servers::server::{Connector, ServerMsg, ServerTable, Starts};
+use mgp_servers::server::{Connector, ResourceFigures, ServerMsg, ServerTable, Starts};
 use mgp_store::audit::AuditHandle;
 use mgp_store::trouble::Troubles;
 use mgp_sync::Snapshot;
@@ -107,7 +107,7 @@ pub(super) async fn start(
     let tree = tree.start(&options.loaded).await?;
     let _ = parts.registrar.tree.set(Arc::new(tree.clone()));
     parts.registrar.revive().await;
-    let operator = parts.operator(options, &tree, &source, closing);
+    let operator = parts.operator(options, &tree, &source, &connector, closing);
     let health = parts.health(connector.clone(), closing);
     let calls = parts.calls(kernel, closing);
     let routes: Arc<dyn Routes> = Arc::new(Routing::new(calls, operator, health));
@@ -270,9 +270,11 @@ impl Parts {
         options: &UpOptions,
         tree: &TreeHandle,
         source: &Arc<ConfigSource>,
+        connector: &Connector,
         closing: &CancellationToken,
     ) -> Arc<Operator> {
         Arc::new(Operator {
+            figures: connector.figures.clone(),
             servers: self.servers.clone(),
             shown: self.shown.clone(),
             directory: self.directory.clone(),
@@ -460,6 +462,7 @@ fn connector(options: &UpOptions, mark: String, health: HealthRules) -> Connecto
         health,
         sandboxes: sandboxes(options),
         starts: Starts::default(),
+        figures: ResourceFigures::new(),
     }
 }
 

@@ -9,7 +9,7 @@ use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mgp::servers;
 use mgp_protocol::refusal::Refusal;
-use mgp_servers::server::{ServerHandle, ServerMsg, Start, Status};
+use mgp_servers::server::{ResourceLook, ServerHandle, ServerMsg, Start, Status};
 use tokio::sync::watch;
 
 use super::{Operator, SETTLE, json, read, tell};
@@ -23,7 +23,7 @@ impl Operator {
         let start: servers::Start = read(request)?;
         let handle = self.find(&start.id)?;
         if handle.state() == LifecycleState::Connected {
-            return json(&self.report(&handle));
+            return json(&self.report(&handle, &ResourceLook::default()));
         }
         let waiting = WaitingForStart::from_now(&handle, start.log);
         tell(&handle, ServerMsg::Start { by_operator: true })?;
@@ -51,7 +51,7 @@ impl Operator {
         let handle = self.find(&wait.id)?;
         let status = handle.status();
         if has_settled(&status) || !status.state.comes_up(status.due) {
-            return json(&self.report(&handle));
+            return json(&self.report(&handle, &ResourceLook::default()));
         }
         let before = status.start.as_ref().map_or(0, Start::after);
         let waiting = WaitingForStart {
@@ -85,7 +85,7 @@ impl Operator {
             self.catch_up(request, handle, told);
         }
         // The lists are published a moment after the handshake.
-        json(&self.report(handle))
+        json(&self.report(handle, &ResourceLook::default()))
     }
 }
 

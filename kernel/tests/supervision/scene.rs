@@ -363,6 +363,7 @@ fn connector(mark: String) -> Connector {
         health: mgp_engine::servers::health::HealthRules::default(),
         sandboxes: mgp_servers::sandbox::Sandboxes::default(),
         starts: mgp_servers::server::Starts::default(),
+        figures: mgp_servers::server::ResourceFigures::new(),
     }
 }
 

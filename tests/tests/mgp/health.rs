@@ -1,6 +1,8 @@
 //! How servers and the kernel are, asked in the words of MGP (§11.3).
 
 mod lifecycle;
+mod resources;
+mod start_order;
 
 use std::time::{Duration, Instant};
 

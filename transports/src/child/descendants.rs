@@ -120,6 +120,16 @@ impl Kin {
     fn marked(&self, pid: Pid) -> bool {
         !self.mark.is_empty() && environment(pid).is_some_and(|all| carries(&all, &self.mark))
     }
+
+    /// Whether this one is in the group, or may be marked: older ones cannot be.
+    pub(super) fn begins_with(&self, process: &Descendant) -> bool {
+        process.started >= self.since && self.groups.contains(&process.group)
+    }
+
+    /// Whether this environment, of one that started then, has the mark.
+    pub(super) fn carried_by(&self, process: &Descendant, environment: &[u8]) -> bool {
+        process.started >= self.since && carries(environment, &self.mark)
+    }
 }
 
 /// The environment of a process of ours; waits for one that is just starting a program.
@@ -144,9 +154,9 @@ fn carries(environment: &[u8], mark: &[u8]) -> bool {
 /// A process that was running when it was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descendant {
-    pid: Pid,
-    parent: Pid,
-    group: Pid,
+    pub(super) pid: Pid,
+    pub(super) parent: Pid,
+    pub(super) group: Pid,
     /// In clock ticks since the machine's start.
     started: u64,
 }
@@ -183,21 +193,26 @@ impl Descendant {
 }
 
 /// The text of `/proc/PID/stat`; its fields are counted from the one after the name.
-struct ProcStat(String);
+pub(super) struct ProcStat(String);
 
 impl ProcStat {
     const STATE: usize = 0;
     const PARENT: usize = 1;
     const GROUP: usize = 2;
     const FLAGS: usize = 6;
+    const USER_TIME: usize = 11;
+    const SYSTEM_TIME: usize = 12;
+    const USER_TIME_OF_ENDED: usize = 13;
+    const SYSTEM_TIME_OF_ENDED: usize = 14;
     const THREADS: usize = 17;
     const STARTED: usize = 19;
+    const RESIDENT: usize = 21;
     const ENVIRONMENT_END: usize = 48;
 
     /// The flag of threads of the system itself, which never have an environment.
     const KERNEL_THREAD: u64 = 0x0020_0000;
 
-    fn read(pid: Pid) -> Option<Self> {
+    pub(super) fn read(pid: Pid) -> Option<Self> {
         let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
         Some(Self(String::from_utf8_lossy(&text).into_owned()))
     }
@@ -212,7 +227,24 @@ impl ProcStat {
         self.field(field)?.parse().ok()
     }
 
-    fn process(&self, pid: Pid) -> Option<Descendant> {
+    /// Processor time of it and of those below it that ended and were waited for, in clock ticks.
+    pub(super) fn ticks(&self) -> u64 {
+        let times = [
+            Self::USER_TIME,
+            Self::SYSTEM_TIME,
+            Self::USER_TIME_OF_ENDED,
+            Self::SYSTEM_TIME_OF_ENDED,
+        ];
+        let ticks = times.map(|field| self.number(field).unwrap_or(0));
+        ticks.into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// Memory that it has in use, in pages.
+    pub(super) fn pages(&self) -> u64 {
+        self.number(Self::RESIDENT).unwrap_or(0)
+    }
+
+    pub(super) fn process(&self, pid: Pid) -> Option<Descendant> {
         // One whose first thread has ended runs on in the others.
         let threads = self.number(Self::THREADS).unwrap_or(0_u32);
         if matches!(self.field(Self::STATE)?, "Z" | "X") && threads <= 1 {

@@ -1,12 +1,13 @@
 //! What is needed to connect to any server; shared by all supervisors.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_engine::servers::health::HealthRules;
 use mgp_transports::http::client::Client;
 
+use super::resources::ResourceFigures;
 use super::spawner::Starts;
 use crate::sandbox::Sandboxes;
 
@@ -31,6 +32,8 @@ pub struct Connector {
     pub sandboxes: Sandboxes,
     /// Starts processes.
     pub starts: Starts,
+    /// What they use.
+    pub figures: Arc<ResourceFigures>,
 }
 
 impl Connector {

@@ -27,6 +27,7 @@ use tokio::sync::watch;
 
 use self::instances::{OfAgent, ShownInstances};
 use super::ServerMsg;
+use super::resources::ResourceLook;
 use super::spoken::SpokenEras;
 use super::starts::Start;
 use crate::link::{Link, List};
@@ -356,9 +357,9 @@ impl ServerHandle {
         }
     }
 
-    /// The server as the operator sees it.
+    /// The server as the operator sees it, with what the look says that it uses.
     #[must_use]
-    pub fn report(&self, counts: OfferCounts) -> Server {
+    pub fn report(&self, counts: OfferCounts, look: &ResourceLook) -> Server {
         let status = self.status();
         let (reason, said) = status.told(&self.log);
         let link = self.link();
@@ -385,6 +386,7 @@ impl ServerHandle {
             runs: status.runs.to_vec(),
             transport: link.as_ref().map_or("", |l| l.transport()).to_owned(),
             pid: status.process(),
+            uses: look.server(&self.id),
             protocol_version: link.as_deref().and_then(spoken),
             server_info: peer.and_then(|p| p.info.as_deref()).map(name_version),
             tools: counts.tools as u64,
@@ -403,7 +405,7 @@ impl ServerHandle {
                 .and_then(|l| l.mgp().active())
                 .map(spoken_mgp),
             sandbox: self.sandbox(),
-            instances: self.instances(),
+            instances: self.instances(look),
         }
     }
 

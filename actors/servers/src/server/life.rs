@@ -6,6 +6,7 @@ mod end;
 mod gate;
 mod handshake;
 mod health;
+mod limits;
 mod remote;
 mod shutdown;
 
@@ -119,17 +120,19 @@ impl LifeHandle {
 
     /// Ends it as failed.
     pub(super) fn fail(&self, why: String) {
-        *self
-            .orders
-            .failed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(why);
-        self.orders.kill.raise();
+        self.orders.fail(why);
     }
 
     /// Process id of its child; 0 while there is none.
     pub(super) fn process(&self) -> Arc<AtomicI32> {
         self.orders.pid.clone()
+    }
+}
+
+impl Orders {
+    fn fail(&self, why: String) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        self.kill.raise();
     }
 }
 
@@ -235,6 +238,7 @@ impl ServerLife {
             Ok(spec) => spec,
             Err(end) => return end,
         };
+        let marked = spec.id.clone();
         let mut child = match self.connector.starts.spawn(spec, &self.log).await {
             Ok(child) => child,
             Err(error) => return End::Failed(error),
@@ -242,6 +246,7 @@ impl ServerLife {
         let pid = child.pid();
         self.orders.pid.store(pid, Ordering::Relaxed);
         self.guard.watch(pid);
+        let _limited = self.limited(pid, &marked);
         let (sink, writer) = lines::sink(QUEUE);
         let (stdin, stdout) = child
             .take_stdin()

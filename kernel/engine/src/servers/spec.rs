@@ -16,6 +16,7 @@ use crate::policy::pins::PinMode;
 use crate::policy::requirements::ToolRules;
 use crate::policy::trust::TrustLevel;
 use crate::servers::consent::Consents;
+use crate::servers::resources::ResourceLimits;
 use crate::servers::sandbox;
 
 /// One server, ready to be started. Two equal specs need no restart between them.
@@ -27,10 +28,14 @@ pub struct ServerSpec {
     pub reach: Reach,
     /// Whether it is started with the kernel, or only by an operator.
     pub autostart: bool,
+    /// Those that are connected before the kernel starts it.
+    pub after: Vec<ServerId>,
     /// What happens when it stops by itself.
     pub restart: RestartRules,
     /// Bounds on its behaviour.
     pub limits: ServerLimits,
+    /// What its processes may use of the machine.
+    pub resources: ResourceLimits,
     /// Its default policy; `None` for the kernel's, but see [`ServerSpec::policy`].
     pub default_policy: Option<DefaultPolicy>,
     /// How the call that a question belongs to is found.
@@ -50,6 +55,16 @@ pub struct ServerSpec {
 }
 
 impl ServerSpec {
+    /// What else it says is the same, so that a server which runs need not be started again.
+    #[must_use]
+    pub fn differs_in_order_only(&self, before: &Self) -> bool {
+        let as_before = Self {
+            after: before.after.clone(),
+            ..self.clone()
+        };
+        self.after != before.after && as_before == *before
+    }
+
     /// Its own default policy. A server with the lowest trust is closed by default unless its configuration
     /// says otherwise.
     #[must_use]

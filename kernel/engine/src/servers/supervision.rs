@@ -89,6 +89,8 @@ pub enum SupervisionInput {
         /// The reason.
         reason: String,
     },
+    /// What this life uses is more than it may; why, in words.
+    OverLimit(u64, String),
     /// A life ended, and how, in words.
     Ended(u64, ServerExit, String),
     /// The wait before the next start, after this life, is over.
@@ -180,6 +182,8 @@ pub struct Supervision {
     asked_to_stop: bool,
     /// The reason of the last order.
     why: Option<TransitionReason>,
+    /// Why this life ends, where it used more than it may.
+    over_limit: Option<String>,
     start_again: bool,
     turn: StartTurn,
     unreachable: bool,
@@ -201,6 +205,7 @@ impl Supervision {
             lives_now: false,
             asked_to_stop: false,
             why: None,
+            over_limit: None,
             start_again: false,
             turn: StartTurn::Free,
             unreachable: false,
@@ -226,6 +231,7 @@ impl Supervision {
             SupervisionInput::Reported { from, to, reason } => {
                 self.reported(&from, &to, &reason, now);
             }
+            SupervisionInput::OverLimit(life, why) => self.over_limit(life, why, now),
             SupervisionInput::Ended(life, exit, how) => self.ended(life, exit, how, now),
             SupervisionInput::RetryDue(life) => self.retry_due(life, now),
             SupervisionInput::Turn(at) => self.turn(at, now),
@@ -376,12 +382,41 @@ impl Supervision {
         }
     }
 
+    /// It ends as on request, and counts as failed (MGP-140). While it starts there is nothing to be
+    /// drained; where it ends already, that goes on.
+    fn over_limit(&mut self, life: u64, why: String, now: MonotonicTime) {
+        if !self.counts(life) {
+            return;
+        }
+        match self.lifecycle.state() {
+            LifecycleState::Connected => {
+                let order = StopOrder::from(TransitionReason::ResourceLimit);
+                self.over_limit = Some(why.clone());
+                self.effects.push(SupervisionEffect::EndInstances(order));
+                self.effects.push(SupervisionEffect::StopLife(order));
+                self.effects.push(SupervisionEffect::CloseToCalls);
+                self.step(LifecycleEvent::StopRequested(order.why), Some(why), now);
+            }
+            LifecycleState::Connecting | LifecycleState::Restarting => {
+                self.effects.push(SupervisionEffect::FailLife(why));
+            }
+            LifecycleState::Registered
+            | LifecycleState::Draining
+            | LifecycleState::Disconnected
+            | LifecycleState::Error => {}
+        }
+    }
+
     fn ended(&mut self, life: u64, exit: ServerExit, how: String, now: MonotonicTime) {
         if !self.lives_now || self.lives != life {
             return;
         }
         self.lives_now = false;
         self.effects.push(SupervisionEffect::LetGo);
+        let (exit, how) = match self.over_limit.take() {
+            Some(why) if !self.asked_to_stop => (ServerExit::Failed(why.clone()), why),
+            Some(_) | None => (exit, how),
+        };
         let failed = matches!(exit, ServerExit::Failed(_));
         self.unreachable = self.rules.remote && failed && !self.asked_to_stop;
         let verdict = self.restarts.exited(&exit, self.asked_to_stop, now);
@@ -502,6 +537,7 @@ impl Supervision {
         self.lives += 1;
         self.lives_now = true;
         self.start_again = false;
+        self.over_limit = None;
         self.effects.push(SupervisionEffect::StartLife(self.lives));
         self.publish(None, now);
     }

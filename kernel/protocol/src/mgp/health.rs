@@ -67,6 +67,19 @@ pub struct Readiness {
     pub checks: Box<RawValue>,
 }
 
+/// What the processes of a server, or the kernel, use: the keys of `resources` where the kernel fills it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ResourcesInUse {
+    /// Resident memory; what several processes share is counted for each.
+    pub memory_bytes: u64,
+    /// Processor time so far, with that of processes below that have ended.
+    pub cpu_seconds: f64,
+    /// Open descriptors, of those processes whose descriptors the kernel may read.
+    pub open_descriptors: u64,
+    /// Processes below the first.
+    pub children: u64,
+}
+
 /// Health of the kernel or of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]

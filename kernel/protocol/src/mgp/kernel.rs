@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::health::ResourcesInUse;
 use super::index::Coverage;
 use super::servers::Server;
 use crate::mcp::methods;
@@ -99,6 +100,9 @@ pub struct KernelStatus {
     /// What the kernel cannot do at the moment, or found wrong at its start: why, and what to do.
     #[serde(default)]
     pub troubles: Vec<String>,
+    /// What the kernel's own process uses; its children are the first processes of servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uses: Option<ResourcesInUse>,
     /// Every server.
     pub servers: Vec<Server>,
 }

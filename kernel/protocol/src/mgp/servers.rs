@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::health::ResourcesInUse;
 use crate::mcp::methods;
 
 methods! {
@@ -136,6 +137,9 @@ pub struct Server {
     pub transport: String,
     /// Process id of a child.
     pub pid: Option<u32>,
+    /// What its processes use, those of its other instances apart; `None` while it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uses: Option<ResourcesInUse>,
     /// MCP versions spoken with it, such as `2026-07-28, 2025-11-25`: one of each era it knows.
     pub protocol_version: Option<String>,
     /// `name version` as the server says.
@@ -178,7 +182,7 @@ pub struct Server {
 }
 
 /// An instance of a server that one agent has for itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
     /// Whose it is.
     pub agent: String,
@@ -188,6 +192,9 @@ pub struct Instance {
     pub since_ms: u64,
     /// Process id of a child.
     pub pid: Option<u32>,
+    /// What its processes use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uses: Option<ResourcesInUse>,
     /// Calls under way.
     pub in_flight: u64,
 }

@@ -13,7 +13,7 @@ use crate::cli::args;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, titled};
-use crate::cli::words::{plain, time};
+use crate::cli::words::{plain, time, used};
 
 pub(super) fn show(context: &CliContext, asked: &args::Status) -> Result<(), Failure> {
     if asked.tree {
@@ -41,6 +41,8 @@ fn in_words(status: &KernelStatus) -> String {
     let untrusted = status.untrusted.iter().map(|one| one.why.clone());
     rows("untrusted", &untrusted.collect::<Vec<_>>());
     rows("data", std::slice::from_ref(&status.data_dir));
+    let uses = status.uses.iter().map(used);
+    rows("uses", &uses.collect::<Vec<_>>());
     rows("agents", &[format!("{} connected", status.connections)]);
     rows("tools", &[tools(&status.index)]);
     rows("problems", &status.config_problems);
@@ -106,6 +108,7 @@ mod tests {
             },
             actors: std::collections::BTreeMap::new(),
             troubles: vec!["/data/audit: full".into()],
+            uses: None,
             servers: Vec::new(),
         };
         let want = "mgp 0.1.0, process 7, up 5 min\n\

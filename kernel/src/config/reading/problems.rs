@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::path::PathBuf;
 
-use super::problem::{Problem, Severity};
+use mgp_protocol::ids::ServerId;
+
+use super::problem::{Location, Problem, Severity};
 use super::source_file::SourceFile;
 
 /// The problems of one file, and the keys that were asked for.
@@ -12,6 +15,21 @@ pub(crate) struct Problems<'s> {
     pub(crate) all: Vec<Problem>,
     /// Every key that was asked for, with its section: `http.listen`.
     pub(crate) known: BTreeSet<String>,
+    /// The servers that others are started after, where they are named.
+    pub(crate) orders: Vec<WrittenOrder>,
+}
+
+/// That a server is started after another one.
+#[derive(Clone, Debug)]
+pub(crate) struct WrittenOrder {
+    /// Whose entry says so.
+    pub(crate) server: ServerId,
+    /// Who is to be connected before.
+    pub(crate) before: String,
+    /// In which file.
+    pub(crate) file: PathBuf,
+    /// Where.
+    pub(crate) location: Location,
 }
 
 impl<'s> Problems<'s> {
@@ -20,6 +38,7 @@ impl<'s> Problems<'s> {
             file,
             all: Vec::new(),
             known: BTreeSet::new(),
+            orders: Vec::new(),
         }
     }
 

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
+use mgp_protocol::ids::ServerId;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::nearest::{here_called, listed, nearest};
 use super::problem::Severity;
-use super::problems::Problems;
+use super::problems::{Problems, WrittenOrder};
 
 /// One table, or an absent one.
 pub(crate) struct Section<'p, 's, 't> {
@@ -69,6 +70,12 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
         let table = self.table(key);
         let named = (format!("`{key}` of {}", self.name), path);
         Section::new(self.problems, table, named, self.severity, self.tolerant)
+    }
+
+    /// The same table, in which every unknown key is an error.
+    pub(crate) fn strict(mut self) -> Self {
+        self.tolerant = false;
+        self
     }
 
     /// The tables below a key that stand under names of the user's choice; `path` is the prefix of
@@ -137,6 +144,17 @@ impl<'p, 's, 't> Section<'p, 's, 't> {
         let near = nearest(word.get_ref(), known.iter().copied()).map(str::to_owned);
         let problem = self.problems.add(self.severity, word.span(), message);
         problem.nearest = near;
+    }
+
+    /// Notes after whom this server is started; who that is, is known once all files are read.
+    pub(crate) fn order(&mut self, server: &ServerId, before: &Spanned<&str>) {
+        let problems = &mut *self.problems;
+        problems.orders.push(WrittenOrder {
+            server: server.clone(),
+            before: (*before.get_ref()).to_owned(),
+            file: problems.file.path.to_owned(),
+            location: problems.file.location(before.span()),
+        });
     }
 
     /// What stands at `span` is worth knowing.

@@ -2,6 +2,7 @@
 
 use mgp_engine::calls::rates::RateRules;
 use mgp_engine::servers::consent::Consent;
+use mgp_engine::servers::resources::ResourceLimits;
 use mgp_engine::servers::spec::ServerLimits;
 
 use crate::config::reading::Section;
@@ -72,4 +73,21 @@ pub(crate) fn read_limits(section: &mut Section<'_, '_, '_>, limits: &mut Server
             section.refuse(span, message);
         }
     }
+}
+
+/// `[servers.limits]`: what the processes of one life of a server may use together.
+pub(crate) fn read_resources(section: Section<'_, '_, '_>, limits: &mut ResourceLimits) {
+    let mut section = section.strict();
+    let keys = [
+        ("memory_bytes", 1 << 20..=1 << 50, &mut limits.memory),
+        ("cpu_percent", 1..=100_000, &mut limits.cpu_percent),
+        ("open_files", 16..=1 << 30, &mut limits.descriptors),
+        ("processes", 1..=1 << 22, &mut limits.processes),
+    ];
+    for (key, range, into) in keys {
+        let mut most = 0_u64;
+        section.count(key, range, &mut most);
+        *into = (most > 0).then_some(most);
+    }
+    section.finish();
 }

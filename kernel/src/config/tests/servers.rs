@@ -255,3 +255,61 @@ fn how_questions_are_told_apart_is_the_operators_word() {
     let misspelt = entry("command = \"c\"\nquestions = \"by_call\"").said();
     assert!(misspelt[0].contains("by-call"), "{misspelt:?}");
 }
+
+const THREE: &str = "[[servers]]\nid = \"db\"\ncommand = \"c\"\n[[servers]]\nid = \"app\"\ncommand = \"c\"\n\
+                     after = [\"db\"]\n[[servers]]\nid = \"other\"\ncommand = \"c\"\n";
+
+/// MGP-122: who is started after whom; a name that nobody has, and a circle, are told with their place.
+#[test]
+fn a_start_order_names_servers_that_there_are_and_no_circle() {
+    let read = read_text(THREE);
+    assert_eq!(read.said(), [""; 0]);
+    assert_eq!(read.spec("app").after, [ServerId::new("db")]);
+    let read = read_text(&THREE.replace("[\"db\"]", "[\"dbb\"]"));
+    let said = "/etc/mgp/mgp.toml:7:10: server `app` is started after `dbb`, and there is no such server, did you mean `db`?";
+    assert_eq!(read.said(), [said]);
+    assert_eq!(read.why("app"), said);
+    read.spec("db");
+    let read = read_text(&format!("{THREE}after = [\"app\", \"other\"]\n"));
+    let said = "/etc/mgp/mgp.toml:11:17: `other` is started after `other`: none of them could be the first";
+    assert_eq!(read.said(), [said]);
+    let circle = THREE.replace("id = \"db\"\n", "id = \"db\"\nafter = [\"app\"]\n");
+    let read = read_text(&circle);
+    assert_eq!(read.problems.len(), 2, "{:?}", read.said());
+    let why = read.why("db");
+    assert!(
+        why.ends_with(
+            "`db` is started after `app`, and that after `db`: none of them could be the first"
+        ),
+        "{why}"
+    );
+    read.spec("other");
+}
+
+/// MGP-140: `[servers.limits]` limits what a server uses; a key that there is not is an error, and so are
+/// limits on a server that runs elsewhere.
+#[test]
+fn limits_on_what_a_server_uses_are_read() {
+    let read =
+        entry("command = \"c\"\n[servers.limits]\nmemory_bytes = 1073741824\ncpu_percent = 50");
+    let limits = read.spec("x").resources;
+    assert_eq!(
+        (limits.memory, limits.cpu_percent),
+        (Some(1 << 30), Some(50))
+    );
+    assert_eq!((limits.descriptors, limits.processes), (None, None));
+    let why = entry("command = \"c\"\n[servers.limits]\nmemory_byte = 1073741824").why("x");
+    assert!(
+        why.ends_with(
+            "unknown key `memory_byte` in `limits` of server `x`, did you mean `memory_bytes`?"
+        ),
+        "{why}"
+    );
+    let why = entry("command = \"c\"\n[servers.limits]\nswap = 1").why("x");
+    assert!(
+        why.ends_with("known are `memory_bytes`, `cpu_percent`, `open_files`, `processes`"),
+        "{why}"
+    );
+    let why = entry("url = \"https://a.example\"\n[servers.limits]\nprocesses = 1").why("x");
+    assert!(why.contains("cannot be limited"), "{why}");
+}

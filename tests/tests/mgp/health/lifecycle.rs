@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::health::{lifecycle, owner, server, shown, speaker, until};
 
 /// A server that takes part in the lifecycle, answers a shutdown like this and writes its diary.
-fn takes_part(id: &str, accepted: &Value, diary: &Path, keys: &str) -> String {
+pub(super) fn takes_part(id: &str, accepted: &Value, diary: &Path, keys: &str) -> String {
     let said = json!({"mgp/lifecycle/shutdown": {"result": accepted}}).to_string();
     let flags = [
         "--mgp",
@@ -25,7 +25,7 @@ fn takes_part(id: &str, accepted: &Value, diary: &Path, keys: &str) -> String {
     server(id, &flags, keys)
 }
 
-fn accepted() -> Value {
+pub(super) fn accepted() -> Value {
     json!({"accepted": true, "pending_requests": 0, "estimated_drain_ms": 0})
 }
 
@@ -39,7 +39,7 @@ fn ends(diary: &PathBuf) -> Vec<Value> {
         .collect()
 }
 
-fn reasons(diary: &PathBuf) -> Vec<Value> {
+pub(super) fn reasons(diary: &PathBuf) -> Vec<Value> {
     ends(diary)
         .iter()
         .map(|end| end["reason"].clone())
@@ -47,7 +47,7 @@ fn reasons(diary: &PathBuf) -> Vec<Value> {
 }
 
 /// The steps of a server an agent has heard of, up to the one into `last`: each with its reason.
-async fn reasoned(agent: &mut Agent, last: &str) -> Vec<[String; 2]> {
+pub(super) async fn reasoned(agent: &mut Agent, last: &str) -> Vec<[String; 2]> {
     let mut steps = Vec::new();
     loop {
         let step = agent.hears("notifications/mgp.lifecycle").await["params"].clone();

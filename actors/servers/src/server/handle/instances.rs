@@ -14,6 +14,7 @@ use mgp_sync::snapshot::Snapshot;
 use super::{ServerHandle, ms};
 use crate::link::{Link, List};
 use crate::server::ServerMsg;
+use crate::server::resources::ResourceLook;
 use mgp_callers::exchange::Exchange;
 use mgp_callers::request::Caller;
 use mgp_runtime::time::moment;
@@ -218,12 +219,13 @@ impl ServerHandle {
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         let own = self.link().map_or(0, |link| link.in_flight() as u64);
-        let instances = self.instances().into_iter();
-        own + instances.map(|one| one.in_flight).sum::<u64>()
+        let shown = self.lives.shown.load();
+        let instances = shown.values().filter_map(|one| one.link());
+        own + instances.map(|link| link.in_flight() as u64).sum::<u64>()
     }
 
     /// Its instances as the operator sees them.
-    pub(super) fn instances(&self) -> Vec<Instance> {
+    pub(super) fn instances(&self, look: &ResourceLook) -> Vec<Instance> {
         let shown = self.lives.shown.load();
         let told = shown.iter().map(|(agent, one)| {
             let status = one.status();
@@ -232,6 +234,7 @@ impl ServerHandle {
                 state: status.state.to_string(),
                 since_ms: ms(moment().since(status.since)),
                 pid: status.process(),
+                uses: look.server(one.key()),
                 in_flight: one.link().map_or(0, |link| link.in_flight() as u64),
             }
         });

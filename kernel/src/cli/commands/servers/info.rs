@@ -9,7 +9,7 @@ use super::state::{standing, why};
 use crate::cli::client::{CliContext, ProgressLine, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, titled};
-use crate::cli::words::{one_line, plain, time};
+use crate::cli::words::{bytes, one_line, plain, time, used};
 
 pub(super) fn show(context: &CliContext, id: &str) -> Result<(), Failure> {
     let doing = "asking the kernel";
@@ -52,6 +52,7 @@ fn rows(server: &Server) -> Vec<(&'static str, Vec<String>)> {
         ("registered", one(server.registered_by.clone())),
         ("runs", one(runs(server))),
         ("process", one(server.pid.map(|pid| pid.to_string()))),
+        ("uses", one(server.uses.as_ref().map(used))),
         ("is", one(server.server_info.clone())),
         ("speaks", one(speaks)),
         ("mgp", one(mgp(server))),
@@ -71,8 +72,11 @@ fn instance(one: &Instance) -> String {
     let process = one
         .pid
         .map_or(String::new(), |pid| format!(", process {pid}"));
+    let memory = one.uses.map_or(String::new(), |used| {
+        format!(" with {}", bytes(used.memory_bytes))
+    });
     format!(
-        "{}: {}, for {}{process}, {} calls",
+        "{}: {}, for {}{process}{memory}, {} calls",
         one.agent,
         one.state,
         time(one.since_ms),
@@ -126,6 +130,8 @@ fn odd(server: &Server) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use mgp_protocol::mgp::health::ResourcesInUse;
+
     use super::*;
 
     #[test]
@@ -138,6 +144,12 @@ mod tests {
             pid: Some(7),
             transport: "stdio".into(),
             protocol_version: Some("2025-11-25".into()),
+            uses: Some(ResourcesInUse {
+                memory_bytes: 31 << 20,
+                cpu_seconds: 1.254,
+                open_descriptors: 12,
+                children: 2,
+            }),
             trust_level: "standard".into(),
             tools: 14,
             noise_lines: 3,
@@ -148,6 +160,7 @@ mod tests {
                     restarts    0\n\
                     runs        npx -y \"a b\" \"\\u001b\"\n\
                     process     7\n\
+                    uses        31 MiB of memory, 1.25 s of processor time, 12 open files, 2 more processes\n\
                     speaks      2025-11-25 over stdio\n\
                     trust       standard\n\
                     offers      14 tools (`mgp tools list --server files`), 0 resources, 0 prompts\n\

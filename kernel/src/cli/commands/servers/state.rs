@@ -5,7 +5,7 @@ use mgp_protocol::mgp::servers::Server;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, table};
-use crate::cli::words::{one_line, plain, time};
+use crate::cli::words::{bytes, one_line, plain, time};
 
 /// The state of a server that was to start.
 pub(super) const CONNECTED: &[&str] = &["connected"];
@@ -89,10 +89,13 @@ pub(super) fn standing(server: &Server) -> String {
 /// One row for each server.
 pub(in crate::cli::commands) fn rows(servers: &[Server]) -> comfy_table::Table {
     let mut table = table(&[
-        "SERVER", "STATE", "SINCE", "TOOLS", "PID", "RESTARTS", "NEXT TRY", "WHY",
+        "SERVER", "STATE", "SINCE", "TOOLS", "PID", "MEMORY", "CPU", "RESTARTS", "NEXT TRY", "WHY",
     ]);
     for server in servers {
         let pid = server.pid.map(|pid| pid.to_string());
+        let used = server.uses;
+        let memory = used.map(|used| bytes(used.memory_bytes));
+        let cpu = used.map(|used| format!("{:.1} s", used.cpu_seconds));
         let next = server.next_try_ms.map(|ms| format!("in {}", time(ms)));
         table.add_row([
             plain(&server.id),
@@ -100,6 +103,8 @@ pub(in crate::cli::commands) fn rows(servers: &[Server]) -> comfy_table::Table {
             time(server.since_ms),
             server.tools.to_string(),
             pid.unwrap_or_default(),
+            memory.unwrap_or_default(),
+            cpu.unwrap_or_default(),
             server.restarts.to_string(),
             next.unwrap_or_default(),
             why(server, CELL).unwrap_or_default(),

@@ -210,6 +210,7 @@ fn a_new_server_goes_where_the_running_kernel_reads_it() {
         index: Default::default(),
         actors: Default::default(),
         troubles: Vec::new(),
+        uses: None,
         servers: Vec::new(),
     };
     let Invocation::Command(Command::Servers(Servers::Add(typed))) =

@@ -1,0 +1,208 @@
+//! What single inputs come to, one story each.
+
+use super::*;
+
+fn begun() -> Supervision {
+    begun_under(RestartPolicy::OnFailure)
+}
+
+fn begun_under(policy: RestartPolicy) -> Supervision {
+    let mut it = Supervision::new(rules(true, policy), MonotonicTime::START);
+    it.handle(
+        SupervisionInput::Start { by_operator: false },
+        MonotonicTime::START,
+    );
+    it.handle(SupervisionInput::Connected(1), MonotonicTime::START);
+    it
+}
+
+/// What is told and shown, in its order and with its reasons.
+fn told(effects: &[SupervisionEffect]) -> Vec<String> {
+    let told = effects.iter().filter_map(|effect| match effect {
+        SupervisionEffect::Announce(step) => Some(format!("{} -> {}", step.from, step.to)),
+        SupervisionEffect::Publish(status) => Some(format!("{}: {}", status.state, status.reason)),
+        SupervisionEffect::Withdraw => Some("withdrawn".into()),
+        SupervisionEffect::AnswerStops => Some("answered".into()),
+        SupervisionEffect::TellDisconnected(_, why, _) => Some(format!("disconnected: {why}")),
+        SupervisionEffect::StartLife(_)
+        | SupervisionEffect::StopLife(_)
+        | SupervisionEffect::FailLife(_)
+        | SupervisionEffect::LetGo
+        | SupervisionEffect::EndInstances(_)
+        | SupervisionEffect::OpenToCalls
+        | SupervisionEffect::CloseToCalls
+        | SupervisionEffect::Ignore(_)
+        | SupervisionEffect::TellConnected
+        | SupervisionEffect::RetryAt(_)
+        | SupervisionEffect::TakeTurn
+        | SupervisionEffect::Note(_) => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn a_crash_is_told_before_the_wait_for_the_next_start_is_shown() {
+    let mut it = begun();
+    let how = "exit status 1".to_owned();
+    let ended = SupervisionInput::Ended(1, ServerExit::Failed(how.clone()), how);
+    let effects = it.handle(ended, MonotonicTime::START);
+    let expected = [
+        "disconnected: exit status 1",
+        "connected -> error",
+        "error -> restarting",
+        "restarting: exit status 1",
+    ];
+    assert_eq!(told(&effects), expected);
+    let at = MonotonicTime::START + Duration::from_millis(1);
+    assert_eq!(effects.last(), Some(&SupervisionEffect::RetryAt(at)));
+}
+
+#[test]
+fn who_waits_for_a_stop_is_answered_when_it_is_shown() {
+    let mut it = begun();
+    let order = StopOrder::from(TransitionReason::OperatorRequest);
+    let effects = it.handle(SupervisionInput::Stop(order), MonotonicTime::START);
+    let expected = ["connected -> draining", "draining: operator_request"];
+    assert_eq!(told(&effects), expected);
+    assert_eq!(effects.last(), Some(&SupervisionEffect::StopLife(order)));
+    let ended = SupervisionInput::Ended(1, ServerExit::Clean, "stopped".into());
+    let expected = [
+        "disconnected: operator_request",
+        "draining -> disconnected",
+        "disconnected: stopped (operator_request)",
+        "answered",
+        "withdrawn",
+    ];
+    assert_eq!(told(&it.handle(ended, MonotonicTime::START)), expected);
+}
+
+#[test]
+fn a_restart_is_shown_as_one_and_not_as_an_end() {
+    let mut it = begun();
+    it.handle(SupervisionInput::Restart, MonotonicTime::START);
+    let ended = SupervisionInput::Ended(1, ServerExit::Clean, "stopped".into());
+    let effects = it.handle(ended, MonotonicTime::START);
+    let expected = [
+        "disconnected: operator_request",
+        "draining -> restarting",
+        "answered",
+        "restarting: operator_request",
+    ];
+    assert_eq!(told(&effects), expected);
+    assert!(effects.contains(&SupervisionEffect::StartLife(2)));
+}
+
+#[test]
+fn only_a_server_elsewhere_that_failed_unasked_is_unreachable() {
+    for (remote, stops, expected) in [
+        (true, false, true),
+        (true, true, false),
+        (false, false, false),
+    ] {
+        let mut it = begun();
+        it.rules.remote = remote;
+        if stops {
+            let order = TransitionReason::OperatorRequest.into();
+            it.handle(SupervisionInput::Stop(order), MonotonicTime::START);
+        }
+        let failed = ServerExit::Failed("gone".into());
+        it.handle(
+            SupervisionInput::Ended(1, failed, "gone".into()),
+            MonotonicTime::START,
+        );
+        let status = it.status(None, MonotonicTime::START);
+        assert_eq!(status.unreachable, expected);
+    }
+}
+
+fn operators_start() -> SupervisionInput {
+    SupervisionInput::Start { by_operator: true }
+}
+
+fn clean_end(life: u64) -> SupervisionInput {
+    SupervisionInput::Ended(life, ServerExit::Clean, "exit status 0".into())
+}
+
+/// MGP-144: an operator's start is heeded, too, that came while the server drained of itself.
+#[test]
+fn a_start_during_a_drain_of_its_own_is_made_when_that_is_over() {
+    let mut it = begun();
+    it.handle(
+        SupervisionInput::Reported {
+            from: "connected".into(),
+            to: "draining".into(),
+            reason: String::new(),
+        },
+        MonotonicTime::START,
+    );
+    let effects = it.handle(operators_start(), MonotonicTime::START);
+    assert_eq!(told(&effects), ["draining: server_request"]);
+    let effects = it.handle(clean_end(1), MonotonicTime::START);
+    assert!(effects.contains(&SupervisionEffect::StartLife(2)));
+    assert!(!it.status(None, MonotonicTime::START).due);
+}
+
+/// a start that takes the place of a restart is the only one.
+#[test]
+fn a_start_after_a_restart_is_not_made_twice() {
+    let mut it = Supervision::new(rules(true, RestartPolicy::OnFailure), MonotonicTime::START);
+    let orders = [
+        operators_start(),
+        SupervisionInput::Restart,
+        operators_start(),
+    ];
+    let effects = orders.map(|order| it.handle(order, MonotonicTime::START));
+    assert!(effects[2].contains(&SupervisionEffect::StartLife(2)));
+    assert!(!it.status(None, MonotonicTime::START).due);
+    let effects = it.handle(clean_end(2), MonotonicTime::START);
+    assert!(!effects.contains(&SupervisionEffect::StartLife(3)));
+}
+
+/// MGP-148: nobody who asks for a start has to wait for the one that the policy would make.
+#[test]
+fn a_start_cuts_the_wait_after_a_clean_end_short() {
+    let mut it = begun_under(RestartPolicy::Always);
+    let effects = it.handle(clean_end(1), MonotonicTime::START);
+    assert!(matches!(
+        effects.last(),
+        Some(SupervisionEffect::RetryAt(_))
+    ));
+    let effects = it.handle(operators_start(), MonotonicTime::START);
+    assert!(effects.contains(&SupervisionEffect::StartLife(2)));
+}
+
+/// MGP-151: a server that may not be started again is in error, even if it ended without one.
+#[test]
+fn too_many_clean_ends_are_an_error() {
+    let mut rules = rules(true, RestartPolicy::Always);
+    rules.restart.max_restarts = 0;
+    let mut it = Supervision::new(rules, MonotonicTime::START);
+    it.handle(operators_start(), MonotonicTime::START);
+    it.handle(SupervisionInput::Connected(1), MonotonicTime::START);
+    it.handle(clean_end(1), MonotonicTime::START);
+    let status = it.status(None, MonotonicTime::START);
+    assert_eq!(status.state, LifecycleState::Error);
+}
+
+/// MGP-140, A-06: what uses too much is drained for that reason, and then restarted as what failed.
+#[test]
+fn a_server_over_its_limit_is_drained_and_counts_as_failed() {
+    let mut it = begun();
+    let why = "resource_limit: it uses 2 processes, more than 1";
+    let effects = it.handle(
+        SupervisionInput::OverLimit(1, why.into()),
+        MonotonicTime::START,
+    );
+    let order = StopOrder::from(TransitionReason::ResourceLimit);
+    assert!(effects.contains(&SupervisionEffect::StopLife(order)));
+    let expected = ["connected -> draining", &format!("draining: {why}")];
+    assert_eq!(told(&effects), expected);
+    let ended = SupervisionInput::Ended(1, ServerExit::Clean, "stopped".into());
+    let expected = [
+        format!("disconnected: {why}"),
+        "draining -> error".into(),
+        "error -> restarting".into(),
+        format!("restarting: {why}"),
+    ];
+    assert_eq!(told(&it.handle(ended, MonotonicTime::START)), expected);
+}

@@ -1,0 +1,71 @@
+//! Whether each server is started after others that there are, and in no circle: known only once all files
+//! are read.
+
+use std::collections::BTreeMap;
+
+use mgp_engine::servers::start_order::circle;
+use mgp_protocol::ids::ServerId;
+
+use super::reading::{Problem, Severity, WrittenOrder, nearest};
+use super::{BrokenServer, ServerResults, id_of};
+
+/// Makes the entries broken that name nobody or wait in a circle; answers what is wrong.
+pub(super) fn judge(servers: &mut ServerResults, orders: &[WrittenOrder]) -> Vec<Problem> {
+    let ids: Vec<ServerId> = servers.iter().filter_map(id_of).cloned().collect();
+    let specs = servers.iter().flatten();
+    let after: BTreeMap<_, _> = specs
+        .map(|spec| (spec.id.clone(), spec.after.clone()))
+        .collect();
+    let mut problems = Vec::new();
+    for entry in servers.iter_mut() {
+        let Ok(spec) = entry else { continue };
+        // The same server of a weaker file is not in force.
+        let own = orders.iter().filter(|order| order.server == spec.id);
+        let own = own.filter(|order| {
+            spec.after.iter().any(|id| id.as_str() == order.before)
+                || ServerId::parse(&order.before).is_err()
+        });
+        let Some(problem) = own.filter_map(|order| wrong(order, &ids, &after)).next() else {
+            continue;
+        };
+        problems.push(problem.clone());
+        *entry = Err(BrokenServer {
+            id: Some(spec.id.clone()),
+            problem,
+        });
+    }
+    problems
+}
+
+fn wrong(
+    order: &WrittenOrder,
+    ids: &[ServerId],
+    after: &BTreeMap<ServerId, Vec<ServerId>>,
+) -> Option<Problem> {
+    let WrittenOrder { server, before, .. } = order;
+    let (message, near) = match ids.iter().find(|id| id.as_str() == before) {
+        None => {
+            let message = format!(
+                "server `{server}` is started after `{before}`, and there is no such server"
+            );
+            (message, nearest(before, ids.iter().map(ServerId::as_str)))
+        }
+        Some(other) => {
+            let way = circle(server, after).filter(|way| way.get(1).unwrap_or(server) == other)?;
+            let rest = way[1..].iter().chain([server]);
+            let rest: Vec<_> = rest.map(|id| format!("`{id}`")).collect();
+            let message = format!(
+                "`{server}` is started after {}: none of them could be the first",
+                rest.join(", and that after ")
+            );
+            (message, None)
+        }
+    };
+    Some(Problem {
+        severity: Severity::Entry,
+        file: order.file.clone(),
+        location: Some(Box::new(order.location.clone())),
+        message,
+        nearest: near.map(str::to_owned),
+    })
+}

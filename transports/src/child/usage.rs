@@ -1,0 +1,228 @@
+//! What servers use of the machine, out of the process table: memory, processor time, descriptors, processes.
+//!
+//! One look serves any number of servers: it reads `/proc/PID/stat` of every process once (some
+//! milliseconds for a few hundred), the environment of those that left their server's tree, and the
+//! descriptors of those that are a server's.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::time::Duration;
+
+use mgp_protocol::ids::ServerId;
+use nix::unistd::{Pid, SysconfVar, sysconf};
+
+use super::descendants::{Descendant, Kin, ProcStat};
+
+/// Most processes that are read in one look; on a machine with more the figures are too low.
+const MOST_PROCESSES: usize = 65_536;
+/// Most bytes of an environment that are read: the mark of a server is in its first kilobytes.
+const MOST_ENVIRONMENT: u64 = 256 << 10;
+/// Most descriptors that are counted one by one, where the system does not tell their number.
+const MOST_DESCRIPTORS: usize = 1 << 20;
+
+/// What processes use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessUsage {
+    /// Resident memory in bytes; what several share is counted for each.
+    pub memory: u64,
+    /// Processor time of those that run, and of those below them that have ended.
+    pub cpu: Duration,
+    /// Open descriptors, of those whose descriptors may be read.
+    pub descriptors: u64,
+    /// How many there are.
+    pub processes: u64,
+}
+
+/// The processes of one life of a server, by what they are known.
+#[derive(Clone, Debug)]
+pub struct ProcessTree(Kin);
+
+impl ProcessTree {
+    /// Those below this leader, in its group or with its mark.
+    #[must_use]
+    pub fn new(leader: i32, kernel_mark: &str, id: &ServerId) -> Self {
+        Self(Kin::of_server(
+            Pid::from_raw(leader),
+            kernel_mark,
+            id.as_str(),
+        ))
+    }
+}
+
+/// What each of these uses now, in their order. Blocks.
+#[must_use]
+pub fn usages(trees: &[ProcessTree]) -> Vec<ProcessUsage> {
+    let table = ProcessTable::read();
+    let owners = table.owners(trees);
+    let mut sums = vec![ProcessUsage::default(); trees.len()];
+    for (row, owner) in table.0.iter().zip(owners) {
+        if let Some(owner) = owner {
+            sums[owner].add(row);
+        }
+    }
+    sums
+}
+
+/// What this process uses alone. Blocks.
+#[must_use]
+pub fn usage_of_this() -> ProcessUsage {
+    let mut usage = ProcessUsage::default();
+    let own = ProcessRow::read(Pid::this());
+    own.iter().for_each(|row| usage.add(row));
+    usage
+}
+
+impl ProcessUsage {
+    fn add(&mut self, row: &ProcessRow) {
+        self.memory = self.memory.saturating_add(row.memory);
+        self.cpu = self.cpu.saturating_add(row.cpu);
+        let open = descriptors(row.process.pid);
+        self.descriptors = self.descriptors.saturating_add(open);
+        self.processes += 1;
+    }
+}
+
+struct ProcessRow {
+    process: Descendant,
+    memory: u64,
+    cpu: Duration,
+}
+
+impl ProcessRow {
+    fn read(pid: Pid) -> Option<Self> {
+        let stat = ProcStat::read(pid)?;
+        Some(Self {
+            process: stat.process(pid)?,
+            memory: stat
+                .pages()
+                .saturating_mul(of_system(SysconfVar::PAGE_SIZE, 4096)),
+            cpu: Duration::from_secs(1)
+                .saturating_mul(u32::try_from(stat.ticks()).unwrap_or(u32::MAX))
+                / u32::try_from(of_system(SysconfVar::CLK_TCK, 100)).unwrap_or(100),
+        })
+    }
+}
+
+fn of_system(what: SysconfVar, usual: u64) -> u64 {
+    let told = sysconf(what).ok().flatten();
+    told.and_then(|told| u64::try_from(told).ok())
+        .filter(|told| *told > 0)
+        .unwrap_or(usual)
+}
+
+/// All that run, at one moment.
+struct ProcessTable(Vec<ProcessRow>);
+
+impl ProcessTable {
+    fn read() -> Self {
+        let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let rows = numbers.filter_map(|number| ProcessRow::read(Pid::from_raw(number)));
+        Self(rows.take(MOST_PROCESSES).collect())
+    }
+
+    /// Whose each process is: that of the nearest process above it that is known to be somebody's.
+    fn owners(&self, trees: &[ProcessTree]) -> Vec<Option<usize>> {
+        let places = self.0.iter().enumerate();
+        let places: HashMap<Pid, usize> = places.map(|(at, row)| (row.process.pid, at)).collect();
+        let known: Vec<_> = self
+            .0
+            .iter()
+            .map(|row| owner(trees, &row.process))
+            .collect();
+        let above = |at: usize| places.get(&self.0[at].process.parent).copied();
+        let mut owners: Vec<_> = (0..known.len())
+            .map(|at| {
+                // No longer than the table, should it have been torn while it was read.
+                let mut line = std::iter::successors(Some(at), |at| above(*at)).take(known.len());
+                line.find_map(|at| known[at])
+            })
+            .collect();
+        self.find_strays(trees, &mut owners);
+        owners
+    }
+
+    /// What left the group of its server and lost its parent is known by its mark alone.
+    fn find_strays(&self, trees: &[ProcessTree], owners: &mut [Option<usize>]) {
+        let own = Pid::this();
+        for (row, owner) in self.0.iter().zip(owners) {
+            if owner.is_some() || row.process.pid == own || trees.is_empty() {
+                continue;
+            }
+            let Some(all) = environment(row.process.pid) else {
+                continue;
+            };
+            let marked = |tree: &ProcessTree| tree.0.carried_by(&row.process, &all);
+            *owner = trees.iter().position(marked);
+        }
+    }
+}
+
+fn owner(trees: &[ProcessTree], process: &Descendant) -> Option<usize> {
+    trees.iter().position(|tree| tree.0.begins_with(process))
+}
+
+fn environment(pid: Pid) -> Option<Vec<u8>> {
+    let file = File::open(format!("/proc/{pid}/environ")).ok()?;
+    let mut all = Vec::new();
+    file.take(MOST_ENVIRONMENT).read_to_end(&mut all).ok()?;
+    Some(all)
+}
+
+fn descriptors(pid: Pid) -> u64 {
+    let folder = format!("/proc/{pid}/fd");
+    match fs::metadata(&folder).map(|folder| folder.len()) {
+        Ok(0) | Err(_) => {
+            let open = fs::read_dir(&folder).into_iter().flatten();
+            open.take(MOST_DESCRIPTORS).count() as u64
+        }
+        Ok(count) => count,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_uses_memory_and_time_and_has_descriptors() {
+        let usage = usage_of_this();
+        assert_eq!(usage.processes, 1);
+        assert!(usage.memory > 1 << 20, "{usage:?}");
+        assert!(usage.descriptors >= 3, "{usage:?}");
+    }
+
+    /// MGP-135: what a process starts counts for it, and nobody else does.
+    #[test]
+    fn a_tree_is_all_that_descends_from_its_leader() {
+        let mut shell = std::process::Command::new("sh");
+        shell.args([
+            "-c",
+            "sleep 60 & a=$!; sleep 60 & echo; read line; kill $a $!",
+        ]);
+        shell.stdin(std::process::Stdio::piped());
+        shell.stdout(std::process::Stdio::piped());
+        let mut shell = std::os::unix::process::CommandExt::process_group(&mut shell, 0)
+            .spawn()
+            .unwrap();
+        let mut line = [0];
+        shell
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut line)
+            .unwrap();
+        let leader = shell.id().cast_signed();
+        let tree = ProcessTree::new(leader, "nobody", &ServerId::new("a"));
+        let none = ProcessTree::new(i32::MAX, "nobody", &ServerId::new("b"));
+        let [usage, nothing] = usages(&[tree, none])[..] else {
+            panic!("one for each");
+        };
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+        assert_eq!(usage.processes, 3, "{usage:?}");
+        assert!(usage.memory > 0 && usage.descriptors >= 9, "{usage:?}");
+        assert_eq!(nothing, ProcessUsage::default());
+    }
+}
