@@ -74,6 +74,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         },
         autostart: true,
         after: Vec::new(),
+        rolling: false,
         restart: RestartRules::default(),
         resources: mgp_engine::servers::resources::ResourceLimits::default(),
         limits: ServerLimits::default(),

@@ -10,6 +10,7 @@ mod life;
 mod link_events;
 mod lists;
 mod resources;
+mod rolling;
 mod spawner;
 mod spoken;
 mod start_order;
@@ -36,6 +37,7 @@ use self::instances::Instances;
 use self::life::LifeHandle;
 use self::lists::Fresh;
 use self::lists::missing::MissingLists;
+use self::rolling::Rolling;
 use self::start_order::StartWait;
 use crate::guard::GuardHandle;
 use crate::link::{Link, List};
@@ -73,6 +75,8 @@ pub enum ServerMsg {
     StopWithin(TransitionReason, Duration, Reply<()>),
     /// Drain, stop and start again.
     Restart,
+    /// Replace its life without a gap.
+    Roll,
     /// Its configuration changed.
     Reconfigure(Box<ServerSpec>),
     /// The life of this number is connected and has its first lists.
@@ -142,6 +146,7 @@ pub struct ServerState {
     missing: MissingLists,
     instances: Instances,
     wait: StartWait,
+    rolling: Rolling,
     stopping: Vec<Reply<()>>,
     /// The timer of the next start; dropped with the supervisor and by an earlier start.
     next_try: Option<SupervisedTask<()>>,
@@ -175,6 +180,7 @@ impl Actor for ServerActor {
             missing: MissingLists::default(),
             instances: Instances::default(),
             wait: StartWait::default(),
+            rolling: Rolling::default(),
             stopping: Vec::new(),
             next_try: None,
             last_words: None,
@@ -203,6 +209,7 @@ impl Actor for ServerActor {
                 let within = Some(time);
                 self.stop(state, StopOrder { why, within }, reply);
             }
+            ServerMsg::Roll => self.order(state, SupervisionInput::Roll),
             ServerMsg::Restart => self.order(state, SupervisionInput::Restart),
             ServerMsg::Reconfigure(spec) => self.reconfigure(state, *spec),
             ServerMsg::Connected(attempt, link, lists) => {
@@ -278,12 +285,20 @@ impl ServerActor {
         if spec.differs_in_order_only(&state.spec) {
             return self.reorder(state, spec);
         }
+        if Self::rolls(state, &spec) {
+            let rules = SupervisionRules::from(&spec);
+            state.spec = spec;
+            return self.order(state, SupervisionInput::Reconfigured(rules));
+        }
+        let rules = SupervisionRules {
+            rolling: false,
+            ..SupervisionRules::from(&spec)
+        };
         // It may be another server now.
         self.handle.take_spoken();
         self.handle.unlower();
         self.handle.offered_nothing();
         self.parts(&spec);
-        let rules = SupervisionRules::from(&spec);
         state.spec = spec;
         self.order(state, SupervisionInput::Reconfigured(rules));
     }
@@ -345,6 +360,8 @@ impl ServerActor {
             declared: Arc::new(state.spec.mgp.clone()),
             waiting: false,
             due: standing.due,
+            roll: standing.roll,
+            rolls: state.spec.rolling,
             places: state.spec.limits.max_in_flight,
             unreachable: standing.unreachable,
             start: state.life.as_ref().map(|life| life.start.clone()),

@@ -23,7 +23,7 @@ pub use approvals::{Answer, Approve, Deny};
 pub use audit::{Acknowledge, Audit, TailAudit};
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};
-pub use servers::{Add, Logs, Named, Removed, Servers};
+pub use servers::{Add, Logs, Named, Removed, Restarted, Servers};
 pub use tools::{Call, Find, ListTools, Tools};
 pub use trust::{Trust, Untrust};
 pub use up::{Stdio, Up};

@@ -77,6 +77,18 @@ pub(super) fn read_server(
     ];
     entry.choice("questions", &known, &mut asking);
     let instances = read_instances(&mut entry);
+    let mut rolling = false;
+    let modes = [("stop_first", false), ("rolling", true)];
+    entry.choice("restart_mode", &modes, &mut rolling);
+    if let (true, ServerInstances::PerAgent(_), Some(span)) =
+        (rolling, instances, entry.span("restart_mode"))
+    {
+        let name = entry.name();
+        let message = format!(
+            "{name} has an instance for each agent, which ends by itself when it is idle: `restart_mode = \"rolling\"` is for servers that all agents share"
+        );
+        entry.refuse(span, message);
+    }
     let mut restart = RestartRules::default();
     read_restart(&mut entry, &mut restart);
     let mgp = read_mgp(&mut entry, &mut restart, &mut tools, context.folder);
@@ -91,6 +103,7 @@ pub(super) fn read_server(
         reach: reach?,
         autostart,
         after,
+        rolling,
         restart,
         limits,
         resources,

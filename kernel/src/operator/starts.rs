@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use mgp_callers::exchange::Delivery;
 use mgp_callers::request::{Outcome, Request};
 use mgp_engine::servers::lifecycle::LifecycleState;
+use mgp_engine::servers::supervision::RollStatus;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mgp::servers;
 use mgp_protocol::refusal::Refusal;
@@ -38,7 +39,12 @@ impl Operator {
         let restart: servers::Restart = read(request)?;
         let handle = self.find(&restart.id)?;
         let waiting = WaitingForStart::from_now(&handle, restart.log);
-        tell(&handle, ServerMsg::Restart)?;
+        let how = match (restart.rolling, handle.status().rolls) {
+            (true, false) => return Err(gapless_is_off(&restart.id)),
+            (true, true) => ServerMsg::Roll,
+            (false, _) => ServerMsg::Restart,
+        };
+        tell(&handle, how)?;
         self.settled(request, &handle, waiting).await
     }
 
@@ -124,7 +130,15 @@ fn has_settled(now: &Status) -> bool {
     let backing_off = now.state == LifecycleState::Restarting && now.pid.is_none();
     // One that is stopped before it was up passes through `error` on its way to the next start.
     let failed = now.state == LifecycleState::Error && !now.due;
-    backing_off || failed || now.waiting || now.state == LifecycleState::Connected
+    let connected = now.state == LifecycleState::Connected && now.roll != RollStatus::UnderWay;
+    backing_off || failed || now.waiting || connected
+}
+
+fn gapless_is_off(id: &str) -> Refusal {
+    Refusal::BadParams(format!(
+        "server {id} is not known to be one of which two may run at once; where it owns no files, ports or \
+         tasks alone, write `restart_mode = \"rolling\"` into its entry, or leave out --rolling"
+    ))
 }
 
 fn progress(request: &Request, step: u64, message: &str) {

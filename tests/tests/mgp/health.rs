@@ -2,6 +2,7 @@
 
 mod lifecycle;
 mod resources;
+mod rolling;
 mod start_order;
 
 use std::time::{Duration, Instant};

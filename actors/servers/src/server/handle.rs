@@ -13,6 +13,7 @@ use mgp_engine::policy::risk;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::spec::{MgpDeclaration, ServerLimits};
+use mgp_engine::servers::supervision::RollStatus;
 use mgp_engine::tools::catalog::{OfferCounts, ServerOffer};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
@@ -103,6 +104,10 @@ pub struct Status {
     pub places: usize,
     /// It is remote, and could not be reached or went away.
     pub unreachable: bool,
+    /// Its last rolling restart.
+    pub roll: RollStatus,
+    /// Two lives of it may run at once.
+    pub rolls: bool,
     /// The current life.
     pub start: Option<Start>,
     /// The line of the last life's output that best explains its end, if it ended by itself: only for the
@@ -162,6 +167,8 @@ impl ServerHandle {
             due: false,
             places: ServerLimits::default().max_in_flight,
             unreachable: false,
+            roll: RollStatus::None,
+            rolls: false,
             start: None,
             last_words: None,
         };
@@ -382,6 +389,7 @@ impl ServerHandle {
             since_ms: ms(moment().since(status.since)),
             next_try_ms: status.next_try.map(|at| ms(at.since(moment()))),
             restarts: status.restarts,
+            rolling: status.roll.words(),
             registered_by: None,
             runs: status.runs.to_vec(),
             transport: link.as_ref().map_or("", |l| l.transport()).to_owned(),

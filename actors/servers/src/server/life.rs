@@ -39,6 +39,7 @@ use mgp_callers::exchange::Flag;
 use mgp_policy::permissions::{GateLease, PermissionsHandle};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::randomness;
 use mgp_runtime::task::{self, SupervisedTask, TaskBroken};
 
 /// A child that reads none of its stdin for this long is ended: its pipe is full. Calls have timed out
@@ -61,12 +62,15 @@ pub(super) struct LifeHandle {
     pub(super) link: Option<Arc<Link>>,
     pub(super) start: Start,
     orders: Arc<Orders>,
+    keeper: Arc<OnceLock<GateLease>>,
 }
 
 #[derive(Debug, Default)]
 struct Orders {
     stop: Flag,
     how_to_stop: OnceLock<StopOrder>,
+    /// Its end may take no longer than any other's.
+    hurry: Flag,
     /// How long each step of ending its process may take, if its last calls decided that.
     grace: OnceLock<Duration>,
     failed: Mutex<Option<String>>,
@@ -75,16 +79,20 @@ struct Orders {
 }
 
 impl LifeHandle {
-    /// Starts a life; it reports as [`ServerMsg::Connected`] and [`ServerMsg::Ended`].
+    /// Starts a life, beside another one or alone; it reports as [`ServerMsg::Connected`] and
+    /// [`ServerMsg::Ended`].
     pub(super) fn begin(
         actor: &ServerActor,
         attempt: u64,
         spec: ServerSpec,
         before: ServerOffer,
         me: Mailbox<ServerMsg>,
+        beside: Option<&Self>,
     ) -> Self {
         let orders = Arc::new(Orders::default());
         let watch = actor.watch(&spec);
+        let keeper = beside.map_or_else(Arc::default, |other| other.keeper.clone());
+        let mark = actor.connector.mark.clone();
         let start = Start::of(&spec, actor.log());
         let life = ServerLife {
             attempt,
@@ -99,7 +107,12 @@ impl LifeHandle {
             me,
             permissions: actor.permissions.clone(),
             watch,
-            keeper: OnceLock::new(),
+            keeper: keeper.clone(),
+            beside: beside.is_some(),
+            mark: match beside {
+                Some(_) => format!("{mark}:{}", u64::from_ne_bytes(randomness::bytes())),
+                None => mark,
+            },
             grants: Mutex::default(),
             link: Mutex::default(),
         };
@@ -108,6 +121,7 @@ impl LifeHandle {
             link: None,
             start,
             orders,
+            keeper,
         }
     }
 
@@ -116,6 +130,11 @@ impl LifeHandle {
         // When a second order comes, the first is being carried out already.
         let _ = self.orders.how_to_stop.set(order);
         self.orders.stop.raise();
+    }
+
+    /// Its last calls get no more time than those of any server that ends.
+    pub(super) fn hurry(&self) {
+        self.orders.hurry.raise();
     }
 
     /// Ends it as failed.
@@ -157,8 +176,12 @@ pub(super) struct ServerLife {
     me: Mailbox<ServerMsg>,
     permissions: PermissionsHandle,
     watch: Watch,
-    /// Its lease of the permission gate, which ends with this life.
-    keeper: OnceLock<GateLease>,
+    /// The lease of the permission gate, which ends with the last life that has it.
+    keeper: Arc<OnceLock<GateLease>>,
+    /// It is started beside another life, and does not wait for its end.
+    beside: bool,
+    /// Marks its processes: those of another life are not reached by its end.
+    mark: String,
     /// The permissions its sandbox was made with.
     grants: Mutex<SandboxGrants>,
     /// Its connection.
@@ -193,10 +216,25 @@ impl ServerLife {
 
     /// Starts when the last life has ended; a supervisor that was restarted has not waited for that.
     async fn alone(&self) -> End {
+        if self.beside {
+            // The next life waits for the end of this one, too.
+            let turn = async {
+                let _alone = self.handle.alone().await;
+                std::future::pending().await
+            };
+            return tokio::select! {
+                end = self.whole() => end,
+                end = turn => end,
+            };
+        }
         let _alone = tokio::select! {
             alone = self.handle.alone() => alone,
             end = self.ordered() => return end,
         };
+        self.whole().await
+    }
+
+    async fn whole(&self) -> End {
         if let Err(why) = self.gated().await {
             return End::Failed(why);
         }
@@ -208,7 +246,7 @@ impl ServerLife {
 
     /// Opens the server's permission gate. An instance uses that gate, as it runs only while the server does.
     async fn gated(&self) -> Result<(), String> {
-        if self.handle.agent().is_none() {
+        if self.handle.agent().is_none() && self.keeper.get().is_none() {
             let (id, rules) = (&self.spec.id, &self.spec.permissions);
             let keeper = self.permissions.open(id, rules).await?;
             let _ = self.keeper.set(keeper);
@@ -374,7 +412,7 @@ impl ServerLife {
             env: env.clone(),
             inherit_env: inherit_env.clone(),
             cwd: Some(cwd.clone().unwrap_or_else(|| self.connector.folder.clone())),
-            kernel_mark: self.connector.mark.clone(),
+            kernel_mark: self.mark.clone(),
             launcher: None,
         }
     }
@@ -464,6 +502,7 @@ impl ServerLife {
                     let grace = order.grace(self.spec.limits.stop_grace, drained);
                     let _ = self.orders.grace.set(grace);
                 }
+                () = self.hurried() => {}
                 () = self.orders.kill.raised() => return End::Failed(self.failure()),
             }
         }
@@ -513,6 +552,12 @@ impl ServerLife {
         let early = || self.orders.how_to_stop.get();
         let early = || early().map(|order| order.grace(configured, false));
         decided.or_else(early).unwrap_or(configured)
+    }
+
+    /// Resolves when its last calls have had the time of any server that ends.
+    async fn hurried(&self) {
+        self.orders.hurry.raised().await;
+        tokio::time::sleep(self.connector.drain()).await;
     }
 
     /// Resolves when this life is to end.

@@ -23,6 +23,13 @@ impl ServerActor {
     fn perform(&self, state: &mut ServerState, effect: SupervisionEffect) {
         match effect {
             SupervisionEffect::StartLife(life) => self.start_life(state, life),
+            SupervisionEffect::StartBeside(life) => self.start_beside(state, life),
+            SupervisionEffect::EndBeside(why) => self.end_beside(state, why),
+            SupervisionEffect::LetGoOfBeside => self.let_go_of_beside(state),
+            SupervisionEffect::TakeOver(order) => self.take_over(state, order),
+            SupervisionEffect::Promote => Self::promote(state),
+            SupervisionEffect::HurryLeaving => Self::hurry_leaving(state),
+            SupervisionEffect::LetGoOfLeaving => Self::let_go_of_leaving(state),
             SupervisionEffect::StopLife(order) => state.life.iter().for_each(|c| c.stop(order)),
             SupervisionEffect::FailLife(why) => state.life.iter().for_each(|c| c.fail(why.clone())),
             SupervisionEffect::LetGo => self.let_go(state),
@@ -58,7 +65,7 @@ impl ServerActor {
         state.changed.clear();
         state.last_words = None;
         let (spec, offer) = (state.spec.clone(), state.offer.clone());
-        let life = LifeHandle::begin(self, life, spec, offer, state.me.clone());
+        let life = LifeHandle::begin(self, life, spec, offer, state.me.clone(), None);
         state.life = Some(life);
     }
 

@@ -192,6 +192,7 @@ impl Record {
             reach,
             autostart: true,
             after: Vec::new(),
+            rolling: false,
             restart: RestartRules::default(),
             resources: mgp_engine::servers::resources::ResourceLimits::default(),
             limits: background.limits.clone(),

@@ -68,6 +68,7 @@ pub(super) mod tests {
             },
             autostart: true,
             after: Vec::new(),
+            rolling: false,
             restart: RestartRules::default(),
             limits: ServerLimits::default(),
             resources: crate::servers::resources::ResourceLimits::default(),

@@ -32,6 +32,8 @@ pub struct ServerSpec {
     pub after: Vec<ServerId>,
     /// What happens when it stops by itself.
     pub restart: RestartRules,
+    /// Two lives of it may run at once: it is replaced without a gap.
+    pub rolling: bool,
     /// Bounds on its behaviour.
     pub limits: ServerLimits,
     /// What its processes may use of the machine.

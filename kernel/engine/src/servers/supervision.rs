@@ -1,6 +1,9 @@
 //! Decides when a server is started, stopped and started again (MGP §11.2, §11.5), from orders of
 //! operators, changes of the configuration, ends of its lives and the restart rules.
 
+mod endings;
+mod rolling;
+
 use std::time::Duration;
 
 use crate::clock::MonotonicTime;
@@ -10,6 +13,9 @@ use crate::servers::lifecycle::{
 };
 use crate::servers::restart::{RestartVerdict, Restarts, ServerExit};
 use crate::servers::spec::{Reach, RestartRules, ServerSpec};
+
+pub use self::rolling::RollStatus;
+use self::rolling::Rolling;
 
 /// Longest step of a process's shutdown while the whole kernel stops: two of them and the time for the last
 /// calls must fit into the two seconds in which the kernel stops.
@@ -51,6 +57,8 @@ pub struct SupervisionRules {
     pub restart: RestartRules,
     /// It is remote, and may be unreachable.
     pub remote: bool,
+    /// Two lives of it may run at once.
+    pub rolling: bool,
 }
 
 impl From<&ServerSpec> for SupervisionRules {
@@ -59,6 +67,7 @@ impl From<&ServerSpec> for SupervisionRules {
             autostart: spec.autostart,
             restart: spec.restart,
             remote: matches!(spec.reach, Reach::Http { .. }),
+            rolling: spec.rolling,
         }
     }
 }
@@ -76,6 +85,8 @@ pub enum SupervisionInput {
     Stop(StopOrder),
     /// Drain, stop, and start again.
     Restart,
+    /// Replace the life by another one without a gap.
+    Roll,
     /// Its configuration changed.
     Reconfigured(SupervisionRules),
     /// A life has completed its handshake, and agents see its first lists.
@@ -116,6 +127,8 @@ pub struct SupervisionStatus {
     pub unreachable: bool,
     /// Its last end was ordered.
     pub asked_to_stop: bool,
+    /// Its last rolling restart.
+    pub roll: RollStatus,
 }
 
 /// The effects, in order.
@@ -123,6 +136,21 @@ pub struct SupervisionStatus {
 pub enum SupervisionEffect {
     /// Start the life of this number, replacing one that is under way.
     StartLife(u64),
+    /// Start the life of this number beside the current one.
+    StartBeside(u64),
+    /// End the life beside as failed: it counts as the one that leaves until it has ended.
+    EndBeside(String),
+    /// The life beside has ended.
+    LetGoOfBeside,
+    /// The life beside is the current one from now on: give calls its connection, then let the former one
+    /// end.
+    TakeOver(StopOrder),
+    /// The current life is gone, the one beside takes its place.
+    Promote,
+    /// Give the life that leaves no more time than any other.
+    HurryLeaving,
+    /// The life that leaves has ended.
+    LetGoOfLeaving,
     /// Let the life end.
     StopLife(StopOrder),
     /// End the life as failed.
@@ -175,15 +203,18 @@ pub struct Supervision {
     rules: SupervisionRules,
     lifecycle: Lifecycle,
     restarts: Restarts,
-    /// The number of the last life.
+    /// How many lives were started.
     lives: u64,
-    /// The last life is under way.
+    /// The number of the current life.
+    current: u64,
+    /// The current life is under way.
     lives_now: bool,
     asked_to_stop: bool,
     /// The reason of the last order.
     why: Option<TransitionReason>,
     /// Why this life ends, where it used more than it may.
     over_limit: Option<String>,
+    rolling: Rolling,
     start_again: bool,
     turn: StartTurn,
     unreachable: bool,
@@ -202,10 +233,12 @@ impl Supervision {
             lifecycle: Lifecycle::new(now),
             restarts: Restarts::new(rules.restart),
             lives: 0,
+            current: 0,
             lives_now: false,
             asked_to_stop: false,
             why: None,
             over_limit: None,
+            rolling: Rolling::default(),
             start_again: false,
             turn: StartTurn::Free,
             unreachable: false,
@@ -226,6 +259,7 @@ impl Supervision {
             SupervisionInput::Start { by_operator } => self.start(by_operator, now),
             SupervisionInput::Stop(order) => self.stop(order, now),
             SupervisionInput::Restart => self.restart(now),
+            SupervisionInput::Roll => self.roll_asked(now),
             SupervisionInput::Reconfigured(rules) => self.reconfigured(rules, now),
             SupervisionInput::Connected(life) => self.connected(life, now),
             SupervisionInput::Reported { from, to, reason } => {
@@ -248,13 +282,13 @@ impl Supervision {
     /// True while reports of this life count.
     #[must_use]
     pub fn counts(&self, life: u64) -> bool {
-        self.lives_now && self.lives == life && !self.asked_to_stop
+        self.lives_now && self.current == life && !self.asked_to_stop
     }
 
     /// The number of the last life.
     #[must_use]
     pub fn life(&self) -> u64 {
-        self.lives
+        self.current
     }
 
     /// Its published state, with this reason instead of that of the last transition.
@@ -268,6 +302,7 @@ impl Supervision {
             due: self.is_due(),
             unreachable: self.unreachable,
             asked_to_stop: self.asked_to_stop,
+            roll: self.roll_status(),
         }
     }
 
@@ -311,6 +346,9 @@ impl Supervision {
     fn reconfigured(&mut self, rules: SupervisionRules, now: MonotonicTime) {
         self.rules = rules;
         self.restarts = Restarts::new(rules.restart);
+        if self.rolls_to(&rules) {
+            return self.roll(TransitionReason::ConfigurationChange, now);
+        }
         let order = StopOrder::from(TransitionReason::ConfigurationChange);
         if self.lives_now {
             return self.end_and_start_again(order, now);
@@ -332,6 +370,7 @@ impl Supervision {
         self.asked_to_stop = true;
         self.unreachable = false;
         self.why = Some(order.why);
+        self.stop_rolling(now);
         self.effects.push(SupervisionEffect::EndInstances(order));
         self.effects.push(SupervisionEffect::CloseToCalls);
         let stepped = self.advance(LifecycleEvent::StopRequested(order.why), now);
@@ -346,7 +385,7 @@ impl Supervision {
 
     /// It has stopped as ordered.
     fn stopped(&mut self, now: MonotonicTime) {
-        self.effects.push(SupervisionEffect::AnswerStops);
+        self.answer_stops();
         if self.start_again {
             self.start(true, now);
         } else {
@@ -355,7 +394,7 @@ impl Supervision {
     }
 
     fn connected(&mut self, life: u64, now: MonotonicTime) {
-        if !self.counts(life) {
+        if self.takes_over(life, now) || !self.counts(life) {
             return;
         }
         self.unreachable = false;
@@ -374,6 +413,7 @@ impl Supervision {
             Ok(LifecycleEvent::Failed(why)) => self.effects.push(SupervisionEffect::FailLife(why)),
             Ok(event) => {
                 let order = StopOrder::from(TransitionReason::ServerRequest);
+                self.roll_later();
                 self.effects.push(SupervisionEffect::StopLife(order));
                 self.effects.push(SupervisionEffect::CloseToCalls);
                 self.step(event, None, now);
@@ -382,132 +422,8 @@ impl Supervision {
         }
     }
 
-    /// It ends as on request, and counts as failed (MGP-140). While it starts there is nothing to be
-    /// drained; where it ends already, that goes on.
-    fn over_limit(&mut self, life: u64, why: String, now: MonotonicTime) {
-        if !self.counts(life) {
-            return;
-        }
-        match self.lifecycle.state() {
-            LifecycleState::Connected => {
-                let order = StopOrder::from(TransitionReason::ResourceLimit);
-                self.over_limit = Some(why.clone());
-                self.effects.push(SupervisionEffect::EndInstances(order));
-                self.effects.push(SupervisionEffect::StopLife(order));
-                self.effects.push(SupervisionEffect::CloseToCalls);
-                self.step(LifecycleEvent::StopRequested(order.why), Some(why), now);
-            }
-            LifecycleState::Connecting | LifecycleState::Restarting => {
-                self.effects.push(SupervisionEffect::FailLife(why));
-            }
-            LifecycleState::Registered
-            | LifecycleState::Draining
-            | LifecycleState::Disconnected
-            | LifecycleState::Error => {}
-        }
-    }
-
-    fn ended(&mut self, life: u64, exit: ServerExit, how: String, now: MonotonicTime) {
-        if !self.lives_now || self.lives != life {
-            return;
-        }
-        self.lives_now = false;
-        self.effects.push(SupervisionEffect::LetGo);
-        let (exit, how) = match self.over_limit.take() {
-            Some(why) if !self.asked_to_stop => (ServerExit::Failed(why.clone()), why),
-            Some(_) | None => (exit, how),
-        };
-        let failed = matches!(exit, ServerExit::Failed(_));
-        self.unreachable = self.rules.remote && failed && !self.asked_to_stop;
-        let verdict = self.restarts.exited(&exit, self.asked_to_stop, now);
-        self.turn = match verdict.keeps_failing() {
-            true => StartTurn::Wanted,
-            false => StartTurn::Free,
-        };
-        match (self.asked_to_stop, self.start_again) {
-            (true, _) => self.ended_as_asked(now),
-            (false, true) => self.ended_before_a_start(exit, how, now),
-            (false, false) => self.ended_by_itself(exit, how, verdict, now),
-        }
-    }
-
-    fn ended_as_asked(&mut self, now: MonotonicTime) {
-        if self.took_calls() {
-            let why = self.why.map_or("stopped", TransitionReason::as_str);
-            self.tell_disconnected(ServerExit::Clean, why.to_owned(), None);
-        }
-        let why = self.why.unwrap_or(TransitionReason::OperatorRequest);
-        if self.start_again {
-            // Published together with the life that follows at once.
-            self.advance(LifecycleEvent::RestartRequested(why), now);
-        } else {
-            self.step(
-                LifecycleEvent::Drained,
-                Some(format!("stopped ({why})")),
-                now,
-            );
-        }
-        self.stopped(now);
-    }
-
-    /// It has ended by itself, and somebody asked meanwhile that it be started once it has.
-    fn ended_before_a_start(&mut self, exit: ServerExit, how: String, now: MonotonicTime) {
-        if self.took_calls() {
-            self.tell_disconnected(exit.clone(), how.clone(), None);
-        }
-        self.advance_to_end(&exit, how, now);
-        self.start(true, now);
-    }
-
-    fn ended_by_itself(
-        &mut self,
-        exit: ServerExit,
-        how: String,
-        verdict: RestartVerdict,
-        now: MonotonicTime,
-    ) {
-        if self.took_calls() || matches!(verdict, RestartVerdict::Park { .. }) {
-            self.tell_disconnected(exit.clone(), how.clone(), Some(verdict.clone()));
-        }
-        match verdict {
-            RestartVerdict::Restart { after, .. } => {
-                self.advance_to_end(&exit, how.clone(), now);
-                self.advance(LifecycleEvent::TryAgain, now);
-                self.publish(Some(how), now);
-                self.effects.push(SupervisionEffect::RetryAt(now + after));
-            }
-            RestartVerdict::Stay => {
-                self.advance_to_end(&exit, how.clone(), now);
-                self.publish(Some(how), now);
-                self.effects.push(SupervisionEffect::Withdraw);
-            }
-            // An error, however it ended the last time (MGP-151).
-            RestartVerdict::Park { reason, next_try } => {
-                self.advance(LifecycleEvent::Failed(how), now);
-                self.publish(Some(reason), now);
-                self.effects.push(SupervisionEffect::Withdraw);
-                let retry = next_try.map(SupervisionEffect::RetryAt);
-                self.effects.extend(retry);
-            }
-        }
-    }
-
-    /// The step, or the two, that this end makes.
-    fn advance_to_end(&mut self, exit: &ServerExit, how: String, now: MonotonicTime) {
-        match exit {
-            ServerExit::Clean => {
-                let why = TransitionReason::ServerRequest;
-                self.advance(LifecycleEvent::StopRequested(why), now);
-                self.advance(LifecycleEvent::Drained, now);
-            }
-            ServerExit::Failed(_) | ServerExit::Rejected(_) => {
-                self.advance(LifecycleEvent::Failed(how), now);
-            }
-        }
-    }
-
     fn retry_due(&mut self, life: u64, now: MonotonicTime) {
-        if self.lives != life || self.lives_now || self.asked_to_stop {
+        if self.current != life || self.lives_now || self.asked_to_stop {
             return;
         }
         match self.turn {
@@ -535,10 +451,13 @@ impl Supervision {
 
     fn start_life(&mut self, now: MonotonicTime) {
         self.lives += 1;
+        self.current = self.lives;
+        self.forget_rolling();
         self.lives_now = true;
         self.start_again = false;
         self.over_limit = None;
-        self.effects.push(SupervisionEffect::StartLife(self.lives));
+        self.effects
+            .push(SupervisionEffect::StartLife(self.current));
         self.publish(None, now);
     }
 

@@ -60,6 +60,9 @@ pub struct Restart {
     /// What it writes meanwhile comes as [`Log`].
     #[serde(default)]
     pub log: bool,
+    /// Replace it without a gap: a second life is started beside it and takes over.
+    #[serde(default)]
+    pub rolling: bool,
 }
 
 /// `mgp/servers/logs`: what a server wrote to stderr; answers [`LogLines`]. With `follow` the answer
@@ -127,6 +130,9 @@ pub struct Server {
     pub next_try_ms: Option<u64>,
     /// Restarts within the window.
     pub restarts: u32,
+    /// Where it stands with a rolling restart that is under way or failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rolling: Option<String>,
     /// Who registered it, when that was while the kernel ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registered_by: Option<String>,

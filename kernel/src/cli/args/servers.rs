@@ -18,7 +18,7 @@ pub enum Servers {
     /// Let a server finish its calls and stop it.
     Stop(Named),
     /// Stop a server and start it again.
-    Restart(Named),
+    Restart(Restarted),
     /// Show all that is known of a server.
     Info(Named),
     /// Show what a server wrote to stderr.
@@ -30,6 +30,19 @@ pub enum Servers {
 pub struct Named {
     /// The server's id.
     pub id: String,
+}
+
+/// `mgp servers restart`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp servers restart files
+  mgp servers restart --rolling search     # two of them may run at once: no call waits or is lost")]
+pub struct Restarted {
+    /// The server's id.
+    pub id: String,
+    /// Start a second one beside it, which takes over; its entry has to say restart_mode = "rolling".
+    #[arg(long)]
+    pub rolling: bool,
 }
 
 /// `mgp servers remove`.

@@ -14,12 +14,12 @@ use mgp_protocol::mgp::servers::{List, Restart, Server, Start, Stop};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::cli::args::Servers;
+use crate::cli::args::{Restarted, Servers};
 use crate::cli::client::{CliContext, ProgressLine, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::say;
 use crate::cli::words::plain;
-use starting::watch;
+use starting::{StartMode, watch};
 use state::{CONNECTED, STOPPED, tell};
 
 /// Answer of `mgp/servers/list`.
@@ -35,7 +35,7 @@ pub(super) fn run(context: &CliContext, typed: Servers) -> Result<(), Failure> {
         Servers::Remove(typed) => remove::remove(context, &typed.id),
         Servers::Start(typed) => start(context, &typed.id),
         Servers::Stop(typed) => stop(context, &typed.id),
-        Servers::Restart(typed) => restart(context, &typed.id),
+        Servers::Restart(typed) => restart(context, &typed),
         Servers::Info(typed) => info::show(context, &typed.id),
         Servers::Logs(typed) => logs::show(context, typed),
     }
@@ -81,7 +81,7 @@ fn sandbox(server: &Server) -> Option<String> {
 }
 
 fn start(context: &CliContext, id: &str) -> Result<(), Failure> {
-    let server = watch(context, Start::METHOD, "starting", id)?;
+    let server = watch(context, Start::METHOD, "starting", id, StartMode::Plain)?;
     tell(context, &server, CONNECTED)
 }
 
@@ -92,7 +92,14 @@ fn stop(context: &CliContext, id: &str) -> Result<(), Failure> {
     tell(context, &read(&answer)?, STOPPED)
 }
 
-fn restart(context: &CliContext, id: &str) -> Result<(), Failure> {
-    let server = watch(context, Restart::METHOD, "restarting", id)?;
+fn restart(context: &CliContext, typed: &Restarted) -> Result<(), Failure> {
+    let how = match typed.rolling {
+        true => StartMode::Rolling,
+        false => StartMode::Plain,
+    };
+    let server = watch(context, Restart::METHOD, "restarting", &typed.id, how)?;
+    if let Some(why) = server.rolling.as_deref().filter(|_| typed.rolling) {
+        return Err(Failure::Other(format!("{}: {}", typed.id, plain(why))));
+    }
     tell(context, &server, CONNECTED)
 }

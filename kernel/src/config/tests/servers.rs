@@ -313,3 +313,13 @@ fn limits_on_what_a_server_uses_are_read() {
     let why = entry("url = \"https://a.example\"\n[servers.limits]\nprocesses = 1").why("x");
     assert!(why.contains("cannot be limited"), "{why}");
 }
+
+/// MGP-117: two lives at once are for servers whose entry says so, and for none that each agent has for itself.
+#[test]
+fn a_restart_without_a_gap_is_for_who_bears_it() {
+    assert!(!entry("command = \"c\"").spec("x").rolling);
+    let read = entry("command = \"c\"\nrestart_mode = \"rolling\"");
+    assert!(read.spec("x").rolling);
+    let why = entry("command = \"c\"\ninstances = \"agent\"\nrestart_mode = \"rolling\"").why("x");
+    assert!(why.contains("for servers that all agents share"), "{why}");
+}

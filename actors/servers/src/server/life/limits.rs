@@ -14,7 +14,7 @@ use mgp_runtime::time::moment;
 impl ServerLife {
     /// Counts its processes, and looks at them as long as what is returned is held.
     pub(super) fn limited(&self, leader: i32, marked: &mgp_protocol::ids::ServerId) -> LimitedLife {
-        let (figures, mark) = (&self.connector.figures, &self.connector.mark);
+        let (figures, mark) = (&self.connector.figures, &self.mark);
         let counted = figures.count(leader, self.handle.key(), mark, marked);
         let limits = self.spec.resources;
         if limits.is_empty() {

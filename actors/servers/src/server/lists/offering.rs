@@ -24,6 +24,9 @@ impl ServerActor {
         link: &Arc<Link>,
         lists: Fresh,
     ) {
+        if state.supervision.is_beside(life) {
+            return self.connected_beside(state, life, link, lists);
+        }
         if !state.supervision.counts(life) {
             return;
         }
@@ -41,7 +44,7 @@ impl ServerActor {
         });
     }
 
-    pub(super) fn offer(
+    pub(in crate::server) fn offer(
         &self,
         state: &mut ServerState,
         mut lists: Fresh,

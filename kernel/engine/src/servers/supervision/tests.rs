@@ -48,6 +48,7 @@ fn rules(autostart: bool, policy: RestartPolicy) -> SupervisionRules {
             backoff_max: Duration::from_millis(1),
         },
         remote: false,
+        rolling: false,
     }
 }
 
@@ -386,6 +387,13 @@ fn act(effect: &SupervisionEffect) -> Option<Act> {
         SupervisionEffect::RetryAt(_) => Some(Act::Retry),
         SupervisionEffect::TakeTurn => Some(Act::TakeTurn),
         SupervisionEffect::LetGo
+        | SupervisionEffect::StartBeside(_)
+        | SupervisionEffect::EndBeside(_)
+        | SupervisionEffect::LetGoOfBeside
+        | SupervisionEffect::TakeOver(_)
+        | SupervisionEffect::Promote
+        | SupervisionEffect::HurryLeaving
+        | SupervisionEffect::LetGoOfLeaving
         | SupervisionEffect::EndInstances(_)
         | SupervisionEffect::CloseToCalls
         | SupervisionEffect::Announce(_)

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::config_file::{existing, in_file, in_force, no_home, write};
 use super::secrets::{self, GivenValues};
-use super::starting::watch;
+use super::starting::{StartMode, watch};
 use super::state::{CONNECTED, tell};
 use crate::cli::args::Add;
 use crate::cli::client::CliContext;
@@ -135,7 +135,7 @@ fn take_up(context: &CliContext, file: &Path, server: &NewServer) -> Result<(), 
 /// Waits for the start that the kernel has begun. Who does not want to wait ends the wait, not the start:
 /// the entry is written, and the server is the kernel's.
 fn started(context: &CliContext, id: &str) -> Result<(), Failure> {
-    match watch(context, Wait::METHOD, "starting", id) {
+    match watch(context, Wait::METHOD, "starting", id, StartMode::Plain) {
         Ok(server) => tell(context, &server, CONNECTED),
         Err(Failure::Interrupted) => {
             if !context.json {

@@ -13,16 +13,29 @@ const HELD_BACK: usize = 100;
 /// Most characters of a line.
 const WIDTH: usize = 200;
 
+/// How a server is started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StartMode {
+    /// Where it runs, it is stopped first.
+    Plain,
+    /// Without a gap.
+    Rolling,
+}
+
 /// Asks for a start, a restart or its end by `method`, and waits until that has come to something.
 pub(super) fn watch(
     context: &CliContext,
     method: &str,
     doing: &str,
     id: &str,
+    how: StartMode,
 ) -> Result<Server, Failure> {
     // A program that reads JSON is told nothing else.
     let log = !context.json;
-    let params = json!({"id": id, "log": log, "_meta": {"progressToken": 1}});
+    let mut params = json!({"id": id, "log": log, "_meta": {"progressToken": 1}});
+    if how == StartMode::Rolling {
+        params["rolling"] = true.into();
+    }
     let mut starting = Starting {
         progress: ProgressLine::of(format!("{doing} {id}")),
         held_back: Vec::new(),

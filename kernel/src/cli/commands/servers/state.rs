@@ -57,6 +57,9 @@ pub(super) fn why(server: &Server, most: usize) -> Option<String> {
             None => reason,
         });
     }
+    if let Some(rolling) = &server.rolling {
+        return Some(one_line(rolling, most));
+    }
     let Some((first, more)) = server.left_out.split_first() else {
         return instances(server).map(|whose| one_line(&whose, most));
     };

@@ -28,6 +28,13 @@ fn told(effects: &[SupervisionEffect]) -> Vec<String> {
         | SupervisionEffect::StopLife(_)
         | SupervisionEffect::FailLife(_)
         | SupervisionEffect::LetGo
+        | SupervisionEffect::StartBeside(_)
+        | SupervisionEffect::EndBeside(_)
+        | SupervisionEffect::LetGoOfBeside
+        | SupervisionEffect::TakeOver(_)
+        | SupervisionEffect::Promote
+        | SupervisionEffect::HurryLeaving
+        | SupervisionEffect::LetGoOfLeaving
         | SupervisionEffect::EndInstances(_)
         | SupervisionEffect::OpenToCalls
         | SupervisionEffect::CloseToCalls
