@@ -103,7 +103,7 @@ async fn settle(cx: &Context, wanted: &ConfirmationRequest<'_>) -> Result<Settle
         .rounds()
         .map_or(caller.capabilities, CallRounds::capabilities);
     let reach = OpenChannels {
-        // The kernel's own callbacks cannot be answered over any connection.
+        // A yes to a dangerous call is a person's; a callback is answered by the agent, with or without one.
         callback: false,
         elicitation: can.elicitation_form,
         queue: cx.policies.confirmation.operator_queue,
