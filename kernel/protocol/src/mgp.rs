@@ -12,7 +12,6 @@ pub mod kernel;
 pub mod lifecycle;
 pub mod negotiation;
 pub mod permission;
-pub mod security;
 pub mod servers;
 pub mod stream;
 pub mod tools;
@@ -21,6 +20,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::mcp::methods;
+
+pub use self::tools::security;
 
 /// Prefix of every MGP method (MGP §1.5).
 pub const PREFIX: &str = "mgp/";
