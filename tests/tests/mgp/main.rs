@@ -9,10 +9,12 @@ mod errors;
 mod finding;
 mod health;
 mod identity;
-mod made;
 mod negotiation;
 mod permissions;
 mod registering;
 mod sandbox;
 mod scene;
 mod screening;
+mod streams;
+
+use scene::made;

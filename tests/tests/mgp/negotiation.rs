@@ -12,13 +12,14 @@ use crate::scene::{DOORS, Door, ERAS, kernel_with, of_kind, received, reported};
 
 /// The kernel has callbacks of it, and no events: it answers to the word, and does not say it first.
 const HALF: &str = "bidirectional";
-/// The extensions of 0.2 that are there; the other two of [`NINE`] are held back until they are.
-const BUILT: [&str; 8] = [
+/// The extensions of 0.2 that are there.
+const BUILT: [&str; 9] = [
     "security",
     "access_control",
     "audit",
     "code_safety",
     "lifecycle",
+    "streaming",
     HALF,
     "discovery",
     "tool_discovery",
@@ -55,7 +56,7 @@ async fn an_agent_that_declares_mgp_is_answered_in_its_era() {
         );
         let one = kernel.server_url("it");
         let said = declared(version, &answered(&one, version, &some).await);
-        let want = json!({"version": "0.2.0", "extensions": ["audit"], "server_id": "it", "trust_level": "standard"});
+        let want = json!({"version": "0.2.0", "extensions": ["audit", "streaming"], "server_id": "it", "trust_level": "standard"});
         assert_eq!(said, want, "{version}");
     }
     assert!(BUILT.iter().all(|word| NINE.contains(word)));
