@@ -26,6 +26,7 @@ pub mod calls {
 /// What is offered: the catalog, its index, and how tools come into it.
 pub mod tools {
     pub mod catalog;
+    pub mod events;
     pub mod exposure;
     pub mod index;
     pub mod registration;

@@ -6,6 +6,7 @@ pub mod approvals;
 pub mod audit;
 pub mod callback;
 pub mod discovery;
+pub mod events;
 pub mod health;
 pub mod index;
 pub mod kernel;
@@ -15,6 +16,8 @@ pub mod permission;
 pub mod security;
 pub mod servers;
 pub mod tools;
+
+use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -27,6 +30,7 @@ pub const PREFIX: &str = "mgp/";
 methods! {
     "notifications/mgp.audit" => Audit<'_>,
     "notifications/mgp.lifecycle" => Lifecycle,
+    "notifications/mgp.event" => Event<'_>,
 }
 
 /// A request with what any request may carry beside its own members. All else is refused: a member
@@ -169,7 +173,7 @@ pub mod names {
         pub shown: String,
         /// `server:tool`.
         pub tool_id: String,
-        /// Whose it is.
+        /// Its server.
         pub server_id: String,
     }
 }
@@ -192,6 +196,24 @@ pub struct Lifecycle {
     /// When, in ISO 8601.
     #[serde(default)]
     pub timestamp: String,
+}
+
+/// `notifications/mgp.event` as a server sends it (MGP §13.3). What else it carries is not read: whose it is
+/// says the connection, and where it stands in a subscription says the kernel.
+#[derive(Debug, Deserialize)]
+pub struct Event<'a> {
+    /// The server's own id of the subscription that it is for.
+    #[serde(borrow)]
+    pub subscription_id: Cow<'a, str>,
+    /// Of which channel.
+    #[serde(borrow)]
+    pub channel: Cow<'a, str>,
+    /// When, in ISO 8601.
+    #[serde(borrow, default)]
+    pub timestamp: Option<&'a RawValue>,
+    /// What happened; any JSON value.
+    #[serde(borrow, default)]
+    pub data: Option<&'a RawValue>,
 }
 
 /// `notifications/mgp.audit`: an event, for a server that negotiated `audit` (MGP §6.3).
