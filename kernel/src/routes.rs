@@ -14,6 +14,7 @@ use mgp_calls::mcp::{
 use mgp_calls::mgp;
 use mgp_calls::mgp::access::AccessTool;
 use mgp_calls::mgp::callback::CallbackTool;
+use mgp_calls::mgp::events::EventsTool;
 use mgp_calls::offered::{Capability, offers};
 use mgp_calls::{Context, nothing};
 use mgp_engine::policy::access::Principal;
@@ -97,6 +98,12 @@ fn from_agents(method: &str, era: Era) -> Option<Route> {
         ("mgp/discovery/deregister", _) => {
             discovery(call!(mgp::discovery::answer, DiscoveryTool::Deregister))
         }
+        ("mgp/events/subscribe", _) => events(call!(mgp::events::answer, EventsTool::Subscribe)),
+        ("mgp/events/unsubscribe", _) => {
+            events(call!(mgp::events::answer, EventsTool::Unsubscribe))
+        }
+        ("mgp/events/replay", _) => events(call!(mgp::events::answer, EventsTool::Replay)),
+        ("mgp/events/channels", _) => events(call!(mgp::events::answer, EventsTool::Channels)),
         ("mgp/tools/discover", _) => finding(call!(mgp::tools::discover)),
         ("mgp/tools/call", _) => finding(call!(tools::call_found)).relayed(),
         ("mgp/tools/request", _) => finding(call!(mgp::tools::request)),
@@ -243,6 +250,10 @@ const fn discovery(handler: Handler) -> Route {
     Route::new(RouteAudience::Discovery, true, handler)
 }
 
+const fn events(handler: Handler) -> Route {
+    Route::new(RouteAudience::Agreed(Features::EVENTS), true, handler)
+}
+
 const fn finding(handler: Handler) -> Route {
     Route::new(
         RouteAudience::Agreed(Features::TOOL_DISCOVERY),
@@ -333,6 +344,7 @@ impl Routes for Routing {
 
     fn farewell(&self, agent: &Agent) {
         self.calls.subscriptions.leave(agent.connection);
+        self.calls.events.leave(agent.connection);
         self.calls.registrar.ended(agent.connection);
         if let Some(caller) = agent.caller() {
             roots::changed(&self.calls, caller);

@@ -443,6 +443,7 @@ impl Inbound {
             if !exchange.is_cancelled() {
                 send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
             }
+            exchange.end();
         });
     }
 

@@ -4,6 +4,7 @@ mod access;
 mod agents;
 mod approvals;
 mod audit;
+mod events;
 mod prompts;
 mod resources;
 mod servers;
@@ -21,6 +22,7 @@ pub use access::{About, Explain, Grant, Grants, Revoke};
 pub use agents::{AddAgent, AgentToken, Agents, NamedAgent};
 pub use approvals::{Answer, Approve, Deny};
 pub use audit::{Acknowledge, Audit, TailAudit};
+pub use events::{Events, TailEvents};
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};
 pub use servers::{Add, Logs, Named, Removed, Restarted, Servers};
@@ -129,6 +131,9 @@ pub enum Command {
     /// Show what was done, and whether the log of it is whole.
     #[command(subcommand)]
     Audit(Audit),
+    /// Show what happens while it happens.
+    #[command(subcommand)]
+    Events(Events),
     /// Show what waits for your answer.
     Pending,
     /// Say yes to what waits.

@@ -4,6 +4,7 @@ mod access;
 mod agents;
 mod approvals;
 mod audit;
+mod events;
 mod prompts;
 mod resources;
 mod servers;
@@ -34,6 +35,7 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Resources(typed) => resources::run(context, &typed),
         Command::Prompts(typed) => prompts::run(context, &typed),
         Command::Audit(typed) => audit::run(context, typed),
+        Command::Events(typed) => events::run(context, typed),
         Command::Pending => approvals::pending(context),
         Command::Approve(typed) => approvals::approve(context, &typed),
         Command::Answer(typed) => approvals::answer(context, &typed),

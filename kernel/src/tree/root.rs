@@ -12,6 +12,7 @@ pub const ROOT: [(&str, Loss); 11] = [
     ("guard", Loss::EndsKernel),
     // Who follows what is known nowhere else.
     ("subscriptions", Loss::EndsKernel),
+    ("events", Loss::EndsKernel),
     // What was acknowledged last may be on its way to the disk.
     ("access", Loss::EndsKernel),
     ("agent_registry", Loss::EndsKernel),

@@ -44,6 +44,7 @@ use mgp_servers::server::{Connector, ServerHandle, ServerTable, Status};
 use mgp_store::audit::AuditHandle;
 use mgp_sync::Snapshot;
 use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
+use mgp_tools::events::EventsHandle;
 use mgp_tools::registrar::Names;
 use mgp_tools::search::{
     Embedding, Meanings, Program, SearchHandle, SearchOptions, ServerStatusFilter as SearchStatus,
@@ -277,6 +278,8 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     };
     let (following, _) = Actor::spawn(None, subscriptions, ()).await.unwrap();
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(following.clone()));
+    let started = EventsHandle::start(&directory, servers, &AuditHandle::off()).await;
+    let (events, hub) = started.unwrap();
     let access = AccessActor {
         table: table.clone(),
         directory: directory.clone(),
@@ -299,6 +302,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
         shown: shown.clone(),
         directory: directory.clone(),
         search: search.clone(),
+        events: events.clone(),
     };
     let catalog = CatalogHandle::new(shown);
     let cell = catalog.start(merging.clone()).await.unwrap();
@@ -315,6 +319,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let mut root = vec![
         RootActor::lasting("guard", guard.get_cell()),
         RootActor::lasting("subscriptions", following.get_cell()),
+        RootActor::lasting("events", hub),
         RootActor::lasting("access", access.get_cell()),
         RootActor::restarted("catalog", cell, catalog_again),
         RootActor::restarted("search", finding, finder_again),
@@ -334,7 +339,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
         tasks,
     };
     let parts = ServerParts {
-        events: taken_by(catalog.clone(), subscriptions),
+        events: taken_by(catalog.clone(), subscriptions, events),
         catalog,
         permissions,
         pins,

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use mgp_sync::NotAdmitted;
 use mgp_sync::ring::{LIVE, Ring, RingLimits, RingNext, RingReader};
+use mgp_transports::lines::SendError;
 use mgp_transports::sse;
 
 use super::delivery::Delivery;
@@ -73,6 +74,19 @@ impl Streams {
         {
             let _ = self.ring.push_kept(lane.0, frame, weight);
         }
+    }
+
+    /// Adds a message that can be sent later, if the readers keep up.
+    ///
+    /// # Errors
+    /// [`SendError`]: they do not, or all streams have ended.
+    pub fn offer(&self, lane: Lane, frame: Bytes) -> Result<(), SendError> {
+        let weight = frame.len();
+        let pushed = self.ring.push(lane.0, frame, weight);
+        pushed.map(drop).map_err(|refused| match refused {
+            NotAdmitted::Full(_) => SendError::Full,
+            NotAdmitted::Closed(_) => SendError::Closed,
+        })
     }
 
     /// The last message of a stream.

@@ -111,6 +111,9 @@ async fn call_once(
     if let Some(tool) = mgp::discovery::tool(cx, &request.caller, &name) {
         return Box::pin(mgp::discovery::by_tool(cx, request, tool, call.arguments)).await;
     }
+    if let Some(tool) = mgp::events::tool(&request.caller, &name) {
+        return Box::pin(mgp::events::by_tool(cx, request, tool, call.arguments)).await;
+    }
     let tool = match cx.tool(&request.caller.view, &name) {
         Some(tool) => tool,
         None => Box::pin(arriving(cx, request, &name)).await?,
@@ -137,6 +140,7 @@ async fn call_once(
         },
     };
     let upstream = cx.upstream(&tool.server);
+    mgp::events::started(cx, request, &tool);
     let mut tries = None;
     let result = loop {
         let outcome = upstream.send(request, outgoing).await;

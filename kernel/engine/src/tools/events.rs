@@ -289,6 +289,12 @@ impl<E> Events<E> {
         own.into_iter().flatten().copied().collect()
     }
 
+    /// What a subscription follows.
+    pub fn topics(&self, number: SubscriptionNumber) -> impl Iterator<Item = &Topic> {
+        let of = self.subscriptions.get(&number);
+        of.into_iter().flat_map(|of| &of.topics)
+    }
+
     /// Whose a subscription is.
     #[must_use]
     pub fn owner(&self, number: SubscriptionNumber) -> Option<ConnectionId> {
@@ -340,7 +346,13 @@ impl<E> Events<E> {
         self.servers.remove(server);
     }
 
+    /// The servers that know events: those that are connected, and those that somebody follows.
+    pub fn known(&self) -> impl Iterator<Item = &ServerId> {
+        self.servers.keys().chain(self.interest.keys())
+    }
+
     /// The servers that know events and are connected.
+    #[cfg(test)]
     pub fn servers(&self) -> impl Iterator<Item = &ServerId> {
         self.servers.keys()
     }

@@ -184,6 +184,33 @@ impl KernelChannel {
         self.row().2
     }
 
+    /// Whether agents may hear of any of its events.
+    #[must_use]
+    pub const fn is_for_agents(self) -> bool {
+        match self {
+            Self::ServerState
+            | Self::ListsChanged
+            | Self::ServerConnected
+            | Self::ServerDisconnected
+            | Self::ToolStarted
+            | Self::ToolCompleted
+            | Self::ToolFailed
+            | Self::ToolRetried
+            | Self::AccessDenied
+            | Self::CallBlocked
+            | Self::ValidationFailed
+            | Self::CodeRejected => true,
+            Self::ServerRegistered
+            | Self::ServerDeregistered
+            | Self::AuditLog
+            | Self::ToolCreated
+            | Self::AccessChanged
+            | Self::PermissionChanged
+            | Self::ToolChanged
+            | Self::AgentsChanged => false,
+        }
+    }
+
     /// By its name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
