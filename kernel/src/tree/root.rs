@@ -7,7 +7,7 @@ use mgp_engine::servers::tree_plan::Loss;
 use ractor::{ActorCell, SpawnErr};
 
 /// The actors at the root beside the servers' supervisors, and what it means to lose one.
-pub const ROOT: [(&str, Loss); 11] = [
+pub const ROOT: [(&str, Loss); 12] = [
     // No child would end with the kernel any more.
     ("guard", Loss::EndsKernel),
     // Who follows what is known nowhere else.

@@ -22,7 +22,7 @@ use mgp_callers::agent::Agent;
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::Exchange;
 use mgp_callers::request::Caller;
-use mgp_runtime::mailbox::{Letter, Mailbox, Reply};
+use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::randomness;
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_servers::link::ToldEvent;
@@ -101,7 +101,7 @@ struct NewSubscription {
 }
 
 impl Actor for EventsActor {
-    type Msg = Letter<EventsMsg>;
+    type Msg = Queued<EventsMsg>;
     type State = EventsState;
     type Arguments = ();
 
@@ -128,10 +128,10 @@ impl Actor for EventsActor {
     async fn handle(
         &self,
         _myself: ActorRef<Self::Msg>,
-        letter: Self::Msg,
+        queued: Self::Msg,
         state: &mut EventsState,
     ) -> Result<(), ActorProcessingErr> {
-        match letter.message {
+        match queued.open() {
             EventsMsg::Subscribe(request, reply) => self.subscribe(state, *request, reply).await,
             EventsMsg::Watch(who, uri, reply) => reply.send(self.watch(state, who, &uri).await),
             EventsMsg::Unwatch(who, uri) => self.unwatch(state, who, &uri),

@@ -25,7 +25,7 @@ use mgp_callers::agent::Agent;
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::{Delivery, Exchange};
 use mgp_engine::timestamps::rfc3339_ms;
-use mgp_runtime::mailbox::{Letter, Mailbox, Reply};
+use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ms;
 
@@ -125,7 +125,7 @@ pub(super) struct SubscriptionState {
 }
 
 impl Actor for SubscriptionActor {
-    type Msg = Letter<SubscriptionMsg>;
+    type Msg = Queued<SubscriptionMsg>;
     type State = SubscriptionState;
     type Arguments = ();
 
@@ -149,10 +149,10 @@ impl Actor for SubscriptionActor {
     async fn handle(
         &self,
         _myself: ActorRef<Self::Msg>,
-        letter: Self::Msg,
+        queued: Self::Msg,
         state: &mut SubscriptionState,
     ) -> Result<(), ActorProcessingErr> {
-        match letter.message {
+        match queued.open() {
             SubscriptionMsg::Look => self.look(state),
             SubscriptionMsg::LookAgain => {
                 state.later = None;
