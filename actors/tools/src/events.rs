@@ -4,6 +4,7 @@
 //! actor below it, which reads the feeds itself. The `calls` crate, supervisors and links send to the hub.
 
 mod entry;
+mod feeds;
 mod hub;
 mod last;
 mod log;

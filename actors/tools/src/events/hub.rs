@@ -6,17 +6,17 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mgp_engine::tools::events::channels::{KernelChannel, KernelEvent};
-use mgp_engine::tools::events::{
-    Attributed, Events, EventsEffect, SubscriptionNumber, Topic, topics,
-};
+use mgp_engine::tools::events::{Events, EventsEffect, SubscriptionNumber, Topic, topics};
 use mgp_protocol::ids::{ConnectionId, ServerId};
-use mgp_protocol::mgp::events::{Channel, ChannelPattern, RESOURCES, Replay, Severity, Subscribed};
+use mgp_protocol::mgp::events::{Channel, ChannelPattern, Replay, Severity, Subscribed};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::feed::Doorbell;
-use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
-use super::entry::{EventAccess, EventEntry, EventFeed, limits};
+use super::entry::{EventAccess, EventEntry};
+use super::feeds::{EventsState, OpenSubscription, OpeningSubscription};
 use super::subscription::{EventDelivery, FeedKey, SubscriptionActor, SubscriptionMsg};
+use super::last::channel_of;
 use super::{EventsMsg, EventsRequest, LastEvents, bit, log, unknown, upstream};
 use mgp_callers::agent::Agent;
 use mgp_callers::directory::Directory;
@@ -24,8 +24,7 @@ use mgp_callers::exchange::Exchange;
 use mgp_callers::request::Caller;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::randomness;
-use mgp_runtime::task::{self, SupervisedTask};
-use mgp_servers::link::ToldEvent;
+use mgp_runtime::task;
 use mgp_servers::server::ServerTable;
 use mgp_store::audit::AuditHandle;
 
@@ -43,48 +42,6 @@ pub(super) struct EventsActor {
     pub(super) audit: AuditHandle,
     /// The channels that somebody follows, as the handle reads them.
     pub(super) followed: Arc<AtomicU64>,
-}
-
-/// The state of the actor.
-#[derive(Debug)]
-pub(super) struct EventsState {
-    me: Mailbox<EventsMsg>,
-    cell: ActorCell,
-    engine: Events<KeptEvent>,
-    /// The last events of each channel that somebody follows.
-    feeds: BTreeMap<FeedKey, Arc<EventFeed>>,
-    /// Who follows the kernel's own channels; no entry is empty.
-    of_kernel: BTreeMap<KernelChannel, BTreeSet<SubscriptionNumber>>,
-    open: BTreeMap<SubscriptionNumber, OpenSubscription>,
-    /// By the id their agents know, or, of resources, by connection and URI.
-    by_id: HashMap<Arc<str>, SubscriptionNumber>,
-    /// Those whose agents wait for an answer.
-    opening: BTreeMap<SubscriptionNumber, OpeningSubscription>,
-    last: SubscriptionNumber,
-    /// Reads the audit log while anybody follows what is written there.
-    log: Option<SupervisedTask<()>>,
-    /// The number of the last record that was told.
-    recorded: u64,
-}
-
-/// An event of a server, with how many of its subscription were lost before it.
-type KeptEvent = (Arc<EventEntry>, u64);
-
-#[derive(Debug)]
-struct OpenSubscription {
-    id: Arc<str>,
-    mailbox: Mailbox<SubscriptionMsg>,
-    cell: ActorCell,
-    bell: Arc<Doorbell>,
-    of_kernel: BTreeSet<KernelChannel>,
-    follows: BTreeSet<FeedKey>,
-}
-
-#[derive(Debug)]
-struct OpeningSubscription {
-    asked: Vec<String>,
-    severity: Severity,
-    reply: Reply<Result<Subscribed, Refusal>>,
 }
 
 /// What a subscription is made of.
@@ -604,111 +561,6 @@ impl EventsActor {
     }
 }
 
-impl EventsState {
-    /// The subscription of a connection with this id.
-    fn own(&self, who: ConnectionId, id: &str) -> Option<SubscriptionNumber> {
-        let number = *self.by_id.get(id)?;
-        (self.engine.owner(number) == Some(who)).then_some(number)
-    }
-
-    fn refeed(&mut self, number: SubscriptionNumber) {
-        let Some(open) = self.open.get_mut(&number) else {
-            return;
-        };
-        let own = open.of_kernel.iter().copied().map(FeedKey::Kernel);
-        let at_servers = self.engine.followed(number).into_iter();
-        let at_servers = at_servers.map(|(server, topic)| FeedKey::Server(server, topic));
-        let wanted: BTreeSet<_> = own.chain(at_servers).collect();
-        let before = std::mem::replace(&mut open.follows, wanted.clone());
-        for key in wanted.difference(&before) {
-            let feed = self.feeds.entry(key.clone()).or_default().clone();
-            let place = feed.newest();
-            let _ = open
-                .mailbox
-                .remind(SubscriptionMsg::Follow(key.clone(), feed, place));
-        }
-        let mailbox = open.mailbox.clone();
-        for key in before.difference(&wanted) {
-            let _ = mailbox.remind(SubscriptionMsg::Unfollow(key.clone()));
-            self.free(key);
-        }
-    }
-
-    /// A feed that nobody follows is not kept.
-    fn free(&mut self, key: &FeedKey) {
-        if self.followers(key).next().is_none() {
-            self.feeds.remove(key);
-        }
-    }
-
-    fn followers(&self, key: &FeedKey) -> Box<dyn Iterator<Item = SubscriptionNumber> + '_> {
-        match key {
-            FeedKey::Kernel(channel) => {
-                let followers = self.of_kernel.get(channel);
-                Box::new(followers.into_iter().flatten().copied())
-            }
-            FeedKey::Server(server, topic) => Box::new(self.engine.followers(server, topic)),
-        }
-    }
-
-    fn leave_kernel(&mut self, number: SubscriptionNumber, channels: &BTreeSet<KernelChannel>) {
-        for channel in channels {
-            if let Some(followers) = self.of_kernel.get_mut(channel) {
-                followers.remove(&number);
-                if followers.is_empty() {
-                    self.of_kernel.remove(channel);
-                }
-            }
-        }
-    }
-
-    /// Adds an event to a feed, and wakes those who follow it and have nothing new yet.
-    fn publish(&self, key: &FeedKey, event: &Arc<EventEntry>, missed: u64) {
-        let Some(feed) = self.feeds.get(key) else {
-            return;
-        };
-        let limits = limits(self.feeds.len());
-        feed.push(event.clone(), event.weight(), missed, limits);
-        for number in self.followers(key) {
-            if let Some(open) = self.open.get(&number).filter(|open| open.bell.ring()) {
-                let _ = open.mailbox.remind(SubscriptionMsg::Look);
-            }
-        }
-    }
-
-    fn told(&mut self, server: &ServerId, event: &ToldEvent) {
-        let named = ChannelPattern::parse(&event.channel).filter(|name| !name.is_wide());
-        let entry = EventEntry::of_server(server, event);
-        let attributed = named.map_or(Attributed::Unasked, |_| {
-            let kept = (entry, event.missed);
-            let (id, channel) = (&event.subscription, &event.channel);
-            self.engine.event(server, event.link, id, channel, kept)
-        });
-        match attributed {
-            Attributed::To(topics, event) => self.publish_told(server, topics, &event),
-            Attributed::Kept => {}
-            Attributed::Unasked => {
-                tracing::debug!(%server, "an event nobody asked for is dropped");
-            }
-        }
-    }
-
-    fn publish_told(&self, server: &ServerId, topics: Vec<Topic>, (event, missed): &KeptEvent) {
-        for topic in topics {
-            self.publish(&FeedKey::Server(server.clone(), topic), event, *missed);
-        }
-    }
-
-    fn recorded(&mut self, records: &[(u64, String)]) {
-        for (sequence, record) in records {
-            self.recorded = *sequence;
-            if let Some((channel, event)) = log::entry(*sequence, record) {
-                self.publish(&FeedKey::Kernel(channel), &event, 0);
-            }
-        }
-    }
-}
-
 fn may_subscribe(state: &EventsState, who: ConnectionId, channels: usize) -> Result<(), Refusal> {
     let may = state.engine.may_subscribe(who, channels);
     may.map_err(|full| Refusal::BadParams(full.to_string()))
@@ -731,12 +583,6 @@ fn replay(
 /// Under which name the subscription to a resource is kept: no agent is told it.
 fn watched(who: ConnectionId, uri: &str) -> Arc<str> {
     format!("{}\n{uri}", who.0).into()
-}
-
-/// The channel of a resource.
-fn channel_of(uri: &str) -> Result<ChannelPattern, Refusal> {
-    let channel = uri.strip_prefix(RESOURCES).and_then(ChannelPattern::parse);
-    channel.ok_or_else(|| Refusal::UnknownResource(uri.to_owned()))
 }
 
 fn alone() -> Refusal {

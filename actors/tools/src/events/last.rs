@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use mgp_engine::tools::events::channels::KernelChannel;
-use mgp_protocol::mgp::events::{ChannelPattern, Severity};
+use mgp_protocol::mgp::events::{ChannelPattern, RESOURCES, Severity};
+use mgp_protocol::refusal::Refusal;
 
 use super::entry::{EventAccess, EventEntry, EventFeed};
 use super::log;
@@ -71,4 +72,10 @@ impl LastEvents {
         last.reverse();
         format!(r#"{{"events":[{}]}}"#, last.join(","))
     }
+}
+
+/// The channel of a resource.
+pub(super) fn channel_of(uri: &str) -> Result<ChannelPattern, Refusal> {
+    let channel = uri.strip_prefix(RESOURCES).and_then(ChannelPattern::parse);
+    channel.ok_or_else(|| Refusal::UnknownResource(uri.to_owned()))
 }
