@@ -53,7 +53,7 @@ use mgp_tools::search::{
 use mgp_tools::server_events::taken_by;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_transports::http::{client::Client, tls::Tls};
-use ractor::Actor;
+use ractor::{Actor, ActorRef};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -253,6 +253,16 @@ pub(crate) struct Asked {
     pub(crate) tasks: HashMap<&'static str, TaskSupervisorHandle>,
 }
 
+/// The process that ends what is left over.
+async fn guard(mark: &str) -> ActorRef<<GuardActor as Actor>::Msg> {
+    let guard = GuardActor {
+        exe: env!("CARGO_BIN_EXE_mgp").into(),
+        args: vec!["__guard".into()],
+        mark: mark.to_owned(),
+    };
+    Actor::spawn(None, guard, ()).await.unwrap().0
+}
+
 /// What supervisors need, and the actors behind it.
 async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let mark = format!("test-{}", std::process::id());
@@ -265,12 +275,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let table = Arc::new(Snapshot::new(table));
     let directory = Arc::new(Directory::new(table.clone()));
     let shown = nothing_shown();
-    let guard = GuardActor {
-        exe: env!("CARGO_BIN_EXE_mgp").into(),
-        args: vec!["__guard".into()],
-        mark: mark.clone(),
-    };
-    let (guard, _) = Actor::spawn(None, guard, ()).await.unwrap();
+    let guard = guard(&mark).await;
     let subscriptions = SubscriptionsActor {
         directory: directory.clone(),
         servers: Arc::new(OnceLock::new()),

@@ -97,7 +97,10 @@ impl EventsState {
         }
     }
 
-    pub(super) fn followers(&self, key: &FeedKey) -> Box<dyn Iterator<Item = SubscriptionNumber> + '_> {
+    pub(super) fn followers(
+        &self,
+        key: &FeedKey,
+    ) -> Box<dyn Iterator<Item = SubscriptionNumber> + '_> {
         match key {
             FeedKey::Kernel(channel) => {
                 let followers = self.of_kernel.get(channel);
@@ -107,7 +110,11 @@ impl EventsState {
         }
     }
 
-    pub(super) fn leave_kernel(&mut self, number: SubscriptionNumber, channels: &BTreeSet<KernelChannel>) {
+    pub(super) fn leave_kernel(
+        &mut self,
+        number: SubscriptionNumber,
+        channels: &BTreeSet<KernelChannel>,
+    ) {
         for channel in channels {
             if let Some(followers) = self.of_kernel.get_mut(channel) {
                 followers.remove(&number);
@@ -149,7 +156,12 @@ impl EventsState {
         }
     }
 
-    pub(super) fn publish_told(&self, server: &ServerId, topics: Vec<Topic>, (event, missed): &KeptEvent) {
+    pub(super) fn publish_told(
+        &self,
+        server: &ServerId,
+        topics: Vec<Topic>,
+        (event, missed): &KeptEvent,
+    ) {
         for topic in topics {
             self.publish(&FeedKey::Server(server.clone(), topic), event, *missed);
         }

@@ -15,8 +15,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::entry::{EventAccess, EventEntry};
 use super::feeds::{EventsState, OpenSubscription, OpeningSubscription};
-use super::subscription::{EventDelivery, FeedKey, SubscriptionActor, SubscriptionMsg};
 use super::last::channel_of;
+use super::subscription::{EventDelivery, FeedKey, SubscriptionActor, SubscriptionMsg};
 use super::{EventsMsg, EventsRequest, LastEvents, bit, log, unknown, upstream};
 use mgp_callers::agent::Agent;
 use mgp_callers::directory::Directory;
