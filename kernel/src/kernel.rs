@@ -2,6 +2,7 @@
 
 mod announce;
 mod auditing;
+mod changes;
 mod data_folder;
 mod doors;
 pub(crate) mod lock;

@@ -15,6 +15,7 @@ use mgp_calls::mgp;
 use mgp_calls::mgp::access::AccessTool;
 use mgp_calls::mgp::callback::CallbackTool;
 use mgp_calls::mgp::stream::StreamTool;
+use mgp_calls::mgp::events::EventsTool;
 use mgp_calls::offered::{Capability, offers};
 use mgp_calls::{Context, nothing};
 use mgp_engine::policy::access::Principal;
@@ -99,6 +100,12 @@ fn from_agents(method: &str, era: Era) -> Option<Route> {
             discovery(call!(mgp::discovery::answer, DiscoveryTool::Deregister))
         }
         ("mgp/stream/cancel", _) => streaming(call!(mgp::stream::answer, StreamTool::Cancel)),
+        ("mgp/events/subscribe", _) => events(call!(mgp::events::answer, EventsTool::Subscribe)),
+        ("mgp/events/unsubscribe", _) => {
+            events(call!(mgp::events::answer, EventsTool::Unsubscribe))
+        }
+        ("mgp/events/replay", _) => events(call!(mgp::events::answer, EventsTool::Replay)),
+        ("mgp/events/channels", _) => events(call!(mgp::events::answer, EventsTool::Channels)),
         ("mgp/tools/discover", _) => finding(call!(mgp::tools::discover)),
         ("mgp/tools/call", _) => finding(call!(tools::call_found)).relayed(),
         ("mgp/tools/request", _) => finding(call!(mgp::tools::request)),
@@ -252,6 +259,10 @@ const fn discovery(handler: Handler) -> Route {
     Route::new(RouteAudience::Discovery, true, handler)
 }
 
+const fn events(handler: Handler) -> Route {
+    Route::new(RouteAudience::Agreed(Features::EVENTS), true, handler)
+}
+
 const fn finding(handler: Handler) -> Route {
     Route::new(
         RouteAudience::Agreed(Features::TOOL_DISCOVERY),
@@ -346,6 +357,7 @@ impl Routes for Routing {
 
     fn farewell(&self, agent: &Agent) {
         self.calls.subscriptions.leave(agent.connection);
+        self.calls.events.leave(agent.connection);
         self.calls.registrar.ended(agent.connection);
         if let Some(caller) = agent.caller() {
             roots::changed(&self.calls, caller);

@@ -29,6 +29,7 @@ use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::Splice;
 use mgp_sync::pending::{NotAdmitted, Pending};
+use mgp_transports::lines::{QueueLimits, SendError};
 use ractor::ActorCell;
 use tokio::sync::{Notify, oneshot};
 
@@ -444,6 +445,20 @@ impl Agent {
                     exchange.send(tagged, class);
                 }
             }
+        }
+    }
+
+    /// Sends a message that belongs to no request if there is room for it now, which is never more than so
+    /// much of a line.
+    ///
+    /// # Errors
+    /// [`SendError::Full`] when it is to be sent later; [`SendError::Closed`] when it never can be.
+    pub fn offer(&self, frame: Bytes, room: QueueLimits) -> Result<(), SendError> {
+        match &self.outward {
+            _ if !self.is_ready() => Err(SendError::Full),
+            Outward::Line(sink) => sink.offer_within(frame, room),
+            Outward::Session(streams) => streams.offer(GET, frame),
+            Outward::Listening { .. } => Err(SendError::Closed),
         }
     }
 

@@ -138,7 +138,7 @@ impl Exchange {
             ReplyPath::Line(sink) => offer_line(sink, receipt.on(frame)),
             ReplyPath::Stream { streams, lane, .. } => {
                 self.prime();
-                let sent = streams.offer(*lane, frame, receipt);
+                let sent = streams.offer_with_receipt(*lane, frame, receipt);
                 self.needs_stream.raise();
                 sent
             }

@@ -6,7 +6,7 @@ use mgp_protocol::mgp::negotiation::{self, Features, Negotiated};
 use mgp_protocol::splice::quoted;
 use serde_json::value::RawValue;
 
-/// Events are not offered, because the kernel does not have them.
+/// Everything there is a word for.
 pub const OFFERED: Features = Features::PERMISSIONS
     .and(Features::TOOL_SECURITY)
     .and(Features::ACCESS_CONTROL)
@@ -16,6 +16,7 @@ pub const OFFERED: Features = Features::PERMISSIONS
     .and(Features::CALLBACKS)
     .and(Features::STREAMING)
     .and(Features::PROGRESS)
+    .and(Features::EVENTS)
     .and(Features::DISCOVERY)
     .and(Features::TOOL_DISCOVERY)
     .and(Features::ERROR_HANDLING);

@@ -325,7 +325,8 @@ fn cause(denial: &Denial) -> Option<EventType> {
         | Denial::Registration { .. }
         | Denial::RateLimited { .. }
         | Denial::OverQuota { .. }
-        | Denial::Disabled { .. } => None,
+        | Denial::Disabled { .. }
+        | Denial::NoSubscription { .. } => None,
     }
 }
 

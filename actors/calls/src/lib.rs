@@ -33,6 +33,7 @@ pub mod mgp {
     pub mod callback;
     pub mod calls;
     pub mod discovery;
+    pub mod events;
     pub mod stream;
     pub mod tools;
 }
@@ -60,6 +61,7 @@ use mgp_servers::upstream::Upstream;
 use mgp_store::audit::AuditHandle;
 use mgp_sync::snapshot::Snapshot;
 use mgp_tools::catalog::Shown;
+use mgp_tools::events::EventsHandle;
 use mgp_tools::registrar::Registrar;
 use mgp_tools::search::SearchHandle;
 use mgp_tools::subscriptions::SubscriptionsHandle;
@@ -81,6 +83,8 @@ pub struct Context {
     pub sifted: SiftedLists,
     /// Subscriptions to resources.
     pub subscriptions: SubscriptionsHandle,
+    /// Subscriptions to events.
+    pub events: EventsHandle,
     /// The connected agents.
     pub directory: Arc<Directory>,
     /// The supervisor under which event subscriptions run.

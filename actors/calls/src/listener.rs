@@ -12,6 +12,7 @@ use mgp_callers::agent::Agent;
 use mgp_callers::agent::supervisor::Agents;
 use mgp_callers::directory::Directory;
 use mgp_runtime::mailbox::{Alive, Kind};
+use mgp_tools::events::EventsHandle;
 use mgp_tools::subscriptions::SubscriptionsHandle;
 
 /// Fixed at construction.
@@ -20,6 +21,7 @@ struct ListenerActor {
     agent: Arc<Agent>,
     directory: Arc<Directory>,
     subscriptions: SubscriptionsHandle,
+    events: EventsHandle,
 }
 
 /// Ends the subscription when it is dropped.
@@ -53,13 +55,14 @@ impl Drop for Listener {
 pub async fn begin(
     agents: &Agents,
     directory: &Arc<Directory>,
-    subscriptions: &SubscriptionsHandle,
+    (subscriptions, events): (&SubscriptionsHandle, &EventsHandle),
     agent: &Arc<Agent>,
 ) -> Result<Listener, Refusal> {
     let actor = ListenerActor {
         agent: agent.clone(),
         directory: directory.clone(),
         subscriptions: subscriptions.clone(),
+        events: events.clone(),
     };
     let spawned = Actor::spawn_linked(None, actor, (), agents.get_cell()).await;
     let (actor, ended) = spawned.map_err(|_| Refusal::Broken("the kernel is stopping".into()))?;
@@ -81,6 +84,7 @@ impl Actor for ListenerActor {
             who: self.agent.connection,
             directory: self.directory.clone(),
             subscriptions: self.subscriptions.clone(),
+            events: self.events.clone(),
             _alive: Alive::new(Kind::Listener),
         })
     }
@@ -92,6 +96,7 @@ struct ListenerState {
     who: ConnectionId,
     directory: Arc<Directory>,
     subscriptions: SubscriptionsHandle,
+    events: EventsHandle,
     _alive: Alive,
 }
 
@@ -99,5 +104,6 @@ impl Drop for ListenerState {
     fn drop(&mut self) {
         self.directory.leave(self.who);
         self.subscriptions.leave(self.who);
+        self.events.leave(self.who);
     }
 }

@@ -444,6 +444,7 @@ impl Inbound {
             if exchange.is_awaited() {
                 send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
             }
+            exchange.end();
         });
     }
 

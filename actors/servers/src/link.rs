@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::callers::request_ids::RequestIds;
+use mgp_engine::servers::event_flow::EventFlow;
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
 use mgp_protocol::dialect::{Era, Version};
@@ -49,7 +50,7 @@ use mgp_runtime::ids::request_ids;
 pub use self::calls::{Call, FinalCheck, MirroredHeaders};
 pub(crate) use self::envelope::code;
 pub use self::envelope::wrapped;
-pub use self::event::LinkEvent;
+pub use self::event::{LinkEvent, ToldEvent};
 pub use self::from_servers::{ClientQuestion, FROM_SERVERS, FromServer};
 pub use self::late_messages::LateMessages;
 pub use self::wire::Wire;
@@ -140,6 +141,8 @@ pub struct Link {
     callbacks: ServerCallbacks,
     listening: listening::Listening,
     elicited: Elicited,
+    /// How many events the server may tell.
+    event_flow: Mutex<EventFlow>,
     /// The questions of tasks that clients may answer.
     permits: Permits,
     asks_roots: AtomicBool,
@@ -206,6 +209,7 @@ impl Link {
             callbacks: ServerCallbacks::default(),
             listening: listening::Listening::default(),
             elicited: Elicited::default(),
+            event_flow: Mutex::default(),
             permits: Permits::default(),
             asks_roots: AtomicBool::new(false),
             roots_told: AtomicBool::new(false),

@@ -8,18 +8,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::tools::catalog::{CatalogView, ListKind, ServerOffer, changes};
+use mgp_engine::tools::events::channels::{EventScope, KernelChannel, KernelEvent};
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::events::Severity;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
+use serde_json::json;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use crate::events::EventsHandle;
 use crate::search::SearchHandle;
 pub use crate::shown::Shown;
 use mgp_callers::directory::Directory;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 use mgp_runtime::task;
+use mgp_runtime::time::unix_ms;
 use mgp_servers::link::Peer;
 use mgp_servers::server::{Fetched, ServerMsg, ServerTable};
 
@@ -121,6 +127,8 @@ pub struct CatalogActor {
     pub directory: Arc<Directory>,
     /// The search, which indexes the catalog.
     pub search: SearchHandle,
+    /// Tells those who follow events of it.
+    pub events: EventsHandle,
 }
 
 /// The state of the actor.
@@ -237,6 +245,10 @@ impl CatalogActor {
                 CatalogView::All => changed.iter().filter_map(of).collect(),
             };
             self.directory.list_changed(view, *kind, &servers);
+            if let CatalogView::One(server) = view {
+                let changed = || list_changed(server, *kind);
+                self.events.happened(KernelChannel::ListsChanged, changed);
+            }
         }
         state.waiting.drain(..).for_each(|reply| reply.send(()));
         self.tell_withdrawn(state);
@@ -247,5 +259,23 @@ impl CatalogActor {
         let gone = |server: &ServerId, _: &mut Reply<()>| shown.catalog.counts(server).is_none();
         let gone = state.awaited.extract_if(.., gone);
         gone.for_each(|(_, reply)| reply.send(()));
+    }
+}
+
+/// What a server offers has changed.
+fn list_changed(server: &ServerId, kind: ListKind) -> KernelEvent {
+    let list = match kind {
+        ListKind::Tools => "tools",
+        ListKind::Prompts => "prompts",
+        ListKind::Resources => "resources",
+        ListKind::Templates => "resource_templates",
+    };
+    KernelEvent {
+        channel: KernelChannel::ListsChanged,
+        severity: Severity::Info,
+        scope: EventScope::of_server(server.clone()),
+        timestamp: rfc3339_ms(unix_ms()),
+        data: json!({"server_id": server.as_str(), "list": list}),
+        for_agents: None,
     }
 }

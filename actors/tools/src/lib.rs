@@ -1,6 +1,8 @@
-//! What all servers offer together: catalog, search, registration, subscriptions to resources.
+//! What all servers offer together: catalog, search, registration, subscriptions to
+//! resources and to events.
 
 pub mod catalog;
+pub mod events;
 pub mod registrar;
 pub mod search;
 pub mod server_events;

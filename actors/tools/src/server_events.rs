@@ -1,7 +1,12 @@
-//! Passes events of servers on to the catalog and to the subscriptions.
+//! Passes events of servers on: to the catalog, and to those who follow resources and events.
 
 use crate::catalog::CatalogHandle;
+use crate::events::EventsHandle;
 use crate::subscriptions::SubscriptionsHandle;
+use mgp_engine::tools::events::channels::{EventScope, KernelChannel, KernelEvent};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::Lifecycle;
+use mgp_protocol::mgp::events::Severity;
 use mgp_runtime::event_sink::EventSink;
 use mgp_servers::server::ServerEvent;
 
@@ -10,6 +15,7 @@ use mgp_servers::server::ServerEvent;
 pub fn taken_by(
     catalog: CatalogHandle,
     subscriptions: SubscriptionsHandle,
+    events: EventsHandle,
 ) -> EventSink<ServerEvent> {
     EventSink::new(move |event| match event {
         ServerEvent::Offered {
@@ -19,13 +25,43 @@ pub fn taken_by(
             seen,
         } => catalog.offer(*offer, peer, fetched, seen),
         ServerEvent::Withdrawn(server) => catalog.withdraw(&server),
-        ServerEvent::Connected(server) => subscriptions.server_back(&server),
-        ServerEvent::Disconnected(server) => subscriptions.server_lost(&server),
-        ServerEvent::Removed(server) => subscriptions.server_removed(&server),
+        ServerEvent::Connected(server) => {
+            subscriptions.server_back(&server);
+            events.server_back(&server);
+        }
+        ServerEvent::Disconnected(server) => {
+            subscriptions.server_lost(&server);
+            events.server_lost(&server);
+        }
+        ServerEvent::Removed(server) => {
+            subscriptions.server_removed(&server);
+            events.server_removed(&server);
+        }
+        ServerEvent::Told { server, event } => events.told(server, event),
+        ServerEvent::Stepped(step) => {
+            events.happened(KernelChannel::ServerState, || stepped(&step));
+        }
         ServerEvent::Updated {
             server,
             uri,
             params,
         } => subscriptions.updated(&server, &uri, &params),
     })
+}
+
+/// A server went from one state to another.
+fn stepped(step: &Lifecycle) -> KernelEvent {
+    let severity = match step.new_state.as_str() {
+        "error" => Severity::Error,
+        "restarting" => Severity::Warning,
+        _ => Severity::Info,
+    };
+    KernelEvent {
+        channel: KernelChannel::ServerState,
+        severity,
+        scope: EventScope::of_server(ServerId::new(step.server_id.as_str())),
+        timestamp: step.timestamp.clone(),
+        data: serde_json::to_value(step).unwrap_or_default(),
+        for_agents: None,
+    }
 }

@@ -27,6 +27,7 @@ pub mod calls {
 /// What is offered: the catalog, its index, and how tools come into it.
 pub mod tools {
     pub mod catalog;
+    pub mod events;
     pub mod exposure;
     pub mod index;
     pub mod registration;
@@ -41,6 +42,7 @@ pub mod servers {
     pub mod attribution;
     pub mod call_queue;
     pub mod consent;
+    pub mod event_flow;
     pub mod health;
     pub mod lifecycle;
     pub mod log_levels;

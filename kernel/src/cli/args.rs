@@ -5,6 +5,7 @@ mod agents;
 mod approvals;
 mod audit;
 mod calls;
+mod events;
 mod prompts;
 mod resources;
 mod servers;
@@ -23,6 +24,7 @@ pub use agents::{AddAgent, AgentToken, Agents, NamedAgent};
 pub use approvals::{Answer, Approve, Deny};
 pub use audit::{Acknowledge, Audit, TailAudit};
 pub use calls::{Calls, ShowCall};
+pub use events::{Events, TailEvents};
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};
 pub use servers::{Add, Logs, Named, Removed, Restarted, Servers};
@@ -134,6 +136,9 @@ pub enum Command {
     /// Show what was done, and whether the log of it is whole.
     #[command(subcommand)]
     Audit(Audit),
+    /// Show what happens while it happens.
+    #[command(subcommand)]
+    Events(Events),
     /// Show what waits for your answer.
     Pending,
     /// Say yes to what waits.

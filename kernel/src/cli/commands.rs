@@ -5,6 +5,7 @@ mod agents;
 mod approvals;
 mod audit;
 mod calls;
+mod events;
 mod prompts;
 mod resources;
 mod servers;
@@ -36,6 +37,7 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Prompts(typed) => prompts::run(context, &typed),
         Command::Calls(typed) => calls::run(context, &typed),
         Command::Audit(typed) => audit::run(context, typed),
+        Command::Events(typed) => events::run(context, typed),
         Command::Pending => approvals::pending(context),
         Command::Approve(typed) => approvals::approve(context, &typed),
         Command::Answer(typed) => approvals::answer(context, &typed),

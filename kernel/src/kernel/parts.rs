@@ -34,19 +34,19 @@ use mgp_policy::access::{AccessActor, AccessHandle, Books};
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;
-use mgp_protocol::ids::{AgentId, ServerId};
-use mgp_runtime::event_sink::EventSink;
+use mgp_protocol::ids::AgentId;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::randomness;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::guard::{GuardActor, GuardHandle};
 use mgp_servers::sandbox::Sandboxes;
-use mgp_servers::server::{Connector, ResourceFigures, ServerMsg, ServerTable, Starts};
+use mgp_servers::server::{Connector, ResourceFigures, ServerTable, Starts};
 use mgp_store::audit::AuditHandle;
 use mgp_store::trouble::Troubles;
 use mgp_sync::Snapshot;
 use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
+use mgp_tools::events::EventsHandle;
 use mgp_tools::registrar::{Background, Names, Registrar, Waiting};
 use mgp_tools::search::{Meanings, Program, SearchHandle, SearchOptions};
 use mgp_tools::server_events::taken_by;
@@ -57,6 +57,7 @@ use ractor::{Actor, ActorCell, SpawnErr};
 use tokio::sync::{Mutex, OnceCell};
 use tokio_util::sync::CancellationToken;
 
+use super::changes::{access_changed, pending_changed, pins_decided};
 use super::options::UpOptions;
 use super::{DRAIN, StoredState, data_folder, machine};
 use crate::config::{HttpAuth, KernelConfig};
@@ -136,6 +137,7 @@ struct Parts {
     servers: Arc<ServerTable>,
     shown: Arc<Snapshot<Shown>>,
     subscriptions: SubscriptionsHandle,
+    events: EventsHandle,
     catalog: CatalogHandle,
     agents: Agents,
     access: AccessHandle,
@@ -171,10 +173,11 @@ impl Parts {
         };
         let (following, _) = Actor::spawn(None, subscriptions, ()).await?;
         let subscriptions = SubscriptionsHandle::new(Mailbox::new(following.clone()));
+        let (events, hub) = EventsHandle::start(&directory, &servers, &kept.audit).await?;
         let access = AccessActor {
             table: table.clone(),
             directory: directory.clone(),
-            changed: access_changed(&subscriptions),
+            changed: access_changed(&subscriptions, &events),
             audit: kept.audit.clone(),
         };
         let (access, _) = Actor::spawn(None, access, (kept.books, kept.unaudited)).await?;
@@ -187,7 +190,8 @@ impl Parts {
             data_dir: options.data_dir.clone(),
         };
         let (search, finder_cell) = opening.open().await?;
-        let (catalog, catalog_root) = catalog(&shown, &directory, &search, &servers).await?;
+        let (catalog, catalog_root) =
+            catalog(&shown, &directory, &search, &servers, &events).await?;
         let (agents, _) = Actor::spawn(None, AgentsActor, ()).await?;
         let mut root = Vec::new();
         let following_tasks = supervisor("tasks", &mut root).await?;
@@ -196,6 +200,7 @@ impl Parts {
         let (roster, roster_cell) = roster(options, kept.roster, &revocation, &kept.audit).await?;
         root.extend([
             RootActor::lasting("subscriptions", following.get_cell()),
+            RootActor::lasting("events", hub),
             catalog_root,
             RootActor::lasting("agents", agents.get_cell()),
             RootActor::lasting("access", access.get_cell()),
@@ -242,6 +247,7 @@ impl Parts {
             servers,
             shown,
             subscriptions,
+            events,
             agents,
             access,
             approvals,
@@ -255,7 +261,11 @@ impl Parts {
 
     fn server_parts(&self, guard: &GuardHandle, connector: &Arc<Connector>) -> ServerParts {
         ServerParts {
-            events: taken_by(self.catalog.clone(), self.subscriptions.clone()),
+            events: taken_by(
+                self.catalog.clone(),
+                self.subscriptions.clone(),
+                self.events.clone(),
+            ),
             catalog: self.catalog.clone(),
             directory: self.directory.clone(),
             guard: guard.clone(),
@@ -325,6 +335,7 @@ impl Parts {
             name_sources: self.name_sources(kernel),
             sifted: SiftedLists::default(),
             subscriptions: self.subscriptions.clone(),
+            events: self.events.clone(),
             directory: self.directory.clone(),
             agents: self.agents.clone(),
             tasks: self.revocation.tasks.clone(),
@@ -352,28 +363,6 @@ impl Parts {
             },
         })
     }
-}
-
-/// Subscriptions end where access does.
-fn access_changed(subscriptions: &SubscriptionsHandle) -> EventSink<()> {
-    let subscriptions = subscriptions.clone();
-    EventSink::new(move |()| subscriptions.access_changed())
-}
-
-/// Whoever follows the list of what waits is told.
-fn pending_changed(subscriptions: &SubscriptionsHandle) -> EventSink<()> {
-    let subscriptions = subscriptions.clone();
-    EventSink::new(move |()| subscriptions.pending_changed())
-}
-
-/// A server whose tools the operator decided about shows them, or does not any more.
-fn pins_decided(servers: &Arc<ServerTable>) -> EventSink<ServerId> {
-    let servers = servers.clone();
-    EventSink::new(move |server| {
-        if let Some(handle) = servers.load().get(&server) {
-            let _ = handle.tell(ServerMsg::PinsDecided);
-        }
-    })
 }
 
 /// What registered servers are started with.
@@ -515,11 +504,13 @@ async fn catalog(
     directory: &Arc<Directory>,
     search: &SearchHandle,
     servers: &Arc<ServerTable>,
+    events: &EventsHandle,
 ) -> Result<(CatalogHandle, RootActor), SpawnErr> {
     let actor = CatalogActor {
         shown: shown.clone(),
         directory: directory.clone(),
         search: search.clone(),
+        events: events.clone(),
     };
     let handle = CatalogHandle::new(shown.clone());
     let cell = handle.start(actor.clone()).await?;

@@ -27,6 +27,11 @@ pub(super) fn actors(
 
 fn node(name: &str, cell: &ActorCell) -> ActorNode {
     let under = cell.get_children();
+    let kind = |child| match name {
+        // All that live there are of one kind.
+        "events" => "subscription",
+        _ => kind(child),
+    };
     let under = under.iter().map(|child| node(kind(child), child));
     sorted(name, under.collect())
 }

@@ -7,11 +7,12 @@ use mgp_engine::servers::tree_plan::Loss;
 use ractor::{ActorCell, SpawnErr};
 
 /// The actors at the root beside the servers' supervisors, and what it means to lose one.
-pub const ROOT: [(&str, Loss); 11] = [
+pub const ROOT: [(&str, Loss); 12] = [
     // No child would end with the kernel any more.
     ("guard", Loss::EndsKernel),
     // Who follows what is known nowhere else.
     ("subscriptions", Loss::EndsKernel),
+    ("events", Loss::EndsKernel),
     // What was acknowledged last may be on its way to the disk.
     ("access", Loss::EndsKernel),
     ("agent_registry", Loss::EndsKernel),

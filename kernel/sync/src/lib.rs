@@ -5,6 +5,7 @@
 //! | [`Pending`] | requests that await an answer | each request is settled exactly once |
 //! | [`Gate`] | a server or a door that drains | nothing enters after it closes; the drain is reported once |
 //! | [`Ring`] | the event streams of a session | replay, then live events: no gap, no duplicate |
+//! | [`Feed`] | the last events of a channel | no reader misses an event unawares, and none is waited for |
 //! | [`Snapshot`] | tables that calls read without asking their owner | a load sees the last store that returned |
 //! | [`Slot`] | the way to something that is restarted | a tenant is removed only by its own tenancy |
 //! | [`Credit`] | the bound of a queue | charges stay within the limit and come back exactly once |
@@ -35,6 +36,7 @@ macro_rules! opaque_debug {
 }
 
 pub mod credit;
+pub mod feed;
 pub mod gate;
 pub mod pending;
 pub mod ring;
@@ -47,6 +49,7 @@ mod refused;
 mod shim;
 
 pub use credit::{Charge, Credit};
+pub use feed::{Doorbell, Feed, FeedLimits, FeedRead};
 pub use gate::{Gate, GatePass};
 pub use pending::Pending;
 pub use refused::NotAdmitted;

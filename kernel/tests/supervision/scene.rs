@@ -44,6 +44,7 @@ use mgp_servers::server::{Connector, ServerHandle, ServerTable, Status};
 use mgp_store::audit::AuditHandle;
 use mgp_sync::Snapshot;
 use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
+use mgp_tools::events::EventsHandle;
 use mgp_tools::registrar::Names;
 use mgp_tools::search::{
     Embedding, Meanings, Program, SearchHandle, SearchOptions, ServerStatusFilter as SearchStatus,
@@ -52,7 +53,7 @@ use mgp_tools::search::{
 use mgp_tools::server_events::taken_by;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use mgp_transports::http::{client::Client, tls::Tls};
-use ractor::Actor;
+use ractor::{Actor, ActorRef};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -252,6 +253,16 @@ pub(crate) struct Asked {
     pub(crate) tasks: HashMap<&'static str, TaskSupervisorHandle>,
 }
 
+/// The process that ends what is left over.
+async fn guard(mark: &str) -> ActorRef<<GuardActor as Actor>::Msg> {
+    let guard = GuardActor {
+        exe: env!("CARGO_BIN_EXE_mgp").into(),
+        args: vec!["__guard".into()],
+        mark: mark.to_owned(),
+    };
+    Actor::spawn(None, guard, ()).await.unwrap().0
+}
+
 /// What supervisors need, and the actors behind it.
 async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let mark = format!("test-{}", std::process::id());
@@ -264,12 +275,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let table = Arc::new(Snapshot::new(table));
     let directory = Arc::new(Directory::new(table.clone()));
     let shown = nothing_shown();
-    let guard = GuardActor {
-        exe: env!("CARGO_BIN_EXE_mgp").into(),
-        args: vec!["__guard".into()],
-        mark: mark.clone(),
-    };
-    let (guard, _) = Actor::spawn(None, guard, ()).await.unwrap();
+    let guard = guard(&mark).await;
     let subscriptions = SubscriptionsActor {
         directory: directory.clone(),
         servers: Arc::new(OnceLock::new()),
@@ -277,6 +283,8 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     };
     let (following, _) = Actor::spawn(None, subscriptions, ()).await.unwrap();
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(following.clone()));
+    let started = EventsHandle::start(&directory, servers, &AuditHandle::off()).await;
+    let (events, hub) = started.unwrap();
     let access = AccessActor {
         table: table.clone(),
         directory: directory.clone(),
@@ -299,6 +307,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
         shown: shown.clone(),
         directory: directory.clone(),
         search: search.clone(),
+        events: events.clone(),
     };
     let catalog = CatalogHandle::new(shown);
     let cell = catalog.start(merging.clone()).await.unwrap();
@@ -315,6 +324,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let mut root = vec![
         RootActor::lasting("guard", guard.get_cell()),
         RootActor::lasting("subscriptions", following.get_cell()),
+        RootActor::lasting("events", hub),
         RootActor::lasting("access", access.get_cell()),
         RootActor::restarted("catalog", cell, catalog_again),
         RootActor::restarted("search", finding, finder_again),
@@ -334,7 +344,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
         tasks,
     };
     let parts = ServerParts {
-        events: taken_by(catalog.clone(), subscriptions),
+        events: taken_by(catalog.clone(), subscriptions, events),
         catalog,
         permissions,
         pins,

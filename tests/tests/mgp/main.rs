@@ -6,6 +6,7 @@ mod access;
 mod audit;
 mod callbacks;
 mod errors;
+mod events;
 mod finding;
 mod health;
 mod identity;

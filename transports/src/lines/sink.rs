@@ -81,6 +81,15 @@ impl LineSink {
         queue.push(one_line(frame), half)
     }
 
+    /// Queues a frame that can be sent later, as [`send`](Self::send) does, but takes no more than this much
+    /// room of the queue.
+    ///
+    /// # Errors
+    /// [`SendError`]: so much waits already, or the stream has ended.
+    pub fn offer_within(&self, frame: Bytes, room: QueueLimits) -> Result<(), SendError> {
+        self.0.0.push(one_line(frame), room)
+    }
+
     /// Lets the writer finish what is queued, then end the stream. Later frames are refused.
     pub fn close(&self) {
         self.0.0.close();

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use mgp_sync::NotAdmitted;
 use mgp_sync::ring::{LIVE, Ring, RingLimits, RingNext, RingReader};
+use mgp_transports::lines::SendError;
 use mgp_transports::sse;
 
 use super::delivery::{Delivery, Receipt};
@@ -88,7 +89,7 @@ impl Streams {
     }
 
     /// Adds a message that may not be lost and can wait; false when there is no room for it now.
-    pub(crate) fn offer(&self, lane: Lane, frame: Vec<u8>, receipt: &Receipt) -> bool {
+    pub(crate) fn offer_with_receipt(&self, lane: Lane, frame: Vec<u8>, receipt: &Receipt) -> bool {
         let weight = frame.len();
         let frame = SseFrame {
             frame: frame.into(),
@@ -98,6 +99,23 @@ impl Streams {
             self.ring.push(lane.0, frame, weight),
             Err(NotAdmitted::Full(_))
         )
+    }
+
+    /// Adds a message that can be sent later, if the readers keep up.
+    ///
+    /// # Errors
+    /// [`SendError`]: they do not, or all streams have ended.
+    pub fn offer(&self, lane: Lane, frame: Bytes) -> Result<(), SendError> {
+        let weight = frame.len();
+        let frame = SseFrame {
+            frame,
+            receipt: None,
+        };
+        let pushed = self.ring.push(lane.0, frame, weight);
+        pushed.map(drop).map_err(|refused| match refused {
+            NotAdmitted::Full(_) => SendError::Full,
+            NotAdmitted::Closed(_) => SendError::Closed,
+        })
     }
 
     /// The last message of a stream.

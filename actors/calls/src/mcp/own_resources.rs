@@ -1,29 +1,41 @@
-//! The kernel's own resources, for connections of the operator only.
+//! The kernel's own resources: what waits for the operator, and the last events of channels.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use mgp_engine::tools::catalog::{CatalogView, ListKind};
 use mgp_protocol::mgp::approvals::PENDING_URI;
+use mgp_protocol::mgp::events::RESOURCES;
 use mgp_protocol::splice::quoted;
 
 use crate::Context;
 use crate::answer::whole;
-use mgp_callers::request::Caller;
+use mgp_callers::request::{Caller, Outcome};
 use mgp_policy::approvals;
 
-/// True for a URI of the kernel's own, if the caller is the operator; for agents it does not exist.
+/// True for a URI of the kernel's own: the list of what waits, which is there for the operator only, and the
+/// last events of a channel.
 pub(crate) fn is_own(caller: &Caller, uri: &str) -> bool {
-    shows_own(caller) && uri == PENDING_URI
+    (shows_own(caller) && uri == PENDING_URI) || is_of_events(caller, uri)
 }
 
-/// The answer to `resources/read` of [`PENDING_URI`].
-pub(crate) fn read_own(cx: &Context, caller: &Caller) -> Bytes {
-    let text = quoted(&cx.policies.approvals.text()).to_string();
-    let contents = format!(
-        r#"{{"contents":[{{"uri":"{PENDING_URI}","mimeType":"application/json","text":{text}}}]}}"#
-    );
-    // It changes whenever somebody asks or answers.
+/// True for the last events of a channel.
+pub(crate) fn is_of_events(caller: &Caller, uri: &str) -> bool {
+    caller.view == CatalogView::All && uri.starts_with(RESOURCES)
+}
+
+/// The answer to `resources/read` of one of them.
+pub(crate) async fn read_own(cx: &Context, caller: &Arc<Caller>, uri: &str) -> Outcome {
+    let text = match is_of_events(caller, uri) {
+        true => cx.events.last(caller, uri).await?,
+        false => cx.policies.approvals.text(),
+    };
+    let (uri, text) = (quoted(uri), quoted(&text));
+    let contents =
+        format!(r#"{{"contents":[{{"uri":{uri},"mimeType":"application/json","text":{text}}}]}}"#);
+    // It changes whenever somebody asks or answers, and with every event.
     let kept = || r#","ttlMs":0,"cacheScope":"private""#.to_owned();
-    whole(caller, contents.into(), kept)
+    Ok(whole(caller, contents.into(), kept))
 }
 
 fn shows_own(caller: &Caller) -> bool {

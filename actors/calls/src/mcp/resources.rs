@@ -30,7 +30,7 @@ pub async fn read(cx: &Context, request: &Request) -> Outcome {
     let about: resources::About<'_> = mcp::read(Some(params))?;
     let uri = text(about.uri, "uri")?;
     if own_resources::is_own(&request.caller, &uri) {
-        return Ok(own_resources::read_own(cx, &request.caller));
+        return own_resources::read_own(cx, &request.caller, &uri).await;
     }
     let (server, own) = Box::pin(owner(cx, request, &uri)).await?;
     let unknown = Refusal::UnknownResource(uri.clone());
@@ -152,6 +152,10 @@ fn rename_contents(result: &[u8], own: &str, shown: &str) -> Option<String> {
 pub async fn subscribe(cx: &Context, request: &Request) -> Outcome {
     let about: resources::About<'_> = mcp::read(Some(required(request)?))?;
     let uri = text(about.uri, "uri")?;
+    if own_resources::is_of_events(&request.caller, &uri) {
+        cx.events.watch(request.caller.connection, uri).await?;
+        return Ok(nothing());
+    }
     let (server, own) = followed(cx, request, uri).await?;
     if !tells_of_resources(cx, &server) {
         return Err(Refusal::UnknownMethod(format!(
@@ -210,6 +214,10 @@ pub(crate) fn tells_of_resources(cx: &Context, server: &ServerId) -> bool {
 pub async fn unsubscribe(cx: &Context, request: &Request) -> Outcome {
     let about: resources::About<'_> = mcp::read(Some(required(request)?))?;
     let uri = text(about.uri, "uri")?;
+    if own_resources::is_of_events(&request.caller, &uri) {
+        cx.events.unwatch(request.caller.connection, uri);
+        return Ok(nothing());
+    }
     let (server, own) = match own_resources::is_own(&request.caller, &uri) {
         true => (approvals::own(), uri),
         // The server need not be connected for this.

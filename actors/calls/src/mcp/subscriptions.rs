@@ -10,7 +10,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::{jsonrpc, mcp};
 
 use crate::answer::required;
-use crate::mcp::{resources, tasks};
+use crate::mcp::{own_resources, resources, tasks};
 use crate::{Context, listener};
 use mgp_callers::agent::Agent;
 use mgp_callers::exchange::Delivery;
@@ -46,7 +46,12 @@ pub async fn listen(cx: &Context, request: &Request) -> Outcome {
     let tasks = named(cx, request, &mut wanted);
     let followed = follow_tasks(cx, &request.caller, &tasks);
     let agent = Agent::listening(&request.caller, &request.exchange, &wanted, &tag, tasks);
-    let listener = listener::begin(&cx.agents, &cx.directory, &cx.subscriptions, &agent);
+    let listener = listener::begin(
+        &cx.agents,
+        &cx.directory,
+        (&cx.subscriptions, &cx.events),
+        &agent,
+    );
     let mut listener = listener.await?;
     let wanted = follow(cx, &agent, wanted, resources).await;
     join_all(followed.iter().map(FollowedTask::agreed)).await;
@@ -116,10 +121,16 @@ async fn follow(
 ) -> Filter {
     wanted.resource_subscriptions.clear();
     for FollowedResource { shown, server, own } in resources {
-        let subscribed = cx
-            .subscriptions
-            .subscribe(agent.connection, server, own)
-            .await;
+        let of_events = agent
+            .caller()
+            .is_some_and(|caller| own_resources::is_of_events(caller, &own));
+        let subscribed = match of_events {
+            true => cx.events.watch(agent.connection, own).await,
+            false => {
+                let subscriptions = &cx.subscriptions;
+                subscriptions.subscribe(agent.connection, server, own).await
+            }
+        };
         if subscribed.is_ok() {
             wanted.resource_subscriptions.push(shown);
         }

@@ -118,6 +118,9 @@ async fn call_once(
     if let Some(tool) = mgp::stream::tool(&request.caller, &name) {
         return Box::pin(mgp::stream::by_tool(cx, request, tool, call.arguments)).await;
     }
+    if let Some(tool) = mgp::events::tool(&request.caller, &name) {
+        return Box::pin(mgp::events::by_tool(cx, request, tool, call.arguments)).await;
+    }
     let tool = match cx.tool(&request.caller.view, &name) {
         Some(tool) => tool,
         None => Box::pin(arriving(cx, request, &name)).await?,
@@ -147,6 +150,7 @@ async fn call_once(
         },
     };
     let upstream = cx.upstream(&tool.server);
+    mgp::events::started(cx, request, &tool);
     let mut tries = Tries::default();
     let result = loop {
         let outcome = upstream.send(request, outgoing).await;

@@ -192,7 +192,12 @@ async fn a_listener_that_has_ended_leaves_nothing() {
         Vec::new(),
     );
     let (agents, directory) = (&scene.reception.agents, &scene.reception.directory);
-    let listener = listener::begin(agents, directory, &scene.subscriptions, &agent);
+    let listener = listener::begin(
+        agents,
+        directory,
+        (&scene.subscriptions, &scene.events),
+        &agent,
+    );
     let listener = listener.await.unwrap();
     let (who, server) = (agent.connection, ServerId::new("it"));
     let subscribe = || {
@@ -265,7 +270,12 @@ async fn a_listener_that_is_lost_is_told() {
         Vec::new(),
     );
     let (agents, directory) = (&scene.reception.agents, &scene.reception.directory);
-    let listener = listener::begin(agents, directory, &scene.subscriptions, &agent);
+    let listener = listener::begin(
+        agents,
+        directory,
+        (&scene.subscriptions, &scene.events),
+        &agent,
+    );
     let mut listener = listener.await.unwrap();
     let subscribe = || {
         let (server, uri) = (ServerId::new("it"), "a:b".to_owned());

@@ -33,7 +33,10 @@ use mgp_callers::tasks::Tasks;
 use mgp_policy::access::Books;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
+use mgp_servers::server::ServerTable;
+use mgp_store::audit::AuditHandle;
 use mgp_tools::catalog::Shown;
+use mgp_tools::events::EventsHandle;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -47,6 +50,7 @@ pub(crate) struct Scene {
     pub(crate) subscriptions: SubscriptionsHandle,
     /// What follows tasks.
     pub(crate) following: ActorCell,
+    pub(crate) events: EventsHandle,
     _folder: TempDir,
 }
 
@@ -61,6 +65,9 @@ impl Scene {
             shown: Arc::new(Snapshot::new(nothing())),
         };
         let (subscriptions, _) = Actor::spawn(None, subscriptions, ()).await.unwrap();
+        let servers = Arc::new(ServerTable::new(BTreeMap::new()));
+        let started = EventsHandle::start(&directory, &servers, &AuditHandle::off()).await;
+        let (events, _) = started.unwrap();
         let (agents, _) = Actor::spawn(None, AgentsActor, ()).await.unwrap();
         let (seal, boot, patience) = (SealKey::new([7; 32]), 1, Duration::from_secs(600));
         let at = folder.path().join("tasks");
@@ -87,6 +94,7 @@ impl Scene {
             routes,
             subscriptions: SubscriptionsHandle::new(Mailbox::new(subscriptions)),
             following,
+            events,
             _folder: folder,
         }
     }

@@ -305,6 +305,7 @@ impl Future for SessionRequest {
 impl SessionRequest {
     /// The answer is there: as plain JSON, or at the end of the stream.
     fn reply(&self, outcome: &Outcome) -> Response<ReplyBody> {
+        self.exchange.end();
         let (streams, caller) = (&self.session.streams, &self.session.caller);
         let dialect = caller.dialect();
         if !self.exchange.is_awaited() {

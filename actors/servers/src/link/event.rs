@@ -47,6 +47,8 @@ pub enum LinkEvent {
         /// As sent.
         params: String,
     },
+    /// The server tells an event of one of the kernel's subscriptions.
+    EventTold(Box<ToldEvent>),
     /// A log record that belongs to no single call.
     Logged(String),
     /// The server asks for the roots of its only client outside any call.
@@ -73,6 +75,23 @@ pub enum LinkEvent {
     Unusable(u64),
     /// The connection of this number is broken, and why.
     Broken(u64, String),
+}
+
+/// An event of a server, as sent: whether it was asked for is not known here.
+#[derive(Debug)]
+pub struct ToldEvent {
+    /// The number of the connection.
+    pub link: u64,
+    /// The server's own id of the subscription.
+    pub subscription: String,
+    /// Of which channel.
+    pub channel: String,
+    /// When, as JSON text.
+    pub timestamp: Option<Box<str>>,
+    /// What happened, as JSON text.
+    pub data: Box<str>,
+    /// How many of the same subscription were dropped before it, as there were too many.
+    pub missed: u64,
 }
 
 impl Link {

@@ -1,5 +1,6 @@
 //! Messages from a server: answers, notifications, requests.
 
+mod events;
 mod notifications;
 mod requests;
 mod streams;

@@ -44,6 +44,7 @@ impl Heard {
             LinkEvent::ListChanged(what) => format!("{what:?}"),
             LinkEvent::ResourceUpdated { uri, params } => format!("{uri} {params}"),
             LinkEvent::LifecycleReported { params, .. } => params,
+            LinkEvent::EventTold(event) => format!("{} {}", event.channel, event.data),
             LinkEvent::Broken(_, why) => why,
             LinkEvent::RootsAsked(reply) => return reply.send(None),
             LinkEvent::PermissionAsked(ask, reply) => {

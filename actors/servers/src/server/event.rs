@@ -3,8 +3,9 @@
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::tools::catalog::ServerOffer;
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::Lifecycle;
 
-use crate::link::Peer;
+use crate::link::{Peer, ToldEvent};
 use mgp_runtime::mailbox::Reply;
 
 /// When the lists of a server were fetched, in the order of [`mgp_engine::tools::catalog::ListKind`].
@@ -32,6 +33,15 @@ pub enum ServerEvent {
     Disconnected(ServerId),
     /// It was taken out for good.
     Removed(ServerId),
+    /// It tells an event.
+    Told {
+        /// The server.
+        server: ServerId,
+        /// As sent.
+        event: Box<ToldEvent>,
+    },
+    /// It went from one state to another.
+    Stepped(Lifecycle),
     /// One of its resources changed.
     Updated {
         /// The server.

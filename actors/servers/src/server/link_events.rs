@@ -58,6 +58,10 @@ impl LinkListener {
             LinkEvent::ResourceUpdated { uri, params } => self.updated(uri, params),
             LinkEvent::TaskChanged { era, params } => self.task_changed(era, &params),
             LinkEvent::LifecycleReported { link, params } => self.lifecycle_reported(link, &params),
+            LinkEvent::EventTold(event) => {
+                let server = self.handle.key().clone();
+                self.events.send(ServerEvent::Told { server, event });
+            }
             LinkEvent::Logged(params) => {
                 let whose = self.handle.agent();
                 self.directory.logged(&self.handle.id, &params, whose);

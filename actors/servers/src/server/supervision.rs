@@ -132,5 +132,6 @@ impl ServerActor {
             timestamp: rfc3339_ms(unix_ms()),
         };
         self.directory.stepped(&self.handle.id, &step);
+        self.events.send(ServerEvent::Stepped(step));
     }
 }

@@ -380,7 +380,8 @@ fn of_denial(denial: &Denial) -> (Outcome, Option<Failure>) {
         | Denial::Registration { .. }
         | Denial::RateLimited { .. }
         | Denial::OverQuota { .. }
-        | Denial::Disabled { .. } => (Outcome::Blocked, None),
+        | Denial::Disabled { .. }
+        | Denial::NoSubscription { .. } => (Outcome::Blocked, None),
     }
 }
 

@@ -108,6 +108,14 @@ pub enum Denial {
         /// Why, in words.
         reason: String,
     },
+    /// No event subscription of this connection: the same for one of another connection.
+    #[error(
+        "Unknown subscription: {id}; it has ended, or is not of this connection: subscribe again with mgp/events/subscribe"
+    )]
+    NoSubscription {
+        /// As the caller named it.
+        id: String,
+    },
 }
 
 fn try_instead(hint: Option<&str>) -> String {
@@ -129,6 +137,7 @@ impl Denial {
             Self::RateLimited { .. } => Code::RateLimited,
             Self::OverQuota { .. } => Code::QuotaExceeded,
             Self::Disabled { .. } => Code::ToolDisabled,
+            Self::NoSubscription { .. } => Code::ToolNotFound,
         }
     }
 
@@ -140,7 +149,8 @@ impl Denial {
             | Self::Validator { .. }
             | Self::UnsafeCode { .. }
             | Self::Registration { .. }
-            | Self::Disabled { .. } => INVALID_PARAMS,
+            | Self::Disabled { .. }
+            | Self::NoSubscription { .. } => INVALID_PARAMS,
             Self::Permission { .. }
             | Self::Unconfirmed { .. }
             | Self::RateLimited { .. }
@@ -170,7 +180,8 @@ impl Denial {
             | Self::CredentialsExpired(_)
             | Self::RateLimited { .. }
             | Self::OverQuota { .. }
-            | Self::Disabled { .. } => None,
+            | Self::Disabled { .. }
+            | Self::NoSubscription { .. } => None,
         }
     }
 
@@ -207,7 +218,8 @@ impl Denial {
             | Self::NotGranted { .. }
             | Self::NoCredentials(_)
             | Self::CredentialsExpired(_)
-            | Self::Disabled { .. } => None,
+            | Self::Disabled { .. }
+            | Self::NoSubscription { .. } => None,
         }
     }
 }

@@ -172,6 +172,21 @@ impl KernelClient {
         }
     }
 
+    /// Hears what comes until it is interrupted or the kernel ends.
+    pub(in crate::cli) async fn listen(
+        &mut self,
+        observer: &mut dyn RequestObserver,
+    ) -> Result<(), Failure> {
+        let interrupted = tokio::signal::ctrl_c();
+        tokio::pin!(interrupted);
+        loop {
+            tokio::select! {
+                frame = self.frames.next() => drop(self.take(&frame?, "", observer).await?),
+                _ = &mut interrupted => return Err(Failure::Interrupted),
+            }
+        }
+    }
+
     /// Takes one message; the answer to `id` when it is that.
     async fn take(
         &mut self,

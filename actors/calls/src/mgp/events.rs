@@ -1,0 +1,133 @@
+//! `mgp/events/*` (MGP §13.2), as methods and as tools of the kernel: for the operator, and for agents that
+//! negotiated events.
+
+use std::sync::Arc;
+
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::tools::catalog::CatalogTool;
+use mgp_engine::tools::events::channels::{EventScope, KernelChannel, KernelEvent};
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::events::{Channels, Replay, Severity, Subscribe, Unsubscribe};
+use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::mgp::spells;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::Context;
+use crate::answer::{json, nothing, structured};
+use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_runtime::time::unix_ms;
+use mgp_tools::events::EventsRequest;
+
+/// One of `mgp/events/*`: a method, and a tool of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventsTool {
+    /// `mgp/events/subscribe`.
+    Subscribe,
+    /// `mgp/events/unsubscribe`.
+    Unsubscribe,
+    /// `mgp/events/replay`.
+    Replay,
+    /// `mgp/events/channels`.
+    Channels,
+}
+
+impl EventsTool {
+    const ALL: [Self; 4] = [
+        Self::Subscribe,
+        Self::Unsubscribe,
+        Self::Replay,
+        Self::Channels,
+    ];
+
+    const fn method(self) -> &'static str {
+        match self {
+            Self::Subscribe => Subscribe::METHOD,
+            Self::Unsubscribe => Unsubscribe::METHOD,
+            Self::Replay => Replay::METHOD,
+            Self::Channels => Channels::METHOD,
+        }
+    }
+}
+
+/// The tool of that name or spelling, when it is one for this caller.
+pub(crate) fn tool(caller: &Caller, name: &str) -> Option<EventsTool> {
+    let mut all = EventsTool::ALL.into_iter();
+    let tool = all.find(|tool| spells(tool.method(), name))?;
+    let agreed = caller.mgp.features().contains(Features::EVENTS);
+    (caller.operator || agreed).then_some(tool)
+}
+
+/// `mgp/events/*` as a method.
+///
+/// # Errors
+/// Params that cannot be read; a bound; an id that is not one of this connection.
+pub async fn answer(cx: &Context, request: &Request, tool: EventsTool) -> Outcome {
+    answered(cx, request, tool, request.params.as_deref()).await
+}
+
+/// The same as a tool of the kernel: the answer as structured content, and as text.
+pub(crate) async fn by_tool(
+    cx: &Context,
+    request: &Request,
+    tool: EventsTool,
+    arguments: Option<&RawValue>,
+) -> Outcome {
+    let arguments = arguments.map_or("{}", RawValue::get);
+    let answer = answered(cx, request, tool, Some(arguments)).await?;
+    Ok(structured(&request.caller, &answer))
+}
+
+async fn answered(
+    cx: &Context,
+    request: &Request,
+    tool: EventsTool,
+    params: Option<&str>,
+) -> Outcome {
+    let (events, caller) = (&cx.events, &request.caller);
+    match tool {
+        EventsTool::Subscribe => {
+            let request = EventsRequest {
+                caller: caller.clone(),
+                exchange: request.exchange.clone(),
+                asked: mcp::read(params)?,
+            };
+            json(&events.subscribe(request).await?)
+        }
+        EventsTool::Unsubscribe => {
+            let asked: Unsubscribe = mcp::read(params)?;
+            let ended = events.unsubscribe(caller.connection, asked.subscription_id);
+            ended.await.map(|()| nothing())
+        }
+        EventsTool::Replay => {
+            let asked = mcp::read(params)?;
+            json(&events.replay(caller.connection, asked).await?)
+        }
+        EventsTool::Channels => {
+            let channels = events.channels(caller.clone()).await?;
+            json(&json!({"channels": channels}))
+        }
+    }
+}
+
+/// A call leaves for its server. It has no record yet, and so no cursor.
+pub(crate) fn started(cx: &Context, request: &Request, tool: &Arc<CatalogTool>) {
+    let caller = &request.caller;
+    cx.events
+        .happened(KernelChannel::ToolStarted, || KernelEvent {
+            channel: KernelChannel::ToolStarted,
+            severity: Severity::Info,
+            scope: EventScope {
+                server: Some(tool.server.clone()),
+                agent: (!caller.operator).then(|| caller.agent.clone()),
+                operator_only: caller.operator,
+            },
+            timestamp: rfc3339_ms(unix_ms()),
+            data: json!({
+                "trace_id": request.trace.id,
+                "server_id": tool.server.as_str(),
+                "tool_name": &*tool.own_name,
+            }),
+            for_agents: None,
+        });
+}

@@ -1,0 +1,39 @@
+//! Events that a server tells (MGP §13.3). There is no bound on how many it sends, so there is one on how
+//! many are read.
+
+use std::sync::{Arc, PoisonError};
+
+use mgp_protocol::mcp;
+use mgp_protocol::mgp::Event;
+use serde_json::value::RawValue;
+
+use crate::link::{Link, LinkEvent, ToldEvent};
+use mgp_runtime::time::moment;
+
+impl Link {
+    pub(in crate::link) fn event_told(self: &Arc<Self>, params: Option<&str>) {
+        let event = params.and_then(|params| {
+            let event = mcp::read::<Event<'_>>(Some(params)).ok()?;
+            Some((params.len(), event))
+        });
+        let Some((bytes, event)) = event else {
+            return self.dropped();
+        };
+        let taken = {
+            let flow = self.event_flow.lock();
+            let mut flow = flow.unwrap_or_else(PoisonError::into_inner);
+            flow.take(&event.subscription_id, bytes, moment())
+        };
+        let Some(missed) = taken else {
+            return self.dropped();
+        };
+        self.tells(LinkEvent::EventTold(Box::new(ToldEvent {
+            link: self.number,
+            subscription: event.subscription_id.into_owned(),
+            channel: event.channel.into_owned(),
+            timestamp: event.timestamp.map(|raw| raw.get().into()),
+            data: event.data.map_or("null", RawValue::get).into(),
+            missed,
+        })));
+    }
+}

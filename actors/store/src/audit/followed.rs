@@ -1,0 +1,75 @@
+//! Reads the log for the kernel itself: what was written, as it is written.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::AuditHandle;
+use super::queue::LogQueue;
+use super::replay::read;
+use super::tail::Tail;
+
+/// Records read at once; more are read only after these were taken.
+const BATCH: usize = 256;
+/// How long records are gathered before they are read.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// Reads on from a record.
+pub struct LoggedRecords {
+    ledger: Arc<LogQueue>,
+    tail: Option<Tail>,
+}
+
+impl AuditHandle {
+    /// The number of the last record that is written; 0 where there is no log.
+    #[must_use]
+    pub fn newest(&self) -> u64 {
+        let ledger = self.0.as_ref();
+        ledger.map_or(0, |ledger| ledger.written.borrow().sequence)
+    }
+
+    /// What is written after this record; `None` where no log is kept.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn after(&self, sequence: u64) -> io::Result<Option<LoggedRecords>> {
+        let Some(ledger) = &self.0 else {
+            return Ok(None);
+        };
+        let folder = ledger.folder.clone();
+        let tail = read(move || Tail::after(folder, sequence)).await?;
+        Ok(Some(LoggedRecords {
+            ledger: ledger.clone(),
+            tail: Some(tail),
+        }))
+    }
+}
+
+impl LoggedRecords {
+    /// Those that are there, each with its number; none when there are no more yet.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn there(&mut self) -> io::Result<Vec<(u64, String)>> {
+        let mut tail = self.tail.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let (tail, records) = read(move || tail.next(BATCH).map(|records| (tail, records))).await?;
+        self.tail = Some(tail);
+        Ok(records)
+    }
+
+    /// The next ones, as soon as there are any; none when the log has ended.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn next(&mut self) -> io::Result<Vec<(u64, String)>> {
+        let mut written = self.ledger.written.subscribe();
+        loop {
+            written.borrow_and_update();
+            let records = self.there().await?;
+            if !records.is_empty() || written.changed().await.is_err() {
+                return Ok(records);
+            }
+            tokio::time::sleep(GATHER).await;
+        }
+    }
+}

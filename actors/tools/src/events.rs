@@ -1,0 +1,258 @@
+//! Events: what servers and the kernel tell, for those who subscribed to it (MGP §13).
+//!
+//! The hub owns the feeds of all channels and the subscriptions at servers; each subscription of an agent is an
+//! actor below it, which reads the feeds itself. The `calls` crate, supervisors and links send to the hub.
+
+mod entry;
+mod feeds;
+mod hub;
+mod last;
+mod log;
+mod subscription;
+mod upstream;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mgp_engine::tools::events::SubscriptionNumber;
+use mgp_engine::tools::events::Topic;
+use mgp_engine::tools::events::channels::{KernelChannel, KernelEvent};
+use mgp_protocol::ids::{ConnectionId, ServerId};
+use mgp_protocol::mgp::events::{Channel, Replay, Replayed, Subscribe, Subscribed};
+use mgp_protocol::refusal::{Denial, Refusal};
+use mgp_sync::credit::{Charge, Credit};
+use ractor::{Actor, ActorCell, SpawnErr};
+
+use self::hub::EventsActor;
+pub use self::last::LastEvents;
+use mgp_callers::directory::Directory;
+use mgp_callers::exchange::Exchange;
+use mgp_callers::request::Caller;
+use mgp_runtime::mailbox::{Mailbox, Reply};
+use mgp_servers::link::ToldEvent;
+use mgp_servers::server::ServerTable;
+use mgp_store::audit::AuditHandle;
+
+/// Bytes of servers' events that may wait for the hub, of all servers together. One more is lost.
+const WAITING_MAX: u64 = 16 << 20;
+
+/// The way in for everyone else.
+#[derive(Debug, Clone)]
+pub struct EventsHandle {
+    mailbox: Mailbox<EventsMsg>,
+    /// The channels that somebody follows, as bits: nothing is made for the others.
+    followed: Arc<AtomicU64>,
+    room: Arc<Credit>,
+    directory: Arc<Directory>,
+    audit: AuditHandle,
+}
+
+/// What the actor is told and asked.
+#[derive(Debug)]
+pub enum EventsMsg {
+    /// An agent wants to hear of channels; answered when servers have said what they have.
+    Subscribe(Box<EventsRequest>, Reply<Result<Subscribed, Refusal>>),
+    /// An agent of a connection wants to hear of changes of the resource of a channel.
+    Watch(ConnectionId, String, Reply<Result<(), Refusal>>),
+    /// It does not any more.
+    Unwatch(ConnectionId, String),
+    /// `mgp/events/unsubscribe`.
+    Unsubscribe(ConnectionId, String, Reply<Result<(), Refusal>>),
+    /// `mgp/events/replay`; the subscription answers.
+    Replay(ConnectionId, Replay, Reply<Result<Replayed, Refusal>>),
+    /// The last events of the resource of a channel, for this caller.
+    Last(Arc<Caller>, String, Reply<Result<LastEvents, Refusal>>),
+    /// Which channels there are, for this caller.
+    Channels(Arc<Caller>, Reply<Vec<Channel>>),
+    /// An agent has gone.
+    Leave(ConnectionId),
+    /// A server, or an instance, is connected again.
+    Back(ServerId),
+    /// It is not connected any more.
+    Lost(ServerId),
+    /// It was taken out for good.
+    Removed(ServerId),
+    /// A server answered what it was asked: with its id of the subscription, if it has such a channel.
+    Answered {
+        /// Who.
+        server: ServerId,
+        /// The number of the connection.
+        life: u64,
+        /// What was asked for.
+        topic: Topic,
+        /// The server's own id.
+        id: Option<String>,
+    },
+    /// Servers that have not answered until now have no such channels.
+    Due(SubscriptionNumber),
+    /// A server told an event.
+    Told(ServerId, Box<ToldEvent>, Charge),
+    /// Something happened in the kernel that is not written down.
+    Happened(Box<KernelEvent>),
+    /// Records of the audit log, each with its number.
+    Recorded(Vec<(u64, String)>, Reply<()>),
+    /// A subscription was too slow.
+    Overtaken(SubscriptionNumber),
+    /// Other things are open to agents from now on.
+    AccessChanged,
+}
+
+/// `mgp/events/subscribe` of an agent.
+#[derive(Debug)]
+pub struct EventsRequest {
+    /// Whose.
+    pub caller: Arc<Caller>,
+    /// What is sent comes after the answer of this request.
+    pub exchange: Arc<Exchange>,
+    /// As asked.
+    pub asked: Subscribe,
+}
+
+impl EventsHandle {
+    /// Starts the hub.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn start(
+        directory: &Arc<Directory>,
+        servers: &Arc<ServerTable>,
+        audit: &AuditHandle,
+    ) -> Result<(Self, ActorCell), SpawnErr> {
+        let followed = Arc::default();
+        let actor = EventsActor {
+            directory: directory.clone(),
+            servers: servers.clone(),
+            audit: audit.clone(),
+            followed: Arc::clone(&followed),
+        };
+        let (actor, _) = Actor::spawn(None, actor, ()).await?;
+        let cell = actor.get_cell();
+        let handle = Self {
+            mailbox: Mailbox::new(actor),
+            followed,
+            room: Credit::new(WAITING_MAX),
+            directory: directory.clone(),
+            audit: audit.clone(),
+        };
+        Ok((handle, cell))
+    }
+
+    /// `mgp/events/subscribe`.
+    ///
+    /// # Errors
+    /// A bound, or params that cannot be read.
+    pub async fn subscribe(&self, request: EventsRequest) -> Result<Subscribed, Refusal> {
+        let request = Box::new(request);
+        let asked = |reply| EventsMsg::Subscribe(request, reply);
+        self.mailbox.ask(asked).await.map_err(broken)?
+    }
+
+    /// `mgp/events/unsubscribe`.
+    ///
+    /// # Errors
+    /// An id that is not one of this connection.
+    pub async fn unsubscribe(&self, who: ConnectionId, id: String) -> Result<(), Refusal> {
+        let asked = |reply| EventsMsg::Unsubscribe(who, id, reply);
+        self.mailbox.ask(asked).await.map_err(broken)?
+    }
+
+    /// `mgp/events/replay`.
+    ///
+    /// # Errors
+    /// An id that is not one of this connection.
+    pub async fn replay(&self, who: ConnectionId, asked: Replay) -> Result<Replayed, Refusal> {
+        let asked = |reply| EventsMsg::Replay(who, asked, reply);
+        self.mailbox.ask(asked).await.map_err(broken)?
+    }
+
+    /// `mgp/events/channels`.
+    ///
+    /// # Errors
+    /// Only when the kernel itself is in trouble.
+    pub async fn channels(&self, caller: Arc<Caller>) -> Result<Vec<Channel>, Refusal> {
+        let asked = |reply| EventsMsg::Channels(caller, reply);
+        self.mailbox.ask(asked).await.map_err(broken)
+    }
+
+    /// The last events of a channel that a caller may hear of, as JSON text: those that were written down, and
+    /// those of channels that somebody follows.
+    ///
+    /// # Errors
+    /// A URI of no channel.
+    pub async fn last(&self, caller: &Arc<Caller>, uri: &str) -> Result<String, Refusal> {
+        let asked = |reply| EventsMsg::Last(caller.clone(), uri.to_owned(), reply);
+        let last = self.mailbox.ask(asked).await.map_err(broken)??;
+        Ok(last.text(caller, &self.directory, &self.audit).await)
+    }
+
+    /// From now on a connection is told when the resource of a channel changes.
+    ///
+    /// # Errors
+    /// A bound, or a URI of no channel.
+    pub async fn watch(&self, who: ConnectionId, uri: String) -> Result<(), Refusal> {
+        let asked = |reply| EventsMsg::Watch(who, uri, reply);
+        self.mailbox.ask(asked).await.map_err(broken)?
+    }
+
+    /// It is not any more.
+    pub fn unwatch(&self, who: ConnectionId, uri: String) {
+        let _ = self.mailbox.remind(EventsMsg::Unwatch(who, uri));
+    }
+
+    /// An agent has gone.
+    pub fn leave(&self, who: ConnectionId) {
+        // Not told, its subscriptions would be kept for as long as the kernel lives.
+        let _ = self.mailbox.remind(EventsMsg::Leave(who));
+    }
+
+    /// A server is connected again: what agents wanted of it is asked for again.
+    pub fn server_back(&self, server: &ServerId) {
+        let _ = self.mailbox.remind(EventsMsg::Back(server.clone()));
+    }
+
+    /// A server is not connected any more.
+    pub fn server_lost(&self, server: &ServerId) {
+        let _ = self.mailbox.remind(EventsMsg::Lost(server.clone()));
+    }
+
+    /// A server was taken out for good.
+    pub fn server_removed(&self, server: &ServerId) {
+        let _ = self.mailbox.remind(EventsMsg::Removed(server.clone()));
+    }
+
+    /// A server told an event. It is lost where too many wait.
+    pub fn told(&self, server: ServerId, event: Box<ToldEvent>) {
+        let bytes = event.data.len() + event.channel.len() + size_of::<ToldEvent>();
+        if let Some(charge) = self.room.try_take(bytes as u64) {
+            let _ = self.mailbox.tell(EventsMsg::Told(server, event, charge));
+        }
+    }
+
+    /// Something happened that is not written down. It is made only where somebody follows its channel, and
+    /// lost where too many events wait.
+    pub fn happened(&self, channel: KernelChannel, event: impl FnOnce() -> KernelEvent) {
+        if self.followed.load(Ordering::Relaxed) & bit(channel) != 0 {
+            let event = Box::new(event());
+            let _ = self.mailbox.tell(EventsMsg::Happened(event));
+        }
+    }
+
+    /// Other things are open to agents from now on.
+    pub fn access_changed(&self) {
+        let _ = self.mailbox.remind(EventsMsg::AccessChanged);
+    }
+}
+
+fn bit(channel: KernelChannel) -> u64 {
+    let place = KernelChannel::ALL.iter().position(|own| *own == channel);
+    1 << place.unwrap_or_default()
+}
+
+fn broken(error: mgp_runtime::mailbox::AskError) -> Refusal {
+    Refusal::Broken(format!("events: {error}"))
+}
+
+/// The same words for an id that is not there and for one of somebody else.
+fn unknown(id: &str) -> Refusal {
+    Refusal::Denied(Box::new(Denial::NoSubscription { id: id.to_owned() }))
+}

@@ -1,0 +1,199 @@
+//! One event as it is kept: encoded once, for every subscription that it goes to.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mgp_engine::policy::access::{GrantTable, Principal};
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_engine::tools::events::channels::{EventScope, KernelEvent};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::events::Severity;
+use mgp_protocol::splice::quoted;
+use mgp_sync::feed::{Feed, FeedLimits};
+
+use mgp_callers::directory::Directory;
+use mgp_callers::request::Caller;
+use mgp_runtime::time::unix_ms;
+use mgp_servers::link::ToldEvent;
+
+/// Longest timestamp of a server that is passed on, in bytes of JSON; for a longer one stands the kernel's.
+const TIMESTAMP_MAX: usize = 64;
+/// What one channel holds for replay (MGP §13, later drafts).
+const EVENTS_KEPT: usize = 1_000;
+const BYTES_KEPT: usize = 8 << 20;
+/// What all channels hold together.
+const BYTES_IN_ALL: usize = 64 << 20;
+
+/// The last events of one channel.
+pub(super) type EventFeed = Feed<Arc<EventEntry>>;
+
+/// How much each of so many channels may hold.
+pub(super) fn limits(channels: usize) -> FeedLimits {
+    FeedLimits {
+        events: EVENTS_KEPT,
+        bytes: BYTES_KEPT.min(BYTES_IN_ALL / channels.max(1)),
+    }
+}
+
+/// An event, encoded but for the id of the subscription and its number there.
+#[derive(Debug)]
+pub(super) struct EventEntry {
+    /// How bad it is; servers filter their own.
+    pub(super) severity: Option<Severity>,
+    scope: EventScope,
+    channel: Box<str>,
+    /// The members of `params` from `channel` on, with a comma before and the brace after them.
+    tail: Bytes,
+    /// The same for agents, where they read something else.
+    for_agents: Option<Bytes>,
+}
+
+impl EventEntry {
+    /// An event of the kernel's own; `cursor` is its number in the audit log.
+    pub(super) fn of_kernel(event: &KernelEvent, cursor: Option<u64>) -> Arc<Self> {
+        let timestamp = quoted(&event.timestamp);
+        let severity = serde_json::to_string(&event.severity).expect("a word is always JSON");
+        let mut more = format!(r#","_mgp.severity":{severity}"#);
+        if let Some(cursor) = cursor {
+            more.push_str(&format!(r#","_mgp.cursor":"{cursor}""#));
+        }
+        let encoded = |data: &serde_json::Value| {
+            let name = event.channel.name();
+            tail(&quoted(name), &timestamp, &data.to_string(), &more)
+        };
+        Arc::new(Self {
+            severity: Some(event.severity),
+            scope: event.scope.clone(),
+            channel: event.channel.name().into(),
+            tail: encoded(&event.data),
+            for_agents: event.for_agents.as_ref().map(encoded),
+        })
+    }
+
+    /// An event of a server: its data as they came, and the server's name beside them.
+    pub(super) fn of_server(server: &ServerId, event: &ToldEvent) -> Arc<Self> {
+        let server = server.server();
+        let said = event.timestamp.as_deref();
+        let said = said.filter(|text| text.starts_with('"') && text.len() <= TIMESTAMP_MAX);
+        let timestamp = said.map_or_else(|| quoted(&rfc3339_ms(unix_ms())), str::to_owned);
+        let more = format!(r#","_mgp.server_id":{}"#, quoted(server.as_str()));
+        Arc::new(Self {
+            severity: None,
+            channel: event.channel.as_str().into(),
+            tail: tail(&quoted(&event.channel), &timestamp, &event.data, &more),
+            scope: EventScope::of_server(server),
+            for_agents: None,
+        })
+    }
+
+    /// Its channel.
+    pub(super) fn channel(&self) -> &str {
+        &self.channel
+    }
+
+    /// What it takes in memory.
+    pub(super) fn weight(&self) -> usize {
+        let agents = self.for_agents.as_ref().map_or(0, Bytes::len);
+        size_of::<Self>() + self.channel.len() + self.tail.len() + agents
+    }
+
+    /// `params` as text, without the id of a subscription.
+    pub(super) fn params(&self, seq: u64, operator: bool) -> String {
+        let tail = String::from_utf8_lossy(self.tail(operator)).into_owned();
+        format!(r#"{{"_mgp.seq":{seq}{tail}"#)
+    }
+
+    /// The same of no subscription.
+    pub(super) fn alone(&self, operator: bool) -> String {
+        let tail = String::from_utf8_lossy(self.tail(operator)).into_owned();
+        format!("{{{}", tail.trim_start_matches(','))
+    }
+
+    /// The whole notification; `head` is that of its subscription.
+    pub(super) fn frame(&self, head: &str, seq: u64, operator: bool) -> Bytes {
+        let (tail, seq) = (self.tail(operator), seq.to_string());
+        let mut frame = Vec::with_capacity(head.len() + seq.len() + tail.len() + 1);
+        frame.extend_from_slice(head.as_bytes());
+        frame.extend_from_slice(seq.as_bytes());
+        frame.extend_from_slice(tail);
+        frame.push(b'}');
+        frame.into()
+    }
+
+    fn tail(&self, operator: bool) -> &Bytes {
+        match &self.for_agents {
+            Some(tail) if !operator => tail,
+            Some(_) | None => &self.tail,
+        }
+    }
+}
+
+fn tail(channel: &str, timestamp: &str, data: &str, more: &str) -> Bytes {
+    format!(r#","channel":{channel},"timestamp":{timestamp},"data":{data}{more}}}"#).into()
+}
+
+/// The start of each notification of a subscription.
+pub(super) fn head(id: &str) -> String {
+    let id = quoted(id);
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/mgp.event","params":{{"subscription_id":{id},"_mgp.seq":"#
+    )
+}
+
+/// Judges which events a caller may hear of right now.
+pub(super) struct EventAccess<'a> {
+    caller: &'a Caller,
+    who: Principal,
+    table: Arc<GrantTable>,
+    now_ms: u64,
+}
+
+impl<'a> EventAccess<'a> {
+    pub(super) fn new(caller: &'a Caller, directory: &Directory) -> Self {
+        Self {
+            caller,
+            who: caller.identity(),
+            table: directory.access(),
+            now_ms: unix_ms(),
+        }
+    }
+
+    /// True when the caller may hear of it.
+    pub(super) fn hears(&self, event: &EventEntry) -> bool {
+        let EventScope {
+            server,
+            agent,
+            operator_only,
+        } = &event.scope;
+        let in_view = match &self.caller.view {
+            CatalogView::All => true,
+            CatalogView::One(own) => server.as_ref() == Some(own),
+        };
+        if !in_view || self.caller.operator {
+            return in_view;
+        }
+        let own = agent
+            .as_ref()
+            .is_none_or(|agent| *agent == self.caller.agent);
+        let open = |server| match agent {
+            // Of its own calls it may hear where it may call one tool of many.
+            Some(_) => self.table.sees(&self.who, server, self.now_ms),
+            None => self.opens(server),
+        };
+        own && !operator_only && server.as_ref().is_none_or(open)
+    }
+
+    /// True when events of this server may come to the caller.
+    pub(super) fn reaches(&self, server: &ServerId) -> bool {
+        let in_view = match &self.caller.view {
+            CatalogView::All => true,
+            CatalogView::One(own) => own == server,
+        };
+        in_view && self.opens(server)
+    }
+
+    fn opens(&self, server: &ServerId) -> bool {
+        self.table.opens(&self.who, server, self.now_ms)
+    }
+}

@@ -1,0 +1,178 @@
+//! The feeds of all channels that somebody follows, and who follows which.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use mgp_engine::tools::events::channels::KernelChannel;
+use mgp_engine::tools::events::{Attributed, Events, SubscriptionNumber, Topic};
+use mgp_protocol::ids::{ConnectionId, ServerId};
+use mgp_protocol::mgp::events::{ChannelPattern, Severity, Subscribed};
+use mgp_protocol::refusal::Refusal;
+use mgp_sync::feed::Doorbell;
+use ractor::ActorCell;
+
+use super::entry::{EventEntry, EventFeed, limits};
+use super::subscription::{FeedKey, SubscriptionMsg};
+use super::{EventsMsg, log};
+use mgp_runtime::mailbox::{Mailbox, Reply};
+use mgp_runtime::task::SupervisedTask;
+use mgp_servers::link::ToldEvent;
+
+/// The state of the actor.
+#[derive(Debug)]
+pub(super) struct EventsState {
+    pub(super) me: Mailbox<EventsMsg>,
+    pub(super) cell: ActorCell,
+    pub(super) engine: Events<KeptEvent>,
+    /// The last events of each channel that somebody follows.
+    pub(super) feeds: BTreeMap<FeedKey, Arc<EventFeed>>,
+    /// Who follows the kernel's own channels; no entry is empty.
+    pub(super) of_kernel: BTreeMap<KernelChannel, BTreeSet<SubscriptionNumber>>,
+    pub(super) open: BTreeMap<SubscriptionNumber, OpenSubscription>,
+    /// By the id their agents know, or, of resources, by connection and URI.
+    pub(super) by_id: HashMap<Arc<str>, SubscriptionNumber>,
+    /// Those whose agents wait for an answer.
+    pub(super) opening: BTreeMap<SubscriptionNumber, OpeningSubscription>,
+    pub(super) last: SubscriptionNumber,
+    /// Reads the audit log while anybody follows what is written there.
+    pub(super) log: Option<SupervisedTask<()>>,
+    /// The number of the last record that was told.
+    pub(super) recorded: u64,
+}
+
+/// An event of a server, with how many of its subscription were lost before it.
+pub(super) type KeptEvent = (Arc<EventEntry>, u64);
+
+#[derive(Debug)]
+pub(super) struct OpenSubscription {
+    pub(super) id: Arc<str>,
+    pub(super) mailbox: Mailbox<SubscriptionMsg>,
+    pub(super) cell: ActorCell,
+    pub(super) bell: Arc<Doorbell>,
+    pub(super) of_kernel: BTreeSet<KernelChannel>,
+    pub(super) follows: BTreeSet<FeedKey>,
+}
+
+#[derive(Debug)]
+pub(super) struct OpeningSubscription {
+    pub(super) asked: Vec<String>,
+    pub(super) severity: Severity,
+    pub(super) reply: Reply<Result<Subscribed, Refusal>>,
+}
+
+impl EventsState {
+    /// The subscription of a connection with this id.
+    pub(super) fn own(&self, who: ConnectionId, id: &str) -> Option<SubscriptionNumber> {
+        let number = *self.by_id.get(id)?;
+        (self.engine.owner(number) == Some(who)).then_some(number)
+    }
+
+    pub(super) fn refeed(&mut self, number: SubscriptionNumber) {
+        let Some(open) = self.open.get_mut(&number) else {
+            return;
+        };
+        let own = open.of_kernel.iter().copied().map(FeedKey::Kernel);
+        let at_servers = self.engine.followed(number).into_iter();
+        let at_servers = at_servers.map(|(server, topic)| FeedKey::Server(server, topic));
+        let wanted: BTreeSet<_> = own.chain(at_servers).collect();
+        let before = std::mem::replace(&mut open.follows, wanted.clone());
+        for key in wanted.difference(&before) {
+            let feed = self.feeds.entry(key.clone()).or_default().clone();
+            let place = feed.newest();
+            let _ = open
+                .mailbox
+                .remind(SubscriptionMsg::Follow(key.clone(), feed, place));
+        }
+        let mailbox = open.mailbox.clone();
+        for key in before.difference(&wanted) {
+            let _ = mailbox.remind(SubscriptionMsg::Unfollow(key.clone()));
+            self.free(key);
+        }
+    }
+
+    /// A feed that nobody follows is not kept.
+    pub(super) fn free(&mut self, key: &FeedKey) {
+        if self.followers(key).next().is_none() {
+            self.feeds.remove(key);
+        }
+    }
+
+    pub(super) fn followers(
+        &self,
+        key: &FeedKey,
+    ) -> Box<dyn Iterator<Item = SubscriptionNumber> + '_> {
+        match key {
+            FeedKey::Kernel(channel) => {
+                let followers = self.of_kernel.get(channel);
+                Box::new(followers.into_iter().flatten().copied())
+            }
+            FeedKey::Server(server, topic) => Box::new(self.engine.followers(server, topic)),
+        }
+    }
+
+    pub(super) fn leave_kernel(
+        &mut self,
+        number: SubscriptionNumber,
+        channels: &BTreeSet<KernelChannel>,
+    ) {
+        for channel in channels {
+            if let Some(followers) = self.of_kernel.get_mut(channel) {
+                followers.remove(&number);
+                if followers.is_empty() {
+                    self.of_kernel.remove(channel);
+                }
+            }
+        }
+    }
+
+    /// Adds an event to a feed, and wakes those who follow it and have nothing new yet.
+    pub(super) fn publish(&self, key: &FeedKey, event: &Arc<EventEntry>, missed: u64) {
+        let Some(feed) = self.feeds.get(key) else {
+            return;
+        };
+        let limits = limits(self.feeds.len());
+        feed.push(event.clone(), event.weight(), missed, limits);
+        for number in self.followers(key) {
+            if let Some(open) = self.open.get(&number).filter(|open| open.bell.ring()) {
+                let _ = open.mailbox.remind(SubscriptionMsg::Look);
+            }
+        }
+    }
+
+    pub(super) fn told(&mut self, server: &ServerId, event: &ToldEvent) {
+        let named = ChannelPattern::parse(&event.channel).filter(|name| !name.is_wide());
+        let entry = EventEntry::of_server(server, event);
+        let attributed = named.map_or(Attributed::Unasked, |_| {
+            let kept = (entry, event.missed);
+            let (id, channel) = (&event.subscription, &event.channel);
+            self.engine.event(server, event.link, id, channel, kept)
+        });
+        match attributed {
+            Attributed::To(topics, event) => self.publish_told(server, topics, &event),
+            Attributed::Kept => {}
+            Attributed::Unasked => {
+                tracing::debug!(%server, "an event nobody asked for is dropped");
+            }
+        }
+    }
+
+    pub(super) fn publish_told(
+        &self,
+        server: &ServerId,
+        topics: Vec<Topic>,
+        (event, missed): &KeptEvent,
+    ) {
+        for topic in topics {
+            self.publish(&FeedKey::Server(server.clone(), topic), event, *missed);
+        }
+    }
+
+    pub(super) fn recorded(&mut self, records: &[(u64, String)]) {
+        for (sequence, record) in records {
+            self.recorded = *sequence;
+            if let Some((channel, event)) = log::entry(*sequence, record) {
+                self.publish(&FeedKey::Kernel(channel), &event, 0);
+            }
+        }
+    }
+}

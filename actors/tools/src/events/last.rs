@@ -1,0 +1,81 @@
+//! The last events of a channel, for clients that read them as a resource.
+
+use std::sync::Arc;
+
+use mgp_engine::tools::events::channels::KernelChannel;
+use mgp_protocol::mgp::events::{ChannelPattern, RESOURCES, Severity};
+use mgp_protocol::refusal::Refusal;
+
+use super::entry::{EventAccess, EventEntry, EventFeed};
+use super::log;
+use mgp_callers::directory::Directory;
+use mgp_callers::request::Caller;
+use mgp_store::audit::AuditHandle;
+
+/// Events of one channel that are read, at most.
+const READ: usize = 100;
+/// Bytes of them: what a client reads in one message. The last is among them whatever its size.
+const READ_BYTES: usize = 1 << 20;
+/// Records of the audit log that are looked through for them.
+const LOOKED_AT: u64 = 4_000;
+
+/// Where the last events of a channel are: in the log, and in feeds that somebody follows.
+#[derive(Debug)]
+pub struct LastEvents {
+    pub(super) channel: ChannelPattern,
+    pub(super) logged: Vec<KernelChannel>,
+    pub(super) feeds: Vec<Arc<EventFeed>>,
+}
+
+impl LastEvents {
+    /// Those that a caller may hear of, oldest first of each channel, as JSON text.
+    pub(super) async fn text(
+        self,
+        caller: &Caller,
+        directory: &Directory,
+        audit: &AuditHandle,
+    ) -> String {
+        let newest = audit.newest();
+        let records = (newest.saturating_sub(LOOKED_AT), newest);
+        let logged = match self.logged.is_empty() {
+            true => Vec::new(),
+            false => {
+                log::earlier(audit, records, &self.logged, Severity::Debug)
+                    .await
+                    .unwrap_or_default()
+                    .events
+            }
+        };
+        let live = self
+            .feeds
+            .iter()
+            .flat_map(|feed| feed.read(0, usize::MAX).events);
+        let live = live.map(|(_, event)| event);
+        let live = live.filter(|event| self.channel.covers(event.channel()));
+        let access = EventAccess::new(caller, directory);
+        let all: Vec<Arc<EventEntry>> = logged.into_iter().chain(live).collect();
+        let mut bytes = 0;
+        let mut last: Vec<String> = Vec::new();
+        for event in all
+            .iter()
+            .rev()
+            .filter(|event| access.hears(event))
+            .take(READ)
+        {
+            let text = event.alone(caller.operator);
+            bytes += text.len();
+            if bytes > READ_BYTES && !last.is_empty() {
+                break;
+            }
+            last.push(text);
+        }
+        last.reverse();
+        format!(r#"{{"events":[{}]}}"#, last.join(","))
+    }
+}
+
+/// The channel of a resource.
+pub(super) fn channel_of(uri: &str) -> Result<ChannelPattern, Refusal> {
+    let channel = uri.strip_prefix(RESOURCES).and_then(ChannelPattern::parse);
+    channel.ok_or_else(|| Refusal::UnknownResource(uri.to_owned()))
+}

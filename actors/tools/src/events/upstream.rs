@@ -1,0 +1,115 @@
+//! Asks servers for their events, and lets them know when nobody wants them any more.
+
+use std::sync::Arc;
+
+use mgp_engine::tools::events::{EventsEffect, Topic};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mgp::events::{
+    ChannelPattern, Filter, Severity, Subscribe, SubscribedAtServer, Unsubscribe,
+};
+use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::splice::quoted;
+
+use super::EventsMsg;
+use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::task;
+use mgp_servers::link::Link;
+use mgp_servers::server::ServerTable;
+
+/// Longest id of a subscription that a server may give, in bytes.
+const ID_MAX: usize = 256;
+
+/// The connection to a server or to an instance of one, if it knows events.
+pub(super) fn link(servers: &ServerTable, server: &ServerId) -> Option<Arc<Link>> {
+    let servers = servers.load();
+    let link = servers.get(&server.server())?.link_named(server)?;
+    link.era_of(Features::EVENTS).map(|_| link)
+}
+
+/// Carries out what the engine wants of servers. A server that has gone is asked when it comes back.
+pub(super) fn perform(
+    servers: &ServerTable,
+    hub: &Mailbox<EventsMsg>,
+    effects: impl IntoIterator<Item = EventsEffect>,
+) {
+    for effect in effects {
+        match effect {
+            EventsEffect::SubscribeUpstream { server, topic } => {
+                if let Some(link) = link(servers, &server) {
+                    subscribe(hub.clone(), link, server, topic);
+                }
+            }
+            EventsEffect::UnsubscribeUpstream { server, id } => {
+                if let Some(link) = link(servers, &server) {
+                    unsubscribe(link, id.to_string());
+                }
+            }
+        }
+    }
+}
+
+fn subscribe(hub: Mailbox<EventsMsg>, link: Arc<Link>, server: ServerId, topic: Topic) {
+    task::detached("events.subscribe", async move {
+        let params = params(&topic);
+        let said = ask(&link, Subscribe::METHOD, &params).await;
+        let id = said.and_then(|said| agreed(&link, &said, &topic.channels));
+        let _ = hub.remind(EventsMsg::Answered {
+            server,
+            life: link.number,
+            topic,
+            id,
+        });
+    });
+}
+
+fn params(topic: &Topic) -> String {
+    let channel = quoted(topic.channels.as_str());
+    let filter = match topic.severity {
+        Severity::Debug => String::new(),
+        Severity::Info | Severity::Warning | Severity::Error | Severity::Critical => {
+            let min_severity = Some(topic.severity);
+            let filter = serde_json::to_string(&Filter { min_severity });
+            format!(r#","filter":{}"#, filter.expect("a word is always JSON"))
+        }
+    };
+    format!(r#"{{"channels":[{channel}]{filter}}}"#)
+}
+
+/// The server's id of the subscription, if it has such a channel.
+fn agreed(link: &Arc<Link>, said: &str, channels: &ChannelPattern) -> Option<String> {
+    let SubscribedAtServer {
+        subscribed,
+        subscription_id,
+    } = mcp::read(Some(said)).ok()?;
+    if subscription_id.len() > ID_MAX {
+        link.log
+            .note("mgp/events/subscribe: its subscription_id is too long to be used");
+        return None;
+    }
+    let told = |name: &String| *name == channels.as_str() || channels.covers(name);
+    if subscribed.iter().any(told) {
+        return Some(subscription_id);
+    }
+    unsubscribe(link.clone(), subscription_id);
+    None
+}
+
+fn unsubscribe(link: Arc<Link>, id: String) {
+    task::detached("events.unsubscribe", async move {
+        let params = format!(r#"{{"subscription_id":{}}}"#, quoted(&id));
+        ask(&link, Unsubscribe::METHOD, &params).await;
+    });
+}
+
+/// The server's result; what it refuses stands in its log.
+async fn ask(link: &Arc<Link>, method: &str, params: &str) -> Option<String> {
+    let era = link.era_of(Features::EVENTS)?;
+    match link.ask_in(era, method, Some(params)).await {
+        Ok(result) => String::from_utf8(result.to_vec()).ok(),
+        Err(error) => {
+            link.log.note(&format!("{method} {params}: {error}"));
+            None
+        }
+    }
+}

@@ -1,0 +1,520 @@
+//! The kernel's own channels (MGP §13.5), and which record of the audit log is an event of which.
+
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mgp::audit::{ActorKind, Event, EventType, Outcome};
+use mgp_protocol::mgp::events::Severity;
+use serde_json::{Map, Value, json};
+
+/// A channel of the kernel's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KernelChannel {
+    /// `system.server_state`.
+    ServerState,
+    /// `system.lists_changed`.
+    ListsChanged,
+    /// `system.server_connected`.
+    ServerConnected,
+    /// `system.server_disconnected`.
+    ServerDisconnected,
+    /// `system.server_registered`.
+    ServerRegistered,
+    /// `system.server_deregistered`.
+    ServerDeregistered,
+    /// `system.audit_log`.
+    AuditLog,
+    /// `tool.started`.
+    ToolStarted,
+    /// `tool.completed`.
+    ToolCompleted,
+    /// `tool.failed`.
+    ToolFailed,
+    /// `tool.retried`.
+    ToolRetried,
+    /// `tool.created`.
+    ToolCreated,
+    /// `security.access_denied`.
+    AccessDenied,
+    /// `security.call_blocked`.
+    CallBlocked,
+    /// `security.validation_failed`.
+    ValidationFailed,
+    /// `security.code_rejected`.
+    CodeRejected,
+    /// `security.access_changed`.
+    AccessChanged,
+    /// `security.permission_changed`.
+    PermissionChanged,
+    /// `security.tool_changed`.
+    ToolChanged,
+    /// `security.agents_changed`.
+    AgentsChanged,
+}
+
+use KernelChannel as Of;
+
+impl KernelChannel {
+    /// All of them, in the order of their names.
+    pub const ALL: [Self; 20] = [
+        Self::AccessChanged,
+        Self::AccessDenied,
+        Self::AgentsChanged,
+        Self::CallBlocked,
+        Self::CodeRejected,
+        Self::PermissionChanged,
+        Self::ToolChanged,
+        Self::ValidationFailed,
+        Self::AuditLog,
+        Self::ListsChanged,
+        Self::ServerConnected,
+        Self::ServerDeregistered,
+        Self::ServerDisconnected,
+        Self::ServerRegistered,
+        Self::ServerState,
+        Self::ToolCompleted,
+        Self::ToolCreated,
+        Self::ToolFailed,
+        Self::ToolRetried,
+        Self::ToolStarted,
+    ];
+
+    /// Its name, what its events tell, and whether they are records of the audit log.
+    const fn row(self) -> (&'static str, &'static str, bool) {
+        match self {
+            Self::ServerState => (
+                "system.server_state",
+                "a server went from one state to another",
+                false,
+            ),
+            Self::ListsChanged => (
+                "system.lists_changed",
+                "what a server offers changed",
+                false,
+            ),
+            Self::ServerConnected => ("system.server_connected", "a server connected", true),
+            Self::ServerDisconnected => {
+                ("system.server_disconnected", "a server disconnected", true)
+            }
+            Self::ServerRegistered => (
+                "system.server_registered",
+                "a server was registered while the kernel runs",
+                true,
+            ),
+            Self::ServerDeregistered => (
+                "system.server_deregistered",
+                "a registered server was taken out",
+                true,
+            ),
+            Self::AuditLog => (
+                "system.audit_log",
+                "the audit log or a file beside it was hurt, mended or acknowledged",
+                true,
+            ),
+            Self::ToolStarted => ("tool.started", "a call left for its server", false),
+            Self::ToolCompleted => ("tool.completed", "a call was answered", true),
+            Self::ToolFailed => (
+                "tool.failed",
+                "a call failed, was cancelled, or got no answer in time",
+                true,
+            ),
+            Self::ToolRetried => ("tool.retried", "the kernel makes a call again", true),
+            Self::ToolCreated => (
+                "tool.created",
+                "a tool came from an active tool request",
+                true,
+            ),
+            Self::AccessDenied => (
+                "security.access_denied",
+                "a call of a tool that is not there for its caller",
+                true,
+            ),
+            Self::CallBlocked => (
+                "security.call_blocked",
+                "a call was not made because of what it said, or how often",
+                true,
+            ),
+            Self::ValidationFailed => (
+                "security.validation_failed",
+                "a validator rejected the arguments of a call",
+                true,
+            ),
+            Self::CodeRejected => (
+                "security.code_rejected",
+                "code in the arguments of a call was rejected",
+                true,
+            ),
+            Self::AccessChanged => (
+                "security.access_changed",
+                "an agent's access was given or taken back",
+                true,
+            ),
+            Self::PermissionChanged => (
+                "security.permission_changed",
+                "a permission of a server was approved, denied or taken back",
+                true,
+            ),
+            Self::ToolChanged => (
+                "security.tool_changed",
+                "a tool is not what was approved, or was approved or denied as it is",
+                true,
+            ),
+            Self::AgentsChanged => (
+                "security.agents_changed",
+                "an agent was added, renewed or removed",
+                true,
+            ),
+        }
+    }
+
+    /// As subscribers write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    /// What its events tell.
+    #[must_use]
+    pub const fn description(self) -> &'static str {
+        self.row().1
+    }
+
+    /// Whether its events are records of the audit log: then their cursor is the record's number, and
+    /// outlives the kernel.
+    #[must_use]
+    pub const fn is_logged(self) -> bool {
+        self.row().2
+    }
+
+    /// Whether agents may hear of any of its events.
+    #[must_use]
+    pub const fn is_for_agents(self) -> bool {
+        match self {
+            Self::ServerState
+            | Self::ListsChanged
+            | Self::ServerConnected
+            | Self::ServerDisconnected
+            | Self::ToolStarted
+            | Self::ToolCompleted
+            | Self::ToolFailed
+            | Self::ToolRetried
+            | Self::AccessDenied
+            | Self::CallBlocked
+            | Self::ValidationFailed
+            | Self::CodeRejected => true,
+            Self::ServerRegistered
+            | Self::ServerDeregistered
+            | Self::AuditLog
+            | Self::ToolCreated
+            | Self::AccessChanged
+            | Self::PermissionChanged
+            | Self::ToolChanged
+            | Self::AgentsChanged => false,
+        }
+    }
+
+    /// By its name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|channel| channel.name() == name)
+    }
+}
+
+/// Who may hear of an event. The operator always may.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventScope {
+    /// Agents to whom this server is open, in whose view it is.
+    pub server: Option<ServerId>,
+    /// This agent only.
+    pub agent: Option<AgentId>,
+    /// No agent.
+    pub operator_only: bool,
+}
+
+impl EventScope {
+    /// All to whom a server is open.
+    #[must_use]
+    pub fn of_server(server: ServerId) -> Self {
+        Self {
+            server: Some(server),
+            ..Self::default()
+        }
+    }
+
+    fn operator() -> Self {
+        Self {
+            operator_only: true,
+            ..Self::default()
+        }
+    }
+}
+
+/// An event of the kernel's own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelEvent {
+    /// Where it belongs.
+    pub channel: KernelChannel,
+    /// How bad it is.
+    pub severity: Severity,
+    /// Who may hear of it.
+    pub scope: EventScope,
+    /// When, in ISO 8601.
+    pub timestamp: String,
+    /// What the operator reads.
+    pub data: Value,
+    /// What agents read; the same when there is nothing else.
+    pub for_agents: Option<Value>,
+}
+
+impl KernelEvent {
+    /// A record of the audit log as an event; `None` for those that are nobody's news.
+    #[must_use]
+    pub fn of_record(record: &Event) -> Option<Self> {
+        let (channel, severity) = channel_of(record)?;
+        let (scope, for_agents) = hearers(channel, record);
+        Some(Self {
+            channel,
+            severity,
+            scope,
+            timestamp: record.timestamp.clone(),
+            data: told(record),
+            for_agents,
+        })
+    }
+}
+
+fn channel_of(record: &Event) -> Option<(KernelChannel, Severity)> {
+    use Severity::{Info, Warning};
+    Some(match &record.event_type {
+        EventType::ToolExecuted => match record.result {
+            Outcome::Success => (Of::ToolCompleted, Info),
+            Outcome::Failure
+            | Outcome::Timeout
+            | Outcome::Cancelled
+            | Outcome::Blocked
+            | Outcome::Denied => (Of::ToolFailed, Warning),
+        },
+        // An unknown tool and one that is denied are one thing to an agent.
+        EventType::ToolBlocked
+            if record.result == Outcome::Denied || record.target.server_id.is_none() =>
+        {
+            (Of::AccessDenied, Warning)
+        }
+        EventType::ToolBlocked => (Of::CallBlocked, Warning),
+        EventType::ValidationFailed => (Of::ValidationFailed, Warning),
+        EventType::CodeRejected => (Of::CodeRejected, Warning),
+        EventType::PermissionGranted
+        | EventType::PermissionDenied
+        | EventType::PermissionRevoked => (Of::PermissionChanged, Info),
+        EventType::AccessGranted | EventType::AccessRevoked => (Of::AccessChanged, Info),
+        EventType::ServerConnected => (Of::ServerConnected, Info),
+        EventType::ServerDisconnected => (Of::ServerDisconnected, Warning),
+        EventType::RiskLevelOverride => (Of::ToolChanged, Warning),
+        EventType::ToolCreatedDynamic => (Of::ToolCreated, Info),
+        custom @ EventType::Custom(_) => {
+            let (_, channel, severity) = CUSTOM.into_iter().find(|(known, ..)| known == custom)?;
+            (channel, severity)
+        }
+    })
+}
+
+const CUSTOM: [(EventType, KernelChannel, Severity); 13] = [
+    (EventType::TOOL_RETRIED, Of::ToolRetried, Severity::Info),
+    (EventType::TOOL_CHANGED, Of::ToolChanged, Severity::Warning),
+    (EventType::TOOL_APPROVED, Of::ToolChanged, Severity::Info),
+    (EventType::TOOL_DENIED, Of::ToolChanged, Severity::Info),
+    (
+        EventType::SERVER_REGISTERED,
+        Of::ServerRegistered,
+        Severity::Info,
+    ),
+    (
+        EventType::SERVER_DEREGISTERED,
+        Of::ServerDeregistered,
+        Severity::Info,
+    ),
+    (EventType::AGENT_ADDED, Of::AgentsChanged, Severity::Info),
+    (EventType::AGENT_RENEWED, Of::AgentsChanged, Severity::Info),
+    (EventType::AGENT_REMOVED, Of::AgentsChanged, Severity::Info),
+    (EventType::LOG_DAMAGED, Of::AuditLog, Severity::Error),
+    (EventType::STATE_DAMAGED, Of::AuditLog, Severity::Error),
+    (EventType::LOG_ACKNOWLEDGED, Of::AuditLog, Severity::Info),
+    (EventType::LOG_RESUMED, Of::AuditLog, Severity::Warning),
+];
+
+/// Who may hear of a record, and what an agent reads of it. An agent hears of its own calls, and of
+/// servers that are open to it; everything else is the operator's.
+fn hearers(channel: KernelChannel, record: &Event) -> (EventScope, Option<Value>) {
+    let server = record.target.server_id.clone().map(ServerId::new);
+    let own =
+        (record.actor.kind == ActorKind::Agent).then(|| AgentId::new(record.actor.id.as_str()));
+    match channel {
+        Of::ToolStarted
+        | Of::ToolCompleted
+        | Of::ToolFailed
+        | Of::ToolRetried
+        | Of::CallBlocked
+        | Of::ValidationFailed
+        | Of::CodeRejected => {
+            let operator_only = own.is_none();
+            let scope = EventScope {
+                server,
+                agent: own,
+                operator_only,
+            };
+            (scope, Some(of_own_call(record)))
+        }
+        // Neither the server nor the tool is named: they may be hidden from who called.
+        Of::AccessDenied => {
+            let operator_only = own.is_none();
+            let scope = EventScope {
+                server: None,
+                agent: own,
+                operator_only,
+            };
+            let data = json!({"trace_id": record.trace_id, "result": Outcome::Denied});
+            (scope, Some(data))
+        }
+        Of::ServerConnected | Of::ServerDisconnected => {
+            let Some(server) = server else {
+                return (EventScope::operator(), None);
+            };
+            let data = json!({"server_id": server.as_str()});
+            (EventScope::of_server(server), Some(data))
+        }
+        Of::ServerState
+        | Of::ListsChanged
+        | Of::ServerRegistered
+        | Of::ServerDeregistered
+        | Of::AuditLog
+        | Of::ToolCreated
+        | Of::AccessChanged
+        | Of::PermissionChanged
+        | Of::ToolChanged
+        | Of::AgentsChanged => (EventScope::operator(), None),
+    }
+}
+
+/// A record without its moment, which the event has beside it.
+fn told(record: &Event) -> Value {
+    let mut told = serde_json::to_value(record).unwrap_or_default();
+    if let Some(members) = told.as_object_mut() {
+        members.remove("timestamp");
+    }
+    told
+}
+
+/// What an agent reads of its own call: what was called and how it ended, and nothing of how it was judged.
+fn of_own_call(record: &Event) -> Value {
+    let mut data = Map::new();
+    let mut add = |name: &str, value: Value| drop(data.insert(name.into(), value));
+    add("trace_id", json!(record.trace_id));
+    add("server_id", json!(record.target.server_id));
+    add("tool_name", json!(record.target.tool_name));
+    add("result", json!(record.result));
+    for name in ["duration_ms", "failure"] {
+        if let Some(value) = record.details.get(name) {
+            add(name, value.clone());
+        }
+    }
+    Value::Object(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mgp_protocol::mgp::audit::{Actor, Target, TraceId};
+    use std::collections::BTreeSet;
+
+    fn record(event_type: EventType, result: Outcome, server: Option<&str>) -> Event {
+        let details = json!({"duration_ms": 5, "reason": "denied: secret rule"});
+        Event {
+            timestamp: "2026-02-27T12:00:00.000Z".into(),
+            trace_id: TraceId::parse("550e8400-e29b-41d4-a716-446655440000").unwrap(),
+            event_type,
+            actor: Actor {
+                kind: ActorKind::Agent,
+                id: "agent.a".into(),
+            },
+            target: Target {
+                server_id: server.map(Into::into),
+                tool_name: Some("secret_tool".into()),
+                agent_id: None,
+            },
+            result,
+            details: details.as_object().unwrap().clone(),
+        }
+    }
+
+    #[test]
+    fn names_are_distinct_and_in_order() {
+        let names: Vec<_> = Of::ALL.map(Of::name).into();
+        let sorted: BTreeSet<_> = names.iter().copied().collect();
+        assert_eq!(names, Vec::from_iter(sorted));
+        for channel in Of::ALL {
+            assert_eq!(Of::named(channel.name()), Some(channel));
+        }
+    }
+
+    /// MGP-184: what a call came to stands in its own channel.
+    #[test]
+    fn each_record_has_its_channel() {
+        let of = |event_type, result| {
+            let event = KernelEvent::of_record(&record(event_type, result, Some("s")));
+            event.map(|event| event.channel.name())
+        };
+        assert_eq!(
+            of(EventType::ToolExecuted, Outcome::Success),
+            Some("tool.completed")
+        );
+        assert_eq!(
+            of(EventType::ToolExecuted, Outcome::Timeout),
+            Some("tool.failed")
+        );
+        assert_eq!(
+            of(EventType::ToolBlocked, Outcome::Denied),
+            Some("security.access_denied")
+        );
+        assert_eq!(
+            of(EventType::ToolBlocked, Outcome::Blocked),
+            Some("security.call_blocked")
+        );
+        assert_eq!(of(EventType::SERVER_REPORTED, Outcome::Success), None);
+    }
+
+    /// An agent cannot tell a tool that is denied from one that does not exist.
+    #[test]
+    fn a_hidden_tool_and_an_unknown_one_are_the_same_event_to_an_agent() {
+        let hidden = record(EventType::ToolBlocked, Outcome::Denied, Some("hidden"));
+        let unknown = record(EventType::ToolBlocked, Outcome::Blocked, None);
+        let [hidden, unknown] = [hidden, unknown].map(|r| KernelEvent::of_record(&r).unwrap());
+        assert_eq!(hidden.channel, unknown.channel);
+        assert_eq!(hidden.severity, unknown.severity);
+        assert_eq!(hidden.scope, unknown.scope);
+        assert_eq!(hidden.for_agents, unknown.for_agents);
+        assert!(
+            hidden.data.to_string().contains("secret"),
+            "the operator reads all"
+        );
+    }
+
+    #[test]
+    fn an_agent_reads_of_its_own_calls_without_how_they_were_judged() {
+        let event = KernelEvent::of_record(&record(
+            EventType::ToolExecuted,
+            Outcome::Success,
+            Some("s"),
+        ));
+        let event = event.unwrap();
+        assert_eq!(event.scope.agent, Some(AgentId::new("agent.a")));
+        assert_eq!(event.scope.server, Some(ServerId::new("s")));
+        let data = event.for_agents.unwrap();
+        assert_eq!(data["duration_ms"], 5);
+        assert!(data.get("details").is_none() && !data.to_string().contains("rule"));
+        let granted = record(EventType::AccessGranted, Outcome::Success, Some("s"));
+        assert!(
+            KernelEvent::of_record(&granted)
+                .unwrap()
+                .scope
+                .operator_only
+        );
+    }
+}

@@ -1,0 +1,319 @@
+use super::*;
+use proptest::prelude::*;
+
+const A: ConnectionId = ConnectionId(1);
+const B: ConnectionId = ConnectionId(2);
+
+fn server(name: &str) -> ServerId {
+    ServerId::new(name)
+}
+
+fn topic(channels: &str) -> Topic {
+    Topic {
+        channels: ChannelPattern::parse(channels).unwrap(),
+        severity: Severity::Debug,
+    }
+}
+
+fn following(channels: &[&str]) -> BTreeSet<Topic> {
+    channels.iter().map(|name| topic(name)).collect()
+}
+
+fn asks(channels: &str) -> EventsEffect {
+    EventsEffect::SubscribeUpstream {
+        server: server("s"),
+        topic: topic(channels),
+    }
+}
+
+fn ends(id: &str) -> EventsEffect {
+    EventsEffect::UnsubscribeUpstream {
+        server: server("s"),
+        id: id.into(),
+    }
+}
+
+fn connected() -> Events<u8> {
+    let mut all = Events::default();
+    assert_eq!(all.server_back(&server("s"), 1), []);
+    all
+}
+
+fn reach() -> BTreeSet<ServerId> {
+    BTreeSet::from([server("s")])
+}
+
+#[test]
+fn only_the_first_and_the_last_reach_the_server() {
+    let mut all = connected();
+    assert_eq!(
+        all.subscribe(1, A, following(&["a.b"]), reach()),
+        [asks("a.b")]
+    );
+    assert_eq!(all.subscribe(2, B, following(&["a.b"]), reach()), []);
+    assert_eq!(
+        all.answered(&server("s"), 1, &topic("a.b"), Some("u")).0,
+        []
+    );
+    assert_eq!(all.unsubscribe(1), []);
+    assert_eq!(all.unsubscribe(2), [ends("u")]);
+    assert!(all.is_empty());
+}
+
+#[test]
+fn two_severities_of_one_channel_are_two_subscriptions() {
+    let mut all = connected();
+    let bad = Topic {
+        severity: Severity::Error,
+        ..topic("a.b")
+    };
+    all.subscribe(1, A, following(&["a.b"]), reach());
+    let effects = all.subscribe(2, B, BTreeSet::from([bad.clone()]), reach());
+    let server = server("s");
+    assert_eq!(
+        effects,
+        [EventsEffect::SubscribeUpstream { server, topic: bad }]
+    );
+}
+
+/// MGP-280: a server that comes back is asked again, and what it said in its life before is void.
+#[test]
+fn a_server_that_comes_back_is_asked_again() {
+    let mut all = connected();
+    all.subscribe(1, A, following(&["a.b"]), reach());
+    all.answered(&server("s"), 1, &topic("a.b"), Some("u"));
+    all.server_lost(&server("s"));
+    assert_eq!(
+        all.event(&server("s"), 1, "u", "a.b", 7),
+        Attributed::Unasked
+    );
+    assert_eq!(all.server_back(&server("s"), 2), [asks("a.b")]);
+    assert_eq!(
+        all.answered(&server("s"), 1, &topic("a.b"), Some("late")).0,
+        []
+    );
+    assert_eq!(
+        all.event(&server("s"), 2, "late", "a.b", 7),
+        Attributed::Kept
+    );
+    let (_, early) = all.answered(&server("s"), 2, &topic("a.b"), Some("v"));
+    assert_eq!(early, [], "it was of another life");
+}
+
+#[test]
+fn an_answer_that_comes_too_late_is_ended_at_once() {
+    let mut all = connected();
+    all.subscribe(1, A, following(&["a.b"]), reach());
+    assert_eq!(all.unsubscribe(1), []);
+    assert_eq!(
+        all.answered(&server("s"), 1, &topic("a.b"), Some("u")).0,
+        [ends("u")]
+    );
+}
+
+#[test]
+fn an_event_belongs_to_what_was_asked_for_and_to_nothing_else() {
+    let mut all = connected();
+    all.subscribe(1, A, following(&["a.*"]), reach());
+    assert_eq!(all.event(&server("s"), 1, "u", "a.x", 1), Attributed::Kept);
+    assert_eq!(
+        all.event(&server("s"), 1, "u", "b.x", 2),
+        Attributed::Unasked
+    );
+    let (_, early) = all.answered(&server("s"), 1, &topic("a.*"), Some("u"));
+    assert_eq!(early, [(vec![topic("a.*")], 1)]);
+    let to = |id, channel| Events::event(&mut all.clone(), &server("s"), 1, id, channel, 3);
+    assert_eq!(to("u", "a.y"), Attributed::To(vec![topic("a.*")], 3));
+    assert_eq!(to("u", "b.x"), Attributed::Unasked);
+    assert_eq!(to("w", "a.x"), Attributed::Unasked, "another's id");
+    for _ in 0..2 * EARLY_MAX {
+        all.subscribe(2, A, following(&["c"]), reach());
+        all.event(&server("s"), 1, "?", "c", 4);
+    }
+    assert_eq!(all.event(&server("s"), 1, "?", "c", 4), Attributed::Unasked);
+}
+
+#[test]
+fn what_a_server_does_not_have_it_is_not_asked_for_again() {
+    let mut all = connected();
+    all.subscribe(1, A, following(&["a.b"]), reach());
+    assert!(all.is_awaited(1));
+    all.answered(&server("s"), 1, &topic("a.b"), None);
+    assert!(!all.is_awaited(1) && !all.is_told(1, &topic("a.b")));
+    assert_eq!(all.subscribe(2, B, following(&["a.b"]), reach()), []);
+}
+
+#[test]
+fn bounds_refuse() {
+    let mut all: Events<()> = Events::default();
+    for number in 0..PER_CONNECTION_MAX as u64 {
+        all.subscribe(number, A, BTreeSet::new(), BTreeSet::new());
+    }
+    let one_more = |all: &Events<()>, who, channels| all.may_subscribe(who, channels);
+    assert_eq!(
+        one_more(&all, A, 1),
+        Err(TooManyEventSubscriptions::OnConnection)
+    );
+    assert_eq!(
+        one_more(&all, B, CHANNELS_MAX + 1),
+        Err(TooManyEventSubscriptions::Channels)
+    );
+    assert_eq!(one_more(&all, B, CHANNELS_MAX), Ok(()));
+    for number in 100..100 + TOTAL_MAX as u64 {
+        all.subscribe(
+            number,
+            ConnectionId(number),
+            BTreeSet::new(),
+            BTreeSet::new(),
+        );
+    }
+    assert_eq!(
+        one_more(&all, B, 1),
+        Err(TooManyEventSubscriptions::InTotal)
+    );
+}
+
+#[test]
+fn a_pattern_takes_in_what_it_covers() {
+    let names = ["model.*", "model.usage", "tool.started", "model.*"];
+    let channels: Vec<_> = names
+        .iter()
+        .filter_map(|name| ChannelPattern::parse(name))
+        .collect();
+    let topics = topics(&channels, Severity::Debug);
+    assert_eq!(topics, following(&["model.*", "tool.started"]));
+}
+
+/// Against plain sets: once servers have answered all they were asked, each tells exactly what those follow
+/// who reach it, and an event comes to the followers of its channel.
+#[derive(Default)]
+struct Model {
+    follows: BTreeMap<u64, (BTreeSet<Topic>, BTreeSet<ServerId>)>,
+    /// By server: its life, and what it was asked for and has not been told to end, with the ids it gave.
+    upstream: BTreeMap<ServerId, (u64, Vec<(Topic, String)>)>,
+    asked: Vec<(ServerId, u64, Topic)>,
+    ids: u64,
+}
+
+impl Model {
+    fn perform(&mut self, effects: Vec<EventsEffect>) {
+        for effect in effects {
+            match effect {
+                EventsEffect::SubscribeUpstream { server, topic } => {
+                    let life = self.upstream[&server].0;
+                    self.asked.push((server, life, topic));
+                }
+                EventsEffect::UnsubscribeUpstream { server, id } => {
+                    let (_, held) = self.upstream.get_mut(&server).unwrap();
+                    let before = held.len();
+                    held.retain(|(_, own)| **own != *id);
+                    assert_eq!(
+                        held.len() + 1,
+                        before,
+                        "only what is held is ended, and once"
+                    );
+                }
+            }
+        }
+    }
+
+    /// The server answers what it was asked first.
+    fn answer(&mut self, all: &mut Events<u8>) -> bool {
+        if self.asked.is_empty() {
+            return false;
+        }
+        let (server, life, topic) = self.asked.remove(0);
+        self.ids += 1;
+        let id = self.ids.to_string();
+        if let Some((now, held)) = self
+            .upstream
+            .get_mut(&server)
+            .filter(|(now, _)| *now == life)
+        {
+            assert_eq!(*now, life);
+            held.push((topic.clone(), id.clone()));
+        }
+        let (effects, _) = all.answered(&server, life, &topic, Some(&id));
+        self.perform(effects);
+        true
+    }
+
+    fn check(&self, all: &mut Events<u8>) {
+        for (server, (life, held)) in &self.upstream {
+            let here = self
+                .follows
+                .values()
+                .filter(|(_, reach)| reach.contains(server));
+            let wanted: BTreeSet<_> = here.flat_map(|(topics, _)| topics.clone()).collect();
+            let told: BTreeSet<_> = held.iter().map(|(topic, _)| topic.clone()).collect();
+            assert_eq!(told, wanted);
+            assert_eq!(held.len(), wanted.len(), "one subscription each");
+            for (topic, id) in held {
+                let name = topic.channels.as_str().replace('*', "x");
+                let found = all.event(server, *life, id, &name, 0);
+                assert_eq!(found, Attributed::To(vec![topic.clone()], 0));
+                let followers: BTreeSet<u64> = all.followers(server, topic).collect();
+                let model = self.follows.iter();
+                let model = model.filter(|(_, (t, r))| t.contains(topic) && r.contains(server));
+                assert_eq!(followers, model.map(|(number, _)| *number).collect());
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn servers_tell_what_is_followed(
+        steps in proptest::collection::vec((0u8..7, 0u64..5, 0u8..8, 0u8..4), 0..60)
+    ) {
+        let (mut all, mut model) = (Events::default(), Model::default());
+        let mut lives = 0;
+        for (step, number, channels, servers) in steps {
+            let names = ["a.*", "a.b", "c"];
+            let picked = names.iter().enumerate().filter(|(bit, _)| channels & (1 << bit) != 0);
+            let topics: BTreeSet<_> = picked.map(|(_, name)| topic(name)).collect();
+            let picked = ["s", "t"].iter().enumerate().filter(|(bit, _)| servers & (1 << bit) != 0);
+            let reach: BTreeSet<_> = picked.map(|(_, name)| server(name)).collect();
+            let one = server(["s", "t"][usize::from(servers) % 2]);
+            let effects = match step {
+                0 | 1 if !model.follows.contains_key(&number) => {
+                    model.follows.insert(number, (topics.clone(), reach.clone()));
+                    all.subscribe(number, ConnectionId(number % 2), topics, reach)
+                }
+                2 => {
+                    model.follows.remove(&number);
+                    all.unsubscribe(number)
+                }
+                3 => {
+                    if let Some((_, now)) = model.follows.get_mut(&number) {
+                        *now = reach.clone();
+                    }
+                    all.reaches(number, reach)
+                }
+                4 => {
+                    lives += 1;
+                    model.upstream.insert(one.clone(), (lives, Vec::new()));
+                    all.server_back(&one, lives)
+                }
+                5 => {
+                    model.upstream.remove(&one);
+                    all.server_lost(&one);
+                    Vec::new()
+                }
+                _ => {
+                    model.answer(&mut all);
+                    Vec::new()
+                }
+            };
+            model.perform(effects);
+        }
+        while model.answer(&mut all) {}
+        model.check(&mut all);
+        for number in 0..5 {
+            let effects = all.unsubscribe(number);
+            model.perform(effects);
+        }
+        prop_assert!(all.is_empty());
+        prop_assert!(model.upstream.values().all(|(_, held)| held.is_empty()), "nothing is left at a server");
+    }
+}

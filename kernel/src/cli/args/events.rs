@@ -1,0 +1,71 @@
+//! `mgp events …`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use mgp_protocol::mgp::events::Severity;
+
+/// `mgp events …`.
+#[derive(Debug, Subcommand)]
+pub enum Events {
+    /// Show events as they come.
+    Tail(TailEvents),
+    /// Show which channels there are.
+    #[command(after_help = "\
+The kernel's own, and those that servers said they have to somebody who subscribed. Events of channels that
+are in the audit log can be read later, too: `mgp events tail --since`.
+
+Examples:
+  mgp events channels
+  mgp events channels --json")]
+    Channels,
+}
+
+/// `mgp events tail`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+CHANNEL is a name, or a pattern that ends in `*`; every channel when none is given. Each event that is in the
+audit log has a cursor, which --json shows as \"_mgp.cursor\"; --since goes on after it, also when the kernel
+was started again meanwhile. Runs until it is interrupted.
+
+Examples:
+  mgp events tail
+  mgp events tail 'tool.*' security.access_denied
+  mgp events tail 'security.*' --min-severity warning
+  mgp events tail --since 0 --json | jq .channel")]
+pub struct TailEvents {
+    /// Which channels.
+    #[arg(value_name = "CHANNEL")]
+    pub channels: Vec<String>,
+    /// First the events that were written down after the one with this cursor; 0 for the oldest.
+    #[arg(long, value_name = "CURSOR")]
+    pub since: Option<u64>,
+    /// None that is less severe.
+    #[arg(long, value_name = "SEVERITY", value_enum)]
+    pub min_severity: Option<TypedSeverity>,
+}
+
+/// A severity as it is typed.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum TypedSeverity {
+    /// Of interest to who looks for a mistake.
+    Debug,
+    /// It went as it should.
+    Info,
+    /// It went as it should not.
+    Warning,
+    /// Something does not work.
+    Error,
+    /// Nothing works.
+    Critical,
+}
+
+impl From<TypedSeverity> for Severity {
+    fn from(typed: TypedSeverity) -> Self {
+        match typed {
+            TypedSeverity::Debug => Self::Debug,
+            TypedSeverity::Info => Self::Info,
+            TypedSeverity::Warning => Self::Warning,
+            TypedSeverity::Error => Self::Error,
+            TypedSeverity::Critical => Self::Critical,
+        }
+    }
+}

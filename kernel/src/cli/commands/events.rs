@@ -1,0 +1,105 @@
+//! `mgp events tail|channels`.
+
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::Event;
+use mgp_protocol::mgp::events::{Channel, Channels, Filter, Subscribe, Subscribed};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::cli::args::{Events, TailEvents};
+use crate::cli::client::{CliContext, RequestObserver, read};
+use crate::cli::failure::Failure;
+use crate::cli::print::{report, say, table};
+use crate::cli::words::plain;
+
+pub(super) fn run(context: &CliContext, typed: Events) -> Result<(), Failure> {
+    match typed {
+        Events::Tail(typed) => tail(context, &typed),
+        Events::Channels => channels(context),
+    }
+}
+
+fn tail(context: &CliContext, typed: &TailEvents) -> Result<(), Failure> {
+    let channels = match typed.channels.is_empty() {
+        true => vec!["*".to_owned()],
+        false => typed.channels.clone(),
+    };
+    let filter = Filter {
+        min_severity: typed.min_severity.map(Into::into),
+    };
+    let mut asked = json!({"channels": channels, "filter": filter});
+    if let Some(since) = typed.since {
+        asked["_mgp.cursor"] = since.to_string().into();
+    }
+    context.with_kernel(async |client| {
+        let answer = client.request(Subscribe::METHOD, &asked, &mut ()).await?;
+        let said: Subscribed = read(&answer)?;
+        for channel in &said.unsupported {
+            report(plain(&format!(
+                "mgp: nobody has the channel {channel} now; `mgp events channels` shows those there are"
+            )));
+        }
+        if said.subscribed.is_empty() {
+            return Err(Failure::Other("there is nothing to show".into()));
+        }
+        let mut shown = ShownEvents(context.json);
+        client.listen(&mut shown).await
+    })
+}
+
+/// Shows each event as it comes.
+struct ShownEvents(bool);
+
+impl RequestObserver for ShownEvents {
+    fn notified(&mut self, method: &str, params: &str) -> Result<(), Failure> {
+        match (method == Event::METHOD, self.0) {
+            (false, _) => Ok(()),
+            (true, true) => say(params),
+            (true, false) => say(plain(&line(
+                &serde_json::from_str(params).unwrap_or_default(),
+            ))),
+        }
+    }
+}
+
+/// One line: when, on which channel, whose, how bad, and what.
+fn line(event: &Value) -> String {
+    let text = |name: &str| event[name].as_str().unwrap_or_default();
+    let server = match text("_mgp.server_id") {
+        "" => String::new(),
+        server => format!("  {server}"),
+    };
+    let severity = match text("_mgp.severity") {
+        "" | "info" => String::new(),
+        severity => format!("  {severity}"),
+    };
+    let (at, channel, data) = (text("timestamp"), text("channel"), &event["data"]);
+    format!("{at}  {channel}{server}{severity}  {data}")
+}
+
+fn channels(context: &CliContext) -> Result<(), Failure> {
+    #[derive(Deserialize)]
+    struct Listed {
+        channels: Vec<Channel>,
+    }
+    context.with_kernel(async |client| {
+        let answer = client
+            .request(Channels::METHOD, &json!({}), &mut ())
+            .await?;
+        if context.json {
+            return say(answer.get());
+        }
+        let listed: Listed = read(&answer)?;
+        let mut table = table(&["CHANNEL", "OF", "IN THE LOG", "WHAT"]);
+        for channel in listed.channels {
+            let logged = if channel.logged { "yes" } else { "no" };
+            table.add_row([
+                plain(&channel.channel),
+                plain(channel.server_id.as_deref().unwrap_or("the kernel")),
+                logged.into(),
+                plain(channel.description.as_deref().unwrap_or_default()),
+            ]);
+        }
+        say(table)
+    })
+}
