@@ -26,7 +26,7 @@ use mgp_engine::policy::access::GrantTable;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_engine::tools::index::{Draft, Index, ServerIndex};
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mgp::security::Security;
+use mgp_protocol::mgp::discovery::security::Security;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio::sync::Semaphore;

@@ -12,7 +12,6 @@ pub mod kernel;
 pub mod lifecycle;
 pub mod negotiation;
 pub mod permission;
-pub mod security;
 pub mod servers;
 pub mod tools;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use mgp_engine::tools::index::{Draft, Index, ServerIndex};
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mgp::security::RiskLevel;
+use mgp_protocol::mgp::discovery::security::RiskLevel;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -12,7 +12,7 @@ use mgp_engine::tool_names::canonical;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_engine::tools::index::{Filter, IndexedTool, RESULTS_MAX, Strategy};
 use mgp_protocol::mcp;
-use mgp_protocol::mgp::security::with_effective;
+use mgp_protocol::mgp::discovery::security::with_effective;
 use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::mgp::tools::{self, Call, Discover, Discovered, Found, RESULTS, Session};
 use mgp_protocol::refusal::Refusal;

@@ -10,7 +10,7 @@ use mgp_engine::tools::index::{
     Strategy, Text, Vector,
 };
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mgp::security::RiskLevel;
+use mgp_protocol::mgp::discovery::security::RiskLevel;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ mod rules;
 
 use std::sync::Arc;
 
-use mgp_protocol::mgp::security::{MEMBER, Security};
+use mgp_protocol::mgp::discovery::security::{MEMBER, Security};
 use mgp_protocol::splice::member;
 use serde_json::Value;
 

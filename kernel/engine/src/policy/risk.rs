@@ -6,7 +6,7 @@
 mod confirm;
 
 use mgp_protocol::mgp::permission::PermissionType;
-use mgp_protocol::mgp::security::{RiskLevel, Security};
+use mgp_protocol::mgp::discovery::security::{RiskLevel, Security};
 
 pub use self::confirm::{
     CallDigest, ConfirmationAnswer, ConfirmationChannel, ConfirmationStep, Confirming,

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::tools::schema::InputSchema;
     use mgp_protocol::ids::ServerId;
-    use mgp_protocol::mgp::security::RiskLevel;
+    use mgp_protocol::mgp::discovery::security::RiskLevel;
     use proptest::prelude::*;
 
     fn entry(server: &str, categories: &[&str]) -> IndexedTool {

@@ -1,6 +1,7 @@
 //! `mgp/discovery/*`: which servers there are, and servers that come and go while the kernel runs
 //! (MGP §15). As methods, and as tools of the kernel under the names of [`super::spells`].
 
+pub mod security;
 mod tool;
 
 use std::collections::BTreeMap;

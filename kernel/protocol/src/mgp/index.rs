@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::security::RiskLevel;
+use super::discovery::security::RiskLevel;
 use crate::mcp::methods;
 
 methods! {

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::discovery::Status;
 use super::request;
-use super::security::RiskLevel;
+use super::discovery::security::RiskLevel;
 use crate::mcp::methods;
 
 methods! {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mgp_engine::policy::requirements::{ToolRule, ToolRules};
-use mgp_protocol::mgp::security::RiskLevel;
+use mgp_protocol::mgp::discovery::security::RiskLevel;
 use mgp_screening::code_safety::Level;
 use mgp_screening::validators::Validator;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mgp_protocol::mgp::security::RiskLevel;
+use mgp_protocol::mgp::discovery::security::RiskLevel;
 
 use mgp_screening::code_safety::Level;
 

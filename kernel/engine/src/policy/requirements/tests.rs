@@ -1,5 +1,5 @@
 use super::*;
-use mgp_protocol::mgp::security::RiskLevel;
+use mgp_protocol::mgp::discovery::security::RiskLevel;
 use mgp_screening::code_safety;
 use mgp_screening::validators::Blocked;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use mgp_protocol::dialect::Era;
-use mgp_protocol::mgp::security::{RiskLevel, with_effective};
+use mgp_protocol::mgp::discovery::security::{RiskLevel, with_effective};
 
 use super::{CatalogView, Form, ListKind, Readers};
 use crate::tools::catalog::cursor::{BadCursor, Cursor, CursorKey};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::lookalike;
-use mgp_protocol::mgp::security::{RiskLevel, Security};
+use mgp_protocol::mgp::discovery::security::{RiskLevel, Security};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -4,7 +4,7 @@ mod clauses;
 mod everyday;
 mod kinds;
 
-use mgp_protocol::mgp::security::RiskLevel;
+use mgp_protocol::mgp::discovery::security::RiskLevel;
 pub use mgp_protocol::mgp::tools::Strategy;
 
 use self::clauses::CLAUSES_MAX;

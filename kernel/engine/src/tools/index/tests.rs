@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use mgp_protocol::mgp::security::RiskLevel;
+use mgp_protocol::mgp::discovery::security::RiskLevel;
 use proptest::prelude::*;
 use proptest::strategy::Strategy as Plans;
 use serde_json::json;

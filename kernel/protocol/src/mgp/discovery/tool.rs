@@ -113,7 +113,7 @@ impl DiscoveryTool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mgp::security::Security;
+    use crate::mgp::discovery::security::Security;
     use crate::mgp::spells;
 
     /// MGP-224, A-11: one name for each method, and its security for who knows the word.

@@ -175,7 +175,7 @@ impl MetaTool {
 mod tests {
     use super::*;
     use crate::mcp::read;
-    use crate::mgp::security::{RiskLevel, Security};
+    use crate::mgp::discovery::security::{RiskLevel, Security};
 
     /// MGP-247, A-11: one tool under the names of the document, of its later drafts, and of model APIs.
     #[test]
