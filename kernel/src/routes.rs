@@ -111,6 +111,7 @@ fn from_agents(method: &str, era: Era) -> Option<Route> {
         }
         ("mgp/health/ping", _) => lifecycle(|t, r| ready(t.health.ping(&r))),
         ("mgp/health/status", _) => lifecycle(|t, r| t.health.clone().status(&r)),
+        ("mgp/calls/show", _) => lifecycle(call!(mgp::calls::show)),
         ("mgp/lifecycle/shutdown", _) => lifecycle(|t, r| ready(t.health.shutdown(&r))),
 
         ("mgp/kernel/status", _) => operator(operate!(status)),

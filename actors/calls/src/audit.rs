@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytestring::ByteString;
+use mgp_engine::calls::outcome;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::store::audit::commit::CommitRefusal;
 use mgp_engine::store::audit::redact::{KeptArguments, held};
@@ -12,7 +13,7 @@ use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::mcp::tools::Called;
 use mgp_protocol::mention::may_mention;
 use mgp_protocol::mgp::audit::{Event, EventType, Failure, Outcome as Ending, Target, TraceId};
-use mgp_protocol::refusal::{Denial, Refusal};
+use mgp_protocol::refusal::{CallOutcome, Denial, Refusal, UnansweredCall};
 use mgp_protocol::splice::member;
 use mgp_screening::validators::Validator;
 use serde_json::{Map, Value};
@@ -29,7 +30,11 @@ pub(crate) struct CallFacts {
     asked: OnceLock<Box<str>>,
     arguments: OnceLock<ByteString>,
     task: OnceLock<TraceId>,
+    goes_on: OnceLock<Box<str>>,
 }
+
+/// Longest name of a task that a record keeps, in bytes: those of servers that name theirs briefly.
+const TASK_MAX: usize = 512;
 
 impl CallFacts {
     /// Notes the name of the tool that is called, whether such a tool exists or not.
@@ -44,6 +49,16 @@ impl CallFacts {
     /// The call belongs to a task that has a trace of its own.
     pub(crate) fn is_part_of(&self, task: TraceId) {
         let _ = self.task.set(task);
+    }
+
+    /// The call goes on as a task; `announced` is the answer that says so.
+    pub(crate) fn goes_on(&self, announced: &[u8]) {
+        let announced = std::str::from_utf8(announced).unwrap_or_default();
+        let task = member(announced, "task").unwrap_or(announced);
+        let id = member(task, "taskId").and_then(|id| serde_json::from_str::<String>(id).ok());
+        if let Some(id) = id.filter(|id| id.len() <= TASK_MAX) {
+            let _ = self.goes_on.set(id.into());
+        }
     }
 
     /// Notes the tool that is called, whether the caller may see it or not.
@@ -84,8 +99,8 @@ where
         under_way.too_often = true;
         outcome = Err(limited);
     }
-    under_way.done(&outcome).await.map_err(refused)?;
-    outcome
+    let written = under_way.done(&outcome).await;
+    under_way.told(outcome, written)
 }
 
 /// The refusal for an agent that was refused too often: it reveals neither why nor whether the tool exists.
@@ -137,6 +152,35 @@ impl UnderWay<'_> {
         }
     }
 
+    /// What the caller reads: of a call without an answer whether it took effect, and its id.
+    fn told(&self, outcome: Outcome, written: Result<(), NotWritten>) -> Outcome {
+        if let Err(NotWritten(why)) = written {
+            return Err(self.unanswered(Refusal::Broken(why.to_string()), became(&outcome)));
+        }
+        let is_of_a_server = self.facts.tool.get().is_some();
+        outcome.map_err(
+            |refusal| match is_of_a_server && outcome::is_to_be_told(&refusal) {
+                true => {
+                    let became = outcome::of_refusal(&refusal);
+                    self.unanswered(refusal, became)
+                }
+                false => refusal,
+            },
+        )
+    }
+
+    fn unanswered(&self, why: Refusal, outcome: CallOutcome) -> Refusal {
+        Refusal::Unanswered(Box::new(UnansweredCall {
+            why,
+            outcome,
+            call_id: self.trace().as_str().into(),
+        }))
+    }
+
+    fn trace(&self) -> &TraceId {
+        self.facts.task.get().unwrap_or(&self.request.trace.id)
+    }
+
     fn note(&self, outcome: &Outcome) -> CallNote {
         let (ending, failure) = match outcome {
             Ok(result) => Ending::of_result(says_error(result)),
@@ -151,12 +195,7 @@ impl UnderWay<'_> {
         let asked = facts.and_then(|facts| facts.asked.get());
         CallNote {
             at_ms: unix_ms(),
-            trace: self
-                .facts
-                .task
-                .get()
-                .unwrap_or(&self.request.trace.id)
-                .clone(),
+            trace: self.trace().clone(),
             caller: self.request.caller.clone(),
             asked: asked.filter(|_| tool.is_none()).cloned(),
             kept: facts
@@ -165,6 +204,8 @@ impl UnderWay<'_> {
             tool,
             lasted: moment().since(self.began),
             ending,
+            became: became(outcome),
+            goes_on: self.facts.goes_on.get().cloned(),
             failure,
             why: outcome.as_ref().err().map(why),
         }
@@ -193,6 +234,9 @@ struct CallNote {
     kept: Option<KeptArguments>,
     lasted: Duration,
     ending: Ending,
+    became: CallOutcome,
+    /// The task that the call goes on as.
+    goes_on: Option<Box<str>>,
     failure: Option<Failure>,
     why: Option<Map<String, Value>>,
 }
@@ -227,6 +271,12 @@ impl CallNote {
         if let Some(failure) = self.failure {
             add("failure", failure.to_string().into());
         }
+        if self.became != outcome::implied(self.ending) {
+            add(outcome::OUTCOME, self.became.as_str().into());
+        }
+        if let Some(task) = &self.goes_on {
+            add(outcome::TASK, (**task).into());
+        }
         if let Some(tool) = &self.tool {
             add("risk_level", tool.requirements.risk.level.as_str().into());
             let validators = tool.requirements.validators.chosen().iter();
@@ -252,6 +302,13 @@ impl Note for CallNote {
             }
         };
         (self.event_of(event_type), self.kept)
+    }
+}
+
+fn became(outcome: &Outcome) -> CallOutcome {
+    match outcome {
+        Ok(_) => CallOutcome::Done,
+        Err(refusal) => outcome::of_refusal(refusal),
     }
 }
 

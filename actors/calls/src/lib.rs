@@ -31,6 +31,7 @@ pub mod mgp {
     pub mod access;
     pub mod agent;
     pub mod callback;
+    pub mod calls;
     pub mod discovery;
     pub mod tools;
 }

@@ -4,6 +4,7 @@
 //! decision, and, if configured so, calls.
 
 mod acknowledging;
+mod calls;
 mod event;
 mod examine;
 mod files;

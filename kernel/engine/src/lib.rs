@@ -17,8 +17,9 @@ pub mod doors {
     pub mod nearest;
 }
 
-/// Bounds on calls and on their retries.
+/// Bounds on calls and on their retries, and what became of them.
 pub mod calls {
+    pub mod outcome;
     pub mod rates;
     pub mod retries;
 }

@@ -5,6 +5,7 @@ pub mod agents;
 pub mod approvals;
 pub mod audit;
 pub mod callback;
+pub mod calls;
 pub mod discovery;
 pub mod health;
 pub mod index;

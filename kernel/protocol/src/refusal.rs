@@ -3,6 +3,7 @@
 mod code;
 mod denial;
 pub mod mgp;
+mod unanswered_call;
 
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -14,6 +15,7 @@ use crate::jsonrpc::{
 };
 
 pub use self::denial::Denial;
+pub use self::unanswered_call::{CallOutcome, UnansweredCall};
 
 /// Code of "resource not found" up to 2025-11-25; later versions say -32602.
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
@@ -192,6 +194,9 @@ pub enum Refusal {
     /// Somebody who watches said no.
     #[error("{0}")]
     Denied(Box<Denial>),
+    /// A call of a tool that its server did not answer, and what is known of it.
+    #[error("{0}")]
+    Unanswered(Box<UnansweredCall>),
     /// The caller took its request back; nothing is answered.
     #[error("Cancelled")]
     Cancelled,
@@ -309,6 +314,7 @@ impl Refusal {
             | Self::BadCursor
             | Self::BadArguments { .. } => INVALID_PARAMS,
             Self::Denied(denial) => denial.plain_code(),
+            Self::Unanswered(call) => call.why.code(version),
             Self::BadResult { .. }
             | Self::NotReady { .. }
             | Self::Lost { .. }
@@ -337,6 +343,7 @@ impl Refusal {
             Self::UnknownMethod(_) => 404,
             Self::Peer(error) => status_of(error),
             Self::Denied(denial) => denial.http_status(),
+            Self::Unanswered(call) => call.why.http_status(),
             Self::BadParams(_)
             | Self::Expired(_)
             | Self::UnknownTool(_)
@@ -389,17 +396,18 @@ impl Refusal {
                 "server": server, "state": state, "reason": reason, "retryAfterMs": retry_after_ms
             })),
             Self::Lost { server, reason } | Self::Faulty { server, reason } => {
-                Some(json!({"server": server, "reason": reason, "outcome": "unknown"}))
+                Some(json!({"server": server, "reason": reason, "outcome": CallOutcome::Unknown}))
             }
             Self::TimedOut {
                 server, after_ms, ..
             } => Some(json!({"server": server, "timeoutMs": after_ms})),
-            Self::HeldUp { server, after_ms } => {
-                Some(json!({"server": server, "waitedMs": after_ms, "outcome": "not made"}))
-            }
+            Self::HeldUp { server, after_ms } => Some(
+                json!({"server": server, "waitedMs": after_ms, "outcome": CallOutcome::NotExecuted}),
+            ),
             Self::TooLarge { server, limit } => Some(json!({"server": server, "limit": limit})),
             Self::MissingCapability { required } => Some(json!({"requiredCapabilities": required})),
             Self::Denied(denial) => denial.data(),
+            Self::Unanswered(call) => Some(call.data("callId")),
             // Legacy versions are reached by `initialize`, not by being named in `_meta`.
             Self::UnsupportedVersion { requested } => {
                 Some(json!({"supported": [Version::MODERN.as_str()], "requested": requested}))

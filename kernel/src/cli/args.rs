@@ -4,6 +4,7 @@ mod access;
 mod agents;
 mod approvals;
 mod audit;
+mod calls;
 mod prompts;
 mod resources;
 mod servers;
@@ -21,6 +22,7 @@ pub use access::{About, Explain, Grant, Grants, Revoke};
 pub use agents::{AddAgent, AgentToken, Agents, NamedAgent};
 pub use approvals::{Answer, Approve, Deny};
 pub use audit::{Acknowledge, Audit, TailAudit};
+pub use calls::{Calls, ShowCall};
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};
 pub use servers::{Add, Logs, Named, Removed, Restarted, Servers};
@@ -126,6 +128,9 @@ pub enum Command {
     /// List prompts, and fill one in.
     #[command(subcommand)]
     Prompts(Prompts),
+    /// Ask what became of a call.
+    #[command(subcommand)]
+    Calls(Calls),
     /// Show what was done, and whether the log of it is whole.
     #[command(subcommand)]
     Audit(Audit),

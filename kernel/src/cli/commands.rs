@@ -4,6 +4,7 @@ mod access;
 mod agents;
 mod approvals;
 mod audit;
+mod calls;
 mod prompts;
 mod resources;
 mod servers;
@@ -33,6 +34,7 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Tools(typed) => tools::run(context, &typed),
         Command::Resources(typed) => resources::run(context, &typed),
         Command::Prompts(typed) => prompts::run(context, &typed),
+        Command::Calls(typed) => calls::run(context, &typed),
         Command::Audit(typed) => audit::run(context, typed),
         Command::Pending => approvals::pending(context),
         Command::Approve(typed) => approvals::approve(context, &typed),

@@ -11,6 +11,7 @@ mod environment;
 mod kernel;
 mod machine;
 mod messages;
+mod outcomes;
 mod remote;
 mod scene;
 mod spawns;

@@ -13,7 +13,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
 use serde_json::value::RawValue;
 
-use self::retries::Next;
+use self::retries::{Next, Tries};
 use crate::answer::{required, structured, text};
 use crate::audit::{self, CallFacts};
 use crate::checks::arrival::{self, named_item};
@@ -137,7 +137,7 @@ async fn call_once(
         },
     };
     let upstream = cx.upstream(&tool.server);
-    let mut tries = None;
+    let mut tries = Tries::default();
     let result = loop {
         let outcome = upstream.send(request, outgoing).await;
         match retries::next(cx, request, &upstream, &outgoing, &mut tries, outcome).await {
@@ -146,7 +146,10 @@ async fn call_once(
         }
     };
     let answer = match tasks::announced(cx, request, &tool, &result)? {
-        Some(task) => task,
+        Some(task) => {
+            facts.goes_on(&task);
+            task
+        }
         None => schema::result(&name, &tool, result)?,
     };
     session::used(cx, &request.caller, &tool);

@@ -80,6 +80,6 @@ impl AuditHandle {
     }
 }
 
-fn none_kept() -> Refusal {
+pub(super) fn none_kept() -> Refusal {
     Refusal::BadRequest("no audit log is kept: `enabled` in [audit] is false".into())
 }

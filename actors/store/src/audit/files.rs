@@ -59,6 +59,32 @@ impl Folder {
         &self.0
     }
 
+    /// Marks that the log was closed, with this as its last record.
+    pub(super) fn mark_closed(&self, last: Head) -> io::Result<()> {
+        let mut open = OpenOptions::new();
+        open.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = open.open(self.closed())?;
+        file.write_all(format!("{} {}\n", last.sequence, last.hash).as_bytes())?;
+        file.sync_all()?;
+        self.sync()
+    }
+
+    /// True when the log was closed with this as its last record. The mark is gone afterwards, since the log
+    /// is open again.
+    pub(super) fn was_closed(&self, last: Head) -> io::Result<bool> {
+        let said = match fs::read(self.closed()) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
+            said => said?,
+        };
+        fs::remove_file(self.closed())?;
+        self.sync()?;
+        Ok(said == format!("{} {}\n", last.sequence, last.hash).as_bytes())
+    }
+
+    fn closed(&self) -> PathBuf {
+        self.0.join("closed")
+    }
+
     /// The file that records how far a server was told.
     pub(super) fn told(&self, server: &ServerId) -> PathBuf {
         self.0.join(format!("told-{server}"))

@@ -28,6 +28,10 @@ use mgp_runtime::time::{moment, unix_ms};
 /// Faults that are recorded one by one; of further ones only the number is recorded.
 const NAMED_MAX: usize = 16;
 
+/// What a missing end of the kernel before means for its calls.
+const INTERRUPTED: &str =
+    "the kernel before did not close the log: calls that were under way have no record";
+
 /// `[audit]` of the settings, and what else a log needs.
 pub struct LogOptions {
     /// Where it is.
@@ -73,6 +77,7 @@ impl LogOptions {
     fn start(self) -> io::Result<AuditHandle> {
         self.folder.make()?;
         let found = self.find()?;
+        let interrupted = !self.folder.was_closed(found.head)? && found.head.sequence > 0;
         let files: Vec<(u64, u64)> = found.segments.iter().map(|s| (s.number, s.bytes)).collect();
         let mut segments = found.segments;
         if found.leave {
@@ -123,6 +128,10 @@ impl LogOptions {
             tell(&handle, &json!({"head": why}), &why);
         }
         name(&handle, &found.faults);
+        if interrupted {
+            let details = json!({"after": found.head.sequence, "reason": INTERRUPTED});
+            handle.tell(own(EventType::LOG_INTERRUPTED, Outcome::Failure, details));
+        }
         spawn("audit", move || writer.run())?;
         if files.len() < 2 {
             ledger.examined();

@@ -107,6 +107,8 @@ pub(super) struct LogQueue {
     pub(super) keeping: Keeping,
     /// Where it writes.
     pub(super) folder: Folder,
+    /// One reads the whole log at a time.
+    pub(super) readers: Semaphore,
     /// The last record that was written.
     pub(super) written: watch::Sender<Head>,
     /// The counts of reports by servers.
@@ -121,6 +123,8 @@ struct Queue {
     /// Somebody waits for a sync.
     hurry: bool,
     asleep: Asleep,
+    /// Who waits until what came before is in the files.
+    flushed: Vec<oneshot::Sender<()>>,
     closing: Option<oneshot::Sender<()>>,
     closed: bool,
 }
@@ -142,6 +146,8 @@ pub(super) struct Taken {
     /// Secrets to mask from now on, in these entries too.
     pub(super) secrets: Option<Vec<String>>,
     pub(super) dropped: u64,
+    /// To be told when these entries are in the files.
+    pub(super) flushed: Vec<oneshot::Sender<()>>,
     /// No entry follows.
     pub(super) closing: Option<oneshot::Sender<()>>,
 }
@@ -162,6 +168,7 @@ impl LogQueue {
             calls_wait,
             keeping,
             folder,
+            readers: Semaphore::new(1),
             written: watch::Sender::new(last),
             heard: ReportCounts::default(),
         })
@@ -248,9 +255,9 @@ impl LogQueue {
         let mut queue = self.queue();
         queue.closed = true;
         let entries = mem::take(&mut queue.entries);
-        let closing = queue.closing.take();
+        let waiting = (mem::take(&mut queue.flushed), queue.closing.take());
         drop(queue);
-        drop((entries, closing));
+        drop((entries, waiting));
     }
 
     /// Resolves when everything sent before is written.
@@ -265,6 +272,22 @@ impl LogQueue {
         closed
     }
 
+    /// Resolves when everything is in the files that was told before, or cannot be.
+    pub(super) fn flushed(&self) -> oneshot::Receiver<()> {
+        let (told, flushed) = oneshot::channel();
+        let mut queue = self.queue();
+        if queue.closed {
+            // Dropping it tells whoever waits.
+            return flushed;
+        }
+        queue.hurry = true;
+        queue.asleep = Asleep::Awake;
+        queue.flushed.push(told);
+        drop(queue);
+        self.more.notify_one();
+        flushed
+    }
+
     /// Waits for entries: first for the time in which entries are gathered, unless somebody waits for a
     /// sync, then until there is one or until `until`.
     pub(super) fn take(&self, gather: Duration, until: Option<Duration>) -> Taken {
@@ -274,7 +297,9 @@ impl LogQueue {
         let waited = self.more.wait_timeout_while(queue, gather, waits);
         queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         queue.asleep = Asleep::Idle;
-        let idle = |queue: &mut Queue| queue.entries.is_empty() && queue.closing.is_none();
+        let idle = |queue: &mut Queue| {
+            queue.entries.is_empty() && queue.flushed.is_empty() && queue.closing.is_none()
+        };
         queue = match until {
             Some(until) => {
                 let waited = self.more.wait_timeout_while(queue, until, idle);
@@ -292,6 +317,7 @@ impl LogQueue {
             entries: mem::take(&mut queue.entries),
             secrets: queue.secrets.take(),
             dropped: self.dropped.swap(0, Ordering::Relaxed),
+            flushed: mem::take(&mut queue.flushed),
             closing: queue.closing.take(),
         }
     }

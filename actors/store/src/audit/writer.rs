@@ -109,12 +109,16 @@ impl Writer {
             self.confess(taken.dropped);
             self.count(|repeats| repeats.due(moment()));
             self.attempt(Self::flush);
+            for told in taken.flushed {
+                let _ = told.send(());
+            }
             self.sync_when_due();
             self.attempt(Self::trim);
             self.resume_when_due(taken.closing.is_some());
             if let Some(closing) = taken.closing {
                 self.count(Repeats::rest);
                 self.attempt(Self::settle);
+                self.attempt(|writer| writer.folder.mark_closed(writer.open.last));
                 let _ = closing.send(());
                 return;
             }

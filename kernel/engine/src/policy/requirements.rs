@@ -41,6 +41,9 @@ pub struct CallRequirements {
     pub validators: Validators,
     /// The code policy, where code is checked.
     pub code: Option<Arc<CodeRules>>,
+    /// The operator says that calling it twice does what calling it once does. What its server says of that
+    /// does not count.
+    pub idempotent: bool,
     /// Declarations that could not be understood and were read in their strictest sense; for the operator.
     pub odd: Vec<String>,
     runs: bool,
@@ -98,6 +101,7 @@ impl CallRequirements {
             permissions: said.permissions_required,
             validators,
             code: code.map(|policy| Arc::new(CodeRules::new(policy))),
+            idempotent: rule.is_some_and(|rule| rule.idempotent),
             odd,
             runs: ScreenedCall::runs_commands(name, &said.side_effects),
             side_effects: said.side_effects,

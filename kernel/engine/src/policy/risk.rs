@@ -5,8 +5,8 @@
 
 mod confirm;
 
-use mgp_protocol::mgp::permission::PermissionType;
 use mgp_protocol::mgp::discovery::security::{RiskLevel, Security};
+use mgp_protocol::mgp::permission::PermissionType;
 
 pub use self::confirm::{
     CallDigest, ConfirmationAnswer, ConfirmationChannel, ConfirmationStep, Confirming,

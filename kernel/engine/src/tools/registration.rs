@@ -13,9 +13,9 @@ mod program;
 mod tests;
 
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::discovery::security::RiskLevel;
 use mgp_protocol::mgp::discovery::{Register, Transport};
 use mgp_protocol::mgp::permission::PermissionType;
-use mgp_protocol::mgp::discovery::security::RiskLevel;
 use mgp_protocol::refusal::mgp::Code;
 use mgp_protocol::refusal::{Denial, Refusal};
 

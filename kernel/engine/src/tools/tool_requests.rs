@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use mgp_protocol::mgp::discovery::Register;
-use mgp_protocol::mgp::permission::Policy;
 use mgp_protocol::mgp::discovery::security::RiskLevel;
+use mgp_protocol::mgp::permission::Policy;
 use mgp_protocol::mgp::tools::{Constraints, Creation, Fulfilment, Requirements};
 
 use crate::policy::trust::TrustLevel;

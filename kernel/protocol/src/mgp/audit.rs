@@ -149,7 +149,10 @@ impl EventType {
     pub const LOG_TRIMMED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_trimmed"));
     /// The log itself was found hurt, or was mended.
     pub const LOG_DAMAGED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_damaged"));
-
+    /// The kernel before ended without closing the log: calls under way have no record, and the last ones
+    /// before may have lost theirs.
+    pub const LOG_INTERRUPTED: Self =
+        Self::Custom(CustomType::own("dev.cloto.mgp.audit_interrupted"));
     /// The log could not be written for a while; what was refused meanwhile is in the details.
     pub const LOG_RESUMED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_resumed"));
     /// The operator has seen what is wrong with the log.
@@ -343,6 +346,7 @@ impl Outcome {
             | Refusal::Broken(_) => (Self::Failure, Some(Failure::Protocol)),
             Refusal::Forbidden(_) => (Self::Denied, None),
             Refusal::Denied(denial) => of_denial(denial),
+            Refusal::Unanswered(call) => Self::of_refusal(&call.why),
             Refusal::UnknownMethod(_)
             | Refusal::BadParams(_)
             | Refusal::BadMeta(_)

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::discovery::Status;
-use super::request;
 use super::discovery::security::RiskLevel;
+use super::request;
 use crate::mcp::methods;
 
 methods! {

@@ -184,6 +184,7 @@ impl Refusal {
             Self::Gone(_) => Some(Code::ResourceNotFound),
             Self::BadResult { .. } | Self::Faulty { .. } => Some(Code::UpstreamError),
             Self::Denied(denial) => Some(denial.mgp_code()),
+            Self::Unanswered(call) => call.why.mgp_code(),
             Self::UnknownMethod(_)
             | Self::BadParams(_)
             | Self::BadMeta(_)
@@ -205,6 +206,9 @@ impl Refusal {
     /// have taken effect already is never said to be worth another try.
     fn retry(&self) -> Option<(u64, Strategy)> {
         let backoff = Strategy::ExponentialBackoff;
+        if let Self::Unanswered(call) = self {
+            return call.why.retry();
+        }
         if let Self::NotReady {
             state,
             retry_after_ms,
@@ -235,6 +239,8 @@ impl Refusal {
         let retry = self.retry();
         let details = if matches!(self, Self::Cancelled) {
             Some(json!({"reason": "cancelled"}))
+        } else if let Self::Unanswered(call) = self {
+            Some(call.data("call_id"))
         } else {
             self.data()
         };

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use mgp_protocol::jsonrpc::{self, ErrorObject, INTERNAL_ERROR, RequestId};
 use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::refusal::CallOutcome;
 use serde_json::json;
 
 use super::conversation::ConversationState;
@@ -335,7 +336,7 @@ impl Bridge {
         }
         let why = "the kernel went away; whether this was carried out is not known";
         for id in lost.client_requests {
-            self.send_to_client(failed(&id, why, "unknown"))?;
+            self.send_to_client(failed(&id, why, CallOutcome::Unknown))?;
         }
         for id in lost.kernel_requests {
             let reason = "the kernel went away";
@@ -357,14 +358,14 @@ impl Bridge {
         let why = format!("this was not carried out: {failure}");
         let unanswered = self.conversation().give_up();
         for id in waiting.into_iter().chain(unanswered) {
-            self.send_to_client(failed(&id, &why, "not_sent"))?;
+            self.send_to_client(failed(&id, &why, CallOutcome::NotExecuted))?;
         }
         Ok(BridgeEnd::Kernel(failure))
     }
 }
 
 /// The answer to a request that nobody answers.
-fn failed(id: &RequestId, why: &str, outcome: &str) -> Vec<u8> {
+fn failed(id: &RequestId, why: &str, outcome: CallOutcome) -> Vec<u8> {
     let error = ErrorObject::new(INTERNAL_ERROR, why).with_data(&json!({"outcome": outcome}));
     let error = serde_json::to_string(&error).expect("an error object is always JSON");
     jsonrpc::error(id.as_json(), &error)

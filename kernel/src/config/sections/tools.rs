@@ -62,6 +62,7 @@ pub(crate) fn read_tools(entry: &mut Section<'_, '_, '_>, rules: &mut ToolRules)
         rule.validators = read_validators(section);
         let levels = LEVELS.map(|(word, level)| (word, Some(level)));
         section.choice("code_safety", &levels, &mut rule.code_safety);
+        section.flag("idempotent", &mut rule.idempotent);
         if rule != ToolRule::default() {
             rules.tools.insert(name.to_owned(), rule);
         }

@@ -1,15 +1,17 @@
-//! Retries of a call whose server says that it may be tried again, where that was negotiated with the
-//! server (MGP §14.6).
+//! Retries of a call: where its server says that it may be tried again and that was negotiated with the
+//! server (MGP §14.6), and where it was lost and the operator marked its tool as idempotent.
 
 use std::time::Duration;
 
 use bytestring::ByteString;
-use mgp_engine::calls::retries::{CallAttempt, Retries, RetryDecision};
+use mgp_engine::calls::outcome::{self, IdempotentTries};
+use mgp_engine::calls::retries::{Retries, RetryDecision};
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ending, Target};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::refusal::mgp::PeerError;
 use mgp_protocol::splice::{Splice, quoted};
+use serde_json::{Value, json};
 
 use crate::mcp::tools;
 use crate::{Context, mgp};
@@ -27,38 +29,67 @@ pub(super) enum Next {
     Done(Outcome),
 }
 
+/// The tries of one call.
+#[derive(Debug, Default)]
+pub(super) struct Tries {
+    told: Option<Retries>,
+    idempotent: IdempotentTries,
+}
+
 /// Judges an answer, and waits where the call is to be retried later. `tries` counts those of this call.
 pub(super) async fn next(
     cx: &Context,
     request: &Request,
     upstream: &Upstream<'_>,
     outgoing: &Outgoing<'_>,
-    tries: &mut Option<Retries>,
+    tries: &mut Tries,
     outcome: Outcome,
 ) -> Next {
+    if let Err(refusal) = &outcome
+        && outgoing
+            .tool
+            .is_some_and(|tool| tool.requirements.idempotent)
+        && let Some(wait) = tries.idempotent.failed(refusal, moment())
+    {
+        let details = json!({
+            "attempt": tries.idempotent.done(),
+            "wait_ms": millis(wait),
+            "reason": refusal.to_string(),
+            outcome::OUTCOME: outcome::of_refusal(refusal),
+        });
+        tell_of(cx, request, upstream, outgoing, details);
+        return waited(cx, request, wait, outcome).await;
+    }
     let Err(Refusal::Peer(error)) = &outcome else {
         return Next::Done(outcome);
     };
     let Some((told, time)) = told(upstream, PeerError::read(error)) else {
         return Next::Done(outcome);
     };
-    let tries = tries.get_or_insert_with(|| begun(request, outgoing, time));
+    let tries = tries
+        .told
+        .get_or_insert_with(|| begun(request, outgoing, time));
     // Spreads the retries of many callers over time.
     let [chance] = randomness::bytes();
     match tries.failed(&told, chance, moment()) {
         RetryDecision::GiveUp(_) => Next::Done(outcome),
         RetryDecision::Retry(attempt) => {
-            tell_of(cx, request, upstream, outgoing, &attempt);
-            tokio::select! {
-                () = tokio::time::sleep(attempt.at.since(moment())) => Next::Again,
-                () = request.exchange.cancelled() => Next::Done(Err(Refusal::Cancelled)),
-                () = cx.closing.cancelled() => Next::Done(outcome),
-            }
+            tell_of(cx, request, upstream, outgoing, attempt.details().into());
+            waited(cx, request, attempt.at.since(moment()), outcome).await
         }
         RetryDecision::Fallback(own) => {
             let instead = fall_back(cx, request, upstream, outgoing, &own).await;
             Next::Done(instead.unwrap_or(outcome))
         }
+    }
+}
+
+/// Tries again after this wait, unless the caller or the kernel goes first.
+async fn waited(cx: &Context, request: &Request, wait: Duration, outcome: Outcome) -> Next {
+    tokio::select! {
+        () = tokio::time::sleep(wait) => Next::Again,
+        () = request.exchange.cancelled() => Next::Done(Err(Refusal::Cancelled)),
+        () = cx.closing.cancelled() => Next::Done(outcome),
     }
 }
 
@@ -89,7 +120,7 @@ fn tell_of(
     request: &Request,
     upstream: &Upstream<'_>,
     outgoing: &Outgoing<'_>,
-    attempt: &CallAttempt,
+    details: Value,
 ) {
     let caller = &request.caller;
     let actor = match caller.operator {
@@ -101,7 +132,6 @@ fn tell_of(
         tool_name: outgoing.tool.map(|tool| tool.own_name.to_string()),
         agent_id: None,
     };
-    let details = attempt.details().into();
     let kind = EventType::TOOL_RETRIED;
     cx.audit.tell(event(
         kind,
@@ -142,6 +172,10 @@ fn fallback(
         params: Some(ByteString::from(splice.finish().into_owned())),
         trace: request.trace.clone(),
     })
+}
+
+fn millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn begun(request: &Request, outgoing: &Outgoing<'_>, time: Duration) -> Retries {

@@ -34,6 +34,8 @@ pub struct ToolRule {
     pub validators: Option<Vec<String>>,
     /// How its code is judged.
     pub code_safety: Option<Level>,
+    /// Calling it twice does what calling it once does: a call that was lost may be made again.
+    pub idempotent: bool,
 }
 
 impl Default for ToolRules {

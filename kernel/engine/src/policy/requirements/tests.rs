@@ -174,6 +174,7 @@ fn the_operator_decides() {
         risk_level: Some(RiskLevel::Safe),
         validators: Some(vec!["none".into()]),
         code_safety: Some(Level::Readonly),
+        ..ToolRule::default()
     };
     let rules = ToolRules {
         validators: vec!["network_restricted".into()],
@@ -197,4 +198,21 @@ fn the_operator_decides() {
         ..rules
     };
     assert!(names(&read("bash", security, &with(off))).is_empty());
+}
+
+/// A tool is idempotent by the operator's word alone, whatever its server says of it.
+#[test]
+fn a_hint_of_a_server_makes_no_tool_idempotent() {
+    let hint = r#""annotations":{"idempotentHint":true,"readOnlyHint":true}"#;
+    assert!(!read("t", hint, &RequirementTerms::default()).idempotent);
+    let rule = ToolRule {
+        idempotent: true,
+        ..ToolRule::default()
+    };
+    let rules = ToolRules {
+        tools: [("t".to_owned(), rule)].into(),
+        ..ToolRules::default()
+    };
+    assert!(read("t", "", &with(rules.clone())).idempotent);
+    assert!(!read("u", hint, &with(rules)).idempotent);
 }

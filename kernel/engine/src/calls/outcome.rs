@@ -1,0 +1,229 @@
+//! Whether a call took effect, as far as the kernel can say: when it fails, and later from its record. What
+//! is not known is never said to be undone, and never made again by itself.
+
+use std::time::Duration;
+
+use mgp_protocol::mgp::audit::{Event, EventType, Outcome};
+use mgp_protocol::mgp::calls::{CallHistory, CallRecord};
+use mgp_protocol::refusal::{CallOutcome, Refusal};
+
+use crate::clock::MonotonicTime;
+
+/// Most times that a call of an idempotent tool is made again.
+pub const TRIES_MAX: u32 = 3;
+/// How long after the first failure it may still be made again: its caller waits meanwhile.
+pub const WITHIN: Duration = Duration::from_secs(30);
+/// The wait where nobody says when the server is back.
+const WAIT: Duration = Duration::from_millis(500);
+/// A server that says it is back is not asked sooner than this.
+const LEAST: Duration = Duration::from_millis(50);
+/// `details` of a record: whether the call took effect, where its result does not say so.
+pub const OUTCOME: &str = "outcome";
+/// `details` of a record: the task that the call goes on as.
+pub const TASK: &str = "task";
+
+/// What became of a call that ended this way.
+#[must_use]
+pub fn of_refusal(refusal: &Refusal) -> CallOutcome {
+    match refusal {
+        Refusal::Unanswered(call) => call.outcome,
+        // It was sent, or nobody can say that it was not.
+        Refusal::Lost { .. }
+        | Refusal::Faulty { .. }
+        | Refusal::TimedOut { .. }
+        | Refusal::Cancelled
+        | Refusal::Broken(_) => CallOutcome::Unknown,
+        Refusal::Peer(_) | Refusal::BadResult { .. } | Refusal::TooLarge { .. } => {
+            CallOutcome::Done
+        }
+        Refusal::UnknownMethod(_)
+        | Refusal::BadParams(_)
+        | Refusal::BadMeta(_)
+        | Refusal::HeaderMismatch(_)
+        | Refusal::MissingCapability { .. }
+        | Refusal::UnsupportedVersion { .. }
+        | Refusal::Expired(_)
+        | Refusal::Gone(_)
+        | Refusal::TooLate(_)
+        | Refusal::BadRequest(_)
+        | Refusal::UnknownTool(_)
+        | Refusal::UnknownPrompt(_)
+        | Refusal::UnknownResource(_)
+        | Refusal::UnknownServer(_)
+        | Refusal::BadCursor
+        | Refusal::BadArguments { .. }
+        | Refusal::NotReady { .. }
+        | Refusal::HeldUp { .. }
+        | Refusal::Overloaded { .. }
+        | Refusal::Forbidden(_)
+        | Refusal::Denied(_) => CallOutcome::NotExecuted,
+    }
+}
+
+/// True where the caller is told what became of its call: its server was to answer, and did not.
+#[must_use]
+pub fn is_to_be_told(refusal: &Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::Lost { .. }
+            | Refusal::Faulty { .. }
+            | Refusal::TimedOut { .. }
+            | Refusal::NotReady { .. }
+            | Refusal::HeldUp { .. }
+            | Refusal::TooLarge { .. }
+    )
+}
+
+/// The tries of one call of a tool that the operator marked as idempotent.
+#[derive(Clone, Debug, Default)]
+pub struct IdempotentTries {
+    /// When the first one failed.
+    began: Option<MonotonicTime>,
+    done: u32,
+}
+
+impl IdempotentTries {
+    /// Judges a try that ended at `now`: how long to wait before the next one, or `None` when this is how
+    /// the call ends. Only what was lost with its server is made again, and what finds the server away
+    /// after that; a server that is slow or wrong would be no better the next time.
+    pub fn failed(&mut self, refusal: &Refusal, now: MonotonicTime) -> Option<Duration> {
+        let wait = if let Refusal::Lost { .. } = refusal {
+            WAIT
+        } else if let Refusal::NotReady { retry_after_ms, .. } = refusal
+            && self.began.is_some()
+        {
+            let told = retry_after_ms.map(Duration::from_millis);
+            told.unwrap_or(WAIT).max(LEAST)
+        } else {
+            return None;
+        };
+        let began = *self.began.get_or_insert(now);
+        if self.done >= TRIES_MAX || now.since(began) + wait > WITHIN {
+            return None;
+        }
+        self.done += 1;
+        Some(wait)
+    }
+
+    /// How many there were after the first one.
+    #[must_use]
+    pub fn done(&self) -> u32 {
+        self.done
+    }
+}
+
+/// What an audit event says of a call, when it is one of a call.
+#[must_use]
+pub fn recorded(seq: u64, event: Event) -> Option<CallRecord> {
+    let is_call = [EventType::ToolExecuted, EventType::ToolBlocked].contains(&event.event_type);
+    let text = |name: &str| event.details.get(name)?.as_str().map(str::to_owned);
+    let (said, task_id) = (event.details.get(OUTCOME), text(TASK));
+    let said = said.and_then(|said| serde_json::from_value(said.clone()).ok());
+    let reason = ["reason", "failure"].into_iter().find_map(text);
+    is_call.then(|| CallRecord {
+        seq,
+        outcome: match &task_id {
+            // The task tells how it ends.
+            Some(_) => CallOutcome::Unknown,
+            None => said.unwrap_or_else(|| implied(event.result)),
+        },
+        timestamp: event.timestamp,
+        actor: event.actor.id,
+        server_id: event.target.server_id,
+        tool_name: event.target.tool_name,
+        result: event.result,
+        reason,
+        task_id,
+    })
+}
+
+/// What became of a call with this result, where its record does not say more.
+#[must_use]
+pub fn implied(result: Outcome) -> CallOutcome {
+    match result {
+        Outcome::Success => CallOutcome::Done,
+        Outcome::Blocked | Outcome::Denied => CallOutcome::NotExecuted,
+        Outcome::Failure | Outcome::Timeout | Outcome::Cancelled => CallOutcome::Unknown,
+    }
+}
+
+/// What was found in the log about an id, and of the log itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundCalls {
+    /// Its records, oldest first.
+    pub records: Vec<CallRecord>,
+    /// When the oldest record that is kept was made.
+    pub oldest: Option<String>,
+    /// When it was last found that a kernel had ended without closing the log.
+    pub interrupted: Option<String>,
+    /// Calls are answered only after their record is on disk (`calls = "before_reply"`).
+    pub before_reply: bool,
+}
+
+/// Why nothing can be said about an id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no call with the id {call_id} has ended{}: is it copied whole? A call has its record when it ends; the log goes back to {}, and calls of an agent beyond its `agent_bytes_per_day` are only counted",
+    if *.own { " that is yours" } else { "" },
+    .oldest.as_deref().unwrap_or("this moment")
+)]
+pub struct NoSuchCall {
+    call_id: String,
+    oldest: Option<String>,
+    own: bool,
+}
+
+impl FoundCalls {
+    /// What is known of the call with this id; `own`: its asker reads of its own calls only.
+    ///
+    /// # Errors
+    /// [`NoSuchCall`] where no record is missing that could be its.
+    pub fn told(self, call_id: &str, own: bool) -> Result<CallHistory, NoSuchCall> {
+        let (outcome, reason) = match self.records.last() {
+            Some(last) => self.known(last),
+            None => match &self.interrupted {
+                Some(at) => (CallOutcome::Unknown, Some(missing(at, self.before_reply))),
+                None => {
+                    return Err(NoSuchCall {
+                        call_id: call_id.to_owned(),
+                        oldest: self.oldest,
+                        own,
+                    });
+                }
+            },
+        };
+        Ok(CallHistory {
+            call_id: call_id.to_owned(),
+            outcome,
+            reason,
+            records: self.records,
+        })
+    }
+
+    fn known(&self, last: &CallRecord) -> (CallOutcome, Option<String>) {
+        let unknown = |record: &&CallRecord| record.outcome == CallOutcome::Unknown;
+        let record = self.records.iter().rev().find(unknown).unwrap_or(last);
+        let reason = match &record.task_id {
+            Some(task) => Some(format!(
+                "it goes on as a task: `tasks/get` of {task} tells how it ends"
+            )),
+            None => record.reason.clone(),
+        };
+        (record.outcome, reason)
+    }
+}
+
+/// Why a record may be missing.
+fn missing(at: &str, before_reply: bool) -> String {
+    let stopped =
+        format!("no record: a kernel ended without closing its log, as was found at {at}");
+    match before_reply {
+        true => format!(
+            "{stopped}; no answer was given to the call (`calls = \"before_reply\"`), but it may have been under way"
+        ),
+        false => format!("{stopped}, and the call may have been made before that"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+use super::*;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mgp::audit::{Actor, ActorKind, Target, TraceId};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const ID: &str = "550e8400-e29b-41d4-a716-446655440000";
+
+fn at(ms: u64) -> MonotonicTime {
+    MonotonicTime::new(Duration::from_millis(ms))
+}
+
+fn lost() -> Refusal {
+    Refusal::Lost {
+        server: ServerId::new("it"),
+        reason: "exited".into(),
+    }
+}
+
+fn away(retry_after_ms: Option<u64>) -> Refusal {
+    Refusal::NotReady {
+        server: ServerId::new("it"),
+        state: "restarting",
+        reason: None,
+        retry_after_ms,
+        unreachable: false,
+    }
+}
+
+fn slow() -> Refusal {
+    Refusal::TimedOut {
+        server: ServerId::new("it"),
+        after_ms: 30,
+        remote: false,
+    }
+}
+
+fn event(result: Outcome, details: Value) -> Event {
+    Event {
+        timestamp: "2026-11-22T10:00:00.000Z".into(),
+        trace_id: TraceId::parse(ID).unwrap(),
+        event_type: EventType::ToolExecuted,
+        actor: Actor {
+            kind: ActorKind::Agent,
+            id: "agent.a".into(),
+        },
+        target: Target::default(),
+        result,
+        details: serde_json::from_value(details).unwrap(),
+    }
+}
+
+fn found(results: &[(Outcome, Value)]) -> FoundCalls {
+    let events = results.iter().cloned().zip(1..);
+    let records = events.filter_map(|((result, details), n)| recorded(n, event(result, details)));
+    FoundCalls {
+        records: records.collect(),
+        ..FoundCalls::default()
+    }
+}
+
+/// A call that was sent and not answered is unknown, never undone.
+#[test]
+fn what_was_sent_is_never_said_to_be_undone() {
+    assert_eq!(of_refusal(&lost()), CallOutcome::Unknown);
+    assert_eq!(of_refusal(&slow()), CallOutcome::Unknown);
+    assert_eq!(of_refusal(&Refusal::Cancelled), CallOutcome::Unknown);
+    assert_eq!(of_refusal(&away(None)), CallOutcome::NotExecuted);
+}
+
+/// The last of what became of a call with this id is told, and that something is unknown before all.
+#[test]
+fn a_record_tells_what_became_of_its_call() {
+    let told = |results: &[(Outcome, Value)]| found(results).told(ID, false).unwrap().outcome;
+    let said = |outcome: &str| json!({OUTCOME: outcome});
+    assert_eq!(told(&[(Outcome::Success, json!({}))]), CallOutcome::Done);
+    assert_eq!(told(&[(Outcome::Failure, said("done"))]), CallOutcome::Done);
+    assert_eq!(told(&[(Outcome::Failure, json!({}))]), CallOutcome::Unknown);
+    let unmade = told(&[(Outcome::Failure, said("not_executed"))]);
+    assert_eq!(unmade, CallOutcome::NotExecuted);
+    assert_eq!(
+        told(&[(Outcome::Denied, json!({}))]),
+        CallOutcome::NotExecuted
+    );
+    let both = [(Outcome::Timeout, json!({})), (Outcome::Success, json!({}))];
+    assert_eq!(told(&both), CallOutcome::Unknown);
+    assert_eq!(
+        told(&[(Outcome::Cancelled, said("nonsense"))]),
+        CallOutcome::Unknown
+    );
+    let task = found(&[(Outcome::Success, json!({TASK: "t-1"}))]);
+    let task = task.told(ID, false).unwrap();
+    assert_eq!(task.outcome, CallOutcome::Unknown);
+    assert!(task.reason.unwrap().contains("`tasks/get` of t-1"));
+}
+
+/// What is no call is no record of one.
+#[test]
+fn other_events_of_a_trace_are_no_calls() {
+    let mut other = event(Outcome::Success, json!({}));
+    other.event_type = EventType::AccessGranted;
+    assert_eq!(recorded(1, other), None);
+}
+
+/// A missing record means unknown once a kernel has ended without closing its log, and nothing before that.
+#[test]
+fn a_missing_record_means_unknown_after_an_unclean_end() {
+    let none = FoundCalls {
+        oldest: Some("2026-11-01".into()),
+        ..FoundCalls::default()
+    };
+    let error = none.clone().told(ID, true).unwrap_err().to_string();
+    for part in [
+        ID,
+        "that is yours",
+        "goes back to 2026-11-01",
+        "copied whole",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+    let mut killed = FoundCalls {
+        interrupted: Some("2026-11-22".into()),
+        ..none
+    };
+    let told = killed.clone().told(ID, false).unwrap();
+    assert_eq!(told.outcome, CallOutcome::Unknown);
+    assert!(told.reason.unwrap().contains("2026-11-22"));
+    killed.before_reply = true;
+    let told = killed.told(ID, false).unwrap();
+    assert_eq!(told.outcome, CallOutcome::Unknown);
+    assert!(told.reason.unwrap().contains("no answer was given"));
+}
+
+/// A server that was away before the call was sent, or that is slow, gets no call of an idempotent tool twice.
+#[test]
+fn only_what_was_lost_is_made_again() {
+    let mut tries = IdempotentTries::default();
+    assert_eq!(tries.failed(&away(Some(10)), at(0)), None);
+    assert_eq!(tries.failed(&slow(), at(0)), None);
+    assert_eq!(tries.failed(&Refusal::Cancelled, at(0)), None);
+    assert_eq!(tries.failed(&lost(), at(0)), Some(WAIT));
+    let wait = Duration::from_millis(900);
+    assert_eq!(tries.failed(&away(Some(900)), at(500)), Some(wait));
+    assert_eq!(tries.failed(&away(Some(60_000)), at(1_400)), None);
+    assert_eq!(tries.done(), 2);
+}
+
+proptest! {
+    /// Whatever a server does, there are so many tries, and none later than its time.
+    #[test]
+    fn tries_have_an_end(ends in proptest::collection::vec(proptest::option::of(0u64..40_000), 1..20)) {
+        let (mut tries, mut now, mut first) = (IdempotentTries::default(), at(0), None);
+        for end in ends {
+            let refusal = end.map_or_else(lost, |ms| away(Some(ms)));
+            first = first.or(end.is_none().then_some(now));
+            let Some(wait) = tries.failed(&refusal, now) else { continue };
+            prop_assert!(wait >= LEAST);
+            now = now + wait;
+            prop_assert!(now.since(first.unwrap()) <= WITHIN);
+        }
+        prop_assert!(tries.done() <= TRIES_MAX);
+    }
+}
