@@ -52,7 +52,6 @@ pub mod servers {
     pub mod sandbox;
     pub mod spec;
     pub mod start_order;
-    pub mod start_words;
     pub mod supervision;
     pub mod tree_plan;
 }

@@ -2,6 +2,7 @@
 
 mod escapes;
 mod exposure;
+mod identity;
 mod naming;
 mod revokes;
 mod story;

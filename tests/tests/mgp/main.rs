@@ -9,7 +9,6 @@ mod errors;
 mod events;
 mod finding;
 mod health;
-mod identity;
 mod negotiation;
 mod permissions;
 mod registering;

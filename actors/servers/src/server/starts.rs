@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::servers::spec::{Reach, ServerSpec};
-use mgp_engine::servers::start_words::{busy, shown, telling};
+use mgp_engine::servers::start_order::start_words::{busy, shown, telling};
 use mgp_transports::log::{Author, LogLine, ServerLog};
 
 use mgp_runtime::time::{moment, unix_ms};

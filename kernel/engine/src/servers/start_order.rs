@@ -1,5 +1,7 @@
 //! Which servers are started after which: for whom one still waits, and that nobody waits in a circle.
 
+pub mod start_words;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_protocol::ids::ServerId;
