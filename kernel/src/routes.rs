@@ -14,8 +14,8 @@ use mgp_calls::mcp::{
 use mgp_calls::mgp;
 use mgp_calls::mgp::access::AccessTool;
 use mgp_calls::mgp::callback::CallbackTool;
-use mgp_calls::mgp::stream::StreamTool;
 use mgp_calls::mgp::events::EventsTool;
+use mgp_calls::mgp::stream::StreamTool;
 use mgp_calls::offered::{Capability, offers};
 use mgp_calls::{Context, nothing};
 use mgp_engine::policy::access::Principal;
