@@ -25,9 +25,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::callers::request_ids::RequestIds;
-use mgp_engine::servers::event_flow::EventFlow;
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
+use mgp_engine::tools::events::flow::EventFlow;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;

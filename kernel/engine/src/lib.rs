@@ -42,7 +42,6 @@ pub mod servers {
     pub mod attribution;
     pub mod call_queue;
     pub mod consent;
-    pub mod event_flow;
     pub mod health;
     pub mod lifecycle;
     pub mod log_levels;

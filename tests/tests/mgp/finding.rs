@@ -13,7 +13,7 @@ use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::made::operator;
+use crate::scene::made::operator;
 use provider::Provider;
 
 const BUILTIN: &str = "\n[discovery]\nembedding = \"builtin\"\n";

@@ -12,8 +12,8 @@ use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::made::{NEWEST, operator};
 use crate::permissions::{id, question};
+use crate::scene::made::{NEWEST, operator};
 
 /// Everybody at an open HTTP door.
 pub(crate) const ANYBODY: &str = "agent.anonymous";

@@ -5,6 +5,7 @@
 //! are two subscriptions.
 
 pub mod channels;
+pub mod flow;
 #[cfg(test)]
 mod tests;
 

@@ -4,8 +4,8 @@ use mgp_tests::harness::mgp::{declaration, declared, declaring};
 use mgp_tests::harness::{Agent, Client, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
-use crate::made::{NEWEST, operator};
 use crate::scene::ERAS;
+use crate::scene::made::{NEWEST, operator};
 
 /// The default in everything but the model.
 const DEFAULT: &str = "[discovery]\nembedding = \"off\"\n";

@@ -9,8 +9,8 @@ use mgp_tests::harness::{
 };
 use serde_json::{Value, json};
 
-use crate::made::{NEWEST, operator};
 use crate::permissions::{entry, id, question};
+use crate::scene::made::{NEWEST, operator};
 use crate::scene::reported;
 
 const ANYBODY: &str = "agent.anonymous";

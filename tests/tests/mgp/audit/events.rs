@@ -8,8 +8,8 @@ use mgp_tests::harness::{Agent, Client, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
 use crate::audit::{events, has_the_form, whole_log};
-use crate::made::{NEWEST, agent, kernel, operator, tool};
 use crate::permissions::{id, needing, question};
+use crate::scene::made::{NEWEST, agent, kernel, operator, tool};
 use crate::scene::reported;
 
 /// Everybody at an open HTTP door.

@@ -7,7 +7,7 @@ use mgp_engine::callers::token_cost;
 use mgp_tests::harness::{Kernel, Program};
 use serde_json::{Value, json};
 
-use crate::made::NEWEST;
+use crate::scene::made::NEWEST;
 
 /// How many tools the figures of §16.1 and §16.3 speak of.
 const TOOLS: usize = 300;

@@ -4,7 +4,7 @@ use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
 use crate::audit::events;
-use crate::made::{NEWEST, operator};
+use crate::scene::made::{NEWEST, operator};
 
 const DISCOVER: &str = "mgp_tools_discover";
 const CALL: &str = "mgp_tools_call";

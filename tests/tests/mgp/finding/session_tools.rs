@@ -5,8 +5,8 @@ use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
 use crate::audit::events;
-use crate::made::{NEWEST, operator};
 use crate::permissions::{id, question};
+use crate::scene::made::{NEWEST, operator};
 
 const REQUEST: &str = "mgp_tools_request";
 const SESSION: &str = "mgp_tools_session";

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::audit::events;
 use crate::health::{shown, until};
-use crate::made::operator;
 use crate::permissions::{pending, question};
 use crate::registering::{ANYBODY, CODE, MAY, agent, listed, turner};
+use crate::scene::made::operator;
 
 const TURNER: &str = "dynamic.turner";
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};
 use serde_json::{Value, json};
 
-use crate::made::NEWEST;
 use crate::registering::{ANYBODY, MAY, agent};
+use crate::scene::made::NEWEST;
 
 const ID: &str = "dynamic.planter";
 

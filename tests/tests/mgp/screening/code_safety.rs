@@ -3,7 +3,7 @@
 use mgp_tests::harness::mgp::speaks_mgp;
 use serde_json::{Value, json};
 
-use crate::made::{NEWEST, agent, agent_of, kernel, operator, reached, tool};
+use crate::scene::made::{NEWEST, agent, agent_of, kernel, operator, reached, tool};
 
 const QUIET: &str = "[confirmation]\nenabled = false\n";
 

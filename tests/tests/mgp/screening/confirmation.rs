@@ -7,7 +7,7 @@ use mgp_tests::harness::mgp::{NINE, declaration, declaring};
 use mgp_tests::harness::{Agent, Client, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
-use crate::made::{NEWEST, agent, agent_of, kernel, operator, reached, tool};
+use crate::scene::made::{NEWEST, agent, agent_of, kernel, operator, reached, tool};
 
 const FORM: &str = r#"{"elicitation":{"form":{}}}"#;
 

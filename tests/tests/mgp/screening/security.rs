@@ -5,7 +5,7 @@ use mgp_tests::harness::mgp::{declaration, declaring, speaks_mgp};
 use mgp_tests::harness::{Client, Kernel};
 use serde_json::{Value, json};
 
-use crate::made::{NEWEST, kernel, tool};
+use crate::scene::made::{NEWEST, kernel, tool};
 
 async fn listed(kernel: &Kernel, version: &str, capabilities: &str) -> Vec<Value> {
     let mut client = Client::over_http(&kernel.server_url("it"), version, capabilities).await;

@@ -3,7 +3,7 @@
 use mgp_tests::harness::mgp::speaks_mgp;
 use serde_json::{Value, json};
 
-use crate::made::{NEWEST, agent, agent_of, kernel, reached, tool};
+use crate::scene::made::{NEWEST, agent, agent_of, kernel, reached, tool};
 
 const ATTACKS: &str = include_str!("../../../../kernel/screening/tests/validators/attacks.txt");
 const HARMLESS: &str = include_str!("../../../../kernel/screening/tests/validators/harmless.txt");
