@@ -16,5 +16,3 @@ mod sandbox;
 mod scene;
 mod screening;
 mod streams;
-
-use scene::made;
