@@ -67,10 +67,11 @@ pub mod policy {
     pub mod trust;
 }
 
-/// What belongs to one caller: its questions, tasks, suspended calls and the tools it holds.
+/// What belongs to one caller: its questions, streams, tasks, suspended calls and the tools it holds.
 pub mod callers {
     pub mod agent_asks;
     pub mod callbacks;
+    pub mod call_stream;
     pub mod questions;
     pub mod request_ids;
     pub mod request_state;

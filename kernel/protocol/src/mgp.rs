@@ -14,6 +14,7 @@ pub mod lifecycle;
 pub mod negotiation;
 pub mod permission;
 pub mod servers;
+pub mod stream;
 pub mod tools;
 
 use serde::{Deserialize, Serialize};

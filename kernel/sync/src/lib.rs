@@ -8,6 +8,7 @@
 //! | [`Snapshot`] | tables that calls read without asking their owner | a load sees the last store that returned |
 //! | [`Slot`] | the way to something that is restarted | a tenant is removed only by its own tenancy |
 //! | [`Credit`] | the bound of a queue | charges stay within the limit and come back exactly once |
+//! | [`Window`] | what of a stream is on its way to its reader | a sender that waits is told of the next return |
 //!
 //! Everything else in the kernel belongs to one actor and is not shared. No lock is held across an
 //! await, nor while a waker is woken, a drain is reported or a replaced value dropped; where a
@@ -39,6 +40,7 @@ pub mod pending;
 pub mod ring;
 pub mod slot;
 pub mod snapshot;
+pub mod window;
 
 mod numbers;
 mod refused;
@@ -51,3 +53,4 @@ pub use refused::NotAdmitted;
 pub use ring::{Ring, RingLimits, RingNext, RingReader};
 pub use slot::{Filled, Slot, Tenancy};
 pub use snapshot::Snapshot;
+pub use window::{Returned, Window};

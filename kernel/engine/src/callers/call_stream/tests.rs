@@ -1,0 +1,340 @@
+use std::collections::BTreeSet;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+use CallStreamEffect::{AskAgain, Deliver, Pace};
+
+fn ms(ms: u64) -> MonotonicTime {
+    MonotonicTime::new(Duration::from_millis(ms))
+}
+
+/// A stream with a reader that gives back what it is given, or sleeps. A chunk is its own index.
+#[derive(Default)]
+struct Scene {
+    stream: CallStream<u64>,
+    delivered: Vec<u64>,
+    told: Vec<CallStreamEffect<u64>>,
+    on_the_way: Vec<usize>,
+    size: usize,
+    sleeps: bool,
+    now: u64,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self {
+            size: 10,
+            ..Self::default()
+        }
+    }
+
+    fn chunk(&mut self, index: u64, done: bool) -> Result<(), ChunkDropped> {
+        let mut effects = Vec::new();
+        let taken =
+            self.stream
+                .arrived((index, self.size, done), index, ms(self.now), &mut effects);
+        self.carry_out(effects);
+        taken
+    }
+
+    fn chunks(&mut self, indices: impl IntoIterator<Item = u64>) {
+        for index in indices {
+            self.chunk(index, false).unwrap();
+        }
+    }
+
+    fn carry_out(&mut self, effects: Vec<CallStreamEffect<u64>>) {
+        for effect in effects {
+            match effect {
+                Deliver(index, item) => {
+                    assert_eq!(index, item);
+                    self.stream.keep(index, self.size, item);
+                    self.delivered.push(index);
+                    self.on_the_way.push(self.size);
+                }
+                told @ (Pace(_) | AskAgain(_)) => self.told.push(told),
+            }
+        }
+        if !self.sleeps {
+            self.take(usize::MAX);
+        }
+    }
+
+    /// The reader takes so many frames.
+    fn take(&mut self, most: usize) {
+        let frames = self.on_the_way.len().min(most);
+        let bytes = self.on_the_way.drain(..frames).sum();
+        if frames > 0 {
+            let mut effects = Vec::new();
+            let now = ms(self.now);
+            self.stream.returned(frames, bytes, now, &mut effects);
+            self.carry_out(effects);
+        }
+    }
+
+    fn passes(&mut self, by: u64) {
+        self.now += by;
+        let mut effects = Vec::new();
+        self.stream.passed(ms(self.now), &mut effects);
+        self.carry_out(effects);
+    }
+
+    fn finish(&mut self) {
+        let mut effects = Vec::new();
+        self.stream.finish(ms(self.now), &mut effects);
+        self.carry_out(effects);
+    }
+
+    fn paced(&mut self, rate: u32) {
+        let mut effects = Vec::new();
+        self.stream.pace(rate, ms(self.now), &mut effects);
+        self.carry_out(effects);
+    }
+
+    fn misses(&mut self, missing: &[u64]) {
+        let mut effects = Vec::new();
+        self.stream.gap(missing, ms(self.now), &mut effects);
+        self.carry_out(effects);
+    }
+}
+
+/// MGP-159: the order is that of the index, whatever order they came in.
+#[test]
+fn chunks_leave_in_the_order_of_their_index() {
+    let mut it = Scene::new();
+    it.chunks([0, 2, 3]);
+    assert_eq!(it.delivered, [0]);
+    it.chunks([1, 4]);
+    assert_eq!(it.delivered, [0, 1, 2, 3, 4]);
+    assert_eq!(it.stream.wake_at(), None);
+}
+
+#[test]
+fn what_comes_twice_late_or_after_the_end_goes_no_further() {
+    let mut it = Scene::new();
+    it.chunks([0, 2]);
+    assert_eq!(it.chunk(0, false), Err(ChunkDropped::Twice));
+    assert_eq!(it.chunk(2, false), Err(ChunkDropped::Twice));
+    it.chunk(3, true).unwrap();
+    assert_eq!(it.chunk(4, false), Err(ChunkDropped::Late));
+    it.chunks([1]);
+    it.finish();
+    assert_eq!(it.delivered, [0, 1, 2, 3]);
+    assert_eq!(it.chunk(1, false), Err(ChunkDropped::Late));
+}
+
+/// Later drafts, 12.9: the server is asked for what is missing, and after a moment the gap is left.
+#[test]
+fn a_gap_is_asked_for_and_then_left() {
+    let mut it = Scene::new();
+    it.chunks([0, 3]);
+    assert_eq!(it.stream.wake_at(), Some(ms(20)));
+    it.passes(20);
+    assert_eq!(it.told, [AskAgain(vec![1, 2])]);
+    it.passes(229);
+    assert_eq!(it.delivered, [0]);
+    it.passes(1);
+    assert_eq!(it.delivered, [0, 3]);
+    assert_eq!(it.chunk(1, false), Err(ChunkDropped::Twice), "given up");
+}
+
+#[test]
+fn the_end_of_a_call_leaves_no_chunk_waiting_for_others() {
+    let mut it = Scene::new();
+    it.chunks([1, 2, 7]);
+    it.finish();
+    assert_eq!(it.delivered, [1, 2, 7]);
+    assert!(it.stream.is_flushed());
+}
+
+#[test]
+fn more_early_chunks_than_can_wait_leave_the_gap_at_once() {
+    let mut it = Scene::new();
+    it.chunks(1..=EARLY_MAX as u64);
+    assert_eq!(it.delivered.len(), EARLY_MAX);
+}
+
+/// A reader that sleeps holds half a megabyte; the server slows down at half of it, pauses at the end,
+/// and goes on when the reader did.
+#[test]
+fn a_server_is_slowed_paused_and_resumed() {
+    let mut it = Scene::new();
+    (it.sleeps, it.size) = (true, 4 << 10);
+    it.chunks(0..63);
+    assert_eq!(it.told, []);
+    it.chunks(63..112);
+    assert_eq!(it.told, [Pace(Some(64)), Pace(Some(0))]);
+    it.chunks(112..128);
+    assert_eq!(it.chunk(128, false), Err(ChunkDropped::NoRoom));
+    assert_eq!(it.stream.waiting().1, WAITING_MAX);
+    assert_eq!(it.delivered.len(), WINDOW);
+    it.now = 1000;
+    it.sleeps = false;
+    it.take(1);
+    assert_eq!(it.told.last(), Some(&Pace(None)));
+    it.chunks([129]);
+    assert_eq!(it.delivered, (0..128).chain([129]).collect::<Vec<_>>());
+}
+
+/// A pause that began although little waits ends by itself.
+#[test]
+fn a_chunk_dropped_elsewhere_pauses_the_server_for_a_moment() {
+    let mut it = Scene::new();
+    let mut effects = Vec::new();
+    it.stream.overflowed((0, false), ms(0), &mut effects);
+    it.stream.overflowed((1, false), ms(1), &mut effects);
+    assert_eq!(effects, [Pace(Some(0))]);
+    assert_eq!(it.stream.wake_at(), Some(ms(101)));
+    it.passes(101);
+    assert_eq!(it.told, [Pace(None)]);
+    it.chunks([2]);
+    assert_eq!(it.delivered, [2]);
+}
+
+/// Later drafts, 12.8: the reader's own pace is kept here, and told to the server.
+#[test]
+fn a_reader_sets_its_own_pace() {
+    let mut it = Scene::new();
+    it.paced(10);
+    it.chunks(0..4);
+    assert_eq!((it.delivered.len(), it.stream.wake_at()), (1, Some(ms(100))));
+    it.passes(100);
+    it.passes(100);
+    assert_eq!(it.delivered, [0, 1, 2]);
+    it.paced(0);
+    it.passes(10_000);
+    assert_eq!(it.delivered, [0, 1, 2]);
+    it.paced(1000);
+    assert_eq!(it.delivered, [0, 1, 2, 3]);
+    let told: Vec<_> = [10, 0, 1000].map(|rate| Pace(Some(rate))).into();
+    assert_eq!(it.told, told);
+}
+
+#[test]
+fn what_is_kept_comes_again_and_the_server_is_asked_for_the_rest() {
+    let mut it = Scene::new();
+    it.size = 200 << 10;
+    it.chunks(0..4);
+    it.misses(&[0, 3, 2, 9]);
+    assert_eq!(it.delivered, [0, 1, 2, 3, 3, 2]);
+    assert!(it.told.contains(&AskAgain(vec![0])));
+    it.chunks([0]);
+    assert_eq!(it.delivered.last(), Some(&0));
+    assert_eq!(it.chunk(0, false), Err(ChunkDropped::Twice));
+    it.misses(&[1]);
+    assert!(it.told.contains(&AskAgain(vec![1])));
+}
+
+#[test]
+fn what_finds_no_room_is_tried_again() {
+    let mut stream = CallStream::default();
+    let mut effects = Vec::new();
+    stream.arrived((0, 10, false), 0, ms(0), &mut effects).unwrap();
+    assert_eq!(effects, [Deliver(0, 0)]);
+    effects.clear();
+    stream.put_back(0, 10, 0, ms(0));
+    assert_eq!(stream.wake_at(), Some(ms(5)));
+    stream.passed(ms(4), &mut effects);
+    assert_eq!(effects, []);
+    stream.passed(ms(5), &mut effects);
+    assert_eq!(effects, [Deliver(0, 0)]);
+}
+
+/// MGP-164: what there was so far, in order, as far as it is kept.
+#[test]
+fn what_came_so_far_is_known() {
+    let mut it = Scene::new();
+    it.chunks([0, 1, 3]);
+    let so_far: Vec<u64> = it.stream.so_far().into_keys().collect();
+    assert_eq!(so_far, [0, 1, 3]);
+}
+
+/// What may happen to a stream.
+#[derive(Clone, Debug)]
+enum Step {
+    Chunk(u64, bool),
+    Take(usize),
+    Pass(u64),
+    Pace(u32),
+    Misses(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (0..60_u64, prop::bool::weighted(0.02)).prop_map(|(index, done)| Step::Chunk(index, done)),
+        4 => (1..80_usize).prop_map(Step::Take),
+        2 => (1..300_u64).prop_map(Step::Pass),
+        1 => (0..50_u32).prop_map(Step::Pace),
+        1 => (0..60_u64).prop_map(Step::Misses),
+    ];
+    vec(step, 1..200)
+}
+
+proptest! {
+    /// The reference: a set of what came, sorted. With a reader that takes all, nothing is lost, doubled
+    /// or out of order.
+    #[test]
+    fn all_that_came_is_delivered_in_order(indices in vec(0..60_u64, 1..120), last in 0..80_u64) {
+        let mut it = Scene::new();
+        let mut model = BTreeSet::new();
+        let mut end = None;
+        for index in indices {
+            let late = end.is_some_and(|end| index > end);
+            let taken = it.chunk(index, index == last);
+            prop_assert_eq!(taken.is_ok(), !late && model.insert(index));
+            if index == last && end.is_none() {
+                end = Some(last);
+                model.retain(|index| *index <= last);
+            }
+        }
+        it.finish();
+        // What was delivered before the end was known stays delivered.
+        let mut expected: Vec<u64> = model.into_iter().collect();
+        expected.extend(it.delivered.iter().filter(|index| end.is_some_and(|end| **index > end)));
+        prop_assert_eq!(it.delivered, expected);
+    }
+
+    /// Whatever happens: the bounds hold, what is new comes in order, and at the end nothing waits.
+    #[test]
+    fn the_bounds_hold_and_the_order_too(steps in steps()) {
+        let mut it = Scene::new();
+        (it.sleeps, it.size) = (true, 20 << 10);
+        let (mut came, mut missed) = (BTreeSet::new(), BTreeSet::new());
+        for step in steps {
+            match step {
+                Step::Chunk(index, done) => {
+                    if it.chunk(index, done).is_ok() {
+                        came.insert(index);
+                    }
+                }
+                Step::Take(most) => it.take(most),
+                Step::Pass(by) => it.passes(by),
+                Step::Pace(rate) => it.paced(rate),
+                Step::Misses(index) => {
+                    missed.insert(index);
+                    it.misses(&[index]);
+                }
+            }
+            prop_assert!(it.stream.waiting().1 <= WAITING_MAX);
+            prop_assert!(it.on_the_way.len() <= WINDOW);
+            prop_assert!(it.stream.early.len() <= EARLY_MAX && it.stream.kept_bytes <= KEPT_MAX);
+        }
+        it.paced(UNTHROTTLED);
+        it.sleeps = false;
+        it.finish();
+        it.take(usize::MAX);
+        for _ in 0..100 {
+            it.passes(1000);
+        }
+        prop_assert_eq!(it.stream.waiting(), (0, 0));
+        let new: Vec<u64> = it.delivered.iter().filter(|index| !missed.contains(index)).copied().collect();
+        prop_assert!(new.is_sorted_by(|one, next| one < next), "{:?}", new);
+        prop_assert!(it.delivered.iter().all(|index| came.contains(index)));
+    }
+}
+
+/// A pace that is none.
+const UNTHROTTLED: u32 = 1_000_000;

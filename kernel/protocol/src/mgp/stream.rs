@@ -1,0 +1,325 @@
+//! `mgp/stream/*`: results before the result, and what their reader says of them (MGP §12). Pace and gap
+//! are of later drafts.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::lookalike::Present;
+use crate::mcp::methods;
+use crate::mention::may_mention;
+use crate::splice::{Splice, member, quoted};
+
+methods! {
+    "notifications/mgp.stream.chunk" => Chunk<'_>,
+    "notifications/mgp.stream.progress" => Progress<'_>,
+    "notifications/mgp.stream.pace" => Pace<'_>,
+    "notifications/mgp.stream.gap" => Gap<'_>,
+    "mgp/stream/cancel" => Cancel<'_>,
+}
+
+/// `mgp/stream/pace`: the name of [`Pace`] as a tool of the kernel (later drafts).
+pub const PACE_TOOL: &str = "mgp/stream/pace";
+/// Indices read of one `notifications/mgp.stream.gap`; later ones are not there.
+pub const MISSING_MAX: usize = 256;
+/// The pace that takes back an earlier one: there is no word for none.
+pub const UNPACED: u32 = 1_000_000;
+
+/// `notifications/mgp.stream.chunk`: a part of a result. As a server wrote it; all but the id is relayed
+/// verbatim.
+#[derive(Debug, Deserialize)]
+pub struct Chunk<'a> {
+    /// Which request it is of.
+    #[serde(borrow)]
+    pub request_id: &'a RawValue,
+    /// Its place, from 0.
+    #[serde(borrow)]
+    index: &'a RawValue,
+    /// The part itself.
+    #[serde(borrow, default)]
+    pub content: Option<&'a RawValue>,
+    /// Nothing comes after it.
+    #[serde(borrow, default)]
+    done: Option<&'a RawValue>,
+}
+
+impl Chunk<'_> {
+    /// Its place; `None` when it says none that can be counted.
+    #[must_use]
+    pub fn index(&self) -> Option<u64> {
+        self.index.get().parse().ok()
+    }
+
+    /// True when nothing comes after it.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.done.is_some_and(|done| done.get() == "true")
+    }
+}
+
+/// The text of a chunk's content; `None` where it is something else.
+#[must_use]
+pub fn text_of(content: &str) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Content<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Cow<'a, str>,
+        #[serde(borrow)]
+        text: Cow<'a, str>,
+    }
+    let content: Content<'_> = serde_json::from_str(content).ok()?;
+    (content.kind == "text").then_some(content.text)
+}
+
+/// `notifications/mgp.stream.progress`: how far a request is.
+#[derive(Debug, Deserialize)]
+pub struct Progress<'a> {
+    /// Which request.
+    #[serde(borrow)]
+    pub request_id: &'a RawValue,
+    /// From 0 to 1.
+    #[serde(borrow, default)]
+    pub progress: Option<&'a RawValue>,
+    /// For people.
+    #[serde(borrow, default)]
+    pub message: Option<&'a RawValue>,
+    /// How long it takes still.
+    #[serde(default)]
+    pub estimated_remaining_ms: Option<Present>,
+}
+
+/// `params` of a `notifications/mgp.stream.progress` of the kernel's own; `message` is JSON text.
+#[must_use]
+pub fn progress_params(id: &str, progress: Option<f64>, message: Option<&str>) -> String {
+    let number = |progress: f64| serde_json::to_string(&progress.clamp(0.0, 1.0)).ok();
+    let progress = progress
+        .filter(|progress| progress.is_finite())
+        .and_then(number);
+    let mut out = format!(r#"{{"request_id":{id}"#);
+    for (name, value) in [("progress", progress.as_deref()), ("message", message)] {
+        if let Some(value) = value {
+            out.push_str(&format!(r#","{name}":{value}"#));
+        }
+    }
+    out.push('}');
+    out
+}
+
+/// `notifications/mgp.stream.pace`: how fast its reader takes chunks.
+#[derive(Debug, Deserialize)]
+pub struct Pace<'a> {
+    /// Which request.
+    #[serde(borrow)]
+    pub request_id: &'a RawValue,
+    /// 0: none until a positive pace.
+    pub max_chunks_per_second: f64,
+    /// For people.
+    #[serde(default)]
+    pub reason: Option<Present>,
+}
+
+impl Pace<'_> {
+    /// Whole chunks a second; what is positive stays so.
+    #[must_use]
+    pub fn rate(&self) -> u32 {
+        match self.max_chunks_per_second {
+            rate if rate <= 0.0 || rate.is_nan() => 0,
+            rate => rate.clamp(1.0, f64::from(UNPACED)) as u32,
+        }
+    }
+}
+
+/// `params` of the kernel's own pace toward a server.
+#[must_use]
+pub fn pace_params(id: &str, rate: u32) -> String {
+    format!(r#"{{"request_id":{id},"max_chunks_per_second":{rate},"reason":"client_busy"}}"#)
+}
+
+/// `notifications/mgp.stream.gap`: its reader misses chunks.
+#[derive(Debug, Deserialize)]
+pub struct Gap<'a> {
+    /// Which request.
+    #[serde(borrow)]
+    pub request_id: &'a RawValue,
+    /// Their places.
+    pub missing_indices: Vec<u64>,
+}
+
+/// `params` of the kernel's own gap toward a server.
+#[must_use]
+pub fn gap_params(id: &str, missing: &[u64]) -> String {
+    let missing: Vec<String> = missing.iter().map(u64::to_string).collect();
+    format!(
+        r#"{{"request_id":{id},"missing_indices":[{}]}}"#,
+        missing.join(",")
+    )
+}
+
+/// `mgp/stream/cancel`: ends a request under way; answers [`Cancelled`].
+#[derive(Debug, Deserialize)]
+pub struct Cancel<'a> {
+    /// Which request.
+    #[serde(borrow)]
+    pub request_id: &'a RawValue,
+    /// For people; one that is no text cancels all the same.
+    #[serde(borrow, default)]
+    pub reason: Option<&'a RawValue>,
+}
+
+/// `params` of a `mgp/stream/cancel` toward a server.
+#[must_use]
+pub fn cancel_params(id: &str, reason: &str) -> String {
+    format!(r#"{{"request_id":{id},"reason":{}}}"#, quoted(reason))
+}
+
+/// Answer of `mgp/stream/cancel`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Cancelled {
+    /// False: it was over, or never was (A-25).
+    #[serde(default)]
+    pub cancelled: bool,
+    /// What there was of its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial_result: Option<Box<RawValue>>,
+}
+
+/// True when `params` of a call ask for chunks (§12.3).
+#[must_use]
+pub fn asks(params: &str) -> bool {
+    let own = |params| member(params, "_mgp").filter(|own: &&str| own.starts_with('{'));
+    may_mention(params.as_bytes(), "stream")
+        && own(params).and_then(|own| member(own, "stream")) == Some("true")
+}
+
+/// Takes the wish for chunks out of `params`, for a server that does not know it.
+pub fn unasked(params: &str, splice: &mut Splice<'_>) {
+    if let Some(own) = member(params, "_mgp").filter(|own| own.starts_with('{')) {
+        splice.remove_members(own, &["stream"]);
+    }
+}
+
+/// The member that asks for chunks, to be put into `params`; `None` when it was put into what is there.
+#[must_use]
+pub fn asking(params: &str, splice: &mut Splice<'_>) -> Option<(&'static str, &'static str)> {
+    let Some(own) = member(params, "_mgp") else {
+        return Some(("_mgp", r#"{"stream":true}"#));
+    };
+    match own.starts_with('{').then(|| member(own, "stream")) {
+        None => splice.replace(own, r#"{"stream":true}"#),
+        Some(None) => splice.insert_member(own, "stream", "true"),
+        Some(Some(said)) => splice.replace(said, "true"),
+    }
+    None
+}
+
+/// Where in `params` a part of it stands.
+#[must_use]
+pub fn place(params: &str, part: &RawValue) -> Range<usize> {
+    let start = part.get().as_ptr() as usize - params.as_ptr() as usize;
+    start..start + part.get().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::read;
+
+    /// MGP-157: what a chunk says is read; what it says amiss makes it none, or stays with it.
+    #[test]
+    fn a_chunk_is_read_as_the_document_has_it() {
+        let text = r#"{"request_id":20,"index":3,"content":{"type":"text","text":"a\nb"},"done":true,"gap_unrecoverable":true}"#;
+        let chunk: Chunk<'_> = read(Some(text)).unwrap();
+        assert_eq!(
+            (chunk.request_id.get(), chunk.index(), chunk.is_done()),
+            ("20", Some(3), true)
+        );
+        assert_eq!(place(text, chunk.request_id), 14..16);
+        assert_eq!(text_of(chunk.content.unwrap().get()).unwrap(), "a\nb");
+        for (index, done) in [("-1", "1"), ("\"0\"", "null"), ("1.5", "\"true\"")] {
+            let text = format!(r#"{{"request_id":"a","index":{index},"done":{done}}}"#);
+            let chunk: Chunk<'_> = read(Some(&text)).unwrap();
+            assert_eq!((chunk.index(), chunk.is_done()), (None, false), "{text}");
+        }
+        assert!(read::<Chunk<'_>>(Some(r#"{"index":0}"#)).is_err());
+        assert!(read::<Chunk<'_>>(Some(r#"{"request_id":1,"index":0,"Done":true}"#)).is_err());
+        assert_eq!(text_of(r#"{"type":"image","text":"a"}"#), None);
+    }
+
+    /// MGP-155: only `true` asks.
+    #[test]
+    fn a_call_asks_for_chunks_or_does_not() {
+        assert!(asks(
+            r#"{"name":"a","_mgp":{"stream":true,"x":1}}"#
+        ));
+        for params in [
+            r#"{"name":"a","_mgp":{"stream":false}}"#,
+            r#"{"name":"a","_mgp":{"stream":"true"}}"#,
+            r#"{"name":"a","_mgp":[true],"stream":true}"#,
+            r#"{"name":"a","arguments":{"_mgp":{"stream":true}}}"#,
+        ] {
+            assert!(!asks(params), "{params}");
+        }
+    }
+
+    /// MGP-154: the wish is put in for who knows it, and is taken out for who does not.
+    #[test]
+    fn the_wish_is_put_in_and_taken_out() {
+        let asked = |params: &str| {
+            let mut splice = Splice::new(params);
+            if let Some((name, value)) = asking(params, &mut splice) {
+                splice.insert_member(params, name, value);
+            }
+            splice.finish().into_owned()
+        };
+        for (params, put) in [
+            (r#"{"name":"a"}"#, r#"{"_mgp":{"stream":true},"name":"a"}"#),
+            (r#"{"_mgp":{"x":1}}"#, r#"{"_mgp":{"stream":true,"x":1}}"#),
+            (
+                r#"{"_mgp":{"stream":false}}"#,
+                r#"{"_mgp":{"stream":true}}"#,
+            ),
+            (r#"{"_mgp":7}"#, r#"{"_mgp":{"stream":true}}"#),
+        ] {
+            assert_eq!(asked(params), put);
+            assert!(asks(put), "{put}");
+        }
+        let params = r#"{"name":"a","_mgp":{"x":1,"stream":true}}"#;
+        let mut splice = Splice::new(params);
+        unasked(params, &mut splice);
+        assert_eq!(splice.finish(), r#"{"name":"a","_mgp":{"x":1}}"#);
+    }
+
+    #[test]
+    fn a_pace_is_whole_and_stays_positive() {
+        for (said, rate) in [
+            ("0", 0),
+            ("-3", 0),
+            ("0.2", 1),
+            ("12.9", 12),
+            ("1e300", UNPACED),
+        ] {
+            let text = format!(r#"{{"request_id":1,"max_chunks_per_second":{said}}}"#);
+            let pace: Pace<'_> = read(Some(&text)).unwrap();
+            assert_eq!(pace.rate(), rate, "{said}");
+        }
+    }
+
+    /// MGP-162: a share is between 0 and 1, and not there where nobody knows it.
+    #[test]
+    fn progress_is_a_share_of_the_whole() {
+        assert_eq!(
+            progress_params("\"a\"", Some(0.65), Some("\"13/20\"")),
+            r#"{"request_id":"a","progress":0.65,"message":"13/20"}"#
+        );
+        assert_eq!(
+            progress_params("1", Some(7.0), None),
+            r#"{"request_id":1,"progress":1.0}"#
+        );
+        assert_eq!(
+            progress_params("1", Some(f64::NAN), None),
+            r#"{"request_id":1}"#
+        );
+    }
+}
