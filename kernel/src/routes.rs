@@ -14,6 +14,7 @@ use mgp_calls::mcp::{
 use mgp_calls::mgp;
 use mgp_calls::mgp::access::AccessTool;
 use mgp_calls::mgp::callback::CallbackTool;
+use mgp_calls::mgp::stream::StreamTool;
 use mgp_calls::offered::{Capability, offers};
 use mgp_calls::{Context, nothing};
 use mgp_engine::policy::access::Principal;
@@ -97,6 +98,7 @@ fn from_agents(method: &str, era: Era) -> Option<Route> {
         ("mgp/discovery/deregister", _) => {
             discovery(call!(mgp::discovery::answer, DiscoveryTool::Deregister))
         }
+        ("mgp/stream/cancel", _) => streaming(call!(mgp::stream::answer, StreamTool::Cancel)),
         ("mgp/tools/discover", _) => finding(call!(mgp::tools::discover)),
         ("mgp/tools/call", _) => finding(call!(tools::call_found)).relayed(),
         ("mgp/tools/request", _) => finding(call!(mgp::tools::request)),
@@ -151,6 +153,12 @@ fn told_by_agents(method: &str) -> Option<fn(&Routing, &Caller, Option<&str>)> {
             if let Some(agent) = caller.standing() {
                 agent.progressed(params.unwrap_or("{}"));
             }
+        },
+        "notifications/mgp.stream.pace" => |table, caller, params| {
+            mgp::stream::paced(&table.calls, caller, params);
+        },
+        "notifications/mgp.stream.gap" => |table, caller, params| {
+            mgp::stream::missed(&table.calls, caller, params);
         },
         "notifications/initialized" | "notifications/roots/list_changed" => {
             |table, caller, _| roots::changed(&table.calls, caller)
@@ -250,6 +258,10 @@ const fn finding(handler: Handler) -> Route {
         true,
         handler,
     )
+}
+
+const fn streaming(handler: Handler) -> Route {
+    Route::new(RouteAudience::Agreed(Features::STREAMING), true, handler)
 }
 
 const fn lifecycle(handler: Handler) -> Route {

@@ -1,11 +1,15 @@
 //! The state of one request while it is under way: where its messages go, and whether it was
 //! cancelled.
 
+pub mod call_stream;
 pub(crate) mod delivery;
 mod flag;
 pub mod question;
+pub mod reported;
 pub mod rounds;
+pub mod stop;
 pub mod streams;
+pub mod under_way;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Once, OnceLock};
@@ -15,7 +19,11 @@ use mgp_protocol::jsonrpc::RequestId;
 use mgp_transports::lines::LineSink;
 use serde_json::value::RawValue;
 
+use self::call_stream::CallStreamHandle;
+use self::delivery::{Receipt, offer_line};
+use self::reported::ReportedProgress;
 use self::rounds::CallRounds;
+use self::stop::Stop;
 use self::streams::{Lane, Streams};
 
 pub use self::delivery::{Delivery, pass_line, send_line};
@@ -37,6 +45,9 @@ pub struct Exchange {
     reason: OnceLock<String>,
     ended: Flag,
     fallen_back: AtomicBool,
+    stream: OnceLock<CallStreamHandle>,
+    reported: ReportedProgress,
+    stop: Stop,
     /// Number of questions of the server without an answer.
     asked: AtomicUsize,
 }
@@ -89,6 +100,9 @@ impl Exchange {
             reason: OnceLock::new(),
             ended: Flag::default(),
             fallen_back: AtomicBool::new(false),
+            stream: OnceLock::new(),
+            reported: ReportedProgress::default(),
+            stop: Stop::default(),
             asked: AtomicUsize::new(0),
         })
     }
@@ -112,6 +126,69 @@ impl Exchange {
             }
             ReplyPath::Nowhere => {}
         }
+    }
+
+    /// Sends a message that can wait, and is told of with `receipt`; false when there is no room for it
+    /// now.
+    pub(crate) fn offer(&self, frame: Vec<u8>, receipt: &Receipt) -> bool {
+        if self.is_cancelled() {
+            return true;
+        }
+        match &self.way {
+            ReplyPath::Line(sink) => offer_line(sink, receipt.on(frame)),
+            ReplyPath::Stream { streams, lane, .. } => {
+                self.prime();
+                let sent = streams.offer(*lane, frame, receipt);
+                self.needs_stream.raise();
+                sent
+            }
+            ReplyPath::Rounds(rounds) => rounds.offer(frame, receipt),
+            ReplyPath::Nowhere => true,
+        }
+    }
+
+    /// The stream of the call's chunks, when it has one.
+    #[must_use]
+    pub fn stream(&self) -> Option<&CallStreamHandle> {
+        self.stream.get()
+    }
+
+    /// The same, started by `start` when there is none.
+    pub fn stream_or_start(
+        &self,
+        start: impl FnOnce() -> Option<CallStreamHandle>,
+    ) -> Option<&CallStreamHandle> {
+        if self.stream.get().is_none()
+            && let Some(stream) = start()
+            && let Err(second) = self.stream.set(stream)
+        {
+            second.stop();
+        }
+        self.stream.get()
+    }
+
+    /// What a plain client was told of how far the call is.
+    #[must_use]
+    pub fn progress(&self) -> &ReportedProgress {
+        &self.reported
+    }
+
+    /// `mgp/stream/cancel` of this request.
+    #[must_use]
+    pub fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// The call has ended, and its stream: who stopped it is answered.
+    pub fn over(&self) {
+        self.stop.over();
+    }
+
+    /// False when the client took the request back: then it gets no answer (CMCP-054). One that was
+    /// stopped is answered.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        !self.is_cancelled() || self.stop.is_asked()
     }
 
     /// The id that the client gave the request, which of a stateless client is that of the newest

@@ -7,6 +7,7 @@ use mgp_protocol::splice::quoted;
 use serde_json::value::RawValue;
 
 /// Streams and events are not offered, because the kernel does not have them.
+/// Callbacks and events are not offered, because the kernel does not have them.
 pub const OFFERED: Features = Features::PERMISSIONS
     .and(Features::TOOL_SECURITY)
     .and(Features::ACCESS_CONTROL)
@@ -14,6 +15,8 @@ pub const OFFERED: Features = Features::PERMISSIONS
     .and(Features::CODE_SAFETY)
     .and(Features::LIFECYCLE)
     .and(Features::CALLBACKS)
+    .and(Features::STREAMING)
+    .and(Features::PROGRESS)
     .and(Features::DISCOVERY)
     .and(Features::TOOL_DISCOVERY)
     .and(Features::ERROR_HANDLING);

@@ -33,6 +33,7 @@ pub mod mgp {
     pub mod callback;
     pub mod calls;
     pub mod discovery;
+    pub mod stream;
     pub mod tools;
 }
 
@@ -42,6 +43,7 @@ pub use self::checks::confirmation::ConfirmationRules;
 pub use self::checks::validators::Validation;
 pub use self::mcp::lists::exposure::{Exposing, Showing, ToolCounts};
 pub use self::mcp::lists::filtered::SiftedLists;
+pub use self::mgp::stream::CallStreams;
 pub use self::rates::Rates;
 
 use crate::checks::access;
@@ -91,6 +93,8 @@ pub struct Context {
     pub answering: AnsweringAgents,
     /// The audit log.
     pub audit: AuditHandle,
+    /// The calls under way and the room of their streams.
+    pub streams: CallStreams,
     /// Cancelled when the kernel ends.
     pub closing: CancellationToken,
     /// The search over tools.

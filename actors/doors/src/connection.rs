@@ -341,10 +341,11 @@ impl Inbound {
             Err(refusal) => return self.send(refusal.answer(id.as_json(), dialect)),
         };
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
+        let exchange = running.exchange().clone();
         run(running.answer(), move |outcome| {
             agent.done(&id);
             // A cancelled request gets no answer (CMCP-054).
-            if !matches!(outcome, Err(Refusal::Cancelled)) {
+            if exchange.stop().is_asked() || !matches!(outcome, Err(Refusal::Cancelled)) {
                 send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
             }
         });
@@ -440,7 +441,7 @@ impl Inbound {
         run(answering, move |outcome| {
             agent.done(&id);
             // A cancelled request gets no answer (CMCP-054).
-            if !exchange.is_cancelled() {
+            if exchange.is_awaited() {
                 send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
             }
         });

@@ -41,6 +41,7 @@ use tokio::sync::oneshot;
 
 use crate::negotiation;
 use mgp_callers::exchange::Exchange;
+use mgp_callers::exchange::call_stream::CallStreamHandle;
 use mgp_callers::request::Caller;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::ids::request_ids;
@@ -168,6 +169,10 @@ struct InFlight {
     caller: Option<Arc<Caller>>,
     /// The client's own progress token, as JSON text.
     token: Option<Box<str>>,
+    /// Where its chunks go, when it asked for any.
+    stream: Option<CallStreamHandle>,
+    /// The kernel gave the server a token of its own, for a client that reads progress in the words of MGP.
+    reports: bool,
     era: Era,
     /// It is a `subscriptions/listen`, which the server may end without an answer.
     listens: bool,

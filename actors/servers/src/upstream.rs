@@ -4,6 +4,7 @@
 mod bridged_tasks;
 mod outgoing;
 mod standing;
+mod streams;
 mod task_requests;
 mod tasks;
 mod to_legacy;
@@ -12,6 +13,7 @@ mod trace;
 
 pub use self::outgoing::{Mirrored, Outgoing};
 pub use self::standing::{FollowedTask, LegacyTasks};
+pub use self::streams::StreamWish;
 pub use self::task_requests::{LegacyTask, TaskRequest, unknown_task};
 pub use self::tasks::{EXTENSION, knows_tasks};
 pub use self::trace::may_be_of_mgp;
@@ -108,10 +110,13 @@ fn is_untaken(refusal: &Refusal) -> bool {
 /// Caller and server speak the same era: the payload is sent unchanged.
 async fn along(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>, era: Era) -> Outcome {
     let headers = outgoing.headers(era);
+    let asked = outgoing.asked(request, link, era);
     let call = Call {
         caller: Some(&request.caller),
         exchange: &request.exchange,
         token: outgoing.token.map(RawValue::get),
+        stream: asked.stream,
+        reports: asked.reports,
         era,
         final_check: outgoing.final_check,
         mirror: outgoing.mirror(&headers),
@@ -129,7 +134,7 @@ async fn along(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>, era:
         if let Some((said, instead)) = redeclared {
             splice.replace(said, instead);
         }
-        traced(request, link, era, outgoing, &mut splice);
+        traced(request, link, era, outgoing, (asked, id), &mut splice);
         frame(id, outgoing.method, splice)
     })
     .await
@@ -146,10 +151,13 @@ async fn translated(
     let outgoing = Outgoing { params, ..outgoing };
     let token = progress_token(params)?;
     let headers = outgoing.headers(era);
+    let asked = outgoing.asked(request, link, era);
     let call = Call {
         caller: Some(&request.caller),
         exchange: &request.exchange,
         token: token.map(RawValue::get),
+        stream: asked.stream,
+        reports: asked.reports,
         era,
         final_check: outgoing.final_check,
         mirror: outgoing.mirror(&headers),
@@ -159,7 +167,7 @@ async fn translated(
         if let Some(token) = token {
             splice.replace(token.get(), id.to_string());
         }
-        traced(request, link, era, outgoing, &mut splice);
+        traced(request, link, era, outgoing, (asked, id), &mut splice);
         frame(id, outgoing.method, splice)
     })
     .await

@@ -13,7 +13,8 @@ use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::tasks::{TaskRecord, Tasks};
 use mgp_calls::known_names::NameSources;
 use mgp_calls::{
-    ConfirmationRules, Context, Exposing, Policies, Rates, SiftedLists, ToolCounts, Validation,
+    CallStreams, ConfirmationRules, Context, Exposing, Policies, Rates, SiftedLists, ToolCounts,
+    Validation,
 };
 use mgp_discovery::config::LookUp;
 use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};
@@ -329,6 +330,7 @@ impl Parts {
             tasks: self.revocation.tasks.clone(),
             answering: kernel.answering.clone(),
             audit: self.audit.clone(),
+            streams: CallStreams::default(),
             closing: closing.clone(),
             search: self.search.clone(),
             registrar: self.registrar.clone(),

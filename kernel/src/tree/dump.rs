@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use mgp_callers::exchange::call_stream::CallStreamMsg;
 use mgp_callers::tool_cache::ToolCacheMsg;
 use mgp_calls::listener::ListenerMsg;
 use mgp_doors::session::SessionMsg;
@@ -47,6 +48,8 @@ fn kind(cell: &ActorCell) -> &'static str {
         "session"
     } else if hears::<Queued<ToolCacheMsg>>(cell) {
         "tool_cache"
+    } else if hears::<Queued<CallStreamMsg>>(cell) {
+        "call_stream"
     } else if hears::<ListenerMsg>(cell) {
         "listener"
     } else {

@@ -13,10 +13,11 @@ use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::ClientCapabilities;
 use mgp_transports::lines::LineSink;
 use tokio::sync::futures::Notified;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::delivery::{Delivery, pass_line};
+use super::delivery::{Delivery, Receipt, offer_line, pass_line};
 use super::flag::Flag;
 use super::question::{ClientAnswer, Unanswered};
 
@@ -156,6 +157,18 @@ impl CallRounds {
             }
             Some(Outlet::Stream(stream)) => {
                 stream.try_send(frame).is_ok() || class == Delivery::Lossy
+            }
+            None => true,
+        }
+    }
+
+    /// Sends a message that can wait; false when there is no room for it now.
+    pub(super) fn offer(&self, frame: Vec<u8>, receipt: &Receipt) -> bool {
+        match self.now().outlet.clone() {
+            Some(Outlet::Line(sink)) => offer_line(&sink, receipt.on(frame)),
+            Some(Outlet::Stream(stream)) => {
+                let sent = stream.try_send(receipt.on(frame));
+                !matches!(sent, Err(TrySendError::Full(_)))
             }
             None => true,
         }

@@ -10,7 +10,7 @@ use mgp_sync::NotAdmitted;
 use mgp_sync::ring::{LIVE, Ring, RingLimits, RingNext, RingReader};
 use mgp_transports::sse;
 
-use super::delivery::Delivery;
+use super::delivery::{Delivery, Receipt};
 
 /// One SSE stream of a session. Lane 0 is the GET stream; each other lane belongs to one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,10 +32,18 @@ const RETRY_MS: u64 = 500;
 /// All streams of one session.
 #[derive(Debug)]
 pub struct Streams {
-    ring: Arc<Ring<Bytes>>,
+    ring: Arc<Ring<SseFrame>>,
     lanes: AtomicU64,
     /// The last event of the GET stream that was read.
     taken: AtomicU64,
+}
+
+/// A message of a stream, kept for replay.
+#[derive(Debug, Clone)]
+struct SseFrame {
+    frame: Bytes,
+    /// To be told when a reader has taken it.
+    receipt: Option<Receipt>,
 }
 
 impl Streams {
@@ -64,6 +72,10 @@ impl Streams {
     /// rest.
     pub fn push(&self, lane: Lane, frame: Bytes, class: Delivery) {
         let weight = frame.len();
+        let frame = SseFrame {
+            frame,
+            receipt: None,
+        };
         if class == Delivery::Lossy {
             let _ = self.ring.push(lane.0, frame, weight);
             return;
@@ -73,6 +85,19 @@ impl Streams {
         {
             let _ = self.ring.push_kept(lane.0, frame, weight);
         }
+    }
+
+    /// Adds a message that may not be lost and can wait; false when there is no room for it now.
+    pub(crate) fn offer(&self, lane: Lane, frame: Vec<u8>, receipt: &Receipt) -> bool {
+        let weight = frame.len();
+        let frame = SseFrame {
+            frame: frame.into(),
+            receipt: Some(receipt.clone()),
+        };
+        !matches!(
+            self.ring.push(lane.0, frame, weight),
+            Err(NotAdmitted::Full(_))
+        )
     }
 
     /// The last message of a stream.
@@ -136,7 +161,7 @@ impl Streams {
 pub struct Stream {
     retry: bool,
     lane: Lane,
-    reader: RingReader<Bytes>,
+    reader: RingReader<SseFrame>,
     streams: Arc<Streams>,
 }
 
@@ -153,7 +178,10 @@ impl futures_util::Stream for Stream {
                     if self.lane == GET {
                         self.streams.taken.fetch_max(seq, Ordering::Relaxed);
                     }
-                    Poll::Ready(Some(sse::event(Some(seq.into()), &item)))
+                    if let Some(receipt) = &item.receipt {
+                        receipt.left();
+                    }
+                    Poll::Ready(Some(sse::event(Some(seq.into()), &item.frame)))
                 }
                 // Events were dropped before this client connected: it gets the remaining ones.
                 Poll::Ready(RingNext::Lost) => continue,

@@ -43,6 +43,7 @@ pub async fn complete(cx: &Context, request: &Request) -> Outcome {
         of_mgp: may_be_of_mgp(params),
         edit: (part, &quoted(&own)),
         token: progress_token(params)?,
+        wish: None,
         mirrored: Mirrored::default(),
     };
     cx.upstream(&server).send(request, outgoing).await

@@ -34,6 +34,7 @@ pub async fn get(cx: &Context, request: &Request) -> Outcome {
         of_mgp: may_be_of_mgp(params),
         edit: (get.name.get(), &route.own_name_json),
         token: progress_token(params)?,
+        wish: None,
         mirrored: Mirrored::named(&route.own_name),
     };
     cx.upstream(&route.server).send(request, outgoing).await

@@ -43,6 +43,7 @@ pub async fn read(cx: &Context, request: &Request) -> Outcome {
         of_mgp: may_be_of_mgp(params),
         edit: (about.uri.get(), &quoted(&own)),
         token: progress_token(params)?,
+        wish: None,
         mirrored: Mirrored::named(&own),
     };
     let result = cx.upstream(&server).send(request, outgoing).await?;

@@ -23,7 +23,7 @@ use crate::mgp::tools::session;
 use crate::{Context, mgp};
 use mgp_callers::request::{Answering, Caller, Outcome, Request};
 use mgp_servers::link::FinalCheck;
-use mgp_servers::upstream::{Mirrored, Outgoing};
+use mgp_servers::upstream::{Mirrored, Outgoing, StreamWish};
 
 /// How long a call whose tool has changed waits for the server's tools to be fetched again.
 const FETCHED_AGAIN: Duration = Duration::from_millis(500);
@@ -47,7 +47,11 @@ pub async fn call(cx: &Context, request: &Request) -> Outcome {
             outcome => outcome,
         }
     };
+    let under_way = mgp::stream::begun(cx, request);
     let outcome = audit::audited(cx, request, made).await;
+    if under_way.is_some() {
+        mgp::stream::ended(request, &outcome).await;
+    }
     // The audit log records the denial; the caller may not learn of it.
     let shown = admitted.load(Ordering::Relaxed);
     outcome.map_err(|refusal| access::denied(cx, &request.caller, refusal, shown))
@@ -111,6 +115,9 @@ async fn call_once(
     if let Some(tool) = mgp::discovery::tool(cx, &request.caller, &name) {
         return Box::pin(mgp::discovery::by_tool(cx, request, tool, call.arguments)).await;
     }
+    if let Some(tool) = mgp::stream::tool(&request.caller, &name) {
+        return Box::pin(mgp::stream::by_tool(cx, request, tool, call.arguments)).await;
+    }
     let tool = match cx.tool(&request.caller.view, &name) {
         Some(tool) => tool,
         None => Box::pin(arriving(cx, request, &name)).await?,
@@ -123,6 +130,8 @@ async fn call_once(
     }
     admitted.store(true, Ordering::Relaxed);
     passed.map_err(|(_, refusal)| refusal)?;
+    let under = (&cx.agents, &cx.streams.rooms);
+    let wish = StreamWish::of(under, request, params, token);
     let outgoing = Outgoing {
         tool: Some(&tool),
         final_check: Some(&checked),
@@ -131,6 +140,7 @@ async fn call_once(
         of_mgp: call.trace_id || call.mgp,
         edit: (call.name.get(), &tool.own_name_json),
         token,
+        wish: wish.as_ref(),
         mirrored: Mirrored {
             name: Some(&tool.own_name),
             arguments: Some((&tool.param_headers, arguments)),

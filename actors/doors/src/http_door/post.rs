@@ -307,7 +307,7 @@ impl SessionRequest {
     fn reply(&self, outcome: &Outcome) -> Response<ReplyBody> {
         let (streams, caller) = (&self.session.streams, &self.session.caller);
         let dialect = caller.dialect();
-        if self.exchange.is_cancelled() {
+        if !self.exchange.is_awaited() {
             // A cancelled request gets no answer (CMCP-054).
             streams.end(self.lane);
             return status(StatusCode::ACCEPTED);
@@ -361,7 +361,7 @@ impl SessionRequest {
             let outcome = answering.await;
             session.agent.done(&id);
             exchange.end();
-            if exchange.is_cancelled() {
+            if !exchange.is_awaited() {
                 session.streams.end(lane);
             } else {
                 let frame = answer_frame(id.as_json(), &outcome, session.caller.dialect());
@@ -463,7 +463,9 @@ async fn batched(door: &HttpDoor, session: &Arc<Session>, text: ByteString) -> O
             };
             let outcome = GuardedAnswer::new(|| door.reception.routes.answer(request)).await;
             session.agent.done(&id);
-            (!exchange.is_cancelled()).then(|| answer_frame(id.as_json(), &outcome, dialect))
+            exchange
+                .is_awaited()
+                .then(|| answer_frame(id.as_json(), &outcome, dialect))
         }
     }
 }

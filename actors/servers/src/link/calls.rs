@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 
 use super::call_queue::{Turn, party};
 use super::{InFlight, Link, LinkEvent, List, envelope};
+use mgp_callers::exchange::call_stream::CallStreamHandle;
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::{Caller, Outcome};
 use mgp_runtime::time::moment;
@@ -29,6 +30,11 @@ pub struct Call<'a> {
     pub exchange: &'a Arc<Exchange>,
     /// The client's own progress token, as JSON text.
     pub token: Option<&'a str>,
+    /// Where its chunks go, when it asks for any.
+    pub stream: Option<&'a CallStreamHandle>,
+    /// The server is given a token of the kernel's own, for a client that reads progress in the words of
+    /// MGP.
+    pub reports: bool,
     /// The era of the message; one the server speaks ([`Link::era`]).
     pub era: Era,
     /// Whether it may leave still; the kernel's own always may.
@@ -88,6 +94,10 @@ impl Link {
         let (answer, settled) = oneshot::channel();
         let id = self.register(&call, answer, arrived)?;
         let _forget = Forget { link: self, id };
+        let _carried = call.exchange.stop().carry();
+        if let Some(stream) = call.stream {
+            stream.begin(self.stream_notices(self.ids.shown(id)));
+        }
         let frame = Bytes::from(frame(self.ids.shown(id)));
         tokio::select! {
             biased;
@@ -104,6 +114,7 @@ impl Link {
                 outcome
             }
             never = self.wire.carry(self, id, frame, call.era, call.mirror) => match never {},
+            () = call.exchange.stop().asked() => Err(self.stop(id, &call).await),
             () = call.exchange.cancelled() => {
                 let reason = call.exchange.reason();
                 self.take_back(id, reason.unwrap_or("the client cancelled the request"));
@@ -187,6 +198,8 @@ impl Link {
             caller: None,
             exchange: &exchange,
             token: None,
+            stream: None,
+            reports: false,
             era,
             final_check: None,
             mirror: MirroredHeaders {
@@ -226,6 +239,8 @@ impl Link {
             exchange: call.exchange.clone(),
             caller: call.caller.cloned(),
             token: call.token.map(Into::into),
+            stream: call.stream.filter(|stream| stream.is_fresh()).cloned(),
+            reports: call.reports,
             era: call.era,
             listens: false,
             touched: AtomicU64::new(millis(arrived.since_start())),
@@ -299,7 +314,7 @@ impl Link {
 
     /// Removes a call from the table, then tells the server (CMCP-069). The handshake cannot be
     /// cancelled, and over HTTP a modern call is cancelled by dropping its response.
-    fn take_back(self: &Arc<Self>, id: u64, reason: &str) {
+    pub(super) fn take_back(self: &Arc<Self>, id: u64, reason: &str) {
         let Some(call) = self.pending.take(id) else {
             return;
         };

@@ -52,6 +52,7 @@ const NONE: Features = Features::NONE;
 /// `inbound/notifications.rs`.
 #[rustfmt::skip]
 pub const FROM_SERVERS: [(&str, Features, FromServer); 21] = [
+pub const FROM_SERVERS: [(&str, Features, FromServer); 22] = [
     ("notifications/progress", NONE, Notification(|link, params, _| link.progressed(params))),
     ("notifications/message", NONE, Notification(Link::logged)),
     ("notifications/cancelled", NONE, Notification(|link, params, _| link.cancelled(params))),
@@ -66,6 +67,8 @@ pub const FROM_SERVERS: [(&str, Features, FromServer); 21] = [
     ("notifications/mgp.lifecycle", Features::LIFECYCLE, Notification(|link, params, _| link.lifecycle_reported(params))),
     ("notifications/mgp.audit", Features::AUDIT, Notification(|link, params, _| link.audit_reported(params))),
     ("notifications/mgp.callback.request", Features::CALLBACKS, Notification(Link::called_back)),
+    ("notifications/mgp.stream.chunk", Features::STREAMING, Notification(|link, params, via| link.chunk_arrived(params, via))),
+    ("notifications/mgp.stream.progress", Features::PROGRESS, Notification(|link, params, via| link.stream_progressed(params, via))),
     ("ping", NONE, Request(|link, id, _| link.pinged(&id))),
     ("mgp/permission/request", Features::PERMISSIONS, Request(Link::permission_asked)),
     ("mgp/permission/await", Features::PERMISSIONS, Request(Link::permission_asked)),
@@ -117,6 +120,8 @@ mod tests {
             mgp::Lifecycle::METHOD,
             mgp::Audit::METHOD,
             mgp::callback::Request::METHOD,
+            mgp::stream::Chunk::METHOD,
+            mgp::stream::Progress::METHOD,
             permission::Request::METHOD,
             permission::Await::METHOD,
             audit::Replay::METHOD,

@@ -2,6 +2,7 @@
 
 mod notifications;
 mod requests;
+mod streams;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -41,6 +41,8 @@ impl Link {
             exchange: exchange.clone(),
             caller: Some(caller.clone()),
             token: None,
+            stream: None,
+            reports: false,
             era: Era::Legacy,
             listens: false,
             touched: AtomicU64::new(0),

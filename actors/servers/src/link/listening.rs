@@ -276,6 +276,8 @@ impl Standing {
             exchange: Exchange::new(ReplyPath::Nowhere),
             caller: None,
             token: None,
+            stream: None,
+            reports: false,
             era: Era::Modern,
             listens: true,
             touched: AtomicU64::new(0),

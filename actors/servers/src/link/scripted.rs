@@ -196,6 +196,8 @@ impl Scripted {
                 caller: Some(&caller),
                 exchange: &own,
                 token: None,
+                stream: None,
+                reports: false,
                 era: Era::Legacy,
                 final_check: None,
                 mirror: MirroredHeaders {

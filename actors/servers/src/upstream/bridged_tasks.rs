@@ -69,6 +69,7 @@ async fn say(task: &Bridged<'_>, method: &str, more: Option<(&str, &str)>) -> Ou
         of_mgp: false,
         edit: ("", ""),
         token: None,
+        wish: None,
         mirrored: Mirrored::named(task.own),
     };
     let outcome = translated(task.request, task.link, outgoing, Era::Modern, &params).await;

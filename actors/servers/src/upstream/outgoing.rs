@@ -7,7 +7,9 @@ use mgp_protocol::request_headers::{self, ParamHeader};
 use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
 
-use crate::link::{FinalCheck, MirroredHeaders};
+use super::streams::{StreamAsked, StreamWish};
+use crate::link::{FinalCheck, Link, MirroredHeaders};
+use mgp_callers::request::Request;
 
 /// A request on its way to a server.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +28,8 @@ pub struct Outgoing<'a> {
     pub edit: (&'a str, &'a str),
     /// The client's progress token, borrowed from `params`.
     pub token: Option<&'a RawValue>,
+    /// What it wants to hear before its result.
+    pub wish: Option<&'a StreamWish>,
     /// What HTTP headers repeat of the body for servers of the modern era.
     pub mirrored: Mirrored<'a>,
 }
@@ -51,6 +55,12 @@ impl<'a> Mirrored<'a> {
 }
 
 impl<'a> Outgoing<'a> {
+    /// What of its wish is asked of this server.
+    pub(super) fn asked<'r>(&self, request: &'r Request, link: &Link, era: Era) -> StreamAsked<'r> {
+        let asked = self.wish.map(|wish| wish.at(request, link, era));
+        asked.unwrap_or_default()
+    }
+
     /// The params with the server's own name, and, with the id of the call, its progress token.
     pub(super) fn spliced(&self, id: Option<WireId>) -> Splice<'a> {
         let mut splice = Splice::new(self.params);

@@ -133,6 +133,7 @@ impl<'a> TaskRequest<'a> {
             of_mgp: may_be_of_mgp(self.params),
             edit: (self.id.get(), own_json),
             token: None,
+            wish: None,
             mirrored,
         }
     }
@@ -173,6 +174,7 @@ async fn passed(
     let own_json = quoted(own);
     let outgoing = Outgoing {
         token: progress_token(about.params)?,
+        wish: None,
         ..about.outgoing(request, &own_json, Mirrored::default())
     };
     let result = along(request, link, outgoing, Era::Legacy).await?;

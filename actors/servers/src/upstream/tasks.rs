@@ -130,6 +130,7 @@ pub(super) async fn through_task(
         params: &params,
         edit: ("", ""),
         token: None,
+        wish: None,
         ..outgoing
     };
     let outcome = translated(request, link, fetching, Era::Legacy, &params).await;

@@ -250,9 +250,7 @@ mod tests {
     /// MGP-155: only `true` asks.
     #[test]
     fn a_call_asks_for_chunks_or_does_not() {
-        assert!(asks(
-            r#"{"name":"a","_mgp":{"stream":true,"x":1}}"#
-        ));
+        assert!(asks(r#"{"name":"a","_mgp":{"stream":true,"x":1}}"#));
         for params in [
             r#"{"name":"a","_mgp":{"stream":false}}"#,
             r#"{"name":"a","_mgp":{"stream":"true"}}"#,

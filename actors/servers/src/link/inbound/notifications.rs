@@ -9,7 +9,6 @@ use mgp_protocol::jsonrpc::{self, RequestId};
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::is_of_extension;
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::splice::Splice;
 
 use crate::link::from_servers::{FromServer, from_servers, is_like_a_question};
 use crate::link::question::origin::Origin;
@@ -28,6 +27,7 @@ impl Link {
             _ if is_like_a_question(method) => self.dropped(),
             // What of it was agreed to stands in the table; an id of a finished call could reach another
             // caller.
+            // An id of a finished call could reach another caller.
             _ if is_of_extension(method) => self.dropped(),
             Some((_, FromServer::Request(_) | FromServer::Question(_))) | None => {
                 self.pass_on(method, params, via);
@@ -73,33 +73,6 @@ impl Link {
             && self.pending.with(id, |call| call.listens) == Some(true)
         {
             self.settle(id, Err(self.lost("it ended a listen")));
-        }
-    }
-
-    /// Progress goes to the call whose token it has, under the client's own token (CMCP-061); it is
-    /// dropped when that call is over (CMCP-062).
-    pub(in crate::link) fn progressed(&self, params: Option<&str>) {
-        let Some(params) = params else { return };
-        let Ok(progress) = mcp::read::<mcp::Progress<'_>>(Some(params)) else {
-            return;
-        };
-        let token = RequestId::from_json(progress.progress_token.get());
-        let Some(id) = token.and_then(|token| self.meant(&token)) else {
-            return;
-        };
-        self.touch(id);
-        let way = self.pending.with(id, |call| {
-            let hears = call.caller.as_ref().is_none_or(|caller| caller.hears());
-            let token = call.token.clone().filter(|_| hears);
-            token.map(|token| (token, call.exchange.clone()))
-        });
-        if let Some(Some((token, exchange))) = way
-            && let Some(token) = exchange.progress_token(token)
-        {
-            let mut splice = Splice::new(params);
-            splice.replace(progress.progress_token.get(), &*token);
-            let frame = jsonrpc::notification("notifications/progress", Some(&splice.finish()));
-            exchange.send(frame.into(), Delivery::Lossy);
         }
     }
 
@@ -193,6 +166,7 @@ impl Link {
 
     /// Counts a notification that is dropped.
     pub(in crate::link) fn dropped(&self) {
+    pub(super) fn dropped(&self) {
         self.counts.dropped.fetch_add(1, Ordering::Relaxed);
     }
 }

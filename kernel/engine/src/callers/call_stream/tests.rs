@@ -200,7 +200,10 @@ fn a_reader_sets_its_own_pace() {
     let mut it = Scene::new();
     it.paced(10);
     it.chunks(0..4);
-    assert_eq!((it.delivered.len(), it.stream.wake_at()), (1, Some(ms(100))));
+    assert_eq!(
+        (it.delivered.len(), it.stream.wake_at()),
+        (1, Some(ms(100)))
+    );
     it.passes(100);
     it.passes(100);
     assert_eq!(it.delivered, [0, 1, 2]);
@@ -232,7 +235,9 @@ fn what_is_kept_comes_again_and_the_server_is_asked_for_the_rest() {
 fn what_finds_no_room_is_tried_again() {
     let mut stream = CallStream::default();
     let mut effects = Vec::new();
-    stream.arrived((0, 10, false), 0, ms(0), &mut effects).unwrap();
+    stream
+        .arrived((0, 10, false), 0, ms(0), &mut effects)
+        .unwrap();
     assert_eq!(effects, [Deliver(0, 0)]);
     effects.clear();
     stream.put_back(0, 10, 0, ms(0));

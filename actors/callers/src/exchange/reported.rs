@@ -1,0 +1,50 @@
+//! How far a plain client was told that its call is: MCP wants each number above the one before.
+
+use std::sync::{Mutex, PoisonError};
+
+/// What was told under one progress token.
+#[derive(Debug, Default)]
+pub struct ReportedProgress(Mutex<ToldProgress>);
+
+#[derive(Debug, Default)]
+struct ToldProgress {
+    last: Option<f64>,
+    /// Chunks come under the token, which say more than any other report.
+    chunks: bool,
+}
+
+impl ReportedProgress {
+    /// The number of the next chunk, above all before.
+    #[must_use]
+    pub fn next_chunk(&self) -> u64 {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.chunks = true;
+        let next = told.last.unwrap_or(0.0).max(0.0).floor() + 1.0;
+        told.last = Some(next);
+        next as u64
+    }
+
+    /// Notes a report of the server; false when it must not be passed on.
+    #[must_use]
+    pub fn passes(&self, progress: f64) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let passes = !told.chunks && told.last.is_none_or(|last| progress > last);
+        if passes {
+            told.last = Some(progress);
+        }
+        passes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_rise_and_chunks_end_other_reports() {
+        let told = ReportedProgress::default();
+        assert!(told.passes(0.25) && !told.passes(0.25) && told.passes(0.5));
+        assert_eq!([told.next_chunk(), told.next_chunk()], [1, 2]);
+        assert!(!told.passes(70.0));
+    }
+}
