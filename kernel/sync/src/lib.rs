@@ -8,7 +8,7 @@
 //! | [`Snapshot`] | tables that calls read without asking their owner | a load sees the last store that returned |
 //! | [`Slot`] | the way to something that is restarted | a tenant is removed only by its own tenancy |
 //! | [`Credit`] | the bound of a queue | charges stay within the limit and come back exactly once |
-//! | [`Window`] | what of a stream is on its way to its reader | a sender that waits is told of the next return |
+//! | [`SendWindow`] | what of a stream is on its way to its reader | a sender that waits is told of the next return |
 //!
 //! Everything else in the kernel belongs to one actor and is not shared. No lock is held across an
 //! await, nor while a waker is woken, a drain is reported or a replaced value dropped; where a
@@ -38,9 +38,9 @@ pub mod credit;
 pub mod gate;
 pub mod pending;
 pub mod ring;
+pub mod send_window;
 pub mod slot;
 pub mod snapshot;
-pub mod window;
 
 mod numbers;
 mod refused;
@@ -51,6 +51,6 @@ pub use gate::{Gate, GatePass};
 pub use pending::Pending;
 pub use refused::NotAdmitted;
 pub use ring::{Ring, RingLimits, RingNext, RingReader};
+pub use send_window::{Returned, SendWindow};
 pub use slot::{Filled, Slot, Tenancy};
 pub use snapshot::Snapshot;
-pub use window::{Returned, Window};

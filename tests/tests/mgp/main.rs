@@ -16,3 +16,4 @@ mod registering;
 mod sandbox;
 mod scene;
 mod screening;
+mod streams;

@@ -20,6 +20,7 @@ const BUILT: [&str; 8] = [
     "code_safety",
     "lifecycle",
     HALF,
+    "streaming",
     "discovery",
     "tool_discovery",
 ];
@@ -55,7 +56,7 @@ async fn an_agent_that_declares_mgp_is_answered_in_its_era() {
         );
         let one = kernel.server_url("it");
         let said = declared(version, &answered(&one, version, &some).await);
-        let want = json!({"version": "0.2.0", "extensions": ["audit"], "server_id": "it", "trust_level": "standard"});
+        let want = json!({"version": "0.2.0", "extensions": ["audit", "streaming"], "server_id": "it", "trust_level": "standard"});
         assert_eq!(said, want, "{version}");
     }
     assert!(BUILT.iter().all(|word| NINE.contains(word)));

@@ -15,7 +15,7 @@ use mgp_engine::callers::call_stream::{CallStream, CallStreamEffect, WAITING_MAX
 use mgp_engine::clock::MonotonicTime;
 use mgp_protocol::mgp::stream::Chunk;
 use mgp_sync::credit::Credit;
-use mgp_sync::window::Window;
+use mgp_sync::send_window::SendWindow;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorRuntime};
 use tokio::time::timeout;
 
@@ -23,7 +23,6 @@ use self::chunk::StreamChunk;
 use self::room::AgentRoom;
 use super::Exchange;
 use super::delivery::Receipt;
-use crate::request::Caller;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::task::{self, SupervisedTask};
@@ -81,7 +80,7 @@ struct StreamShared {
     /// Bytes that may wait, in the mailbox, in the engine and on their way.
     waiting: Arc<Credit>,
     room: Arc<AgentRoom>,
-    window: Window,
+    window: SendWindow,
     /// To be woken when something came back; set once, right after the start.
     mailbox: OnceLock<Mailbox<CallStreamMsg>>,
     /// A chunk was taken: another try of the call would begin anew.
@@ -94,7 +93,6 @@ impl CallStreamHandle {
     /// when the kernel is ending.
     pub fn start(
         parent: ActorCell,
-        caller: &Arc<Caller>,
         exchange: &Arc<Exchange>,
         form: ChunkForm,
         room: Arc<AgentRoom>,
@@ -102,14 +100,13 @@ impl CallStreamHandle {
         let shared = Arc::new(StreamShared {
             waiting: Credit::new(WAITING_MAX as u64),
             room,
-            window: Window::default(),
+            window: SendWindow::default(),
             mailbox: OnceLock::new(),
             taken: AtomicBool::new(false),
             delivered: AtomicU64::new(0),
         });
         let actor = CallStreamActor {
             shared: shared.clone(),
-            caller: caller.clone(),
             exchange: exchange.clone(),
             form,
         };
@@ -206,7 +203,6 @@ impl StreamShared {
 #[derive(Debug)]
 struct CallStreamActor {
     shared: Arc<StreamShared>,
-    caller: Arc<Caller>,
     exchange: Arc<Exchange>,
     form: ChunkForm,
 }
@@ -332,8 +328,8 @@ impl CallStreamActor {
             drop(held);
             shared.returned(bytes);
         });
-        // One that its reader has no form for, or is not ready for, counts as taken.
-        match self.form.render(&self.caller, &self.exchange, &chunk) {
+        // One that its reader has no form for counts as taken.
+        match self.form.render(&self.exchange, &chunk) {
             None => receipt.left(),
             Some(frame) => {
                 if !self.exchange.offer(frame, &receipt) {

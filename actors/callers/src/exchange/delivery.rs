@@ -42,9 +42,9 @@ type Then = Box<dyn FnOnce() + Send>;
 #[derive(Clone)]
 pub(crate) struct Receipt(Arc<ReceiptState>);
 
-struct ReceiptState(Mutex<Signed>);
+struct ReceiptState(Mutex<ReceiptParts>);
 
-struct Signed {
+struct ReceiptParts {
     then: Option<Then>,
     armed: bool,
     left: bool,
@@ -52,7 +52,7 @@ struct Signed {
 
 impl Receipt {
     pub(crate) fn new(then: impl FnOnce() + Send + 'static) -> Self {
-        Self(Arc::new(ReceiptState(Mutex::new(Signed {
+        Self(Arc::new(ReceiptState(Mutex::new(ReceiptParts {
             then: Some(Box::new(then)),
             armed: false,
             left: false,
@@ -61,12 +61,12 @@ impl Receipt {
 
     /// The frame was taken and is on its way.
     pub(crate) fn arm(&self) {
-        self.0.change(|signed| signed.armed = true);
+        self.0.change(|parts| parts.armed = true);
     }
 
     /// The frame has left.
     pub(crate) fn left(&self) {
-        self.0.change(|signed| signed.left = true);
+        self.0.change(|parts| parts.left = true);
     }
 
     /// The frame as bytes whose end tells.
@@ -77,12 +77,12 @@ impl Receipt {
 }
 
 impl ReceiptState {
-    fn change(&self, change: impl FnOnce(&mut Signed)) {
+    fn change(&self, change: impl FnOnce(&mut ReceiptParts)) {
         let then = {
-            let mut signed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            change(&mut signed);
-            let due = signed.armed && signed.left;
-            signed.then.take_if(|_| due)
+            let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            change(&mut parts);
+            let due = parts.armed && parts.left;
+            parts.then.take_if(|_| due)
         };
         if let Some(then) = then {
             then();
@@ -92,7 +92,7 @@ impl ReceiptState {
 
 impl Drop for ReceiptState {
     fn drop(&mut self) {
-        self.change(|signed| signed.left = true);
+        self.change(|parts| parts.left = true);
     }
 }
 

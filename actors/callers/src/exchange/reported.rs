@@ -2,25 +2,17 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// What was told under one progress token.
+/// The number that was told last under one progress token.
 #[derive(Debug, Default)]
-pub struct ReportedProgress(Mutex<ToldProgress>);
-
-#[derive(Debug, Default)]
-struct ToldProgress {
-    last: Option<f64>,
-    /// Chunks come under the token, which say more than any other report.
-    chunks: bool,
-}
+pub struct ReportedProgress(Mutex<Option<f64>>);
 
 impl ReportedProgress {
     /// The number of the next chunk, above all before.
     #[must_use]
     pub fn next_chunk(&self) -> u64 {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.chunks = true;
-        let next = told.last.unwrap_or(0.0).max(0.0).floor() + 1.0;
-        told.last = Some(next);
+        let next = told.unwrap_or(0.0).max(0.0).floor() + 1.0;
+        *told = Some(next);
         next as u64
     }
 
@@ -28,9 +20,9 @@ impl ReportedProgress {
     #[must_use]
     pub fn passes(&self, progress: f64) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let passes = !told.chunks && told.last.is_none_or(|last| progress > last);
+        let passes = told.is_none_or(|last| progress > last);
         if passes {
-            told.last = Some(progress);
+            *told = Some(progress);
         }
         passes
     }
@@ -41,10 +33,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_rise_and_chunks_end_other_reports() {
+    fn numbers_rise() {
         let told = ReportedProgress::default();
         assert!(told.passes(0.25) && !told.passes(0.25) && told.passes(0.5));
         assert_eq!([told.next_chunk(), told.next_chunk()], [1, 2]);
-        assert!(!told.passes(70.0));
+        assert!(!told.passes(1.5) && told.passes(70.0));
+        assert_eq!(told.next_chunk(), 71);
     }
 }

@@ -64,7 +64,7 @@ impl StreamWish {
         let start = || {
             let room = self.rooms.of(&caller.agent);
             let parent = self.agents.get_cell();
-            CallStreamHandle::start(parent, caller, exchange, self.form.clone(), room)
+            CallStreamHandle::start(parent, exchange, self.form.clone(), room)
         };
         StreamAsked {
             stream: knows.then(|| exchange.stream_or_start(start)).flatten(),

@@ -67,7 +67,7 @@ enum Lag {
 
 /// A chunk that waits, and its size.
 #[derive(Debug)]
-struct Waiting<T> {
+struct WaitingChunk<T> {
     index: u64,
     bytes: usize,
     item: T,
@@ -78,12 +78,12 @@ struct Waiting<T> {
 pub struct CallStream<T> {
     /// The first index that neither came nor was given up.
     next: u64,
-    ready: VecDeque<Waiting<T>>,
-    early: BTreeMap<u64, Waiting<T>>,
+    ready: VecDeque<WaitingChunk<T>>,
+    early: BTreeMap<u64, WaitingChunk<T>>,
     /// Since when there is something early.
     gap_since: Option<MonotonicTime>,
     gap_asked: bool,
-    kept: VecDeque<Waiting<T>>,
+    kept: VecDeque<WaitingChunk<T>>,
     kept_bytes: usize,
     /// What the reader misses and may get late.
     missed: BTreeSet<u64>,
@@ -162,7 +162,7 @@ impl<T> CallStream<T> {
         }
         self.missed.remove(&index);
         self.waiting_bytes += bytes;
-        self.queue(Waiting { index, bytes, item }, now);
+        self.queue(WaitingChunk { index, bytes, item }, now);
         self.go_on(now, effects);
         Ok(())
     }
@@ -175,7 +175,7 @@ impl<T> CallStream<T> {
         self.waiting_bytes -= bytes;
     }
 
-    fn queue(&mut self, chunk: Waiting<T>, now: MonotonicTime) {
+    fn queue(&mut self, chunk: WaitingChunk<T>, now: MonotonicTime) {
         if chunk.index > self.next {
             self.early.insert(chunk.index, chunk);
             self.gap_since.get_or_insert(now);
@@ -252,7 +252,7 @@ impl<T> CallStream<T> {
     /// What was to be delivered found no room on its way.
     pub fn put_back(&mut self, index: u64, bytes: usize, item: T, now: MonotonicTime) {
         self.on_the_way = self.on_the_way.saturating_sub(1);
-        self.ready.push_front(Waiting { index, bytes, item });
+        self.ready.push_front(WaitingChunk { index, bytes, item });
         self.retry_at = Some(now + RETRY);
     }
 
@@ -268,7 +268,7 @@ impl<T> CallStream<T> {
             self.kept_bytes -= oldest.bytes;
         }
         self.kept_bytes += bytes;
-        self.kept.push_back(Waiting { index, bytes, item });
+        self.kept.push_back(WaitingChunk { index, bytes, item });
     }
 
     /// The reader wants no more than this many chunks a second; 0: none until it says otherwise.
@@ -427,7 +427,7 @@ impl<T: Clone> CallStream<T> {
                 Some(kept) if self.waiting_bytes + kept.bytes <= WAITING_MAX => {
                     self.waiting_bytes += kept.bytes;
                     let (bytes, item) = (kept.bytes, kept.item.clone());
-                    self.ready.push_front(Waiting { index, bytes, item });
+                    self.ready.push_front(WaitingChunk { index, bytes, item });
                 }
                 None if self.missed.len() < MISSED_MAX && self.missed.insert(index) => {
                     unknown.push(index);

@@ -13,7 +13,6 @@ use mgp_protocol::splice::quoted;
 use mgp_sync::credit::Charge;
 
 use crate::exchange::Exchange;
-use crate::request::Caller;
 
 /// What a chunk costs beside its text, so that many small ones are counted too.
 const OVERHEAD: usize = 256;
@@ -77,16 +76,8 @@ pub enum ChunkForm {
 }
 
 impl ChunkForm {
-    /// The frame for the reader; `None` when it is not ready, or has no word for it.
-    pub(super) fn render(
-        &self,
-        caller: &Caller,
-        exchange: &Exchange,
-        chunk: &StreamChunk,
-    ) -> Option<Vec<u8>> {
-        if !caller.hears() {
-            return None;
-        }
+    /// The frame for the reader; `None` when it has no word for it.
+    pub(super) fn render(&self, exchange: &Exchange, chunk: &StreamChunk) -> Option<Vec<u8>> {
         match self {
             Self::Chunk => Some(with_id(chunk, exchange.request_id()?.as_json())),
             Self::Progress(first) => {

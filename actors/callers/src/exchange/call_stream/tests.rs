@@ -1,11 +1,8 @@
 use std::sync::Mutex;
 
-use mgp_engine::tools::catalog::CatalogView;
-use mgp_protocol::dialect::Version;
-use mgp_protocol::ids::{AgentId, ConnectionId};
+use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
-use mgp_protocol::mcp::{self, ClientCapabilities};
-use mgp_protocol::mgp::negotiation::PLAIN;
+use mgp_protocol::mcp;
 use mgp_transports::lines::{self, QueueLimits};
 use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, duplex};
 
@@ -13,7 +10,6 @@ use super::room::StreamRooms;
 use super::*;
 use crate::agent::supervisor::AgentsActor;
 use crate::exchange::ReplyPath;
-use crate::request::CallerSession;
 
 /// A stream to a reader on a line.
 struct Scene {
@@ -34,20 +30,9 @@ impl Scene {
         });
         let id = RequestId::from_json(r#""a-7""#).unwrap();
         let exchange = Exchange::of(id, ReplyPath::Line(sink));
-        let caller = Arc::new(Caller {
-            connection: ConnectionId(1),
-            agent: AgentId::new(AgentId::LOCAL),
-            operator: false,
-            view: CatalogView::All,
-            version: Version::LATEST_LEGACY,
-            capabilities: ClientCapabilities::default(),
-            mgp: PLAIN,
-            session: CallerSession::Stateless,
-            activity: Arc::default(),
-        });
-        let room = Arc::new(StreamRooms::default()).of(&caller.agent);
+        let room = Arc::new(StreamRooms::default()).of(&AgentId::new(AgentId::LOCAL));
         let cell = agents.get_cell();
-        let stream = CallStreamHandle::start(cell, &caller, &exchange, form, room).unwrap();
+        let stream = CallStreamHandle::start(cell, &exchange, form, room).unwrap();
         let server: Arc<Mutex<Vec<_>>> = Arc::default();
         let told = server.clone();
         let sink = EventSink::new(move |notice| told.lock().unwrap().push(notice));

@@ -59,6 +59,12 @@ impl CallReader {
         self.caller.mgp.features().contains(feature)
     }
 
+    /// Chunks came, which say more than any number: those alone are told.
+    fn has_chunks(&self) -> bool {
+        let stream = self.exchange.stream();
+        stream.is_some_and(|stream| !stream.is_fresh())
+    }
+
     fn send(&self, method: &str, params: &str) {
         let frame = jsonrpc::notification(method, Some(params));
         self.exchange.send(frame.into(), Delivery::Lossy);
@@ -83,10 +89,11 @@ impl Link {
         let chunk: Chunk<'_> = mcp::read(params).ok()?;
         let id = self.call_named(chunk.request_id, via)?;
         self.touch(id);
-        let stream = self
-            .pending
-            .with(id, |call| call.stream.clone())
-            .flatten()?;
+        let stream = self.pending.with(id, |call| {
+            let hears = call.caller.as_ref().is_none_or(|caller| caller.hears());
+            call.stream.clone().filter(|_| hears)
+        });
+        let stream = stream.flatten()?;
         stream.chunk(params?, &chunk).then_some(())
     }
 
@@ -112,7 +119,7 @@ impl Link {
         let first = reader.token.clone()?;
         let token = reader.exchange.progress_token(first)?;
         let done: f64 = said.progress?.get().parse().ok()?;
-        if reader.exchange.progress().passes(done) {
+        if !reader.has_chunks() && reader.exchange.progress().passes(done) {
             let mut params = format!(r#"{{"progressToken":{token},"progress":{done},"total":1"#);
             if let Some(message) = said.message {
                 params.push_str(&format!(r#","message":{}"#, message.get()));
@@ -145,7 +152,7 @@ impl Link {
                 };
                 if reader.exchange.stream().is_some() && !reader.speaks(Features::STREAMING) {
                     let done = said_progress(params).progress.unwrap_or(0.0);
-                    if !reader.exchange.progress().passes(done) {
+                    if reader.has_chunks() || !reader.exchange.progress().passes(done) {
                         return;
                     }
                 }

@@ -6,10 +6,10 @@
 use crate::shim::Mutex;
 
 /// What came back to one sender.
-pub struct Window(Mutex<WindowState>);
+pub struct SendWindow(Mutex<SendWindowState>);
 
 #[derive(Default)]
-struct WindowState {
+struct SendWindowState {
     back: Returned,
     waits: bool,
 }
@@ -23,13 +23,13 @@ pub struct Returned {
     pub bytes: usize,
 }
 
-impl Default for Window {
+impl Default for SendWindow {
     fn default() -> Self {
-        Self(Mutex::new(WindowState::default()))
+        Self(Mutex::new(SendWindowState::default()))
     }
 }
 
-impl Window {
+impl SendWindow {
     /// A reader has taken one frame, or never will. True when the sender waits: it must be woken then,
     /// and nobody else does it.
     #[must_use = "a sender that waits has to be woken"]
@@ -54,7 +54,7 @@ impl Window {
     }
 }
 
-opaque_debug!(Window);
+opaque_debug!(SendWindow);
 
 #[cfg(all(test, not(mgp_loom)))]
 mod tests {
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn only_a_sender_that_found_nothing_is_woken_and_once() {
-        let window = Window::default();
+        let window = SendWindow::default();
         assert!(!window.give_back(5));
         let both = |frames, bytes| Returned { frames, bytes };
         assert_eq!(window.collect_or_wait(), Some(both(1, 5)));
@@ -86,7 +86,7 @@ mod loom_tests {
     #[test]
     fn a_sender_that_waits_is_told_of_the_next_return() {
         loom::model(|| {
-            let window = Arc::new(Window::default());
+            let window = Arc::new(SendWindow::default());
             let bell = Arc::new(loom::sync::Notify::new());
             let readers = [3, 4].map(|bytes| {
                 let (window, bell) = (Arc::clone(&window), Arc::clone(&bell));
