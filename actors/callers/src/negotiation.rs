@@ -6,8 +6,7 @@ use mgp_protocol::mgp::negotiation::{self, Features, Negotiated};
 use mgp_protocol::splice::quoted;
 use serde_json::value::RawValue;
 
-/// Streams and events are not offered, because the kernel does not have them.
-/// Callbacks and events are not offered, because the kernel does not have them.
+/// Events are not offered, because the kernel does not have them.
 pub const OFFERED: Features = Features::PERMISSIONS
     .and(Features::TOOL_SECURITY)
     .and(Features::ACCESS_CONTROL)

@@ -70,8 +70,8 @@ pub mod policy {
 /// What belongs to one caller: its questions, streams, tasks, suspended calls and the tools it holds.
 pub mod callers {
     pub mod agent_asks;
-    pub mod callbacks;
     pub mod call_stream;
+    pub mod callbacks;
     pub mod questions;
     pub mod request_ids;
     pub mod request_state;

@@ -138,17 +138,6 @@ impl Client {
         }
     }
 
-    /// Waits for the answer to a request that was started.
-    ///
-    /// # Panics
-    /// When none comes by the deadline.
-    pub async fn answer_to(&mut self, id: &Value) -> Answer {
-        match self {
-            Self::Legacy(agent) => agent.answer_to(id).await,
-            Self::Modern(agent) => agent.answer_to(id).await,
-        }
-    }
-
     /// Waits for a notification of this method that was not taken yet, and takes it.
     ///
     /// # Panics

@@ -9,7 +9,6 @@ mod errors;
 mod finding;
 mod health;
 mod identity;
-mod made;
 mod negotiation;
 mod permissions;
 mod registering;
@@ -17,3 +16,5 @@ mod sandbox;
 mod scene;
 mod screening;
 mod streams;
+
+use scene::made;

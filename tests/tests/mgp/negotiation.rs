@@ -12,15 +12,15 @@ use crate::scene::{DOORS, Door, ERAS, kernel_with, of_kind, received, reported};
 
 /// The kernel has callbacks of it, and no events: it answers to the word, and does not say it first.
 const HALF: &str = "bidirectional";
-/// The extensions of 0.2 that are there; the other two of [`NINE`] are held back until they are.
-const BUILT: [&str; 8] = [
+/// The extensions of 0.2 that are there.
+const BUILT: [&str; 9] = [
     "security",
     "access_control",
     "audit",
     "code_safety",
     "lifecycle",
-    HALF,
     "streaming",
+    HALF,
     "discovery",
     "tool_discovery",
 ];

@@ -1,5 +1,7 @@
 //! What stories of MGP begin with: a kernel in front of scripted servers, and clients of both kinds.
 
+pub(crate) mod made;
+
 use mgp_tests::harness::envelope::MODERN;
 use mgp_tests::harness::mgp::{NINE, declaration, speaks_mgp};
 use mgp_tests::harness::{Client, Kernel, Program};

@@ -249,7 +249,7 @@ impl Actor for CallStreamActor {
         let CallStreamState {
             stream, effects, ..
         } = state;
-        match queued.message {
+        match queued.open() {
             CallStreamMsg::Began(server) => state.server = Some(server),
             CallStreamMsg::Chunk(index, done, chunk) => {
                 let about = (index, chunk.bytes(), done);

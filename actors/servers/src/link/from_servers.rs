@@ -51,8 +51,7 @@ const NONE: Features = Features::NONE;
 /// is dropped and a request is answered with "method not found". Notifications that stand in no line:
 /// `inbound/notifications.rs`.
 #[rustfmt::skip]
-pub const FROM_SERVERS: [(&str, Features, FromServer); 21] = [
-pub const FROM_SERVERS: [(&str, Features, FromServer); 22] = [
+pub const FROM_SERVERS: [(&str, Features, FromServer); 23] = [
     ("notifications/progress", NONE, Notification(|link, params, _| link.progressed(params))),
     ("notifications/message", NONE, Notification(Link::logged)),
     ("notifications/cancelled", NONE, Notification(|link, params, _| link.cancelled(params))),

@@ -27,7 +27,6 @@ impl Link {
             _ if is_like_a_question(method) => self.dropped(),
             // What of it was agreed to stands in the table; an id of a finished call could reach another
             // caller.
-            // An id of a finished call could reach another caller.
             _ if is_of_extension(method) => self.dropped(),
             Some((_, FromServer::Request(_) | FromServer::Question(_))) | None => {
                 self.pass_on(method, params, via);
@@ -166,7 +165,6 @@ impl Link {
 
     /// Counts a notification that is dropped.
     pub(in crate::link) fn dropped(&self) {
-    pub(super) fn dropped(&self) {
         self.counts.dropped.fetch_add(1, Ordering::Relaxed);
     }
 }

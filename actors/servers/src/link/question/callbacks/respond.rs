@@ -64,6 +64,8 @@ impl Link {
             exchange: Exchange::new(ReplyPath::Nowhere),
             caller: None,
             token: None,
+            stream: None,
+            reports: false,
             era,
             listens: false,
             touched: AtomicU64::new(0),
