@@ -234,8 +234,8 @@ fn said_progress(params: &str) -> SaidProgress<'_> {
 /// What a server says there was of a result; `None` when it did not cancel.
 fn stopped(answer: &str) -> Option<Option<PartialResult>> {
     let answer: Cancelled = mcp::read(Some(answer)).ok()?;
-    let object = |raw: &Box<RawValue>| raw.get().starts_with('{');
-    let partial = answer.partial_result.filter(object);
-    let partial = partial.map(|raw| PartialResult(raw.get().into()));
+    let partial = answer.partial_result.as_deref().map(RawValue::get);
+    let partial = partial.filter(|text| text.starts_with('{'));
+    let partial = partial.map(|text| PartialResult(text.into()));
     answer.cancelled.then_some(partial)
 }
