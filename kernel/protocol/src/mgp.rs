@@ -11,7 +11,6 @@ pub mod health;
 pub mod index;
 pub mod kernel;
 pub mod lifecycle;
-pub mod negotiation;
 pub mod permission;
 pub mod servers;
 pub mod stream;
@@ -20,6 +19,7 @@ pub mod tools;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+pub use crate::dialect::negotiation;
 use crate::mcp::methods;
 
 /// Prefix of every MGP method (MGP §1.5).
