@@ -10,7 +10,6 @@ pub mod events;
 pub mod health;
 pub mod kernel;
 pub mod lifecycle;
-pub mod negotiation;
 pub mod permission;
 pub mod servers;
 pub mod stream;
@@ -21,6 +20,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+pub use crate::dialect::negotiation;
 use crate::mcp::methods;
 
 /// Prefix of every MGP method (MGP §1.5).
