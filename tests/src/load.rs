@@ -6,6 +6,7 @@
 pub mod bounds;
 pub mod http;
 pub mod latency;
+pub mod lines;
 pub mod machine;
 pub mod nginx;
 pub mod pipe;
@@ -18,6 +19,7 @@ pub mod turnover;
 pub use crate::harness::process::usage::{Holding, Usage};
 pub use bounds::Bounds;
 pub use http::HttpLoad;
+pub use lines::LineLoad;
 pub use nginx::Nginx;
 pub use pipe::PipeLoad;
 pub use report::{Cell, Report, Table};

@@ -17,6 +17,7 @@ use mgp_runtime::mailbox::Queued;
 use mgp_runtime::task_supervisor::TaskSupervisorMsg;
 use mgp_servers::guard::GuardMsg;
 use mgp_tools::catalog::CatalogMsg;
+use mgp_tools::events::EventsMsg;
 use mgp_tools::registrar::ServerTree;
 use mgp_tools::search::SearchMsg;
 use mgp_tools::subscriptions::SubscriptionsMsg;
@@ -74,6 +75,7 @@ fn make_panic(actor: &RootActor) {
     match actor.name {
         "guard" => by::<GuardMsg>(cell),
         "subscriptions" => by::<SubscriptionsMsg>(cell),
+        "events" => by::<EventsMsg>(cell),
         "access" => by::<AccessMsg>(cell),
         "agent_registry" => by::<AgentRegistryMsg>(cell),
         "permissions" | "pins" | "registrar" | "tasks" => by::<TaskSupervisorMsg>(cell),
@@ -133,6 +135,10 @@ async fn ask(kernel: &Kernel, name: &'static str, begun: &tokio::sync::Notify) -
                 .subscriptions
                 .unsubscribe(who, ServerId::new("it"), "a:b".into());
             said(asked.await)
+        }
+        "events" => {
+            let who = shared_connection(&who, &CatalogView::All);
+            said(asked.events.unsubscribe(who, "sub-none".into()).await)
         }
         "access" => said(asked.access.look(|_| ()).await),
         "agent_registry" => {

@@ -245,6 +245,7 @@ struct Parts {
 /// Actors at the root that somebody waits for.
 pub(crate) struct Asked {
     pub(crate) subscriptions: SubscriptionsHandle,
+    pub(crate) events: EventsHandle,
     pub(crate) access: AccessHandle,
     pub(crate) agents: AgentRegistryHandle,
     pub(crate) permissions: PermissionsHandle,
@@ -337,6 +338,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let agents = agent_registry(folder, &directory, &tasks["tasks"], &mut root).await;
     let asked = Asked {
         subscriptions: subscriptions.clone(),
+        events: events.clone(),
         access: access.clone(),
         agents,
         permissions: permissions.clone(),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build --release --workspace --bins
-//! cargo bench -p mgp-tests --bench spine -- [calls] [modern] [guarded] [lists] [sessions] [startup] [crowd] [storm] [--quick]
+//! cargo bench -p mgp-tests --bench spine -- [calls] [modern] [guarded] [lists] [sessions] [startup] [crowd] [storm] [streams] [events] [--quick]
 //! cargo bench -p mgp-tests --bench spine -- soak [--time 20m]
 //! ```
 //!
@@ -10,12 +10,14 @@
 
 mod calls;
 mod crowd;
+mod events;
 mod guarded;
 mod lists;
 mod sessions;
 mod soak;
 mod startup;
 mod storm;
+mod streams;
 mod subject;
 
 use std::path::PathBuf;
@@ -29,8 +31,8 @@ use mgp_tests::load::{Bounds, Report, Table, Talk, machine};
 #[derive(Debug, Parser)]
 #[command(about = "What the kernel costs, beside a direct connection and beside nginx")]
 struct Options {
-    /// The parts to measure: calls, modern, guarded, lists, sessions, startup, crowd, storm; all of these when
-    /// none is named. And soak, only when it is named.
+    /// The parts to measure: calls, modern, guarded, lists, sessions, startup, crowd, storm, streams, events; all of these
+    /// when none is named. And soak, only when it is named.
     parts: Vec<String>,
     /// A tenth of the calls, for a first look.
     #[arg(long)]
@@ -131,6 +133,12 @@ async fn measure(options: &Options) -> Report {
     }
     if options.wants("storm") && options.has_kernel() {
         add(storm::table(options).await);
+    }
+    if options.wants("streams") && options.has_kernel() {
+        add(streams::table(options).await);
+    }
+    if options.wants("events") && options.has_kernel() {
+        add(events::table(options).await);
     }
     if options.parts.iter().any(|part| part == "soak") && options.has_kernel() {
         add(soak::table(options).await);

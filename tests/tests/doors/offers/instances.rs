@@ -83,7 +83,7 @@ async fn each_agent_has_a_process_and_a_state_of_its_own() {
     );
     let told = kernel.mgp(&["servers", "info", "it"]).await.stdout;
     let told = String::from_utf8_lossy(&told);
-    let line = format!("process {first}, 0 calls");
+    let line = format!("process {first} with ");
     assert!(
         told.contains("agent.claude: connected") && told.contains(&line),
         "{told}"
