@@ -1,7 +1,5 @@
 //! The MCP version of a peer, and what that version supports.
 
-pub mod negotiation;
-
 use std::fmt;
 
 /// The published versions of MCP, in their order.
