@@ -76,7 +76,10 @@ async fn run(subscribers: usize, rate: u64, seconds: u64) -> io::Result<Vec<Cell
         Cell::Number(subscribers as f64, 0),
         Cell::Number(rate as f64, 0),
         Cell::Number(delivered as f64 / took.as_secs_f64(), 0),
-        Cell::Number(100.0 * delivered as f64 / (times * subscribers as u64) as f64, 2),
+        Cell::Number(
+            100.0 * delivered as f64 / (times * subscribers as u64) as f64,
+            2,
+        ),
         Cell::Number(cpu / delivered as f64, 2),
         Cell::Number(grew / subscribers as f64, 1),
     ])

@@ -143,7 +143,13 @@ async fn asleep(kernel: &Kernel, chunks: u64) -> io::Result<Vec<Cell>> {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let after = Usage::of(&pids);
     let mut row = vec![format!("{chunks} KiB to a reader that sleeps 2 s").into()];
-    row.extend([Cell::Nothing, Cell::Nothing, Cell::Nothing, Cell::Nothing, Cell::Nothing]);
+    row.extend([
+        Cell::Nothing,
+        Cell::Nothing,
+        Cell::Nothing,
+        Cell::Nothing,
+        Cell::Nothing,
+    ]);
     row.push(grown(before, after));
     one.until("\"result\"").await?;
     Ok(row)
