@@ -9,4 +9,5 @@ mod mcp_remote;
 mod python_sdk;
 mod registering;
 mod story;
+mod streaming;
 mod typescript_sdk;
