@@ -17,8 +17,8 @@ const RUNS: [(usize, usize, u64); 2] = [(1, 1, 100_000), (10, 100, 100)];
 /// Calls that are timed to their first chunk.
 const TIMED: u64 = 2000;
 
-/// Chunks of 1 KiB to a reader that sleeps.
-const UNREAD: u64 = 64 << 10;
+/// Chunks of 1 KiB to a reader that sleeps; their result has to fit into one message.
+const UNREAD: u64 = 6 << 10;
 
 /// One kernel and one server that streams, over lines of the kernel's own socket.
 pub(crate) async fn table(options: &Options) -> Table {
@@ -31,7 +31,7 @@ pub(crate) async fn table(options: &Options) -> Table {
     }
     let timed = first_chunks(&kernel, TIMED / less).await;
     rows.extend(timed.expect("the kernel goes on"));
-    let asleep = asleep(&kernel, UNREAD / less).await;
+    let asleep = asleep(&streaming().await, UNREAD).await;
     rows.push(asleep.expect("the kernel goes on"));
     Table {
         title: "Streams of one server",
@@ -56,9 +56,14 @@ async fn streaming() -> Kernel {
     kernel
 }
 
-fn call(id: usize, chunks: u64, bytes: usize) -> String {
+/// A call that sends its chunks at once, and is answered so much later.
+fn call(id: usize, chunks: u64, bytes: usize, then_ms: u64) -> String {
+    let wait = match then_ms {
+        0 => String::new(),
+        ms => format!(r#",{{"ms":{ms}}}"#),
+    };
     format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"it__stream","arguments":{{"steps":[{{"flood":{chunks},"bytes":{bytes}}}]}},"_mgp":{{"stream":true}}}}}}"#
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"it__stream","arguments":{{"steps":[{{"flood":{chunks},"bytes":{bytes}}}{wait}]}},"_mgp":{{"stream":true}}}}}}"#
     )
 }
 
@@ -95,7 +100,7 @@ async fn run(
 /// Makes the calls at once; how many chunks came.
 async fn stream(one: &mut LineLoad, calls: usize, chunks: u64) -> io::Result<u64> {
     for id in 0..calls {
-        one.send(&call(id + 10, chunks, 32)).await?;
+        one.send(&call(id + 10, chunks, 32, 0)).await?;
     }
     let (mut answered, mut heard) = (0, 0);
     while answered < calls {
@@ -119,7 +124,7 @@ async fn first_chunks(kernel: &Kernel, calls: u64) -> io::Result<Vec<Vec<Cell>>>
         let mut latencies = Latencies::default();
         for _ in 0..calls {
             let began = Instant::now();
-            one.send(&call(7, chunks, 32)).await?;
+            one.send(&call(7, chunks, 32, 0)).await?;
             one.until(first).await?;
             latencies.add(began.elapsed());
             if chunks > 0 {
@@ -134,12 +139,12 @@ async fn first_chunks(kernel: &Kernel, calls: u64) -> io::Result<Vec<Vec<Cell>>>
     Ok(rows)
 }
 
-/// What the kernel holds for a reader that reads nothing.
+/// What the kernel holds for a reader that reads nothing, before there is an answer.
 async fn asleep(kernel: &Kernel, chunks: u64) -> io::Result<Vec<Cell>> {
     let pids = [kernel.pid()];
     let mut one = LineLoad::open(&kernel.socket(), &["streaming"]).await?;
     let before = Usage::of(&pids);
-    one.send(&call(9, chunks, 1024)).await?;
+    one.send(&call(9, chunks, 1024, 4000)).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let after = Usage::of(&pids);
     let mut row = vec![format!("{chunks} KiB to a reader that sleeps 2 s").into()];
