@@ -34,6 +34,7 @@ pub mod mgp {
     pub mod calls;
     pub mod discovery;
     pub mod events;
+    pub(crate) mod kernel_tool;
     pub mod stream;
     pub mod tools;
 }

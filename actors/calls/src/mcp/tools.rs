@@ -19,6 +19,7 @@ use crate::audit::{self, CallFacts};
 use crate::checks::arrival::{self, named_item};
 use crate::checks::{Check, ToolCall, access, schema};
 use crate::mcp::tasks;
+use crate::mgp::kernel_tool::KernelTool;
 use crate::mgp::tools::session;
 use crate::{Context, mgp};
 use mgp_callers::request::{Answering, Caller, Outcome, Request};
@@ -103,23 +104,8 @@ async fn call_once(
         return Box::pin(answer).await;
     }
     cx.policies.rates.call(&request.caller.agent)?;
-    if let Some(tool) = mgp::access::tool(&request.caller, &name) {
-        return Box::pin(mgp::access::by_tool(cx, request, tool, call.arguments)).await;
-    }
-    if mgp::agent::is_tool(&request.caller, &name) {
-        return Box::pin(mgp::agent::by_tool(cx, request, call.arguments)).await;
-    }
-    if let Some(tool) = mgp::callback::tool(&request.caller, &name) {
-        return Box::pin(mgp::callback::by_tool(cx, request, tool, call.arguments)).await;
-    }
-    if let Some(tool) = mgp::discovery::tool(cx, &request.caller, &name) {
-        return Box::pin(mgp::discovery::by_tool(cx, request, tool, call.arguments)).await;
-    }
-    if let Some(tool) = mgp::stream::tool(&request.caller, &name) {
-        return Box::pin(mgp::stream::by_tool(cx, request, tool, call.arguments)).await;
-    }
-    if let Some(tool) = mgp::events::tool(&request.caller, &name) {
-        return Box::pin(mgp::events::by_tool(cx, request, tool, call.arguments)).await;
+    if let Some(tool) = KernelTool::named(cx, &request.caller, &name) {
+        return Box::pin(tool.answer(cx, request, call.arguments)).await;
     }
     let tool = match cx.tool(&request.caller.view, &name) {
         Some(tool) => tool,

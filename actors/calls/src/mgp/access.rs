@@ -13,10 +13,9 @@ use mgp_protocol::mgp::access::{
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::spells;
 use mgp_protocol::refusal::Refusal;
-use serde_json::value::RawValue;
 
 use crate::Context;
-use crate::answer::{json, structured};
+use crate::answer::json;
 use crate::known_names::{self, NameSources};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
@@ -57,7 +56,7 @@ impl AccessTool {
 }
 
 /// The tool of that name or spelling, when it is one for this caller.
-pub(crate) fn tool(caller: &Caller, name: &str) -> Option<AccessTool> {
+pub(super) fn tool(caller: &Caller, name: &str) -> Option<AccessTool> {
     let mut all = AccessTool::ALL.into_iter();
     let tool = all.find(|tool| spells(tool.method(), name))?;
     let agreed = caller.mgp.features().contains(Features::ACCESS_CONTROL);
@@ -72,19 +71,8 @@ pub async fn answer(cx: &Context, request: &Request, tool: AccessTool) -> Outcom
     answered(cx, request, tool, request.params.as_deref()).await
 }
 
-/// The same as a tool of the kernel: the answer as structured content, and as text.
-pub(crate) async fn by_tool(
-    cx: &Context,
-    request: &Request,
-    tool: AccessTool,
-    arguments: Option<&RawValue>,
-) -> Outcome {
-    let arguments = arguments.map_or("{}", RawValue::get);
-    let answer = answered(cx, request, tool, Some(arguments)).await?;
-    Ok(structured(&request.caller, &answer))
-}
-
-async fn answered(
+/// What the method answers, whichever way it was called.
+pub(super) async fn answered(
     cx: &Context,
     request: &Request,
     tool: AccessTool,

@@ -15,10 +15,9 @@ use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::spells;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::quoted;
-use serde_json::value::RawValue;
 
 use crate::Context;
-use crate::answer::{json, structured};
+use crate::answer::json;
 use crate::audit::{self, CallFacts};
 use mgp_callers::agent::Agent;
 use mgp_callers::exchange::Delivery;
@@ -29,7 +28,7 @@ use mgp_runtime::time::moment;
 const PROMPT_MAX: usize = 256 << 10;
 
 /// True when this tool is `mgp.agent.ask`, for who may ask.
-pub(crate) fn is_tool(caller: &Caller, name: &str) -> bool {
+pub(super) fn is_tool(caller: &Caller, name: &str) -> bool {
     let agreed = caller.mgp.features().contains(Features::CALLBACKS);
     (caller.operator || agreed) && spells(Ask::METHOD, name)
 }
@@ -48,18 +47,8 @@ pub async fn ask(cx: &Context, request: &Request) -> Outcome {
     audit::audited(cx, request, made).await
 }
 
-/// The same as a tool of the kernel.
-pub(crate) async fn by_tool(
-    cx: &Context,
-    request: &Request,
-    arguments: Option<&RawValue>,
-) -> Outcome {
-    let arguments = arguments.map_or("{}", RawValue::get);
-    let answer = answered(cx, request, Some(arguments)).await?;
-    Ok(structured(&request.caller, &answer))
-}
-
-async fn answered(cx: &Context, request: &Request, params: Option<&str>) -> Outcome {
+/// What the method answers, whichever way it was called.
+pub(super) async fn answered(cx: &Context, request: &Request, params: Option<&str>) -> Outcome {
     let ask: Ask = mcp::read(params)?;
     let caller = &request.caller;
     let target = AgentId::parse(&ask.target_agent_id)

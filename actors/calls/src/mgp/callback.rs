@@ -5,10 +5,9 @@ use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::callback::Respond;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::spells;
-use serde_json::value::RawValue;
 
 use crate::Context;
-use crate::answer::{json, structured};
+use crate::answer::json;
 use mgp_callers::request::{Caller, Outcome, Request};
 
 /// One of these methods, and the tool that stands for it.
@@ -32,7 +31,7 @@ impl CallbackTool {
 }
 
 /// The tool of that name or spelling, when it is one for this caller.
-pub(crate) fn tool(caller: &Caller, name: &str) -> Option<CallbackTool> {
+pub(super) fn tool(caller: &Caller, name: &str) -> Option<CallbackTool> {
     let mut all = CallbackTool::ALL.into_iter();
     let tool = all.find(|tool| spells(tool.method(), name))?;
     let agreed = caller.mgp.features().contains(Features::CALLBACKS);
@@ -47,19 +46,13 @@ pub async fn answer(cx: &Context, request: &Request, tool: CallbackTool) -> Outc
     answered(cx, request, tool, request.params.as_deref())
 }
 
-/// The same as a tool of the kernel.
-pub(crate) async fn by_tool(
+/// What the method answers, whichever way it was called.
+pub(super) fn answered(
     cx: &Context,
     request: &Request,
     tool: CallbackTool,
-    arguments: Option<&RawValue>,
+    params: Option<&str>,
 ) -> Outcome {
-    let arguments = arguments.map_or("{}", RawValue::get);
-    let answer = answered(cx, request, tool, Some(arguments))?;
-    Ok(structured(&request.caller, &answer))
-}
-
-fn answered(cx: &Context, request: &Request, tool: CallbackTool, params: Option<&str>) -> Outcome {
     let (callbacks, caller) = (&cx.directory.callbacks, &request.caller);
     match tool {
         CallbackTool::Respond => {

@@ -8,17 +8,16 @@ use mgp_protocol::mgp::discovery::{Deregister, DiscoveryTool, List, Register, Se
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::spells;
 use mgp_protocol::refusal::Refusal;
-use serde_json::value::RawValue;
 
 use crate::Context;
-use crate::answer::{json, structured};
+use crate::answer::json;
 use crate::checks::access;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::server::ServerHandle;
 use mgp_tools::registrar::remarks;
 
 /// The tool of that name or spelling, when it is one for this caller.
-pub(crate) fn tool(cx: &Context, caller: &Caller, name: &str) -> Option<DiscoveryTool> {
+pub(super) fn tool(cx: &Context, caller: &Caller, name: &str) -> Option<DiscoveryTool> {
     let mut all = DiscoveryTool::ALL.into_iter();
     let tool = all.find(|tool| spells(tool.method(), name))?;
     offered(cx, caller).then_some(tool)
@@ -45,19 +44,8 @@ pub async fn answer(cx: &Context, request: &Request, tool: DiscoveryTool) -> Out
     answered(cx, request, tool, request.params.as_deref()).await
 }
 
-/// The same as a tool of the kernel.
-pub(crate) async fn by_tool(
-    cx: &Context,
-    request: &Request,
-    tool: DiscoveryTool,
-    arguments: Option<&RawValue>,
-) -> Outcome {
-    let arguments = arguments.map_or("{}", RawValue::get);
-    let answer = answered(cx, request, tool, Some(arguments)).await?;
-    Ok(structured(&request.caller, &answer))
-}
-
-async fn answered(
+/// What the method answers, whichever way it was called.
+pub(super) async fn answered(
     cx: &Context,
     request: &Request,
     tool: DiscoveryTool,

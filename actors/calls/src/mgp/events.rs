@@ -11,10 +11,9 @@ use mgp_protocol::mgp::events::{Channels, Replay, Severity, Subscribe, Unsubscri
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::spells;
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use crate::Context;
-use crate::answer::{json, nothing, structured};
+use crate::answer::{json, nothing};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
 use mgp_tools::events::EventsRequest;
@@ -51,7 +50,7 @@ impl EventsTool {
 }
 
 /// The tool of that name or spelling, when it is one for this caller.
-pub(crate) fn tool(caller: &Caller, name: &str) -> Option<EventsTool> {
+pub(super) fn tool(caller: &Caller, name: &str) -> Option<EventsTool> {
     let mut all = EventsTool::ALL.into_iter();
     let tool = all.find(|tool| spells(tool.method(), name))?;
     let agreed = caller.mgp.features().contains(Features::EVENTS);
@@ -66,19 +65,8 @@ pub async fn answer(cx: &Context, request: &Request, tool: EventsTool) -> Outcom
     answered(cx, request, tool, request.params.as_deref()).await
 }
 
-/// The same as a tool of the kernel: the answer as structured content, and as text.
-pub(crate) async fn by_tool(
-    cx: &Context,
-    request: &Request,
-    tool: EventsTool,
-    arguments: Option<&RawValue>,
-) -> Outcome {
-    let arguments = arguments.map_or("{}", RawValue::get);
-    let answer = answered(cx, request, tool, Some(arguments)).await?;
-    Ok(structured(&request.caller, &answer))
-}
-
-async fn answered(
+/// What the method answers, whichever way it was called.
+pub(super) async fn answered(
     cx: &Context,
     request: &Request,
     tool: EventsTool,

@@ -13,7 +13,7 @@ use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
 use crate::Context;
-use crate::answer::{json, nothing, structured};
+use crate::answer::{json, nothing};
 use mgp_callers::exchange::Exchange;
 use mgp_callers::exchange::call_stream::PartialResult;
 use mgp_callers::exchange::call_stream::room::StreamRooms;
@@ -42,7 +42,7 @@ pub enum StreamTool {
 }
 
 /// The tool of that name or spelling, when it is one for this caller.
-pub(crate) fn tool(caller: &Caller, name: &str) -> Option<StreamTool> {
+pub(super) fn tool(caller: &Caller, name: &str) -> Option<StreamTool> {
     let all = [
         (Cancel::METHOD, StreamTool::Cancel),
         (PACE_TOOL, StreamTool::Pace),
@@ -60,19 +60,8 @@ pub async fn answer(cx: &Context, request: &Request, tool: StreamTool) -> Outcom
     answered(cx, request, tool, request.params.as_deref()).await
 }
 
-/// The same as a tool of the kernel.
-pub(crate) async fn by_tool(
-    cx: &Context,
-    request: &Request,
-    tool: StreamTool,
-    arguments: Option<&RawValue>,
-) -> Outcome {
-    let arguments = arguments.map_or("{}", RawValue::get);
-    let answer = answered(cx, request, tool, Some(arguments)).await?;
-    Ok(structured(&request.caller, &answer))
-}
-
-async fn answered(
+/// What the method answers, whichever way it was called.
+pub(super) async fn answered(
     cx: &Context,
     request: &Request,
     tool: StreamTool,

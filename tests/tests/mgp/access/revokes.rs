@@ -380,6 +380,23 @@ async fn a_fallback_opens_nothing() {
     }
 }
 
+/// MGP-211: no method of the kernel is called in a tool's place, whatever a server calls its own tools.
+#[tokio::test]
+async fn a_fallback_is_no_method_of_the_kernel() {
+    // It takes any arguments, so nothing but the rule keeps it from being answered.
+    let name = "mgp_events_pending_callbacks";
+    let own = json!({"name": name, "inputSchema": {"type": "object"}}).to_string();
+    let kernel = kernel(&[], "", &["--tool", &own]).await;
+    let mut agent = kernel.stdio_agent(Some("it"));
+    let capabilities = speaks_mgp(NEWEST);
+    agent.initialize(NEWEST, &capabilities).await.result();
+    agent.call(name, json!({})).await.result();
+    let told = json!({"code": 3000, "message": "not now", "data": {"_mgp":
+        {"retryable": true, "retry_after_ms": 1, "max_retries": 0, "fallback_tool": name}}});
+    let refused = agent.call("fail", json!({"key": "k", "error": told})).await;
+    assert_eq!(refused.code(), 3000, "{}", refused.frame);
+}
+
 /// MGP-081, SEP-2243: the headers a hidden tool would want are not asked for.
 #[tokio::test]
 async fn the_headers_of_a_hidden_tool_are_not_told() {

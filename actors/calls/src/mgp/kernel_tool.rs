@@ -1,0 +1,77 @@
+//! Methods of MGP that may also be called as tools of the kernel.
+
+use serde_json::value::RawValue;
+
+use super::access::{self, AccessTool};
+use super::agent;
+use super::callback::{self, CallbackTool};
+use super::discovery;
+use super::events::{self, EventsTool};
+use super::stream::{self, StreamTool};
+use crate::Context;
+use crate::answer::structured;
+use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_protocol::mgp::discovery::DiscoveryTool;
+
+/// How every spelling of a method begins.
+const BEGINS: &str = "mgp";
+
+/// A method that is called as a tool.
+pub(crate) enum KernelTool {
+    /// `mgp/access/*`.
+    Access(AccessTool),
+    /// `mgp/agent/ask`.
+    AskAgent,
+    /// `mgp/callback/respond` and what is pending.
+    Callback(CallbackTool),
+    /// `mgp/discovery/*`.
+    Discovery(DiscoveryTool),
+    /// `mgp/stream/*`.
+    Stream(StreamTool),
+    /// `mgp/events/*`.
+    Events(EventsTool),
+}
+
+impl KernelTool {
+    /// The method of that name or spelling, when it is one for this caller.
+    pub(crate) fn named(cx: &Context, caller: &Caller, name: &str) -> Option<Self> {
+        if !name.starts_with(BEGINS) {
+            return None;
+        }
+        if agent::is_tool(caller, name) {
+            return Some(Self::AskAgent);
+        }
+        let access = access::tool(caller, name).map(Self::Access);
+        let callback = || callback::tool(caller, name).map(Self::Callback);
+        let discovery = || discovery::tool(cx, caller, name).map(Self::Discovery);
+        let stream = || stream::tool(caller, name).map(Self::Stream);
+        let events = || events::tool(caller, name).map(Self::Events);
+        access
+            .or_else(callback)
+            .or_else(discovery)
+            .or_else(stream)
+            .or_else(events)
+    }
+
+    /// What the method answers, as structured content and as text.
+    ///
+    /// # Errors
+    /// Those of the method.
+    pub(crate) async fn answer(
+        self,
+        cx: &Context,
+        request: &Request,
+        arguments: Option<&RawValue>,
+    ) -> Outcome {
+        let params = Some(arguments.map_or("{}", RawValue::get));
+        let answer = match self {
+            Self::Access(tool) => access::answered(cx, request, tool, params).await,
+            Self::AskAgent => agent::answered(cx, request, params).await,
+            Self::Callback(tool) => callback::answered(cx, request, tool, params),
+            Self::Discovery(tool) => discovery::answered(cx, request, tool, params).await,
+            Self::Stream(tool) => stream::answered(cx, request, tool, params).await,
+            Self::Events(tool) => events::answered(cx, request, tool, params).await,
+        };
+        Ok(structured(&request.caller, &answer?))
+    }
+}
