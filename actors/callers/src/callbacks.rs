@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mgp_engine::callers::callbacks::{
-    CallbackAnswer, OpenCallback, OpenCallbacks, ResponseRefused, TooManyOpen,
+    CallbackAnswer, NotOpened, OpenCallback, OpenCallbacks, ResponseRefused,
 };
 use mgp_protocol::mgp::callback::{PendingCallbacks, Respond, Responded};
 use mgp_protocol::refusal::Refusal;
@@ -61,8 +61,8 @@ impl Callbacks {
     /// Opens a callback; from now on it can be answered.
     ///
     /// # Errors
-    /// [`TooManyOpen`].
-    pub fn ask(&self, callback: OpenCallback) -> Result<AwaitedCallback, TooManyOpen> {
+    /// [`NotOpened`].
+    pub fn ask(&self, callback: OpenCallback) -> Result<AwaitedCallback, NotOpened> {
         let id = format!("cb-{}", new_id().as_str());
         let (sender, answer) = oneshot::channel();
         let mut table = self.table();

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
 use bytes::Bytes;
+use mgp_engine::clock::MonotonicTime;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_transports::lines::LineSink;
 use serde_json::value::RawValue;
@@ -25,6 +26,7 @@ use self::reported::ReportedProgress;
 use self::rounds::CallRounds;
 use self::stop::Stop;
 use self::streams::{Lane, Streams};
+use mgp_runtime::time::moment;
 
 pub use self::delivery::{Delivery, pass_line, send_line};
 pub use self::flag::Flag;
@@ -34,6 +36,7 @@ pub use self::flag::Flag;
 pub struct Exchange {
     /// The client's id of the request; that of a stateless client's call stands in its rounds.
     id: Option<RequestId>,
+    began: MonotonicTime,
     way: ReplyPath,
     primer: Once,
     needs_stream: Flag,
@@ -89,6 +92,7 @@ impl Exchange {
     fn with(id: Option<RequestId>, way: ReplyPath) -> Arc<Self> {
         Arc::new(Self {
             id,
+            began: moment(),
             way,
             primer: Once::new(),
             needs_stream: Flag::default(),
@@ -107,6 +111,12 @@ impl Exchange {
         })
     }
 
+    /// Since when it is under way.
+    #[must_use]
+    pub fn began(&self) -> MonotonicTime {
+        self.began
+    }
+
     /// Sends a message that belongs to this request.
     pub fn send(&self, frame: Bytes, class: Delivery) {
         if class == Delivery::Lossy && self.is_cancelled() {
@@ -120,12 +130,30 @@ impl Exchange {
                 self.needs_stream.raise();
             }
             ReplyPath::Rounds(rounds) => {
-                if !rounds.send(frame, class) {
+                if rounds.send(frame, class) == Some(false) {
                     self.cancel();
                 }
             }
             ReplyPath::Nowhere => {}
         }
+    }
+
+    /// Sends a message as soon as the client hears it, which of a stateless one that has to come back first
+    /// is then. False when it does not come back.
+    pub async fn send_when_heard(&self, frame: impl Fn() -> Bytes, class: Delivery) -> bool {
+        let Some(rounds) = self.rounds() else {
+            self.send(frame(), class);
+            return true;
+        };
+        while rounds.heard().await {
+            if let Some(sent) = rounds.send(frame(), class) {
+                if !sent {
+                    self.cancel();
+                }
+                return true;
+            }
+        }
+        false
     }
 
     /// Sends a message that can wait, and is told of with `receipt`; false when there is no room for it

@@ -252,7 +252,7 @@ impl RunningCall {
             next @ (FirstOutcome::Answered(_) | FirstOutcome::Asked) => next,
         };
         self.over = true;
-        rounds.leave();
+        rounds.leave(matches!(next, FirstOutcome::Asked | FirstOutcome::Long(_)));
         match next {
             FirstOutcome::Answered(Err(Refusal::Cancelled))
                 if let Some(missing) = exchange.lacking() =>

@@ -87,6 +87,23 @@ impl fmt::Display for RequestId {
     }
 }
 
+/// As its sender wrote it, however large the number.
+impl Serialize for RequestId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = RawValue::from_string(self.text.clone().into());
+        text.map_err(serde::ser::Error::custom)?
+            .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RequestId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        let id = Self::from_json(text.get());
+        id.ok_or_else(|| serde::de::Error::custom("an id is a string or an integer"))
+    }
+}
+
 /// One message, borrowed from its frame. `params`, `result` and `error` are untouched JSON text.
 #[derive(Debug)]
 pub enum Message<'a> {

@@ -249,6 +249,10 @@ impl Actor for CallStreamActor {
         let CallStreamState {
             stream, effects, ..
         } = state;
+        let back = self.shared.window.collect();
+        if back.frames > 0 {
+            stream.returned(back.frames, back.bytes, now, effects);
+        }
         match queued.open() {
             CallStreamMsg::Began(server) => state.server = Some(server),
             CallStreamMsg::Chunk(index, done, chunk) => {
@@ -282,9 +286,9 @@ impl CallStreamActor {
     fn go_on(&self, state: &mut CallStreamState, now: MonotonicTime) {
         loop {
             self.perform(state, now);
-            let back = match state.stream.is_flushed() {
-                true => Some(self.shared.window.collect()).filter(|back| back.frames > 0),
-                false => self.shared.window.collect_or_wait(),
+            let back = match state.stream.awaits_return() {
+                true => self.shared.window.collect_or_wait(),
+                false => Some(self.shared.window.collect()).filter(|back| back.frames > 0),
             };
             let Some(back) = back else { break };
             let CallStreamState {
@@ -302,10 +306,14 @@ impl CallStreamActor {
 
     fn perform(&self, state: &mut CallStreamState, now: MonotonicTime) {
         let mut effects = std::mem::take(&mut state.effects);
+        let mut refused = Vec::new();
         for effect in effects.drain(..) {
             match effect {
+                // Nothing overtakes what found no room.
                 CallStreamEffect::Deliver(index, chunk) => {
-                    self.deliver(&mut state.stream, index, chunk, now);
+                    if !refused.is_empty() || !self.deliver(&mut state.stream, index, &chunk) {
+                        refused.push((index, chunk.bytes(), chunk));
+                    }
                 }
                 CallStreamEffect::Pace(rate) => state.tell(CallStreamNotice::Pace(
                     rate.unwrap_or(mgp_protocol::mgp::stream::UNPACED),
@@ -314,27 +322,27 @@ impl CallStreamActor {
             }
         }
         state.effects = effects;
+        state.stream.put_back(refused, now);
     }
 
+    /// False when there is no room for it now.
     fn deliver(
         &self,
         stream: &mut CallStream<Arc<StreamChunk>>,
         index: u64,
-        chunk: Arc<StreamChunk>,
-        now: MonotonicTime,
-    ) {
+        chunk: &Arc<StreamChunk>,
+    ) -> bool {
         let (bytes, shared, held) = (chunk.bytes(), self.shared.clone(), chunk.clone());
         let receipt = Receipt::new(move || {
             drop(held);
             shared.returned(bytes);
         });
         // One that its reader has no form for counts as taken.
-        match self.form.render(&self.exchange, &chunk) {
+        match self.form.render(&self.exchange, chunk) {
             None => receipt.left(),
             Some(frame) => {
                 if !self.exchange.offer(frame, &receipt) {
-                    stream.put_back(index, bytes, chunk, now);
-                    return;
+                    return false;
                 }
             }
         }
@@ -343,6 +351,7 @@ impl CallStreamActor {
         if let Some(charge) = self.shared.room.keep(bytes) {
             stream.keep(index, bytes, Arc::new(chunk.kept(charge)));
         }
+        true
     }
 }
 

@@ -2,6 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
+/// The highest number that is passed on: the chunks after it are counted on, and each has to be told from
+/// the one before by readers whose numbers are of 64 bits with a fraction.
+const NUMBER_MAX: f64 = (1_u64 << 52) as f64;
+
 /// The number that was told last under one progress token.
 #[derive(Debug, Default)]
 pub struct ReportedProgress(Mutex<Option<f64>>);
@@ -20,7 +24,7 @@ impl ReportedProgress {
     #[must_use]
     pub fn passes(&self, progress: f64) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let passes = told.is_none_or(|last| progress > last);
+        let passes = progress <= NUMBER_MAX && told.is_none_or(|last| progress > last);
         if passes {
             *told = Some(progress);
         }
@@ -39,5 +43,11 @@ mod tests {
         assert_eq!([told.next_chunk(), told.next_chunk()], [1, 2]);
         assert!(!told.passes(1.5) && told.passes(70.0));
         assert_eq!(told.next_chunk(), 71);
+        for beyond in [f64::INFINITY, f64::NAN, 1e300] {
+            assert!(!told.passes(beyond));
+        }
+        assert!(told.passes(NUMBER_MAX));
+        let (one, next) = (told.next_chunk(), told.next_chunk());
+        assert!(next as f64 > one as f64 && one as f64 > NUMBER_MAX);
     }
 }

@@ -2,6 +2,7 @@
 //! `input_required` (MCP 2026-07-28, multi round-trip requests).
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -34,10 +35,12 @@ pub const STREAM_QUEUE: usize = 256;
 #[derive(Debug)]
 pub struct CallRounds {
     now: Mutex<CallRound>,
+    /// The client was told to come back with another request.
+    returns: AtomicBool,
     /// Its method allows `input_required` as an answer.
     may_ask: bool,
     board: Mutex<Board>,
-    /// Notified when a question is asked, answered or withdrawn.
+    /// Notified when a question is asked, answered or withdrawn, and when the client is back.
     changed: Notify,
     long: OnceLock<LongCall>,
     may_take_long: Flag,
@@ -95,6 +98,7 @@ impl CallRounds {
     pub fn new(first: CallRound, may_ask: bool) -> Self {
         Self {
             now: Mutex::new(first),
+            returns: AtomicBool::new(false),
             may_ask,
             board: Mutex::default(),
             changed: Notify::new(),
@@ -105,21 +109,43 @@ impl CallRounds {
 
     /// The client continues the call with another request.
     pub fn follow(&self, next: CallRound) {
-        *self.now() = next;
+        let mut now = self.now();
+        self.returns.store(false, Ordering::Relaxed);
+        *now = next;
+        drop(now);
+        self.changed.notify_waiters();
     }
 
-    /// The request was answered; until the next one messages have no receiver.
-    pub fn leave(&self) {
+    /// The request was answered; until the next one messages have no receiver. `returns` says whether the
+    /// client was told to come back.
+    pub fn leave(&self, returns: bool) {
         let mut now = self.now();
+        self.returns.store(returns, Ordering::Relaxed);
         now.outlet = None;
         now.left = Some(Instant::now());
         now.token = None;
     }
 
-    /// True while the client waits for the answer to a request, and messages reach it.
+    /// True while messages reach the client, or will when it is back.
     #[must_use]
     pub fn is_heard(&self) -> bool {
-        self.now().outlet.is_some()
+        let now = self.now();
+        now.outlet.is_some() || self.returns.load(Ordering::Relaxed)
+    }
+
+    /// Resolves when messages reach the client; false when it does not come back for them.
+    pub async fn heard(&self) -> bool {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.now().outlet.is_some() {
+                return true;
+            }
+            if !self.is_heard() {
+                return false;
+            }
+            changed.await;
+        }
     }
 
     /// The id of the current request.
@@ -146,20 +172,17 @@ impl CallRounds {
         self.now().token.clone()
     }
 
-    /// Sends a message on the current request; false when a message that must not be lost found no
-    /// room.
-    pub(crate) fn send(&self, frame: Bytes, class: Delivery) -> bool {
+    /// Sends a message on the current request, when there is one; `Some(false)` when a message that must
+    /// not be lost found no room.
+    pub(crate) fn send(&self, frame: Bytes, class: Delivery) -> Option<bool> {
         let outlet = self.now().outlet.clone();
-        match outlet {
-            Some(Outlet::Line(sink)) => {
+        Some(match outlet? {
+            Outlet::Line(sink) => {
                 pass_line(&sink, frame, class);
                 true
             }
-            Some(Outlet::Stream(stream)) => {
-                stream.try_send(frame).is_ok() || class == Delivery::Lossy
-            }
-            None => true,
-        }
+            Outlet::Stream(stream) => stream.try_send(frame).is_ok() || class == Delivery::Lossy,
+        })
     }
 
     /// Sends a message that can wait; false when there is no room for it now.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::callers::agent_asks::NotAskable;
-use mgp_engine::callers::callbacks::{CallbackAnswer, CallbackForm, OpenCallback, Patience};
+use mgp_engine::callers::callbacks::{
+    CallbackAnswer, CallbackForm, NotOpened, OpenCallback, Patience,
+};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::{self, Method};
@@ -81,7 +83,7 @@ pub(super) async fn answered(cx: &Context, request: &Request, params: Option<&st
     let agent = agent.ok_or_else(unasked)?;
     let patience = Patience::of(ask.timeout_ms).lasts;
     tokio::select! {
-        answer = put(cx, caller, &agent, &prompt, patience) => match answer.ok_or_else(unasked)? {
+        answer = put(cx, request, &agent, &prompt, patience) => match answer? {
             CallbackAnswer::Said(response) => json(&Asked {
                 target_agent_id: target.to_string(),
                 response: serde_json::from_str(&response).unwrap_or_default(),
@@ -95,26 +97,38 @@ pub(super) async fn answered(cx: &Context, request: &Request, params: Option<&st
     }
 }
 
-/// Puts the question as a callback; `None` where it cannot be.
+/// Puts the question as a callback.
 async fn put(
     cx: &Context,
-    asker: &Caller,
+    request: &Request,
     agent: &Arc<Agent>,
     prompt: &str,
     patience: Duration,
-) -> Option<CallbackAnswer> {
-    let form = CallbackForm::new(CallbackKind::Input, None).ok()?;
-    let since = moment();
+) -> Result<CallbackAnswer, Refusal> {
+    let form = CallbackForm::new(CallbackKind::Input, None);
+    let form = form.map_err(|unfit| Refusal::BadParams(unfit.to_string()))?;
+    let (asker, since) = (&request.caller, moment());
     let callback = OpenCallback {
         party: agent.connection,
+        within: (asker.connection, request.exchange.began()),
         form,
+        cascades: true,
         asker: asker.agent.to_string(),
         request: None,
         message: prompt.to_owned(),
         since,
         until: since + patience,
     };
-    let mut open = cx.directory.callbacks.ask(callback).ok()?;
+    let mut open = cx
+        .directory
+        .callbacks
+        .ask(callback)
+        .map_err(|why| match why {
+            NotOpened::TooDeep => Refusal::Forbidden(why.to_string()),
+            NotOpened::TooMany => Refusal::Overloaded {
+                what: "the list of callbacks that wait for that agent".into(),
+            },
+        })?;
     let params = format!(
         r#"{{"callback_id":{},"request_id":null,"agent_id":{},"type":"input","message":{},"timeout_ms":{}}}"#,
         quoted(open.id()),
@@ -124,7 +138,7 @@ async fn put(
     );
     let frame = jsonrpc::notification(callback::Request::METHOD, Some(&params));
     agent.tell(frame.into(), Delivery::Reliable);
-    Some(open.answered().await)
+    Ok(open.answered().await)
 }
 
 fn refused(why: NotAskable) -> Refusal {

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use mgp_engine::callers::callbacks::{OpenCallback, TooManyOpen};
+use mgp_engine::callers::callbacks::{NotOpened, OpenCallback};
 use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::mgp::audit::{Replay, Replayed};
@@ -59,10 +59,7 @@ pub enum LinkEvent {
     /// time has run out.
     ConsentAsked(Box<ApprovalQuestion>, Reply<Result<Option<bool>, NotTaken>>),
     /// The server asks its client something by a callback; answered when the client can answer it.
-    CallbackAsked(
-        Box<OpenCallback>,
-        Reply<Result<AwaitedCallback, TooManyOpen>>,
-    ),
+    CallbackAsked(Box<OpenCallback>, Reply<Result<AwaitedCallback, NotOpened>>),
     /// The server asks something that no client can be asked. The operator's answer is a value, or `None`
     /// for none; nothing at all when its time has run out.
     OperatorAsked(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use mgp_engine::callers::callbacks::TooManyOpen;
+use mgp_engine::callers::callbacks::NotOpened;
 use mgp_engine::callers::request_ids::WireId;
 use mgp_engine::servers::spec::{QuestionAttribution, ServerLimits};
 use mgp_engine::tools::catalog::CatalogView;
@@ -56,7 +56,7 @@ impl Heard {
                 });
             }
             LinkEvent::ConsentAsked(_, reply) => return reply.send(Ok(None)),
-            LinkEvent::CallbackAsked(_, reply) => return reply.send(Err(TooManyOpen)),
+            LinkEvent::CallbackAsked(_, reply) => return reply.send(Err(NotOpened::TooMany)),
             LinkEvent::OperatorAsked(_, reply) => return reply.send(Ok(None)),
             LinkEvent::ReplayAsked(_, reply) => {
                 return reply.send(Err(Refusal::BadRequest(String::new())));

@@ -8,6 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use mgp_protocol::mgp::stream::{INDEX_MAX, UNPACED};
+
 use crate::clock::MonotonicTime;
 
 /// Bytes of one stream that wait for their reader, with those on their way to it. Half of the
@@ -50,6 +52,8 @@ pub enum ChunkDropped {
     Twice,
     /// The stream has said that it is done, or its call has its answer.
     Late,
+    /// Readers could not tell its index from the next one.
+    NoPlace,
     /// Too much waits for the reader.
     NoRoom,
 }
@@ -144,6 +148,9 @@ impl<T> CallStream<T> {
         now: MonotonicTime,
         effects: &mut Effects<T>,
     ) -> Result<(), ChunkDropped> {
+        if index > INDEX_MAX {
+            return Err(ChunkDropped::NoPlace);
+        }
         let missed = self.missed.contains(&index);
         let late = self.finished || self.last.is_some_and(|last| index > last);
         if late {
@@ -223,6 +230,9 @@ impl<T> CallStream<T> {
         now: MonotonicTime,
         effects: &mut Effects<T>,
     ) {
+        if index > INDEX_MAX {
+            return;
+        }
         if index == self.next && !self.finished {
             self.next += 1;
             self.close_gap(now);
@@ -249,11 +259,14 @@ impl<T> CallStream<T> {
         self.go_on(now, effects);
     }
 
-    /// What was to be delivered found no room on its way.
-    pub fn put_back(&mut self, index: u64, bytes: usize, item: T, now: MonotonicTime) {
-        self.on_the_way = self.on_the_way.saturating_sub(1);
-        self.ready.push_front(WaitingChunk { index, bytes, item });
-        self.retry_at = Some(now + RETRY);
+    /// These, in the order in which they were to be delivered, found no room on their way.
+    pub fn put_back(&mut self, refused: Vec<(u64, usize, T)>, now: MonotonicTime) {
+        for (index, bytes, item) in refused.into_iter().rev() {
+            self.on_the_way = self.on_the_way.saturating_sub(1);
+            self.rate.1 = self.rate.1.saturating_sub(1);
+            self.ready.push_front(WaitingChunk { index, bytes, item });
+            self.retry_at = Some(now + RETRY);
+        }
     }
 
     /// Something that is delivered will be there for a reader that asks again; the oldest goes first.
@@ -273,7 +286,7 @@ impl<T> CallStream<T> {
 
     /// The reader wants no more than this many chunks a second; 0: none until it says otherwise.
     pub fn pace(&mut self, rate: u32, now: MonotonicTime, effects: &mut Effects<T>) {
-        self.pace = Some(rate);
+        self.pace = (rate < UNPACED).then_some(rate);
         self.next_at = now;
         self.go_on(now, effects);
     }
@@ -316,6 +329,14 @@ impl<T> CallStream<T> {
     #[must_use]
     pub fn is_flushed(&self) -> bool {
         self.ready.is_empty() || self.pace.is_some()
+    }
+
+    /// True when something is done as soon as the reader takes what is on its way: there is more for it, or
+    /// its server waits to be told to go on.
+    #[must_use]
+    pub fn awaits_return(&self) -> bool {
+        let more = !self.ready.is_empty() && self.pace != Some(0);
+        self.on_the_way > 0 && (more || self.lag != Lag::None)
     }
 
     /// Chunks and bytes that wait or are on their way.

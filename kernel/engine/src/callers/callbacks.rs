@@ -10,7 +10,7 @@ use std::time::Duration;
 pub use self::asked::{Arrived, AskedCallbacks, CallbackEnd, CallbackTicket};
 pub use self::completion::{completed, sampling};
 pub use self::form::{CallbackAnswer, CallbackForm, Unfit};
-pub use self::open::{OpenCallback, OpenCallbacks, ResponseRefused, TooManyOpen};
+pub use self::open::{NotOpened, OpenCallback, OpenCallbacks, ResponseRefused};
 
 /// How long a callback waits where its server does not say: the example of the document.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -67,6 +67,9 @@ pub struct Request<'a> {
     /// Which server asks is the kernel's to say.
     #[serde(default)]
     pub server_id: Option<crate::lookalike::Present>,
+    /// That an agent asks, too: no server does so in its name.
+    #[serde(default)]
+    pub agent_id: Option<crate::lookalike::Present>,
 }
 
 impl Request<'_> {
@@ -99,10 +102,11 @@ impl Request<'_> {
 }
 
 /// The params of a callback as the agent reads them: `params` of the server with these in the place of
-/// its own words, as JSON text each.
+/// its own words, as JSON text each. That an agent asks (`mgp/agent/ask`) only the kernel says.
 #[must_use]
 pub fn put_to_agent(params: &str, own: &[(&str, &str)]) -> String {
     let mut splice = Splice::new(params);
+    splice.remove_members(params, &["agent_id"]);
     let mut missing = Vec::new();
     for (name, json) in own {
         match member(params, name) {
@@ -165,7 +169,7 @@ pub struct PendingCallback {
     /// Who asks.
     pub server_id: String,
     /// The caller's own id of the call in which it asks.
-    pub request_id: Option<serde_json::Value>,
+    pub request_id: Option<RequestId>,
     /// What kind it is.
     #[serde(rename = "type")]
     pub kind: CallbackKind,
@@ -213,6 +217,8 @@ mod tests {
             r#"{"callback_id":"a","type":"riddle"}"#,
             r#"{"callback_id":"a","type":"input","Type":"notification"}"#,
             r#"{"callback_id":"a","type":"input","request_id":1,"request_id":2}"#,
+            r#"{"callback_id":"a","type":"input","Agent_ID":"agent.alice"}"#,
+            r#"{"callback_id":"a","type":"input","agent_id":1,"agent\u005fid":2}"#,
             r#"{"type":"input"}"#,
         ] {
             assert!(read::<Request<'_>>(Some(bad)).is_err(), "{bad}");
@@ -234,11 +240,17 @@ mod tests {
             put,
             r#"{"server_id":"it","callback_id":"k","request_id":"a-7","type":"confirmation","message":"This operation will delete 15 files. Continue?","options":["confirm","cancel"],"timeout_ms":60000}"#
         );
-        let claims = r#"{"server_id":null,"callback_id":1,"request_id":2,"n":1.0}"#;
-        assert_eq!(
-            put_to_agent(claims, &own),
-            r#"{"server_id":"it","callback_id":"k","request_id":"a-7","n":1.0}"#
-        );
+        for claims in [
+            r#"{"server_id":null,"callback_id":1,"request_id":2,"n":1.0}"#,
+            r#"{"server_id":null,"agent_id":"agent.alice","callback_id":1,"request_id":2,"n":1.0}"#,
+            r#"{"server_id":null,"callback_id":1,"request_id":2,"n":1.0,"agent\u005fid":["x"]}"#,
+            r#"{"agent_id":{},"server_id":"x","callback_id":1,"request_id":2,"n":1.0}"#,
+        ] {
+            assert_eq!(
+                put_to_agent(claims, &own),
+                r#"{"server_id":"it","callback_id":"k","request_id":"a-7","n":1.0}"#
+            );
+        }
     }
 
     /// MGP-176: the answer of §13.4; a response may be any value but must be there.

@@ -26,6 +26,9 @@ pub const PACE_TOOL: &str = "mgp/stream/pace";
 pub const MISSING_MAX: usize = 256;
 /// The pace that takes back an earlier one: there is no word for none.
 pub const UNPACED: u32 = 1_000_000;
+/// The highest index of a chunk: readers whose numbers are of 64 bits with a fraction cannot tell a higher
+/// one from the next.
+pub const INDEX_MAX: u64 = (1 << 53) - 1;
 
 /// `notifications/mgp.stream.chunk`: a part of a result. As a server wrote it; all but the id is relayed
 /// verbatim.
@@ -46,10 +49,12 @@ pub struct Chunk<'a> {
 }
 
 impl Chunk<'_> {
-    /// Its place; `None` when it says none that can be counted.
+    /// Its place; `None` when it says none that every reader counts alike: digits alone, up to
+    /// [`INDEX_MAX`].
     #[must_use]
     pub fn index(&self) -> Option<u64> {
-        self.index.get().parse().ok()
+        let index: Option<u64> = self.index.get().parse().ok();
+        index.filter(|index| *index <= INDEX_MAX)
     }
 
     /// True when nothing comes after it.
@@ -88,6 +93,39 @@ pub struct Progress<'a> {
     /// How long it takes still.
     #[serde(default)]
     pub estimated_remaining_ms: Option<Present>,
+}
+
+impl Progress<'_> {
+    /// The share of the whole and its own words, which are passed on as they stand; `None` where it is
+    /// none between 0 and 1.
+    #[must_use]
+    pub fn share(&self) -> Option<(f64, &str)> {
+        let said = self.progress?.get();
+        let share = number(said).filter(|share| (0.0..=1.0).contains(share))?;
+        Some((share, said))
+    }
+}
+
+/// The number of this JSON text; `None` for anything else, and for a number that readers cannot hold:
+/// written again it would be none.
+#[must_use]
+pub fn number(json: &str) -> Option<f64> {
+    let number: f64 = json.parse().ok()?;
+    number.is_finite().then_some(number)
+}
+
+/// A message for people, as its JSON text; `None` where it is no text.
+#[must_use]
+pub fn words<'a>(message: Option<&'a RawValue>) -> Option<&'a str> {
+    let text = message.map(RawValue::get);
+    text.filter(|text| text.starts_with('"'))
+}
+
+/// `params` of a `notifications/progress` for a plain client, all in JSON text.
+#[must_use]
+pub fn plain_progress(token: &str, share: &str, message: Option<&str>) -> String {
+    let message = message.map_or_else(String::new, |words| format!(r#","message":{words}"#));
+    format!(r#"{{"progressToken":{token},"progress":{share},"total":1{message}}}"#)
 }
 
 /// `params` of a `notifications/mgp.stream.progress` of the kernel's own; `message` is JSON text.
@@ -237,7 +275,20 @@ mod tests {
         );
         assert_eq!(place(text, chunk.request_id), 14..16);
         assert_eq!(text_of(chunk.content.unwrap().get()).unwrap(), "a\nb");
-        for (index, done) in [("-1", "1"), ("\"0\"", "null"), ("1.5", "\"true\"")] {
+        let beyond = (INDEX_MAX + 1).to_string();
+        for (index, done) in [
+            ("-1", "1"),
+            ("\"0\"", "null"),
+            ("1.5", "\"true\""),
+            ("1.0", "[true]"),
+            ("1e1", "0"),
+            ("-0", "{}"),
+            ("null", "false"),
+            ("9007199254740993", "1"),
+            ("18446744073709551615", "1"),
+            ("18446744073709551616", "1"),
+            (&beyond, "1"),
+        ] {
             let text = format!(r#"{{"request_id":"a","index":{index},"done":{done}}}"#);
             let chunk: Chunk<'_> = read(Some(&text)).unwrap();
             assert_eq!((chunk.index(), chunk.is_done()), (None, false), "{text}");
@@ -302,6 +353,39 @@ mod tests {
             let pace: Pace<'_> = read(Some(&text)).unwrap();
             assert_eq!(pace.rate(), rate, "{said}");
         }
+    }
+
+    /// MGP-162: a plain client reads the share in the server's own words, and only where it is one.
+    #[test]
+    fn a_share_is_passed_on_as_it_stands_or_not_at_all() {
+        let share = |progress: &str| {
+            let text = format!(r#"{{"request_id":1,"progress":{progress}}}"#);
+            let said: Progress<'_> = read(Some(&text)).unwrap();
+            said.share().map(|(_, words)| words.to_owned())
+        };
+        for fits in ["0", "0.5", "1.0", "1e-3", "0.30000000000000004", "0e0"] {
+            assert_eq!(share(fits).as_deref(), Some(fits));
+        }
+        for bad in [
+            "1e999",
+            "-1e999",
+            "65",
+            "-0.1",
+            "1.0000001",
+            "\"0.5\"",
+            "null",
+            "[0.5]",
+        ] {
+            assert_eq!(share(bad), None, "{bad}");
+        }
+        assert_eq!(
+            plain_progress("\"t\"", "1e-1", Some("\"a\"")),
+            r#"{"progressToken":"t","progress":1e-1,"total":1,"message":"a"}"#
+        );
+        assert_eq!(
+            plain_progress("7", "0", None),
+            r#"{"progressToken":7,"progress":0,"total":1}"#
+        );
     }
 
     /// MGP-162: a share is between 0 and 1, and not there where nobody knows it.

@@ -5,7 +5,7 @@ use mgp_tests::harness::{DEADLINE, wait_until};
 use serde_json::{Value, json};
 
 use super::{ASKED, asked, asking, confirmation, respond, responses, start};
-use crate::scene::{Door, ERAS, kernel_with, of_kind, reported};
+use crate::scene::{Door, ERAS, kernel_with, of_kind, reported, speaking};
 
 /// MGP-182: a flood is bounded for each call; what is too much is declined as far as there is room, and all
 /// else goes on.
@@ -39,6 +39,64 @@ async fn a_flood_of_callbacks_is_bounded() {
     let mut other = of_kind(&kernel, Door::Http, ERAS[0], true).await;
     let echo = other.call("it__echo", json!({"text": "on"})).await;
     assert_eq!(echo.text(), "on");
+}
+
+/// What is declined at once is bounded, too: a server that does not take the answers is told no more of them
+/// than it may have open, and the kernel holds no more.
+#[tokio::test]
+async fn answers_that_a_server_does_not_take_are_bounded() {
+    let slow = json!({"mgp/callback/respond": 60_000}).to_string();
+    let mut flags = speaking("legacy");
+    flags.extend(["--mgp-slow".to_owned(), slow]);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let kernel = kernel_with("\n[limits]\nelicitation = \"off\"\n", &flags).await;
+    let mut agent = of_kind(&kernel, Door::Http, ERAS[0], true).await;
+    let flood: Vec<Value> = (0..500)
+        .map(|n| json!({"callback_id": format!("f-{n}"), "type": "confirmation"}))
+        .collect();
+    let arguments = json!({"callbacks": flood, "answers": 1000, "ms": 3000});
+    let call = start(&mut agent, arguments).await;
+    wait_until("the flood is over", DEADLINE, async || {
+        reported(&kernel, "it").await["dropped_notifications"] == 500 - 64
+    })
+    .await;
+    let heard = responses(&mut agent, &call).await;
+    let reasons: Vec<&Value> = heard
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["_mgp"]["reason"])
+        .collect();
+    assert!((1..=16).contains(&reasons.len()), "{reasons:?}");
+    assert!(agent.heard(ASKED).is_empty());
+}
+
+/// MGP-175: what an agent reads of who asks is the kernel's own word: a server that names an agent is not
+/// taken for one, and one that tries it in letters that some readers take for the same reaches nobody.
+#[tokio::test]
+async fn a_server_does_not_ask_in_the_name_of_an_agent() {
+    let kernel = asking("legacy", "").await;
+    let mut agent = of_kind(&kernel, Door::Http, ERAS[0], true).await;
+    let mut claims = confirmation();
+    claims["agent_id"] = "agent.alice".into();
+    claims["server_id"] = "other".into();
+    let mut alike = claims.clone();
+    alike["callback_id"] = "alike".into();
+    alike.as_object_mut().unwrap().remove("agent_id");
+    alike["Agent_Id"] = "agent.alice".into();
+    let before = reported(&kernel, "it").await["dropped_notifications"].clone();
+    let all = json!({"callbacks": [alike, claims]});
+    let call = start(&mut agent, all).await;
+    let asked = asked(&mut agent).await;
+    assert_eq!(asked["server_id"], "it", "{asked}");
+    assert_eq!(asked.get("agent_id"), None, "{asked}");
+    assert!(!asked.to_string().contains("alice"), "{asked}");
+    respond(&mut agent, &asked, json!("confirm")).await.result();
+    let heard = responses(&mut agent, &call).await;
+    assert_eq!(heard[0]["callback_id"], "cb-001");
+    assert!(agent.heard(ASKED).is_empty());
+    let after = reported(&kernel, "it").await["dropped_notifications"].clone();
+    assert_eq!(after.as_u64(), before.as_u64().map(|before| before + 1));
 }
 
 /// MGP-182: a server that takes one call at a time gets the answer to its callback all the same.

@@ -1,10 +1,12 @@
 //! Who is asked where the agent knows no callbacks: its client by what else it knows, else the operator.
 
-use mgp_tests::harness::{Client, DEADLINE, Kernel, wait_until};
+use mgp_tests::harness::mgp::{NINE, declaration, declaring};
+use mgp_tests::harness::modern::{again, wanting};
+use mgp_tests::harness::{Client, DEADLINE, Kernel, ModernAgent, wait_until};
 use serde_json::{Value, json};
 
-use super::{asking, confirmation, responses, start};
-use crate::scene::{Door, ERAS, client, of_kind};
+use super::{ASKED, asking, confirmation, responses, start};
+use crate::scene::{Door, ERAS, client, of_kind, received};
 
 /// A client that can fill in forms and complete messages, and does not speak MGP.
 const FORMS: &str = r#"{"elicitation":{"form":{}},"sampling":{}}"#;
@@ -187,5 +189,81 @@ async fn a_callback_needs_the_same_consent_as_a_question() {
     let heard = responses(&mut agent, &call).await;
     assert_eq!(heard[0]["response"], "cancel");
     assert_eq!(heard[0]["_mgp"]["reason"], "switched_off", "{heard}");
-    assert!(agent.heard(super::ASKED).is_empty());
+    assert!(agent.heard(ASKED).is_empty());
+}
+
+/// A-32: a stateless agent that agreed to callbacks, and has to come back with the answer to another question
+/// of the same call, gets the callback when it does: under the id of the request with which it came back, and
+/// in no form or list meanwhile.
+#[tokio::test]
+async fn a_callback_waits_for_an_agent_that_comes_back() {
+    let kernel = asking("legacy", "").await;
+    let form = json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}});
+    let messages = json!({"messages": [], "maxTokens": 1});
+    for (able, method, question, answer) in [
+        (
+            FORMS,
+            "elicitation/create",
+            form,
+            json!({"action": "decline"}),
+        ),
+        (
+            r#"{"sampling":{}}"#,
+            "sampling/createMessage",
+            messages,
+            json!({"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "m"}),
+        ),
+    ] {
+        let able = declaring(ERAS[1], able, &declaration(&NINE));
+        let mut agent = ModernAgent::over_http(kernel.url(), &able);
+        agent.answers(method, answer);
+        let arguments = json!({"method": method, "params": question, "ms": 60_000});
+        let params = json!({"name": "it__ask", "arguments": arguments});
+        let first = wanting(&agent.ask("tools/call", params.clone()).await).unwrap();
+        let mut other = of_kind(&kernel, Door::Http, ERAS[0], true).await;
+        let frames = received(&mut other, "it__received").await;
+        let frames = frames
+            .iter()
+            .map(|frame| serde_json::from_str::<Value>(frame).unwrap());
+        let suspended = frames
+            .filter(|frame| frame["params"]["name"] == "ask")
+            .map(|frame| frame["id"].clone())
+            .next_back()
+            .unwrap();
+        let mut callback = confirmation();
+        callback["request_id"] = suspended;
+        let second = start(&mut other, json!({"params": callback})).await;
+        // It is where the agent finds it, and nowhere else.
+        wait_until("it is open", DEADLINE, async || {
+            let open = agent.ask("mgp/events/pending_callbacks", json!({})).await;
+            open.result()["count"] == 1
+        })
+        .await;
+        let operator = kernel.mgp_json(&["pending"]).await;
+        assert_eq!(operator["pending"], json!([]), "{method}");
+        assert!(agent.heard(ASKED).is_empty());
+        let responded = agent.respond(&first);
+        let back = again(&params, &first, responded);
+        let id = agent.start("tools/call", back).await;
+        let asked = agent.hears(ASKED).await["params"].clone();
+        assert_eq!(asked["request_id"], id, "{method}");
+        let said = json!({"callback_id": asked["callback_id"], "response": "confirm"});
+        agent.ask("mgp/callback/respond", said).await.result();
+        let heard = responses(&mut other, &second).await;
+        assert_eq!(heard[0]["response"], "confirm", "{method} {heard}");
+        assert_eq!(agent.asked().len(), 1, "only what was asked before");
+        agent.cancel(&id).await;
+    }
+}
+
+/// A-32: a client that can be asked by a form and answers it with an error has declined; nobody else is asked
+/// in its place.
+#[tokio::test]
+async fn who_fails_to_answer_a_form_has_declined() {
+    let kernel = asking("legacy", "").await;
+    let mut agent = client(&kernel, Door::Http, ERAS[0], FORMS).await;
+    let call = start(&mut agent, json!({"params": confirmation()})).await;
+    let heard = responses(&mut agent, &call).await;
+    assert_eq!(heard[0]["response"], "cancel", "{heard}");
+    assert_eq!(heard[0]["_mgp"]["reason"], "declined", "{heard}");
 }

@@ -22,8 +22,13 @@ struct Scene {
 
 impl Scene {
     async fn new(form: ChunkForm, pipe: usize) -> Self {
+        Self::queueing(QueueLimits::default(), form, pipe).await
+    }
+
+    /// The same with a reader whose queue has these bounds.
+    async fn queueing(limits: QueueLimits, form: ChunkForm, pipe: usize) -> Self {
         let (agents, _) = Actor::spawn(None, AgentsActor, ()).await.unwrap();
-        let (sink, out) = lines::sink(QueueLimits::default());
+        let (sink, out) = lines::sink(limits);
         let (writer, reader) = duplex(pipe);
         task::detached("test.writer", async move {
             let _ = out.run(writer, Duration::from_secs(3600)).await;
@@ -56,10 +61,36 @@ impl Scene {
 
     async fn line(&mut self) -> String {
         let mut line = String::new();
-        self.reader.read_line(&mut line).await.unwrap();
+        let read = timeout(DEADLINE, self.reader.read_line(&mut line)).await;
+        read.expect("a line comes").unwrap();
         line.trim_end().to_owned()
     }
+
+    /// The indices of the next chunks that are read.
+    async fn indices(&mut self, many: usize) -> Vec<u64> {
+        let mut indices = Vec::new();
+        for _ in 0..many {
+            let line: serde_json::Value = serde_json::from_str(&self.line().await).unwrap();
+            indices.push(line["params"]["index"].as_u64().unwrap());
+        }
+        indices
+    }
+
+    /// Waits until the server was told this last.
+    async fn told_last(&self, notice: CallStreamNotice) {
+        let told = || self.server.lock().unwrap().last() == Some(&notice);
+        let waits = async {
+            while !told() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let heard = timeout(DEADLINE, waits).await;
+        assert!(heard.is_ok(), "{:?}", self.server.lock().unwrap());
+    }
 }
+
+/// For the tests with a paused clock: it is reached only where nothing else can happen any more.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// MGP-158: the reader's own id in the place of the kernel's, every other byte as the server sent it.
 #[tokio::test]
@@ -112,6 +143,59 @@ async fn a_sleeping_reader_holds_half_a_megabyte_and_delays_nobody() {
     );
     let first = it.line().await;
     assert!(first.contains(r#""index":0,"#), "{first}");
+}
+
+/// Later drafts, 12.8: a server that paused goes on when its reader did, also where nothing waits any more
+/// but all is on its way.
+#[tokio::test(start_paused = true)]
+async fn a_paused_server_is_told_to_go_on_when_all_was_read() {
+    let mut it = Scene::new(ChunkForm::Chunk, 1 << 10).await;
+    let text = "x".repeat(120 << 10);
+    for index in 0..4 {
+        assert!(it.chunk(index, &text));
+    }
+    it.told_last(CallStreamNotice::Pace(0)).await;
+    assert_eq!(it.indices(4).await, [0, 1, 2, 3]);
+    let unpaced = mgp_protocol::mgp::stream::UNPACED;
+    it.told_last(CallStreamNotice::Pace(unpaced)).await;
+    assert!(it.chunk(4, "on"));
+    assert_eq!(it.indices(1).await, [4]);
+}
+
+/// A reader that set a pace of its own, and was behind, gets what waits as it reads.
+#[tokio::test(start_paused = true)]
+async fn a_reader_with_a_pace_gets_all_that_waits() {
+    let mut it = Scene::new(ChunkForm::Chunk, 1 << 10).await;
+    it.stream.pace(100_000);
+    for index in 0..200 {
+        assert!(it.chunk(index, &"x".repeat(100)));
+    }
+    assert_eq!(it.indices(200).await, (0..200).collect::<Vec<_>>());
+}
+
+/// MGP-159: chunks that a full queue refused come later, in the order of their index.
+#[tokio::test(start_paused = true)]
+async fn chunks_that_find_no_room_keep_their_order() {
+    let limits = QueueLimits {
+        frames: 2,
+        ..QueueLimits::default()
+    };
+    let mut it = Scene::queueing(limits, ChunkForm::Chunk, 16).await;
+    // All of them become due with the last one.
+    for index in [1, 2, 3, 4, 5, 6, 0] {
+        assert!(it.chunk(index, "x"));
+    }
+    assert_eq!(it.indices(7).await, [0, 1, 2, 3, 4, 5, 6]);
+}
+
+/// A chunk has room as soon as those before it were read.
+#[tokio::test(start_paused = true)]
+async fn what_was_read_leaves_room_for_a_large_chunk() {
+    let mut it = Scene::new(ChunkForm::Chunk, 1 << 20).await;
+    assert!(it.chunk(0, &"x".repeat(200 << 10)));
+    it.indices(1).await;
+    assert!(it.chunk(1, &"x".repeat(400 << 10)));
+    assert_eq!(it.indices(1).await, [1]);
 }
 
 /// Later drafts, 12.9: what is kept comes again.

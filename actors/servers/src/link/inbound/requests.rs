@@ -205,7 +205,7 @@ mod tests {
         it.ask("one");
         let attempts = first.rounds().unwrap();
         attempts.asked().await;
-        attempts.leave();
+        attempts.leave(true);
         // Another call of the same client starts and ends.
         let (_, quick) = it.call(1);
         let request = it.next().await;

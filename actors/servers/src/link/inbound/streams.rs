@@ -25,14 +25,29 @@ use mgp_runtime::event_sink::EventSink;
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
 /// What a server of plain MCP says of how far a call is.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct SaidProgress<'a> {
-    #[serde(default)]
-    progress: Option<f64>,
-    #[serde(default)]
-    total: Option<f64>,
+    #[serde(borrow, default)]
+    progress: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    total: Option<&'a RawValue>,
     #[serde(borrow, default)]
     message: Option<&'a RawValue>,
+}
+
+impl<'a> SaidProgress<'a> {
+    fn read(params: &'a str) -> Self {
+        mcp::read(Some(params)).unwrap_or_default()
+    }
+
+    fn done(&self) -> Option<f64> {
+        stream::number(self.progress?.get())
+    }
+
+    fn share(&self) -> Option<f64> {
+        let total = stream::number(self.total?.get()).filter(|total| *total > 0.0)?;
+        Some(self.done()? / total)
+    }
 }
 
 /// The reader of a call under way.
@@ -118,13 +133,9 @@ impl Link {
         }
         let first = reader.token.clone()?;
         let token = reader.exchange.progress_token(first)?;
-        let done: f64 = said.progress?.get().parse().ok()?;
+        let (done, share) = said.share()?;
         if !reader.has_chunks() && reader.exchange.progress().passes(done) {
-            let mut params = format!(r#"{{"progressToken":{token},"progress":{done},"total":1"#);
-            if let Some(message) = said.message {
-                params.push_str(&format!(r#","message":{}"#, message.get()));
-            }
-            params.push('}');
+            let params = stream::plain_progress(&token, share, stream::words(said.message));
             reader.send("notifications/progress", &params);
         }
         Some(())
@@ -151,8 +162,9 @@ impl Link {
                     return;
                 };
                 if reader.exchange.stream().is_some() && !reader.speaks(Features::STREAMING) {
-                    let done = said_progress(params).progress.unwrap_or(0.0);
-                    if reader.has_chunks() || !reader.exchange.progress().passes(done) {
+                    let done = SaidProgress::read(params).done();
+                    let passes = |done| reader.exchange.progress().passes(done);
+                    if reader.has_chunks() || !done.is_some_and(passes) {
                         return;
                     }
                 }
@@ -162,11 +174,9 @@ impl Link {
             }
             None if reader.reports => {
                 if let Some(own) = reader.exchange.request_id() {
-                    let said = said_progress(params);
-                    let total = said.total.filter(|total| *total > 0.0);
-                    let share = said.progress.zip(total).map(|(done, total)| done / total);
-                    let message = said.message.map(RawValue::get);
-                    let params = stream::progress_params(own.as_json(), share, message);
+                    let said = SaidProgress::read(params);
+                    let message = stream::words(said.message);
+                    let params = stream::progress_params(own.as_json(), said.share(), message);
                     reader.send(Progress::METHOD, &params);
                 }
             }
@@ -222,14 +232,6 @@ impl Link {
 }
 
 type Asked = Pin<Box<dyn Future<Output = Outcome> + Send>>;
-
-fn said_progress(params: &str) -> SaidProgress<'_> {
-    serde_json::from_str(params).unwrap_or(SaidProgress {
-        progress: None,
-        total: None,
-        message: None,
-    })
-}
 
 /// What a server says there was of a result; `None` when it did not cancel.
 fn stopped(answer: &str) -> Option<Option<PartialResult>> {

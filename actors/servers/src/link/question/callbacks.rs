@@ -104,8 +104,23 @@ impl ServerCallbacks {
         state.engine.settle(&asked.id, asked.ticket, end)
     }
 
+    /// The same with an answer, which waits for the server until the returned value is dropped.
+    fn answered(&self, asked: &AskedCallback, answer: &str) -> Option<UntoldAnswer<'_>> {
+        let end = CallbackEnd::Answered(answer.to_owned());
+        self.settle(asked, end).then_some(UntoldAnswer(self))
+    }
+
     fn state(&self) -> MutexGuard<'_, CallbackState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An answer that its server was not told yet.
+struct UntoldAnswer<'a>(&'a ServerCallbacks);
+
+impl Drop for UntoldAnswer<'_> {
+    fn drop(&mut self) {
+        self.0.state().engine.told();
     }
 }
 
@@ -220,21 +235,23 @@ impl Link {
             AskedOutcome::Declined(why) => {
                 callback::declined(&asked.id, &asked.form.declined(), why)
             }
+            // Of a notification nobody waits to hear.
+            AskedOutcome::Shown | AskedOutcome::TimedOut
+                if asked.form.kind() == CallbackKind::Notification =>
+            {
+                self.callbacks.settle(asked, CallbackEnd::Shown);
+                return;
+            }
             // A server that set the time itself knows that it is over; any other one waits to be told.
             AskedOutcome::TimedOut if !asked.patience.known => {
                 callback::declined(&asked.id, &asked.form.declined(), "timed_out")
             }
-            AskedOutcome::TimedOut => {
+            AskedOutcome::Shown | AskedOutcome::TimedOut => {
                 self.callbacks.settle(asked, CallbackEnd::Unanswered);
                 return;
             }
-            AskedOutcome::Shown => {
-                self.callbacks.settle(asked, CallbackEnd::Shown);
-                return;
-            }
         };
-        let end = CallbackEnd::Answered(answer.clone());
-        if self.callbacks.settle(asked, end) {
+        if let Some(_untold) = self.callbacks.answered(asked, &answer) {
             self.respond(answer).await;
         }
     }

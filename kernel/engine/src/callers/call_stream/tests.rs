@@ -240,12 +240,73 @@ fn what_finds_no_room_is_tried_again() {
         .unwrap();
     assert_eq!(effects, [Deliver(0, 0)]);
     effects.clear();
-    stream.put_back(0, 10, 0, ms(0));
+    stream.put_back(vec![(0, 10, 0)], ms(0));
     assert_eq!(stream.wake_at(), Some(ms(5)));
     stream.passed(ms(4), &mut effects);
     assert_eq!(effects, []);
     stream.passed(ms(5), &mut effects);
     assert_eq!(effects, [Deliver(0, 0)]);
+}
+
+/// MGP-159: what comes back together keeps its order, and goes before what waited behind it.
+#[test]
+fn what_comes_back_keeps_its_order() {
+    let mut stream = CallStream::default();
+    let mut effects = Vec::new();
+    for index in [1, 2, 3, 0] {
+        let about = (index, 10, false);
+        stream.arrived(about, index, ms(0), &mut effects).unwrap();
+    }
+    assert_eq!(effects, [0, 1, 2, 3].map(|index| Deliver(index, index)));
+    effects.clear();
+    stream.put_back(vec![(1, 10, 1), (2, 10, 2), (3, 10, 3)], ms(0));
+    let late = (4, 10, false);
+    stream.arrived(late, 4, ms(1), &mut effects).unwrap();
+    assert_eq!(effects, []);
+    stream.passed(ms(5), &mut effects);
+    assert_eq!(effects, [1, 2, 3, 4].map(|index| Deliver(index, index)));
+}
+
+/// MGP-157: an index is a number that every reader tells from the next one; others have no place, and
+/// stop nothing.
+#[test]
+fn an_index_beyond_all_readers_has_no_place() {
+    for beyond in [INDEX_MAX + 1, u64::MAX - 1, u64::MAX] {
+        let mut it = Scene::new();
+        it.chunks([0, 2]);
+        for done in [false, true] {
+            assert_eq!(it.chunk(beyond, done), Err(ChunkDropped::NoPlace));
+            let mut effects = Vec::new();
+            it.stream.overflowed((beyond, done), ms(0), &mut effects);
+            assert_eq!(effects, []);
+        }
+        it.chunks([1]);
+        it.chunk(INDEX_MAX, true).unwrap();
+        it.finish();
+        assert_eq!(it.delivered, [0, 1, 2, INDEX_MAX]);
+    }
+}
+
+/// Whoever carries things out is told when a return matters, and only then.
+#[test]
+fn a_return_is_awaited_where_it_changes_something() {
+    let mut it = Scene::new();
+    (it.sleeps, it.size) = (true, 4 << 10);
+    it.chunks(0..63);
+    assert!(!it.stream.awaits_return(), "all is on its way");
+    it.chunks(63..64);
+    assert!(it.stream.awaits_return(), "the server was slowed");
+    it.take(64);
+    assert!(!it.stream.awaits_return());
+    it.size = 1;
+    it.chunks(64..129);
+    assert!(it.stream.awaits_return(), "one more waits");
+    it.paced(1000);
+    assert!(it.stream.awaits_return());
+    it.paced(0);
+    assert!(!it.stream.awaits_return(), "its reader wants none");
+    it.paced(UNPACED);
+    assert_eq!(it.told.last(), Some(&Pace(None)));
 }
 
 /// MGP-164: what there was so far, in order, as far as it is kept.
@@ -327,7 +388,7 @@ proptest! {
             prop_assert!(it.on_the_way.len() <= WINDOW);
             prop_assert!(it.stream.early.len() <= EARLY_MAX && it.stream.kept_bytes <= KEPT_MAX);
         }
-        it.paced(UNTHROTTLED);
+        it.paced(UNPACED);
         it.sleeps = false;
         it.finish();
         it.take(usize::MAX);
@@ -340,6 +401,3 @@ proptest! {
         prop_assert!(it.delivered.iter().all(|index| came.contains(index)));
     }
 }
-
-/// A pace that is none.
-const UNTHROTTLED: u32 = 1_000_000;

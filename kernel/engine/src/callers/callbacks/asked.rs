@@ -6,7 +6,8 @@ use std::collections::{HashMap, VecDeque};
 
 use mgp_protocol::jsonrpc::RequestId;
 
-/// Callbacks without an answer, of all calls; a person answers one at a time.
+/// Callbacks without an answer, of all calls, with those whose answer the server was not told yet; a person
+/// answers one at a time, and what is declined at once waits for the server itself.
 const OPEN_MAX: usize = 64;
 /// The same of one call, with those that nobody answered in time: whom sixteen questions of a call did not
 /// move is not asked on.
@@ -69,6 +70,8 @@ pub struct AskedCallbacks {
     known: HashMap<RequestId, KnownCallback>,
     /// Those that are settled, the oldest first.
     settled: VecDeque<(RequestId, CallbackTicket)>,
+    /// Answers that are there and that the server was not told yet, whatever became of their calls.
+    untold: usize,
     tickets: u64,
 }
 
@@ -99,7 +102,7 @@ impl AskedCallbacks {
     }
 
     fn has_room(&self, call: u64, bytes: usize) -> bool {
-        let (mut all, mut of_call, mut held) = (0, 0, bytes);
+        let (mut all, mut of_call, mut held) = (self.untold, 0, bytes);
         for known in self.known.values() {
             let is_open = known.end.is_none();
             let unanswered = is_open || known.end == Some(CallbackEnd::Unanswered);
@@ -110,7 +113,8 @@ impl AskedCallbacks {
         all < OPEN_MAX && of_call < OF_CALL_MAX && held <= OPEN_BYTES
     }
 
-    /// It has ended. False when it was not open any more: then nothing is to be said.
+    /// It has ended. False when it was not open any more: then nothing is to be said. An answer is on its
+    /// way to the server until [`Self::told`].
     pub fn settle(&mut self, id: &RequestId, ticket: CallbackTicket, end: CallbackEnd) -> bool {
         let known = self.known.get_mut(id);
         let open = known.filter(|known| known.ticket == ticket && known.end.is_none());
@@ -121,10 +125,16 @@ impl AskedCallbacks {
             CallbackEnd::Answered(answer) => answer.len(),
             CallbackEnd::Unanswered | CallbackEnd::Shown => 0,
         };
+        self.untold += usize::from(matches!(end, CallbackEnd::Answered(_)));
         known.end = Some(end);
         self.settled.push_back((id.clone(), ticket));
         self.forget();
         true
+    }
+
+    /// The server was told an answer, or cannot be.
+    pub fn told(&mut self) {
+        self.untold = self.untold.saturating_sub(1);
     }
 
     /// The call is over, and its callbacks with it; answers which of them were open.
@@ -252,6 +262,7 @@ mod tests {
         assert_eq!(asked.arrives(&id("x"), 99, 0), Arrived::TooMany);
         let (n, first) = taken[0];
         asked.settle(&id(&n.to_string()), first, said(""));
+        asked.told();
         assert_eq!(
             asked.arrives(&id("x"), 99, OPEN_BYTES + 1),
             Arrived::TooMany
@@ -269,6 +280,7 @@ mod tests {
             let it = id(&n.to_string());
             let new = ticket(asked.arrives(&it, 1, 0));
             asked.settle(&it, new, said("ok"));
+            asked.told();
         }
         assert!(matches!(asked.arrives(&id("0"), 1, 0), Arrived::New(_)));
         assert_eq!(
@@ -279,6 +291,26 @@ mod tests {
         let new = ticket(asked.arrives(&it, 1, 0));
         asked.settle(&it, new, said(&"x".repeat(SETTLED_BYTES - 1)));
         assert_eq!(asked.settled.len(), 1);
+    }
+
+    /// Answers that a server does not take count as open, also when their calls are over: what waits to be
+    /// said is bounded.
+    #[test]
+    fn answers_that_the_server_does_not_take_are_bounded() {
+        let mut asked = AskedCallbacks::default();
+        for n in 0..OPEN_MAX {
+            let (it, call) = (id("a"), u64::try_from(n).unwrap());
+            let new = ticket(asked.arrives(&it, call, 0));
+            assert!(asked.settle(&it, new, said("null")));
+            assert!(asked.call_over(call).is_empty());
+        }
+        assert!(asked.is_empty());
+        assert_eq!(asked.arrives(&id("b"), 99, 0), Arrived::TooMany);
+        asked.told();
+        let shown = ticket(asked.arrives(&id("b"), 99, 0));
+        assert_eq!(asked.arrives(&id("c"), 99, 0), Arrived::TooMany);
+        assert!(asked.settle(&id("b"), shown, CallbackEnd::Shown));
+        assert!(matches!(asked.arrives(&id("c"), 99, 0), Arrived::New(_)));
     }
 
     proptest! {

@@ -17,6 +17,9 @@ const ALL_MAX: usize = 4096;
 /// Ids remembered after their end, so that who comes late is told why. The oldest are forgotten; they are
 /// then unknown.
 const PAST_MAX: usize = 1024;
+/// Longest cascade: a program that is asked calls, the call asks it, and so on. The depth that later drafts
+/// set for events.
+const DEPTH_MAX: usize = 10;
 /// Bytes kept of a message, to be shown again.
 const MESSAGE_MAX: usize = 4096;
 
@@ -25,8 +28,13 @@ const MESSAGE_MAX: usize = 4096;
 pub struct OpenCallback {
     /// Who is asked.
     pub party: ConnectionId,
+    /// In which call: of whom, and since when that is under way.
+    pub within: (ConnectionId, MonotonicTime),
     /// What can be answered.
     pub form: CallbackForm,
+    /// Its answer is made by a program, which may call others for it: a completion, or what an agent is
+    /// asked by another. What a person answers goes no deeper.
+    pub cascades: bool,
     /// Who asks, as the client is told.
     pub asker: String,
     /// The client's own id of the call.
@@ -41,8 +49,16 @@ pub struct OpenCallback {
 
 /// A bound is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{OF_ONE_MAX} callbacks wait for this client already, or {ALL_MAX} for all")]
-pub struct TooManyOpen;
+pub enum NotOpened {
+    /// Of callbacks that wait.
+    #[error("{OF_ONE_MAX} callbacks wait for this client already, or {ALL_MAX} for all")]
+    TooMany,
+    /// [`DEPTH_MAX`].
+    #[error(
+        "{DEPTH_MAX} callbacks wait for one another's calls already: a cascade goes no further"
+    )]
+    TooDeep,
+}
 
 /// Why an answer is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,6 +99,8 @@ struct PastCallback {
 #[derive(Debug, Default)]
 pub struct OpenCallbacks {
     open: HashMap<String, OpenCallback>,
+    /// How deep those are that cascade.
+    depths: HashMap<String, usize>,
     past: VecDeque<PastCallback>,
 }
 
@@ -90,16 +108,34 @@ impl OpenCallbacks {
     /// A client is asked; `id` is new and cannot be guessed.
     ///
     /// # Errors
-    /// [`TooManyOpen`].
-    pub fn ask(&mut self, id: &str, mut callback: OpenCallback) -> Result<(), TooManyOpen> {
+    /// [`NotOpened`].
+    pub fn ask(&mut self, id: &str, mut callback: OpenCallback) -> Result<(), NotOpened> {
         let of_it = self.open.values();
         let of_it = of_it.filter(|open| open.party == callback.party).count();
         if of_it >= OF_ONE_MAX || self.open.len() >= ALL_MAX {
-            return Err(TooManyOpen);
+            return Err(NotOpened::TooMany);
+        }
+        if callback.cascades {
+            let depth = self.depth(&callback);
+            if depth > DEPTH_MAX {
+                return Err(NotOpened::TooDeep);
+            }
+            self.depths.insert(id.to_owned(), depth);
         }
         cut(&mut callback.message);
         self.open.insert(id.to_owned(), callback);
         Ok(())
+    }
+
+    /// How long a cascade is with this one: which of the callbacks to a client it works on when it calls is
+    /// not known, so the deepest that waited for it at that time counts.
+    fn depth(&self, callback: &OpenCallback) -> usize {
+        let (client, began) = callback.within;
+        let before = self.depths.iter().filter_map(|(id, depth)| {
+            let open = self.open.get(id)?;
+            (open.party == client && open.since <= began).then_some(*depth)
+        });
+        1 + before.max().unwrap_or(0)
     }
 
     /// A client answers with this JSON text. Taken, the callback is closed.
@@ -121,14 +157,14 @@ impl OpenCallbacks {
             return Err(self.why_not(id, party));
         }
         let answer = open.form.judge(response).map_err(ResponseRefused::Unfit)?;
-        let open = self.open.remove(id).ok_or(ResponseRefused::Unknown)?;
+        let open = self.take(id).ok_or(ResponseRefused::Unknown)?;
         self.remember(id, party, ResponseRefused::Answered);
         Ok((open, answer))
     }
 
     /// It needs no answer any more: its call is over, or its time.
     pub fn close(&mut self, id: &str, now: MonotonicTime) {
-        if let Some(open) = self.open.remove(id) {
+        if let Some(open) = self.take(id) {
             let waited = open.until.since(open.since).as_millis();
             let end = match now >= open.until {
                 true => ResponseRefused::TooLate {
@@ -153,6 +189,11 @@ impl OpenCallbacks {
         }
     }
 
+    fn take(&mut self, id: &str) -> Option<OpenCallback> {
+        self.depths.remove(id);
+        self.open.remove(id)
+    }
+
     fn why_not(&self, id: &str, party: ConnectionId) -> ResponseRefused {
         let mut past = self.past.iter();
         let past = past.find(|past| past.id == id && past.party == party);
@@ -169,11 +210,10 @@ impl OpenCallbacks {
 }
 
 fn shown(id: &str, open: &OpenCallback, now: MonotonicTime) -> PendingCallback {
-    let request = open.request.as_ref();
     PendingCallback {
         callback_id: id.to_owned(),
         server_id: open.asker.clone(),
-        request_id: request.and_then(|id| serde_json::from_str(id.as_json()).ok()),
+        request_id: open.request.clone(),
         kind: open.form.kind(),
         message: open.message.clone(),
         options: open.form.options().to_vec(),
@@ -209,7 +249,9 @@ mod tests {
     fn callback(party: ConnectionId, since: u64, until: u64) -> OpenCallback {
         OpenCallback {
             party,
+            within: (party, at(since)),
             form: CallbackForm::new(CallbackKind::Confirmation, None).unwrap(),
+            cascades: false,
             asker: "it".into(),
             request: RequestId::from_json("\"a-7\""),
             message: "go on?".into(),
@@ -279,9 +321,45 @@ mod tests {
         assert_eq!(seen.count, 2);
         let first = &seen.pending[0];
         assert_eq!((first.callback_id.as_str(), first.age_secs), ("old", 3));
-        assert_eq!(first.request_id, Some("a-7".into()));
+        assert_eq!(first.request_id, RequestId::from_json("\"a-7\""));
         assert_eq!(first.remaining_ms, 5_000);
         assert_eq!(seen.pending[1].callback_id, "new");
+    }
+
+    /// Later drafts, 13.8: a program that calls while it is asked, and is asked in that call, comes to an end;
+    /// calls that were there before, and what persons answer, count for nothing.
+    #[test]
+    fn a_cascade_comes_to_an_end() {
+        let depth = u64::try_from(DEPTH_MAX).unwrap();
+        let asked = |party, began: u64, since: u64| OpenCallback {
+            within: (party, at(began)),
+            cascades: true,
+            ..callback(party, since, 1000)
+        };
+        let mut open = OpenCallbacks::default();
+        for n in 0..3 * depth {
+            open.ask(&format!("call {n}"), asked(B, 0, n + 1)).unwrap();
+            open.ask(&format!("person {n}"), callback(B, n, 1000))
+                .unwrap();
+        }
+        for n in 0..depth {
+            open.ask(&n.to_string(), asked(A, 10 * n, 10 * n + 5))
+                .unwrap();
+        }
+        let more = || asked(A, 10 * depth, 10 * depth + 5);
+        assert_eq!(open.ask("more", more()), Err(NotOpened::TooDeep));
+        let other = OpenCallback { party: B, ..more() };
+        assert_eq!(open.ask("of A", other), Err(NotOpened::TooDeep));
+        open.ask("person", callback(A, 200, 1000)).unwrap();
+        open.close("5", at(201));
+        assert_eq!(open.ask("more", more()), Err(NotOpened::TooDeep));
+        let last = (depth - 1).to_string();
+        open.respond(&last, A, YES, at(202)).unwrap();
+        open.ask("more", more()).unwrap();
+        assert_eq!(
+            open.depths.len(),
+            open.open.values().filter(|it| it.cascades).count()
+        );
     }
 
     #[test]
@@ -292,7 +370,7 @@ mod tests {
             long.message = "ä".repeat(MESSAGE_MAX);
             open.ask(&n.to_string(), long).unwrap();
         }
-        assert_eq!(open.ask("more", callback(A, 0, 9)), Err(TooManyOpen));
+        assert_eq!(open.ask("more", callback(A, 0, 9)), Err(NotOpened::TooMany));
         assert!(open.pending(A, at(0)).pending[0].message.len() < MESSAGE_MAX + 8);
         let mut client = 2;
         while open

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mgp_engine::callers::callbacks::{self, CallbackAnswer, OpenCallback};
+use mgp_engine::callers::callbacks::{self, CallbackAnswer, NotOpened, OpenCallback};
 use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_protocol::jsonrpc;
@@ -34,7 +34,8 @@ impl AskedCallback {
         }
     }
 
-    /// True when the client agreed to callbacks, and can be sent one now.
+    /// True when the client agreed to callbacks, and can be sent one, now or when it is back with the answer
+    /// to another question.
     async fn can_be_called_back(&self) -> bool {
         if !self.caller.mgp.features().contains(Features::CALLBACKS) {
             return false;
@@ -58,10 +59,12 @@ impl Link {
         }
         if asked.can_be_called_back().await {
             let (agent, params) = (&asked.caller.agent, Some(asked.params.as_str()));
-            return match self.consented(agent, method, params).await {
-                Ok(()) => self.call_agent_back(asked).await,
-                Err(_) => AskedOutcome::Declined("not_consented"),
-            };
+            if self.consented(agent, method, params).await.is_err() {
+                return AskedOutcome::Declined("not_consented");
+            }
+            if let Some(outcome) = self.call_agent_back(asked).await {
+                return outcome;
+            }
         }
         match asked.question() {
             ClientQuestion::Sampling => self.complete(asked).await,
@@ -72,11 +75,14 @@ impl Link {
         }
     }
 
-    /// By `notifications/mgp.callback.request`, under ids that are the kernel's and the agent's own.
-    async fn call_agent_back(self: &Arc<Self>, asked: &AskedCallback) -> AskedOutcome {
+    /// By `notifications/mgp.callback.request`, under ids that are the kernel's and the agent's own. `None`
+    /// where the agent does not come back for it: its call went on as a task.
+    async fn call_agent_back(self: &Arc<Self>, asked: &AskedCallback) -> Option<AskedOutcome> {
         let callback = OpenCallback {
             party: asked.caller.connection,
+            within: (asked.caller.connection, asked.exchange.began()),
             form: asked.form.clone(),
+            cascades: asked.form.kind() == CallbackKind::LlmCompletion,
             asker: self.server.to_string(),
             request: asked.exchange.request_id(),
             message: asked.message.clone(),
@@ -84,14 +90,34 @@ impl Link {
             until: asked.arrived + asked.patience.lasts,
         };
         let open = |reply| LinkEvent::CallbackAsked(Box::new(callback), reply);
-        let Some(Ok(mut open)) = self.asks(open).await else {
-            return AskedOutcome::Declined("too_many");
+        let mut open = match self.asks(open).await {
+            Some(Ok(open)) => open,
+            Some(Err(NotOpened::TooDeep)) => return Some(AskedOutcome::Declined("too_deep")),
+            Some(Err(NotOpened::TooMany)) | None => {
+                return Some(AskedOutcome::Declined("too_many"));
+            }
         };
-        self.tell_agent(asked, open.id(), Delivery::Reliable);
-        said(open.answered().await)
+        let id = open.id().to_owned();
+        let told = async {
+            match self.tell_agent(asked, &id, Delivery::Reliable).await {
+                true => std::future::pending().await,
+                false => None,
+            }
+        };
+        // It may be found in the list before it is told.
+        tokio::select! {
+            answer = open.answered() => Some(said(answer)),
+            gone = told => gone,
+        }
     }
 
-    fn tell_agent(&self, asked: &AskedCallback, id: &str, class: Delivery) {
+    /// Tells the agent as soon as it hears; false when it does not come back.
+    async fn tell_agent(&self, asked: &AskedCallback, id: &str, class: Delivery) -> bool {
+        let frame = || self.put_to_agent(asked, id).into();
+        asked.exchange.send_when_heard(frame, class).await
+    }
+
+    fn put_to_agent(&self, asked: &AskedCallback, id: &str) -> Vec<u8> {
         let request = asked.exchange.request_id();
         let request = request.as_ref().map_or("null", |id| id.as_json());
         let timeout = asked.patience.lasts.as_millis().to_string();
@@ -103,11 +129,10 @@ impl Link {
             ("timeout_ms", timeout.as_str()),
         ];
         let params = callback::put_to_agent(&asked.params, &own);
-        let frame = jsonrpc::notification(Request::METHOD, Some(&params));
-        asked.exchange.send(frame.into(), class);
+        jsonrpc::notification(Request::METHOD, Some(&params))
     }
 
-    /// As a form; `None` where the client cannot be asked one, or did not answer it.
+    /// As a form; `None` where the client cannot be asked one. One that can and does not answer has declined.
     async fn elicit(self: &Arc<Self>, asked: &AskedCallback) -> Option<CallbackAnswer> {
         if !declared(&asked.caller, &asked.exchange).elicitation_form {
             return None;
@@ -116,8 +141,10 @@ impl Link {
         let (caller, exchange) = (&asked.caller, &asked.exchange);
         let form = ClientQuestion::Elicitation;
         let answer = put(self, caller, exchange, form, Some(&params)).await;
-        let result = answer.ok()?;
-        Some(asked.form.elicited(&String::from_utf8_lossy(&result)))
+        Some(match answer {
+            Ok(result) => asked.form.elicited(&String::from_utf8_lossy(&result)),
+            Err(_) => CallbackAnswer::Declined,
+        })
     }
 
     /// By `sampling/createMessage`. No person answers in the place of a model.
@@ -176,7 +203,9 @@ impl Link {
         }
         if asked.can_be_called_back().await {
             let id = format!("cb-{}", new_id().as_str());
-            return self.tell_agent(asked, &id, Delivery::Lossy);
+            if self.tell_agent(asked, &id, Delivery::Lossy).await {
+                return;
+            }
         }
         let level = asked.caller.log_level(&asked.exchange);
         if level.is_some_and(|floor| LogLevel::Info.passes(floor)) {
