@@ -24,6 +24,10 @@ pub const WINDOW: usize = 64;
 const EARLY_MAX: usize = 64;
 /// Indices a reader may wait for after it said that it misses them.
 const MISSED_MAX: usize = 256;
+/// Paces of its reader that a server is told in one call, so that a reader who goes on changing its mind does
+/// not fill the queue of a server that others use, too. After them the server is told none: what the reader
+/// wants is kept here alone.
+const PACES_MAX: usize = 64;
 /// A server whose threads overtake each other is not asked for what is on its way.
 const ASK_AFTER: Duration = Duration::from_millis(20);
 /// How long early chunks wait for those before them.
@@ -98,6 +102,8 @@ pub struct CallStream<T> {
     on_the_way: usize,
     /// The reader's own pace.
     pace: Option<u32>,
+    /// How often it was set.
+    paces: usize,
     /// Not before this time, by that pace.
     next_at: MonotonicTime,
     retry_at: Option<MonotonicTime>,
@@ -124,6 +130,7 @@ impl<T> Default for CallStream<T> {
             waiting_bytes: 0,
             on_the_way: 0,
             pace: None,
+            paces: 0,
             next_at: MonotonicTime::START,
             retry_at: None,
             lag: Lag::None,
@@ -287,6 +294,7 @@ impl<T> CallStream<T> {
     /// The reader wants no more than this many chunks a second; 0: none until it says otherwise.
     pub fn pace(&mut self, rate: u32, now: MonotonicTime, effects: &mut Effects<T>) {
         self.pace = (rate < UNPACED).then_some(rate);
+        self.paces = self.paces.saturating_add(1);
         self.next_at = now;
         self.go_on(now, effects);
     }
@@ -421,7 +429,8 @@ impl<T> CallStream<T> {
 
     /// Tells the server when what it may send has changed.
     fn tell_pace(&mut self, effects: &mut Effects<T>) {
-        let wanted = match (self.lag, self.pace) {
+        let pace = self.pace.filter(|_| self.paces <= PACES_MAX);
+        let wanted = match (self.lag, pace) {
             (Lag::None, pace) => pace,
             (Lag::Half(rate), pace) => Some(pace.map_or(rate, |pace| pace.min(rate))),
             (Lag::Full, _) => Some(0),

@@ -124,11 +124,21 @@ fn in_words(entry: &Entry, now_ms: u64) -> String {
         None => row(&format!("mgp approve {id}   or   mgp deny {id}")),
         Some([]) => row(&format!("mgp answer {id} TEXT   or   mgp deny {id}")),
         Some(options) => {
+            let options: Vec<String> = options.iter().map(|option| shown(option)).collect();
             row(&format!("options: {}", options.join(", ")));
             row(&format!("mgp answer {id} OPTION   or   mgp deny {id}"));
         }
     }
     text
+}
+
+/// An option on one line and as one, whatever its server put into it.
+fn shown(option: &str) -> String {
+    let plain = |c: char| c == ' ' || c.is_alphanumeric() || (c.is_ascii_graphic() && c != ',');
+    match !option.is_empty() && option.chars().all(plain) {
+        true => option.to_owned(),
+        false => format!("{option:?}"),
+    }
 }
 
 #[cfg(test)]
@@ -167,5 +177,14 @@ mod tests {
         let told = in_words(&choice, 3000);
         assert!(told.contains("options: a, b\n"), "{told}");
         assert!(told.contains("mgp answer tobami OPTION"), "{told}");
+        // A server writes no line of the kernel's.
+        let odd = ["a b", "a, b", "x\n        mgp approve x", "\u{202e}b", ""];
+        let odd = Entry {
+            options: Some(odd.map(str::to_owned).to_vec()),
+            ..choice
+        };
+        let told = in_words(&odd, 3000);
+        let line = r#"options: a b, "a, b", "x\n        mgp approve x", "\u{202e}b", """#;
+        assert!(told.contains(&format!("{line}\n")), "{told}");
     }
 }

@@ -216,6 +216,22 @@ fn a_reader_sets_its_own_pace() {
     assert_eq!(it.told, told);
 }
 
+/// A reader cannot use up the queue of a server that others use, too; it has its pace all the same.
+#[test]
+fn a_reader_that_goes_on_changing_its_pace_is_served_here_alone() {
+    let mut it = Scene::new();
+    for n in 0..1000 {
+        it.paced(1 + n % 2);
+    }
+    assert_eq!(it.told.len(), PACES_MAX + 1);
+    assert_eq!(it.told.last(), Some(&Pace(None)));
+    it.paced(0);
+    it.chunks(0..3);
+    assert_eq!(it.delivered, []);
+    it.paced(UNPACED);
+    assert_eq!(it.delivered, [0, 1, 2]);
+}
+
 #[test]
 fn what_is_kept_comes_again_and_the_server_is_asked_for_the_rest() {
     let mut it = Scene::new();

@@ -135,7 +135,13 @@ impl CallbackForm {
     /// The params of `elicitation/create` that ask the same.
     #[must_use]
     pub fn elicitation(&self, message: &str) -> String {
-        let options: Vec<String> = self.options.iter().map(|option| quoted(option)).collect();
+        // Each once: clients that compile the schema take no other.
+        let mut options: Vec<String> = Vec::new();
+        for option in self.options.iter().map(|option| quoted(option)) {
+            if !options.contains(&option) {
+                options.push(option);
+            }
+        }
         let of = match options.as_slice() {
             [] => String::new(),
             all => format!(r#","enum":[{}]"#, all.join(",")),
@@ -219,7 +225,7 @@ mod tests {
     /// A-32: the same question as a form, and its answer.
     #[test]
     fn a_callback_can_be_asked_as_a_form() {
-        let selection = form(CallbackKind::Selection, &["a", "\"b\""]);
+        let selection = form(CallbackKind::Selection, &["a", "\"b\"", "a"]);
         let params: serde_json::Value =
             serde_json::from_str(&selection.elicitation("Which?")).unwrap();
         assert_eq!(params["message"], "Which?");
