@@ -116,7 +116,7 @@ pub fn number(json: &str) -> Option<f64> {
 
 /// A message for people, as its JSON text; `None` where it is no text.
 #[must_use]
-pub fn words<'a>(message: Option<&'a RawValue>) -> Option<&'a str> {
+pub fn words(message: Option<&RawValue>) -> Option<&str> {
     let text = message.map(RawValue::get);
     text.filter(|text| text.starts_with('"'))
 }
