@@ -27,7 +27,7 @@ pub use calls::{Calls, ShowCall};
 pub use events::{Events, TailEvents};
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};
-pub use servers::{Add, Logs, Named, Removed, Restarted, Servers};
+pub use servers::{Add, Logs, Named, Removed, Restarted, Servers, Update};
 pub use tools::{Call, Find, ListTools, Tools};
 pub use trust::{Trust, Untrust};
 pub use up::{Stdio, Up};

@@ -87,6 +87,57 @@ pub fn names(text: &str, id: &str) -> bool {
     })
 }
 
+/// The ids of the entries that the file has.
+#[must_use]
+pub fn ids(text: &str) -> Vec<String> {
+    let Ok(mut document) = parse(text) else {
+        return Vec::new();
+    };
+    let ids = entries(&mut document).map(|servers| {
+        let ids = servers.iter().filter_map(|s| s.get("id")?.as_str());
+        ids.map(str::to_owned).collect()
+    });
+    ids.unwrap_or_default()
+}
+
+/// The command of an entry and its arguments; `None` where it is reached at a URL.
+///
+/// # Errors
+/// [`EditError`].
+pub fn command(text: &str, id: &str) -> Result<Option<(String, Vec<String>)>, EditError> {
+    let mut document = parse(text)?;
+    let entry = entry(&mut document, id)?;
+    let Some(command) = entry.get("command").and_then(Item::as_str) else {
+        return Ok(None);
+    };
+    let args = entry.get("args").and_then(Item::as_array);
+    let args = args.into_iter().flatten();
+    let args = args.map(|arg| arg.as_str().unwrap_or_default().to_owned());
+    Ok(Some((command.to_owned(), args.collect())))
+}
+
+/// Changes one argument of an entry's command; what stands around it stays.
+///
+/// # Errors
+/// [`EditError`]; nothing is half done.
+pub fn set_argument(text: &str, id: &str, at: usize, argument: &str) -> Result<String, EditError> {
+    let mut document = parse(text)?;
+    let args = entry(&mut document, id)?.get_mut("args");
+    let args = args.and_then(Item::as_array_mut);
+    let place = args.and_then(|args| args.get_mut(at));
+    let place = place.ok_or(EditError::OtherForm)?;
+    let around = place.decor().clone();
+    *place = Value::from(argument);
+    *place.decor_mut() = around;
+    Ok(document.to_string())
+}
+
+fn entry<'d>(document: &'d mut DocumentMut, id: &str) -> Result<&'d mut Table, EditError> {
+    let servers = entries(document)?;
+    let at = position(servers, id).ok_or_else(|| EditError::Unknown(id.to_owned()))?;
+    Ok(servers.get_mut(at).expect("it was found there"))
+}
+
 /// Takes an entry out, with the comment right above it.
 ///
 /// # Errors

@@ -174,6 +174,12 @@ impl Peers {
         )
     }
 
+    /// The version of it before, for what is brought up to date.
+    #[must_use]
+    pub fn everything_before(&self) -> Program {
+        self.node("server-everything-before/dist/index.js", &["stdio"])
+    }
+
     fn at_home() -> Self {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");

@@ -11,3 +11,4 @@ mod folding;
 mod git;
 mod line_ends;
 mod time;
+mod updating;

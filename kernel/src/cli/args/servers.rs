@@ -19,6 +19,8 @@ pub enum Servers {
     Stop(Named),
     /// Stop a server and start it again.
     Restart(Restarted),
+    /// Write the newest version of the package that a server runs into its entry, and start that.
+    Update(Update),
     /// Show all that is known of a server.
     Info(Named),
     /// Show what a server wrote to stderr.
@@ -43,6 +45,27 @@ pub struct Restarted {
     /// Start a second one beside it, which takes over; its entry has to say restart_mode = "rolling".
     #[arg(long)]
     pub rolling: bool,
+}
+
+/// `mgp servers update`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp servers update files                 # npx -y @acme/files@1.2.3 becomes @acme/files@1.3.0
+  mgp servers update files --dry-run
+  mgp servers update files --to 1.2.3      # a version of your own, also an older one
+
+For servers that npx, npm exec, pnpm dlx, bunx, uvx, uv tool run or pipx run starts, with a version
+(pkg@1.2.3, pkg==1.2.3). npm, pnpm, uv or pip is asked which version is the newest. The server is
+started again; with restart_mode = \"rolling\" in its entry no call waits or is lost.")]
+pub struct Update {
+    /// The server's id.
+    pub id: String,
+    /// This version instead of the newest.
+    #[arg(long, value_name = "VERSION")]
+    pub to: Option<String>,
+    /// Show what would be written, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// `mgp servers remove`.

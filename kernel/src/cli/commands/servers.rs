@@ -8,6 +8,7 @@ mod remove;
 mod secrets;
 mod starting;
 pub(super) mod state;
+mod update;
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::servers::{List, Restart, Server, Start, Stop};
@@ -36,6 +37,7 @@ pub(super) fn run(context: &CliContext, typed: Servers) -> Result<(), Failure> {
         Servers::Start(typed) => start(context, &typed.id),
         Servers::Stop(typed) => stop(context, &typed.id),
         Servers::Restart(typed) => restart(context, &typed),
+        Servers::Update(typed) => update::update(context, &typed),
         Servers::Info(typed) => info::show(context, &typed.id),
         Servers::Logs(typed) => logs::show(context, typed),
     }

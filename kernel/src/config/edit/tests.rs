@@ -141,3 +141,28 @@ fn a_file_keeps_its_mode_and_a_new_one_is_private() {
     assert_eq!(fs::read_to_string(&new).unwrap(), "a = 2\n");
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
 }
+
+/// One argument changes, and nothing of what stands around it.
+#[test]
+fn an_argument_is_changed_in_its_place() {
+    let text = "# mine\n[[servers]]\nid = \"db\" # the one\ncommand = \"npx\"\nargs = [\n  \"-y\",\n  \"db@1.2.3\", # pinned\n]\n\n[[servers]]\nid = \"docs\"\nurl = \"https://h\"\n";
+    let (command, args) = command(text, "db").unwrap().unwrap();
+    assert_eq!(
+        (&*command, args),
+        ("npx", vec!["-y".to_owned(), "db@1.2.3".to_owned()])
+    );
+    assert_eq!(
+        set_argument(text, "db", 1, "db@2.0.0").unwrap(),
+        text.replace("db@1.2.3", "db@2.0.0")
+    );
+    assert_eq!(super::command(text, "docs").unwrap(), None);
+    assert!(matches!(
+        super::command(text, "d"),
+        Err(EditError::Unknown(_))
+    ));
+    assert!(matches!(
+        set_argument(text, "db", 2, "x"),
+        Err(EditError::OtherForm)
+    ));
+    assert_eq!(ids(text), ["db", "docs"]);
+}

@@ -1,0 +1,283 @@
+//! `mgp servers update`: the newest version of the package that a server's command runs, written into its entry.
+
+mod newest;
+mod package;
+
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mgp_engine::doors::nearest::nearest_name;
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::kernel::KernelStatus;
+use mgp_protocol::mgp::servers::{Server, Wait};
+use serde_json::{Value, json};
+
+use self::package::{Package, Registry, compare, is_version};
+use super::config_file::{existing, in_file, in_force, write};
+use super::starting::{StartMode, watch};
+use super::state::{CONNECTED, tell};
+use crate::cli::args::Update;
+use crate::cli::client::{CliContext, names};
+use crate::cli::failure::Failure;
+use crate::cli::print::{report, say};
+use crate::cli::words::plain;
+use crate::config;
+use crate::config::edit::{self, EditError};
+
+/// How long the kernel may take to hand a changed entry to its server: it has answered that it read it.
+const TAKEN_UP: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// An entry as it stands in its file.
+struct Entry {
+    file: PathBuf,
+    text: String,
+    command: String,
+    args: Vec<String>,
+}
+
+/// A new version, and what the entry says then.
+struct VersionChange {
+    from: Option<String>,
+    to: String,
+    argument: String,
+}
+
+/// Writes the newest version into an entry, or the one that is named, and has the server run it.
+pub(super) fn update(context: &CliContext, typed: &Update) -> Result<(), Failure> {
+    let status = context.status()?;
+    let entry = find(context, status.as_ref(), &typed.id)?;
+    let refused = |why: package::NoPackage| Failure::Other(format!("{}: {why}", typed.id));
+    let package = Package::of(&entry.command, &entry.args).map_err(refused)?;
+    if package.version.is_none() && typed.to.is_none() {
+        return unpinned(context, &typed.id, &entry.file, &package);
+    }
+    let Some(change) = change(&entry, &package, typed)? else {
+        return up_to_date(context, &typed.id, &entry.file, &package);
+    };
+    if typed.dry_run {
+        return said(
+            context,
+            (&typed.id, &package),
+            &entry.file,
+            &change,
+            Value::Null,
+        );
+    }
+    let trusted = take_down(context, typed, &entry, &package, &change)?;
+    match status {
+        Some(_) if trusted => run(context, (&typed.id, &package), &entry.file, &change),
+        Some(_) | None => said(
+            context,
+            (&typed.id, &package),
+            &entry.file,
+            &change,
+            false.into(),
+        ),
+    }
+}
+
+/// The entry of this server in the first file that has one.
+fn find(context: &CliContext, status: Option<&KernelStatus>, id: &str) -> Result<Entry, Failure> {
+    let files = in_force(context, status)?;
+    let mut known = Vec::new();
+    for file in files {
+        let text = existing(&file)?.unwrap_or_default();
+        match edit::command(&text, id) {
+            Ok(Some((command, args))) => {
+                return Ok(Entry {
+                    file,
+                    text,
+                    command,
+                    args,
+                });
+            }
+            Ok(None) => {
+                return Err(Failure::Other(format!(
+                    "{id} is not started by a command: whoever runs it decides its version"
+                )));
+            }
+            Err(EditError::Unknown(_)) => known.extend(edit::ids(&text)),
+            Err(e) => return Err(in_file(&file, &e)),
+        }
+    }
+    if status.is_some() {
+        context.with_kernel(async |client| names::server(client, id).await)?;
+        return Err(Failure::Other(format!(
+            "{id} stands in no file: an agent registered it while the kernel runs"
+        )));
+    }
+    let meant = nearest_name(id, known.iter().map(String::as_str));
+    let meant = meant.map_or(String::new(), |meant| format!(" (did you mean {meant}?)"));
+    Err(Failure::Usage(format!("there is no server {id}{meant}")))
+}
+
+/// `None` where the entry says that version already.
+fn change(
+    entry: &Entry,
+    package: &Package,
+    typed: &Update,
+) -> Result<Option<VersionChange>, Failure> {
+    let wanted = typed.to.as_deref();
+    if let Some(wanted) = wanted.filter(|wanted| !is_version(wanted)) {
+        return Err(Failure::Usage(format!("`{wanted}` is no version")));
+    }
+    let said = package.version.as_deref();
+    if wanted.is_some() && wanted == said {
+        return Ok(None);
+    }
+    let to = match (wanted, package.registry) {
+        // It tells all versions at once, and only of the newest that it is one.
+        (Some(wanted), Registry::Pip) => wanted.to_owned(),
+        _ => newest::newest(&entry.command, package, wanted)?,
+    };
+    let order = said.map_or(Ordering::Less, |said| compare(said, &to));
+    if wanted.is_none() && order == Ordering::Greater {
+        report(format_args!(
+            "note: {} is newer than {to}, which {} says is the newest; `--to {to}` goes back",
+            said.unwrap_or_default(),
+            package.registry.program()
+        ));
+    }
+    if wanted.is_none() && order != Ordering::Less {
+        return Ok(None);
+    }
+    let argument = package.with_version(&entry.args[package.argument], &to);
+    let from = package.version.clone();
+    Ok(Some(VersionChange { from, to, argument }))
+}
+
+/// Writes the entry; true where the kernel reads it as it is now.
+fn take_down(
+    context: &CliContext,
+    typed: &Update,
+    entry: &Entry,
+    package: &Package,
+    change: &VersionChange,
+) -> Result<bool, Failure> {
+    let text = edit::set_argument(&entry.text, &typed.id, package.argument, &change.argument);
+    let text = text.map_err(|e| in_file(&entry.file, &e))?;
+    if let Some(problem) = config::judge(&text, &entry.file, &typed.id) {
+        return Err(Failure::Usage(problem.message));
+    }
+    let project = context.look_up.named().is_none() && entry.file == context.look_up.project_file();
+    let trusted = write(context, &entry.file, Some(&entry.text), &text, project)?;
+    if project && !trusted {
+        let folder = entry.file.parent().unwrap_or(Path::new(".")).display();
+        report(format_args!(
+            "note: {} is not trusted as it is: `mgp trust {folder}` shows it, and asks",
+            entry.file.display()
+        ));
+    }
+    Ok(trusted || !project)
+}
+
+/// Has the kernel take the entry up, and waits until the server runs it or has failed.
+fn run(
+    context: &CliContext,
+    about: (&str, &Package),
+    file: &Path,
+    change: &VersionChange,
+) -> Result<(), Failure> {
+    let (id, _) = about;
+    if !context.json {
+        said(context, about, file, change, true.into())?;
+    }
+    context.reload()?;
+    let asked = Instant::now();
+    let server = loop {
+        let server: Server = watch(context, Wait::METHOD, "updating", id, StartMode::Plain)?;
+        let taken = server.runs.contains(&change.argument) || server.rolling.is_some();
+        if taken || server.state == "error" || asked.elapsed() > TAKEN_UP {
+            break server;
+        }
+        thread::sleep(LOOK_AGAIN);
+    };
+    if let Some(why) = &server.rolling {
+        return Err(Failure::Other(format!(
+            "{id}: {}; {}",
+            plain(why),
+            back(id, change)
+        )));
+    }
+    if context.json {
+        said(context, about, file, change, json!(server))?;
+        return match CONNECTED.contains(&server.state.as_str()) {
+            true => Ok(()),
+            false => Err(Failure::Other(format!("{id} is {}", server.state))),
+        };
+    }
+    tell(context, &server, CONNECTED).inspect_err(|_| report(back(id, change)))
+}
+
+fn back(id: &str, change: &VersionChange) -> String {
+    match &change.from {
+        Some(from) => format!("`mgp servers update {id} --to {from}` writes the version before"),
+        None => format!("the entry of {id} named no version before"),
+    }
+}
+
+fn said(
+    context: &CliContext,
+    (id, package): (&str, &Package),
+    file: &Path,
+    change: &VersionChange,
+    server: Value,
+) -> Result<(), Failure> {
+    if context.json {
+        return say(json!({
+            "id": id, "file": file, "package": package.name, "from": change.from, "to": change.to,
+            "written": !server.is_null(), "server": server.is_object().then_some(server),
+        }));
+    }
+    let from = change.from.as_deref().unwrap_or("no version");
+    let would = match server.is_null() {
+        true => "would be written into",
+        false => "written into",
+    };
+    say(format_args!(
+        "{id}: {} {from} -> {}, {would} {}",
+        package.name,
+        change.to,
+        file.display()
+    ))
+}
+
+fn unpinned(context: &CliContext, id: &str, file: &Path, package: &Package) -> Result<(), Failure> {
+    if context.json {
+        return say(
+            json!({"id": id, "file": file, "package": package.name, "from": null, "to": null, "written": false}),
+        );
+    }
+    let restart = match package.registry {
+        Registry::Npm | Registry::Pnpm => {
+            format!("`mgp servers restart {id}` takes the newest")
+        }
+        Registry::Uv | Registry::Pip => format!(
+            "`mgp servers restart {id}` takes the newest, or what is kept of an earlier start: `{}@latest` looks each time",
+            package.name
+        ),
+    };
+    say(format_args!(
+        "{id}: its entry asks for no version of {}: {restart}; `--to VERSION` pins one",
+        package.name
+    ))
+}
+
+fn up_to_date(
+    context: &CliContext,
+    id: &str,
+    file: &Path,
+    package: &Package,
+) -> Result<(), Failure> {
+    let version = &package.version;
+    if context.json {
+        return say(
+            json!({"id": id, "file": file, "package": package.name, "from": version, "to": version, "written": false}),
+        );
+    }
+    let version = version.as_deref().unwrap_or_default();
+    say(format_args!("{id}: {} {version} stays", package.name))
+}

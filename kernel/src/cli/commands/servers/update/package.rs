@@ -1,0 +1,450 @@
+//! The package that a server's command downloads and runs, as npx, uvx and the like read it.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// Who is asked which versions there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Registry {
+    /// `npm view`.
+    Npm,
+    /// `pnpm view`.
+    Pnpm,
+    /// `uv pip compile`.
+    Uv,
+    /// `pip index versions`.
+    Pip,
+}
+
+impl Registry {
+    /// The program that is asked.
+    pub(super) const fn program(self) -> &'static str {
+        match self {
+            Self::Npm => "npm",
+            Self::Pnpm => "pnpm",
+            Self::Uv => "uv",
+            Self::Pip => "pip",
+        }
+    }
+
+    fn is_python(self) -> bool {
+        matches!(self, Self::Uv | Self::Pip)
+    }
+}
+
+/// A package as it stands in a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Package {
+    pub(super) registry: Registry,
+    /// Its name, without what is to be installed with it.
+    pub(super) name: String,
+    /// The exact version that the entry asks for.
+    pub(super) version: Option<String>,
+    /// Which argument it stands in.
+    pub(super) argument: usize,
+    /// What of that argument a version replaces.
+    place: Range<usize>,
+}
+
+/// Why no package can be brought up to date.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoPackage {
+    #[error(
+        "`{0}` does not download what it runs; a new version is installed the way this one was"
+    )]
+    OtherProgram(String),
+    #[error("its arguments name no package")]
+    NoName,
+    #[error("`{0}` is no package of a registry; a newer one is named by hand")]
+    NotOfRegistry(String),
+    #[error("the package in `{0}` comes out of a variable; it is changed where that is set")]
+    Variable(String),
+}
+
+/// How a program reads its arguments: what stands before the package.
+struct PackageLauncher {
+    registry: Registry,
+    /// Words before the options.
+    words: &'static [&'static str],
+    /// Options whose value is the package.
+    package: &'static [&'static str],
+    /// Other options with a value of their own.
+    valued: &'static [&'static str],
+}
+
+const NPM_VALUED: &[&str] = &[
+    "-c",
+    "--call",
+    "-w",
+    "--workspace",
+    "--registry",
+    "--cache",
+    "--prefix",
+    "--userconfig",
+    "--loglevel",
+    "--node-options",
+    "--script-shell",
+];
+const UV_VALUED: &[&str] = &[
+    "--with",
+    "--with-editable",
+    "--with-requirements",
+    "-p",
+    "--python",
+    "-i",
+    "--index-url",
+    "--index",
+    "--default-index",
+    "--extra-index-url",
+    "-f",
+    "--find-links",
+    "--directory",
+    "--project",
+    "--cache-dir",
+    "--config-file",
+    "-c",
+    "--constraints",
+    "--overrides",
+    "--env-file",
+    "--refresh-package",
+    "-P",
+    "--upgrade-package",
+    "--index-strategy",
+    "--keyring-provider",
+    "--resolution",
+    "--prerelease",
+    "--exclude-newer",
+    "--link-mode",
+    "--color",
+    "-C",
+    "--config-setting",
+];
+const PIPX_VALUED: &[&str] = &[
+    "--python",
+    "--pip-args",
+    "-i",
+    "--index-url",
+    "--suffix",
+    "--with",
+    "--backend",
+];
+
+/// The launchers that are known, by the name of the program.
+fn launchers(program: &str) -> &'static [PackageLauncher] {
+    const NPX: PackageLauncher = PackageLauncher {
+        registry: Registry::Npm,
+        words: &[],
+        package: &["-p", "--package"],
+        valued: NPM_VALUED,
+    };
+    const UVX: PackageLauncher = PackageLauncher {
+        registry: Registry::Uv,
+        words: &[],
+        package: &["--from"],
+        valued: UV_VALUED,
+    };
+    match program {
+        "npx" | "bunx" => &[NPX],
+        "npm" => &[
+            PackageLauncher {
+                words: &["exec"],
+                ..NPX
+            },
+            PackageLauncher {
+                words: &["x"],
+                ..NPX
+            },
+        ],
+        "bun" => &[PackageLauncher {
+            words: &["x"],
+            ..NPX
+        }],
+        "pnpx" => &[PackageLauncher {
+            registry: Registry::Pnpm,
+            ..NPX
+        }],
+        "pnpm" => &[PackageLauncher {
+            registry: Registry::Pnpm,
+            words: &["dlx"],
+            ..NPX
+        }],
+        "uvx" => &[UVX],
+        "uv" => &[
+            PackageLauncher {
+                words: &["tool", "run"],
+                ..UVX
+            },
+            PackageLauncher {
+                words: &["x"],
+                ..UVX
+            },
+        ],
+        "pipx" => &[PackageLauncher {
+            registry: Registry::Pip,
+            words: &["run"],
+            package: &["--spec"],
+            valued: PIPX_VALUED,
+        }],
+        _ => &[],
+    }
+}
+
+impl Package {
+    /// Reads the package out of a command and its arguments.
+    pub(super) fn of(command: &str, args: &[String]) -> Result<Self, NoPackage> {
+        let program = command.rsplit('/').next().unwrap_or(command);
+        let fits = |launcher: &&PackageLauncher| {
+            let begins = args.iter().zip(launcher.words);
+            args.len() >= launcher.words.len() && begins.into_iter().all(|(arg, word)| arg == word)
+        };
+        let launcher = launchers(program).iter().find(fits);
+        let launcher = launcher.ok_or_else(|| NoPackage::OtherProgram(command.to_owned()))?;
+        let (argument, start) = place(launcher, args).ok_or(NoPackage::NoName)?;
+        Self::read(launcher.registry, argument, &args[argument], start)
+    }
+
+    fn read(
+        registry: Registry,
+        argument: usize,
+        whole: &str,
+        start: usize,
+    ) -> Result<Self, NoPackage> {
+        let text = &whole[start..];
+        if text.contains("${") {
+            return Err(NoPackage::Variable(text.to_owned()));
+        }
+        let (name, version, length) = match registry.is_python() {
+            true => python(text),
+            false => node(text),
+        }
+        .ok_or_else(|| NoPackage::NotOfRegistry(text.to_owned()))?;
+        Ok(Self {
+            registry,
+            name: name.to_owned(),
+            version: version.map(str::to_owned),
+            argument,
+            place: start + length..whole.len(),
+        })
+    }
+
+    /// The argument with this version instead.
+    pub(super) fn with_version(&self, argument: &str, version: &str) -> String {
+        let between = match self.registry.is_python() {
+            true if !argument[self.place.clone()].starts_with('@') => "==",
+            true | false => "@",
+        };
+        format!("{}{between}{version}", &argument[..self.place.start])
+    }
+}
+
+/// Which argument names the package, and where in it.
+fn place(launcher: &PackageLauncher, args: &[String]) -> Option<(usize, usize)> {
+    let mut plain = None;
+    let mut at = launcher.words.len();
+    while let Some(arg) = args.get(at) {
+        let (option, value) = arg.split_once('=').unwrap_or((arg, ""));
+        if arg == "--" || !arg.starts_with('-') {
+            plain = Some(at + usize::from(arg == "--"));
+            break;
+        }
+        if launcher.package.contains(&option) {
+            return match value.is_empty() {
+                true => args.get(at + 1).map(|_| (at + 1, 0)),
+                false => Some((at, option.len() + 1)),
+            };
+        }
+        at += 1 + usize::from(launcher.valued.contains(&&**arg));
+    }
+    plain.filter(|at| *at < args.len()).map(|at| (at, 0))
+}
+
+/// `@scope/name@1.2.3`: the name, the version where it is exact, and the length of what is no version.
+fn node(text: &str) -> Option<(&str, Option<&str>, usize)> {
+    let end = text.char_indices().skip(1).find(|(_, c)| *c == '@');
+    let length = end.map_or(text.len(), |(at, _)| at);
+    let (name, rest) = text.split_at(length);
+    let scoped = name.strip_prefix('@');
+    let (scope, own) = match scoped {
+        Some(scoped) => scoped.split_once('/')?,
+        None => ("scope", name),
+    };
+    let exact = rest
+        .strip_prefix('@')
+        .filter(|version| is_exact(version, 3));
+    let version_like = rest
+        .strip_prefix('@')
+        .is_none_or(|rest| !rest.contains([':', '/']));
+    (is_name(scope) && is_name(own) && version_like).then_some((name, exact, length))
+}
+
+/// `name[extra]==1.2.3` or `name@1.2.3`.
+fn python(text: &str) -> Option<(&str, Option<&str>, usize)> {
+    let behind_extras = text.find(']').unwrap_or(0);
+    let length = text[behind_extras..].find(['=', '@', '<', '>', '~', '!', ';', ' ', ',']);
+    let length = length.map_or(text.len(), |at| behind_extras + at);
+    let (named, rest) = text.split_at(length);
+    let (name, extras) = named.split_once('[').unwrap_or((named, "]"));
+    let rest_of = |mark| rest.strip_prefix(mark);
+    let exact = rest_of("==").or_else(|| rest_of("@"));
+    let exact = exact.filter(|version| is_exact(version, 1));
+    let from_elsewhere = rest.contains([':', '/']);
+    (is_name(name) && extras.ends_with(']') && !from_elsewhere).then_some((name, exact, length))
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-~".contains(c);
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)
+}
+
+/// A whole version, of at least so many numbers: no range and no tag.
+fn is_exact(version: &str, least: usize) -> bool {
+    let numbers = version.split(['-', '+']).next().unwrap_or_default();
+    let parts = numbers.split('.').count();
+    parts >= least && version.starts_with(|c: char| c.is_ascii_digit()) && is_version(version)
+}
+
+/// What may stand as a version in a command, whoever says it.
+pub(super) fn is_version(version: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || ".+-!_".contains(c);
+    version.starts_with(|c: char| c.is_ascii_alphanumeric()) && version.chars().all(plain)
+}
+
+/// How two versions stand to each other, by their numbers; one that adds something to its numbers (`-rc.1`,
+/// `rc1`) comes before the one that does not.
+pub(super) fn compare(one: &str, other: &str) -> Ordering {
+    let read = |version: &str| {
+        let version = version.split('+').next().unwrap_or_default().to_owned();
+        let end = version.find(|c: char| !c.is_ascii_digit() && c != '.');
+        let (numbers, rest) = version.split_at(end.unwrap_or(version.len()));
+        let numbers = numbers.split('.').map(|number| number.parse().unwrap_or(0));
+        let mut numbers: Vec<u64> = numbers.collect();
+        while numbers.last() == Some(&0) {
+            numbers.pop();
+        }
+        (numbers, rest.is_empty(), rest.to_owned())
+    };
+    read(one).cmp(&read(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Result<Package, NoPackage> {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        Package::of(&words[0], &words[1..])
+    }
+
+    /// What is asked about, in which version, and the line with another one.
+    fn read(line: &str) -> (String, Option<String>, String) {
+        let package = of(line).unwrap_or_else(|why| panic!("{line}: {why}"));
+        let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let argument = &mut words[package.argument + 1];
+        *argument = package.with_version(argument, "9.9.9");
+        (package.name, package.version, words.join(" "))
+    }
+
+    #[test]
+    fn a_pinned_package_is_found_in_every_launcher() {
+        let lines = [
+            (
+                "npx -y @acme/db@1.2.3 --port 1",
+                "@acme/db",
+                "npx -y @acme/db@9.9.9 --port 1",
+            ),
+            ("/usr/bin/npx db@1.2.3", "db", "/usr/bin/npx db@9.9.9"),
+            (
+                "npx --package=db@1.2.3 -- dbd",
+                "db",
+                "npx --package=db@9.9.9 -- dbd",
+            ),
+            (
+                "npx --registry https://r -p db@1.2.3 dbd",
+                "db",
+                "npx --registry https://r -p db@9.9.9 dbd",
+            ),
+            ("npm exec -- db@1.2.3", "db", "npm exec -- db@9.9.9"),
+            ("pnpm dlx db@1.2.3 x@y", "db", "pnpm dlx db@9.9.9 x@y"),
+            ("bunx --bun db@1.2.3", "db", "bunx --bun db@9.9.9"),
+            ("uvx db@1.2.3", "db", "uvx db@9.9.9"),
+            (
+                "uvx --python 3.12 db[a,b]==1.2.3 -v",
+                "db",
+                "uvx --python 3.12 db[a,b]==9.9.9 -v",
+            ),
+            (
+                "uvx --with x==1.0 --from db==1.2.3 dbd",
+                "db",
+                "uvx --with x==1.0 --from db==9.9.9 dbd",
+            ),
+            ("uv tool run db==1.2.3", "db", "uv tool run db==9.9.9"),
+            (
+                "pipx run --spec db==1.2.3 dbd",
+                "db",
+                "pipx run --spec db==9.9.9 dbd",
+            ),
+        ];
+        for (line, name, changed) in lines {
+            let pinned = Some("1.2.3".to_owned());
+            assert_eq!(read(line), (name.to_owned(), pinned, changed.to_owned()));
+        }
+    }
+
+    #[test]
+    fn ranges_and_tags_pin_nothing_and_are_replaced_whole() {
+        for (line, changed) in [
+            ("npx -y db", "npx -y db@9.9.9"),
+            ("npx db@latest", "npx db@9.9.9"),
+            ("npx db@^1.2.3", "npx db@9.9.9"),
+            ("npx db@1.2", "npx db@9.9.9"),
+            ("uvx db", "uvx db==9.9.9"),
+            ("uvx db>=1,<2", "uvx db==9.9.9"),
+            ("uvx db==1.*", "uvx db==9.9.9"),
+            ("uvx db@latest", "uvx db@9.9.9"),
+        ] {
+            assert_eq!(
+                read(line),
+                ("db".to_owned(), None, changed.to_owned()),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_no_registry_has_is_refused() {
+        assert!(matches!(of("node x.js"), Err(NoPackage::OtherProgram(_))));
+        assert!(matches!(of("npm start"), Err(NoPackage::OtherProgram(_))));
+        assert_eq!(of("npx -y"), Err(NoPackage::NoName));
+        assert_eq!(of("uvx --from"), Err(NoPackage::NoName));
+        for line in [
+            "npx github:acme/db",
+            "npx ./db",
+            "npx db@npm:other@1.2.3",
+            "uvx git+https://example.org/db",
+            "uvx --from db@git+https://example.org/db dbd",
+        ] {
+            assert!(
+                matches!(of(line), Err(NoPackage::NotOfRegistry(_))),
+                "{line}"
+            );
+        }
+        assert!(matches!(
+            of("npx db@${VERSION}"),
+            Err(NoPackage::Variable(_))
+        ));
+    }
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        for (older, newer) in [
+            ("1.2.9", "1.2.10"),
+            ("1.9.0", "2.0.0"),
+            ("2.0.0-rc.1", "2.0.0"),
+            ("2.0rc1", "2.0"),
+            ("2026.8.18", "2026.8.31"),
+        ] {
+            assert_eq!(compare(older, newer), Ordering::Less, "{older} {newer}");
+        }
+        assert_eq!(compare("1.0", "1.0.0"), Ordering::Equal);
+    }
+}

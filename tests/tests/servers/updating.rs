@@ -1,0 +1,161 @@
+//! `mgp servers update`: server-everything of npm, from one published version to the next.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use mgp_tests::harness::{Agent, DEADLINE, Kernel, Need, Peers, Program, wait_until};
+use serde_json::{Value, json};
+
+use super::both_ways::SPOKEN;
+
+const BEFORE: &str = "@modelcontextprotocol/server-everything@2026.8.18";
+const NEWEST: &str = "@modelcontextprotocol/server-everything@2026.8.31";
+
+/// npx and npm as they are where both versions were downloaded before: the newest one is what npm says.
+fn installed(folder: &Path, peers: &Peers) {
+    let line =
+        |program: &Program| format!("exec '{}' '{}'", program.command, program.args.join("' '"));
+    let (before, newest) = (line(&peers.everything_before()), line(&peers.everything()));
+    let npx = format!("case \"$2\" in {BEFORE}) {before};; {NEWEST}) {newest};; esac\nexit 9\n");
+    let name = NEWEST.rsplit_once('@').unwrap().0;
+    let npm = format!(
+        "case \"$1 $2 $3\" in\n'view {name} version') echo 2026.8.31;;\n'view {BEFORE} version') echo 2026.8.18;;\n\
+         'view gone version') echo 'npm error code E404' >&2; exit 1;;\nesac\n"
+    );
+    for (name, script) in [("npx", npx), ("npm", npm)] {
+        let path = folder.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+fn entry(folder: &Path, id: &str, package: &str, keys: &str) -> String {
+    let npx = folder.join("npx").display().to_string();
+    format!(
+        "\n# what it is for\n[[servers]]\nid = \"{id}\"\ncommand = \"{npx}\"\nargs = [\n  \"-y\", # ask nothing\n  \
+         \"{package}\",\n  \"stdio\",\n]\n{keys}\n"
+    )
+}
+
+async fn shown(kernel: &Kernel) -> Value {
+    let all = kernel.mgp_json(&["servers", "list"]).await;
+    let all = all["servers"].as_array().unwrap();
+    all.iter()
+        .find(|server| server["id"] == "it")
+        .unwrap()
+        .clone()
+}
+
+/// What it says on stdout where it succeeds, else on stderr.
+async fn update(kernel: &Kernel, args: &[&str]) -> Result<String, String> {
+    let output = kernel.mgp(&[&["servers", "update"], args].concat()).await;
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    match output.status.success() {
+        true => Ok(text(output.stdout)),
+        false => Err(text(output.stderr)),
+    }
+}
+
+fn command_line(pid: &Value) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).into_owned()
+}
+
+/// MGP-117: the newest version is written into the entry and takes over while calls are under way: none is lost or
+/// fails, each is answered by the version that it reached, and the comments of the file stay.
+#[tokio::test]
+async fn a_server_is_brought_up_to_date_under_load() {
+    let Some(peers) = Peers::find(&[Need::Node]) else {
+        return;
+    };
+    let bin = tempfile::tempdir().unwrap();
+    installed(bin.path(), &peers);
+    let config = entry(bin.path(), "it", BEFORE, "restart_mode = \"rolling\"");
+    let kernel = Kernel::start(&config).await;
+    kernel.connected(&["it"]).await;
+    let first = shown(&kernel).await["pid"].clone();
+    assert!(command_line(&first).contains("server-everything-before"));
+    let mut callers = Vec::new();
+    for duration in [3, 4, 5] {
+        let mut agent: Agent = kernel.http_agent(Some("it"));
+        agent.initialize(SPOKEN, "{}").await.result();
+        let params = json!({"name": "trigger-long-running-operation",
+            "arguments": {"duration": duration, "steps": 2}});
+        let call = agent.start("tools/call", params).await;
+        callers.push((agent, call));
+    }
+    wait_until("the calls are under way", DEADLINE, async || {
+        shown(&kernel).await["in_flight"] == 3
+    })
+    .await;
+    let would = update(&kernel, &["it", "--dry-run"]).await.unwrap();
+    assert!(
+        would.contains("2026.8.18 -> 2026.8.31, would be"),
+        "{would}"
+    );
+    assert_eq!(shown(&kernel).await["pid"], first);
+    let done = update(&kernel, &["it"]).await.unwrap();
+    assert!(
+        done.contains("2026.8.18 -> 2026.8.31, written into"),
+        "{done}"
+    );
+    assert!(done.contains("it is connected"), "{done}");
+    let it = shown(&kernel).await;
+    assert_eq!(
+        (&it["state"], &it["rolling"]),
+        (&json!("connected"), &Value::Null)
+    );
+    assert!(!command_line(&it["pid"]).contains("before"), "{it}");
+    let written = fs::read_to_string(kernel.folder().join("mgp.toml")).unwrap();
+    assert!(
+        written.contains(config.replace(BEFORE, NEWEST).trim()),
+        "{written}"
+    );
+    for (mut agent, call) in callers {
+        let text = agent.answer_to(&call).await.text().to_owned();
+        assert!(
+            text.starts_with("Long running operation completed"),
+            "{text}"
+        );
+    }
+    wait_until("the version before has ended", DEADLINE, async || {
+        command_line(&first).is_empty()
+    })
+    .await;
+    let stays = update(&kernel, &["it"]).await.unwrap();
+    assert!(stays.contains("2026.8.31 stays"), "{stays}");
+}
+
+/// What cannot be brought up to date is left as it is, and said why; a name that is misspelt is told.
+#[tokio::test]
+async fn what_cannot_be_brought_up_to_date_is_told() {
+    let Some(peers) = Peers::find(&[Need::Node]) else {
+        return;
+    };
+    let bin = tempfile::tempdir().unwrap();
+    installed(bin.path(), &peers);
+    let off = "autostart = false";
+    let config = entry(bin.path(), "it", BEFORE, off)
+        + &entry(bin.path(), "loose", "gone@latest", off)
+        + &entry(bin.path(), "gone", "gone@1.0.0", off)
+        + &Program::fixture(&[]).entry("own");
+    let kernel = Kernel::start(&config).await;
+    let loose = update(&kernel, &["loose"]).await.unwrap();
+    assert!(loose.contains("asks for no version of gone"), "{loose}");
+    for (args, why) in [
+        (&["gone"][..], "npm error code E404"),
+        (&["own"], "does not download what it runs"),
+        (&["itt"], "did you mean it?"),
+        (&["it", "--to", "1 2"], "`1 2` is no version"),
+        (
+            &["it", "--to", "9.9.9"],
+            "npm knows no version 9.9.9 of @modelcontextprotocol/server-everything",
+        ),
+    ] {
+        let said = update(&kernel, args).await.unwrap_err();
+        assert!(said.contains(why), "{args:?}: {said}");
+    }
+    let written = fs::read_to_string(kernel.folder().join("mgp.toml")).unwrap();
+    assert!(written.contains(config.trim()), "{written}");
+}
