@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::callers::seal::{Purpose, SealKey};
-use mgp_engine::callers::tasks::{Maker, NamedTask, Task, TaskRef, TaskStep};
+use mgp_engine::callers::tasks::{Maker, NamedTask, Task, TaskRef, TaskStatus, TaskStep};
 use mgp_protocol::ids::{AgentId, ServerId};
 
 use crate::directory::Directory;
@@ -128,8 +128,19 @@ impl Tasks {
     /// The task with this id; `None` when the client was not given it.
     #[must_use]
     pub fn find(&self, caller: &Caller, id: &str) -> Option<NamedTask> {
-        let principal = caller.principal();
-        self.seal.open(Purpose::Task, &principal, id).ok()
+        self.find_of(&caller.principal(), id)
+    }
+
+    /// The task with this id that was given to another client.
+    #[must_use]
+    pub fn find_of(&self, principal: &str, id: &str) -> Option<NamedTask> {
+        self.seal.open(Purpose::Task, principal, id).ok()
+    }
+
+    /// How a task stands; `None` when it is forgotten.
+    #[must_use]
+    pub fn status(&self, at: (u64, u64)) -> Option<TaskStatus> {
+        Some(self.kept(at)?.task().status())
     }
 
     /// Turns a call into a task, on disk before this returns; `round` repeats the call when it needs input.

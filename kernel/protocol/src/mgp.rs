@@ -439,6 +439,9 @@ pub mod calls {
         /// The task that it goes on as.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub task_id: Option<String>,
+        /// How that task stands, where who made it still knows.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub task_status: Option<String>,
     }
 }
 

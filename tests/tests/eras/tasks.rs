@@ -88,6 +88,37 @@ async fn a_servers_task_is_its_clients_alone_and_outlives_the_kernel() {
     assert_eq!(unknown.code(), -32602);
 }
 
+/// What became of a call that its server made a task of is what the task says.
+#[tokio::test]
+async fn what_became_of_a_call_is_what_its_task_says() {
+    let kernel = Kernel::start(&Program::fixture(&["--era", "modern"]).entry("it")).await;
+    kernel.connected(&["it"]).await;
+    let mut client = client(&kernel);
+    let arguments = json!({"seconds": 4.0, "label": "x"});
+    let id = task(&mut client, "slow_compute", arguments).await;
+    let mut call = None;
+    wait_until("the call is written down", DEADLINE, async || {
+        let log = kernel.mgp(&["audit", "tail", "--json"]).await.stdout;
+        let log = String::from_utf8(log).unwrap();
+        let mut events = log
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        call = events.find(|event| event["details"]["task"] == id);
+        call.is_some()
+    })
+    .await;
+    let trace = call.unwrap()["trace_id"].as_str().unwrap().to_owned();
+    for (outcome, status) in [("unknown", "working"), ("done", "completed")] {
+        stands(&mut client, &id, status).await;
+        let shown = kernel.mgp_json(&["calls", "show", &trace]).await;
+        assert_eq!(
+            (&shown["outcome"], &shown["records"][0]["task_status"]),
+            (&json!(outcome), &json!(status)),
+            "{shown:#}"
+        );
+    }
+}
+
 /// What changes in a task of a server is told to who listens for it.
 #[tokio::test]
 async fn a_client_hears_of_a_servers_task() {

@@ -1,14 +1,22 @@
 //! `mgp/calls/show`: what became of a call, from the audit log. The operator asks about any, an agent about
 //! its own.
 
+use futures_util::future::join_all;
+use mgp_engine::callers::tasks::{Maker, TaskStatus};
+use mgp_engine::calls::outcome;
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::audit::TraceId;
-use mgp_protocol::mgp::calls::Show;
+use mgp_protocol::mgp::calls::{CallRecord, Show};
 use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
 use crate::answer::json;
 use mgp_callers::request::{Outcome, Request};
+
+/// Records whose tasks are looked up: one call has one, and a caller may give any number of calls its trace.
+const LOOKED_UP: usize = 16;
 
 /// `mgp/calls/show`. The call of another agent is one that does not exist.
 ///
@@ -26,7 +34,27 @@ pub async fn show(cx: &Context, request: &Request) -> Outcome {
     let whose = own.then(|| agent.to_string());
     let found = cx.audit.calls_of(&id, whose).await?;
     let told = found.told(id.as_str(), own);
-    json(&told.map_err(|none| Refusal::Gone(none.to_string()))?)
+    let told = told.map_err(|none| Refusal::Gone(none.to_string()))?;
+    let records = told.records.iter().take(LOOKED_UP);
+    let tasks = join_all(records.map(|record| task_status(cx, record))).await;
+    json(&outcome::with_tasks(told, &tasks))
+}
+
+/// How the task stands that a call became; `None` where nobody knows it any more.
+async fn task_status(cx: &Context, record: &CallRecord) -> Option<TaskStatus> {
+    let server = ServerId::new(record.server_id.as_deref()?);
+    let views = [CatalogView::All, CatalogView::One(server.clone())];
+    let principals = views.map(|view| format!("{}@{view}", record.actor));
+    let task = record.task_id.as_deref()?;
+    let named = principals
+        .iter()
+        .find_map(|who| cx.tasks.find_of(who, task))?;
+    match named.task.maker {
+        Maker::Kernel { boot, number } => cx.tasks.status((boot, number)),
+        Maker::Modern { .. } | Maker::Legacy { .. } => {
+            cx.upstream(&server).task_status(&named.task.maker).await
+        }
+    }
 }
 
 fn no_id(said: &str) -> Refusal {

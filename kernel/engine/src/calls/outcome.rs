@@ -7,6 +7,7 @@ use mgp_protocol::mgp::audit::{Event, EventType, Outcome};
 use mgp_protocol::mgp::calls::{CallHistory, CallRecord};
 use mgp_protocol::refusal::{CallOutcome, Refusal};
 
+use crate::callers::tasks::TaskStatus;
 use crate::clock::MonotonicTime;
 
 /// Most times that a call of an idempotent tool is made again.
@@ -134,6 +135,7 @@ pub fn recorded(seq: u64, event: Event) -> Option<CallRecord> {
         result: event.result,
         reason,
         task_id,
+        task_status: None,
     })
 }
 
@@ -211,6 +213,33 @@ impl FoundCalls {
         };
         (record.outcome, reason)
     }
+}
+
+/// What the tasks say that calls became, in the order of the records: one that was completed was answered, any
+/// other says no more than how it stands.
+#[must_use]
+pub fn with_tasks(mut history: CallHistory, tasks: &[Option<TaskStatus>]) -> CallHistory {
+    for (record, status) in history.records.iter_mut().zip(tasks) {
+        let (Some(status), Some(task)) = (status, &record.task_id) else {
+            continue;
+        };
+        record.task_status = Some(status.as_str().to_owned());
+        if *status == TaskStatus::Completed {
+            record.outcome = CallOutcome::Done;
+        }
+        history.reason = Some(format!(
+            "it went on as a task, which is {}: `tasks/get` of {task} tells more",
+            status.as_str()
+        ));
+    }
+    let done = |record: &CallRecord| record.outcome == CallOutcome::Done;
+    if history.outcome == CallOutcome::Unknown
+        && !history.records.is_empty()
+        && history.records.iter().all(done)
+    {
+        history.outcome = CallOutcome::Done;
+    }
+    history
 }
 
 /// Why a record may be missing.

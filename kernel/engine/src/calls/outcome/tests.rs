@@ -91,7 +91,16 @@ fn a_record_tells_what_became_of_its_call() {
     let task = found(&[(Outcome::Success, json!({TASK: "t-1"}))]);
     let task = task.told(ID, false).unwrap();
     assert_eq!(task.outcome, CallOutcome::Unknown);
-    assert!(task.reason.unwrap().contains("`tasks/get` of t-1"));
+    assert!(task.reason.as_ref().unwrap().contains("`tasks/get` of t-1"));
+    let working = with_tasks(task.clone(), &[Some(TaskStatus::Working)]);
+    assert_eq!(working.outcome, CallOutcome::Unknown);
+    assert_eq!(working.records[0].task_status.as_deref(), Some("working"));
+    let failed = with_tasks(task.clone(), &[Some(TaskStatus::Failed)]);
+    assert_eq!(failed.outcome, CallOutcome::Unknown);
+    assert_eq!(with_tasks(task.clone(), &[None]), task);
+    let done = with_tasks(task, &[Some(TaskStatus::Completed)]);
+    assert_eq!(done.outcome, CallOutcome::Done);
+    assert!(done.reason.unwrap().contains("which is completed"));
 }
 
 /// What is no call is no record of one.
