@@ -16,6 +16,7 @@ mod listening;
 pub mod question;
 #[cfg(test)]
 pub(crate) mod scripted;
+mod tasks;
 mod wire;
 
 use std::collections::HashSet;
@@ -58,6 +59,7 @@ pub use self::wire::http::{HttpEndpoint, HttpWire, OpenError, Opened, SseWire};
 
 use self::call_queue::CallQueue;
 use self::question::{Elicited, MAX_RESPONSES, Permits, Questions, ServerCallbacks};
+use self::tasks::LinkTasks;
 
 /// A list that a server offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,6 +147,7 @@ pub struct Link {
     event_flow: Mutex<EventFlow>,
     /// The questions of tasks that clients may answer.
     permits: Permits,
+    tasks: LinkTasks,
     asks_roots: AtomicBool,
     /// The server was told that roots changed, and has not asked for them since.
     roots_told: AtomicBool,
@@ -211,6 +214,7 @@ impl Link {
             elicited: Elicited::default(),
             event_flow: Mutex::default(),
             permits: Permits::default(),
+            tasks: LinkTasks::default(),
             asks_roots: AtomicBool::new(false),
             roots_told: AtomicBool::new(false),
             level: AtomicU8::new(0),
@@ -416,6 +420,7 @@ impl Link {
     /// Settles every pending call as lost.
     pub fn lose(&self, why: &str) {
         self.listening.end();
+        self.tasks.forget();
         for (_, call) in self.pending.close() {
             let _ = call.answer.send(Err(Refusal::Lost {
                 server: self.server.clone(),
@@ -432,9 +437,14 @@ impl Link {
             .tell(self, jsonrpc::notification(method, params).into());
     }
 
-    /// A call that comes after `drain` is refused as untaken, so that the next connection gets it.
-    fn enter(&self) -> Result<GatePass, Refusal> {
-        let late = || self.untaken("it finishes its last calls and takes no new ones");
-        self.gate.enter().ok_or_else(late)
+    /// A call that comes after `drain` is refused as untaken, so that the next connection gets it. Requests
+    /// about tasks that no other connection knows are taken without a pass.
+    fn enter(&self, method: &str) -> Result<Option<GatePass>, Refusal> {
+        match self.gate.enter() {
+            None if !self.tasks.take_on(method) => {
+                Err(self.untaken("it finishes its last calls and takes no new ones"))
+            }
+            pass => Ok(pass),
+        }
     }
 }

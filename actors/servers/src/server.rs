@@ -51,7 +51,7 @@ use mgp_runtime::time::moment;
 use mgp_store::audit::AuditHandle;
 
 pub use self::connector::Connector;
-pub use self::event::{Fetched, ServerEvent};
+pub use self::event::{Fetched, RenewalHold, ServerEvent};
 pub use self::handle::{ServerHandle, ServerTable, Status};
 pub use self::resources::{ResourceFigures, ResourceLook};
 pub use self::spawner::Starts;
@@ -199,9 +199,7 @@ impl Actor for ServerActor {
     ) -> Result<(), ActorProcessingErr> {
         match queued.open() {
             ServerMsg::Start { by_operator: false } => self.start_in_order(state),
-            ServerMsg::Start { by_operator: true } => {
-                self.order(state, SupervisionInput::Start { by_operator: true });
-            }
+            ServerMsg::Start { by_operator: true } => self.start(state),
             ServerMsg::WaitsFor(others) => self.waits_for(state, others),
             ServerMsg::InTurn => self.in_turn(state),
             ServerMsg::Stop(why, reply) => self.stop(state, why.into(), reply),
@@ -209,8 +207,8 @@ impl Actor for ServerActor {
                 let within = Some(time);
                 self.stop(state, StopOrder { why, within }, reply);
             }
-            ServerMsg::Roll => self.order(state, SupervisionInput::Roll),
-            ServerMsg::Restart => self.order(state, SupervisionInput::Restart),
+            ServerMsg::Roll => self.roll(state),
+            ServerMsg::Restart => self.restart(state),
             ServerMsg::Reconfigure(spec) => self.reconfigure(state, *spec),
             ServerMsg::Connected(attempt, link, lists) => {
                 self.connected(state, attempt, &link, *lists);
@@ -282,14 +280,18 @@ impl ServerActor {
     }
 
     fn reconfigure(&self, state: &mut ServerState, spec: ServerSpec) {
+        state.rolling.forget_refused();
         if spec.differs_in_order_only(&state.spec) {
             return self.reorder(state, spec);
         }
-        if Self::rolls(state, &spec) {
-            let rules = SupervisionRules::from(&spec);
-            state.spec = spec;
-            return self.order(state, SupervisionInput::Reconfigured(rules));
+        match Self::rolls(state, &spec) {
+            true => self.roll_to(state, spec),
+            false => self.replace(state, spec),
         }
+    }
+
+    /// The life under the entry before ends first.
+    fn replace(&self, state: &mut ServerState, spec: ServerSpec) {
         let rules = SupervisionRules {
             rolling: false,
             ..SupervisionRules::from(&spec)

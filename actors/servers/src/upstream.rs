@@ -80,7 +80,10 @@ impl<'a> Upstream<'a> {
             };
             match outcome {
                 Err(refusal) if first && is_untaken(&refusal) => first = false,
-                outcome => return outcome,
+                outcome => {
+                    link.learn_task(&outcome);
+                    return outcome;
+                }
             }
         }
     }
@@ -93,6 +96,21 @@ impl<'a> Upstream<'a> {
             .ok_or_else(|| Refusal::UnknownServer(self.id.to_string()))?;
         let (caller, exchange) = (&request.caller, &request.exchange);
         handle.connection_of(caller, exchange).await
+    }
+
+    /// The connection that a request about a task goes over: that of the life that made it, which may have
+    /// been replaced.
+    async fn link_of_task(&self, request: &Request, own: &str) -> Result<Arc<Link>, Refusal> {
+        match self.leaving(own) {
+            Some(link) => Ok(link),
+            None => self.link(request).await,
+        }
+    }
+
+    /// The connection of a replaced life that still has this task.
+    fn leaving(&self, own: &str) -> Option<Arc<Link>> {
+        let link = self.servers.load().get(&self.id)?.leaving()?;
+        link.has_task(own).then_some(link)
     }
 }
 

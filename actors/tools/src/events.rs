@@ -30,7 +30,7 @@ use mgp_callers::exchange::Exchange;
 use mgp_callers::request::Caller;
 use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_servers::link::ToldEvent;
-use mgp_servers::server::ServerTable;
+use mgp_servers::server::{RenewalHold, ServerTable};
 use mgp_store::audit::AuditHandle;
 
 /// Bytes of servers' events that may wait for the hub, of all servers together. One more is lost.
@@ -67,7 +67,7 @@ pub enum EventsMsg {
     /// An agent has gone.
     Leave(ConnectionId),
     /// A server, or an instance, is connected again.
-    Back(ServerId),
+    Back(ServerId, RenewalHold),
     /// It is not connected any more.
     Lost(ServerId),
     /// It was taken out for good.
@@ -206,8 +206,8 @@ impl EventsHandle {
     }
 
     /// A server is connected again: what agents wanted of it is asked for again.
-    pub fn server_back(&self, server: &ServerId) {
-        let _ = self.mailbox.remind(EventsMsg::Back(server.clone()));
+    pub fn server_back(&self, server: &ServerId, hold: RenewalHold) {
+        let _ = self.mailbox.remind(EventsMsg::Back(server.clone(), hold));
     }
 
     /// A server is not connected any more.

@@ -25,9 +25,9 @@ pub fn taken_by(
             seen,
         } => catalog.offer(*offer, peer, fetched, seen),
         ServerEvent::Withdrawn(server) => catalog.withdraw(&server),
-        ServerEvent::Connected(server) => {
-            subscriptions.server_back(&server);
-            events.server_back(&server);
+        ServerEvent::Connected(server, hold) => {
+            subscriptions.server_back(&server, hold.clone());
+            events.server_back(&server, hold);
         }
         ServerEvent::Disconnected(server) => {
             subscriptions.server_lost(&server);
@@ -52,6 +52,8 @@ pub fn taken_by(
 /// A server went from one state to another.
 fn stepped(step: &Lifecycle) -> KernelEvent {
     let severity = match step.new_state.as_str() {
+        // A second life that was to take over has failed.
+        state if state == step.previous_state => Severity::Warning,
         "error" => Severity::Error,
         "restarting" => Severity::Warning,
         _ => Severity::Info,

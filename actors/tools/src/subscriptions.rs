@@ -20,7 +20,7 @@ use mgp_policy::approvals::own;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_servers::link::Link;
-use mgp_servers::server::ServerTable;
+use mgp_servers::server::{RenewalHold, ServerTable};
 use mgp_sync::snapshot::Snapshot;
 
 /// Handle of the actor.
@@ -39,7 +39,7 @@ pub enum SubscriptionsMsg {
     /// A resource changed; `params` as the server sent them.
     Updated(ServerId, String, String),
     /// A server is connected again.
-    Back(ServerId),
+    Back(ServerId, RenewalHold),
     /// A server is no longer connected.
     Lost(ServerId),
     /// A server was taken out for good.
@@ -109,8 +109,9 @@ impl SubscriptionsHandle {
     }
 
     /// A server is connected again: its subscriptions are renewed.
-    pub fn server_back(&self, server: &ServerId) {
-        let _ = self.0.remind(SubscriptionsMsg::Back(server.clone()));
+    pub fn server_back(&self, server: &ServerId, hold: RenewalHold) {
+        let back = SubscriptionsMsg::Back(server.clone(), hold);
+        let _ = self.0.remind(back);
     }
 
     /// A server is no longer connected.
@@ -178,7 +179,7 @@ impl Actor for SubscriptionsActor {
                     return Ok(());
                 }
                 match state.engine.subscribe(who, &server, &uri) {
-                    Ok(effect) => self.perform(state, effect, Some(reply)),
+                    Ok(effect) => self.perform(state, effect, SubscriptionWaiter::Agent(reply)),
                     Err(full) => reply.send(Err(Refusal::Overloaded {
                         what: full.to_string(),
                     })),
@@ -186,19 +187,19 @@ impl Actor for SubscriptionsActor {
             }
             SubscriptionsMsg::Unsubscribe(who, server, uri, reply) => {
                 let effect = state.engine.unsubscribe(who, &server, &uri);
-                self.perform(state, effect, None);
+                self.perform(state, effect, SubscriptionWaiter::Nobody);
                 reply.send(());
             }
             SubscriptionsMsg::Leave(who) => {
                 for effect in state.engine.leave(who) {
-                    self.perform(state, Some(effect), None);
+                    self.perform(state, Some(effect), SubscriptionWaiter::Nobody);
                 }
             }
             SubscriptionsMsg::Updated(server, uri, params) => {
                 let followers = state.engine.followers(&server, &uri);
                 self.tell(&server, &uri, &params, followers);
             }
-            SubscriptionsMsg::Back(server) => {
+            SubscriptionsMsg::Back(server, hold) => {
                 for uri in state.engine.server_back(&server) {
                     self.perform(
                         state,
@@ -206,7 +207,7 @@ impl Actor for SubscriptionsActor {
                             server: server.clone(),
                             uri,
                         }),
-                        None,
+                        SubscriptionWaiter::Renewal(hold.clone()),
                     );
                 }
             }
@@ -221,7 +222,7 @@ impl Actor for SubscriptionsActor {
             SubscriptionsMsg::AccessChanged => {
                 let ended = state.engine.keep(|who, server| self.hears_of(who, server));
                 for effect in ended {
-                    self.perform(state, Some(effect), None);
+                    self.perform(state, Some(effect), SubscriptionWaiter::Nobody);
                 }
             }
         }
@@ -245,7 +246,7 @@ impl SubscriptionsActor {
         &self,
         state: &mut SubscriptionsState,
         effect: Option<SubscriptionEffect>,
-        reply: Option<Reply<Result<(), Refusal>>>,
+        waiter: SubscriptionWaiter,
     ) {
         let link = effect.as_ref().and_then(|effect| {
             let (SubscriptionEffect::SubscribeUpstream { server, .. }
@@ -255,10 +256,7 @@ impl SubscriptionsActor {
         });
         let (Some(effect), Some(link)) = (effect, link) else {
             // Nothing to say to the server, or it is away: it is asked when it comes back.
-            if let Some(reply) = reply {
-                reply.send(Ok(()));
-            }
-            return;
+            return waiter.done();
         };
         let (SubscriptionEffect::SubscribeUpstream { uri, .. }
         | SubscriptionEffect::UnsubscribeUpstream { uri, .. }) = &effect;
@@ -266,13 +264,10 @@ impl SubscriptionsActor {
             uri,
             matches!(effect, SubscriptionEffect::SubscribeUpstream { .. }),
         ) {
-            if let Some(reply) = reply {
-                reply.send(Ok(()));
-            }
-            return;
+            return waiter.done();
         }
         if link.is_listened_to() {
-            return listen(link, effect, reply);
+            return listen(link, effect, waiter);
         }
         state.asking.retain(|_, asked| !asked.is_finished());
         let (SubscriptionEffect::SubscribeUpstream { server, uri }
@@ -282,7 +277,7 @@ impl SubscriptionsActor {
             if let Some(before) = before {
                 let _ = before.await;
             }
-            ask(&link, effect, reply).await;
+            ask(&link, effect, waiter).await;
         });
         state.asking.insert((server, uri), asking);
     }
@@ -311,53 +306,71 @@ impl SubscriptionsActor {
     }
 }
 
+/// Who waits for what a server answers.
+#[derive(Debug)]
+enum SubscriptionWaiter {
+    /// The agent that subscribes.
+    Agent(Reply<Result<(), Refusal>>),
+    /// A life of the server that was replaced and goes when all is asked for again.
+    Renewal(RenewalHold),
+    Nobody,
+}
+
+impl SubscriptionWaiter {
+    /// There is nothing to wait for.
+    fn done(self) {
+        if let Self::Agent(reply) = self {
+            reply.send(Ok(()));
+        }
+    }
+}
+
 /// A server that is listened to is told the whole of what is wanted of it with its next listen.
-fn listen(link: Arc<Link>, effect: SubscriptionEffect, reply: Option<Reply<Result<(), Refusal>>>) {
+fn listen(link: Arc<Link>, effect: SubscriptionEffect, waiter: SubscriptionWaiter) {
     match effect {
         SubscriptionEffect::UnsubscribeUpstream { uri, .. } => {
             link.unfollow(&uri);
-            if let Some(reply) = reply {
-                reply.send(Ok(()));
-            }
+            waiter.done();
         }
         SubscriptionEffect::SubscribeUpstream { uri, .. } => {
             let agreed = link.follow(&uri);
             task::detached("subscriptions.listen", async move {
                 let answer = agreed.await;
-                conclude(&link, reply, "subscriptions/listen", &uri, answer);
+                conclude(&link, waiter, "subscriptions/listen", &uri, answer);
             });
         }
     }
 }
 
 /// Any other server is told of one resource at a time.
-async fn ask(
-    link: &Arc<Link>,
-    effect: SubscriptionEffect,
-    reply: Option<Reply<Result<(), Refusal>>>,
-) {
+async fn ask(link: &Arc<Link>, effect: SubscriptionEffect, waiter: SubscriptionWaiter) {
     let (method, uri) = match effect {
         SubscriptionEffect::SubscribeUpstream { uri, .. } => ("resources/subscribe", uri),
         SubscriptionEffect::UnsubscribeUpstream { uri, .. } => ("resources/unsubscribe", uri),
     };
     let params = format!(r#"{{"uri":{}}}"#, quoted(&uri));
     let answer = link.ask(method, Some(&params)).await;
-    conclude(link, reply, method, &uri, answer.map(|_| ()));
+    conclude(link, waiter, method, &uri, answer.map(|_| ()));
 }
 
 /// The agent that asked hears the answer, else the server's log.
 fn conclude(
     link: &Link,
-    reply: Option<Reply<Result<(), Refusal>>>,
+    waiter: SubscriptionWaiter,
     method: &str,
     uri: &str,
     answer: Result<(), Refusal>,
 ) {
-    match (reply, answer) {
-        (Some(reply), answer) => reply.send(answer),
-        (None, Err(error)) => link.log.note(&format!("{method} {uri}: {error}")),
-        (None, Ok(())) => {}
+    let hold = match waiter {
+        SubscriptionWaiter::Agent(reply) => return reply.send(answer),
+        SubscriptionWaiter::Renewal(hold) => Some(hold),
+        SubscriptionWaiter::Nobody => None,
+    };
+    if let Err(error) = answer {
+        link.log.note(&format!("{method} {uri}: {error}"));
     }
+    // The life before may go now.
+    drop(hold);
 }
 
 fn renamed(params: &str, uri: &str) -> Bytes {

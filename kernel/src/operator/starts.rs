@@ -136,8 +136,8 @@ fn has_settled(now: &Status) -> bool {
 
 fn gapless_is_off(id: &str) -> Refusal {
     Refusal::BadParams(format!(
-        "server {id} is not known to be one of which two may run at once; where it owns no files, ports or \
-         tasks alone, write `restart_mode = \"rolling\"` into its entry, or leave out --rolling"
+        "server {id} is not known to be one of which two may run at once; where it owns no files or ports \
+         alone, write `restart_mode = \"rolling\"` into its entry, or leave out --rolling"
     ))
 }
 

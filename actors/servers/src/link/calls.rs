@@ -75,7 +75,7 @@ impl Link {
         frame: impl FnOnce(WireId) -> Vec<u8>,
     ) -> Outcome {
         let arrived = moment();
-        let _pass = self.enter()?;
+        let _pass = self.enter(call.mirror.method)?;
         // Dropped last: the client's other calls may all be waiting for the client's answer.
         let _rest = call.caller.map(|caller| Rest {
             link: self,

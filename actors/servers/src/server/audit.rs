@@ -1,12 +1,16 @@
 //! Audit events for a server's connecting and disconnecting (MGP §6.4).
 
+use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::restart::{RestartVerdict, ServerExit};
+use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::dialect::Era;
+use mgp_protocol::mgp::Lifecycle;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target};
 use serde_json::{Map, Value};
 
-use super::ServerActor;
+use super::{ServerActor, ServerEvent};
 use crate::link::Link;
+use mgp_runtime::time::unix_ms;
 use mgp_runtime::trace::Trace;
 use mgp_store::audit::{by_kernel, event};
 
@@ -52,6 +56,23 @@ impl ServerActor {
         };
         let said = self.of_server(EventType::ServerDisconnected, result, details);
         self.audit.tell(said);
+    }
+
+    /// The life that was to take its place failed: in the audit log, and as an event.
+    pub(super) fn tell_not_replaced(&self, why: &str) {
+        let mut details = Map::new();
+        details.insert("reason".into(), why.into());
+        let kind = EventType::SERVER_NOT_REPLACED;
+        self.audit
+            .tell(self.of_server(kind, Outcome::Failure, details));
+        let stays = LifecycleState::Connected.to_string();
+        self.events.send(ServerEvent::Stepped(Lifecycle {
+            server_id: self.handle.id.to_string(),
+            previous_state: stays.clone(),
+            new_state: stays,
+            reason: format!("it was not replaced and goes on as before: {why}"),
+            timestamp: rfc3339_ms(unix_ms()),
+        }));
     }
 
     fn of_server(

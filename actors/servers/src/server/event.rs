@@ -1,9 +1,12 @@
 //! Events of servers, for the crates above this one.
 
+use std::convert::Infallible;
+
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::tools::catalog::ServerOffer;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::Lifecycle;
+use tokio::sync::mpsc;
 
 use crate::link::{Peer, ToldEvent};
 use mgp_runtime::mailbox::Reply;
@@ -27,8 +30,8 @@ pub enum ServerEvent {
     },
     /// Its offer is gone.
     Withdrawn(ServerId),
-    /// It is connected again.
-    Connected(ServerId),
+    /// It is connected again. A life that it replaces waits for who holds the second.
+    Connected(ServerId, RenewalHold),
     /// It is not connected any more.
     Disconnected(ServerId),
     /// It was taken out for good.
@@ -51,4 +54,29 @@ pub enum ServerEvent {
         /// `params` as the server sent them.
         params: String,
     },
+}
+
+/// Held while subscriptions are made again at a new life of a server: the life it replaces goes when nobody
+/// holds this any more, so that no news falls between the two.
+#[derive(Clone, Debug, Default)]
+pub struct RenewalHold {
+    _held: Option<mpsc::Sender<Infallible>>,
+}
+
+/// Whether subscriptions are still being made again.
+#[derive(Debug)]
+pub(super) struct Renewals(mpsc::Receiver<Infallible>);
+
+impl RenewalHold {
+    pub(super) fn new() -> (Self, Renewals) {
+        let (held, renewals) = mpsc::channel(1);
+        (Self { _held: Some(held) }, Renewals(renewals))
+    }
+}
+
+impl Renewals {
+    /// Resolves when nobody holds them.
+    pub(super) async fn over(&mut self) {
+        let _ = self.0.recv().await;
+    }
 }

@@ -5,7 +5,7 @@ mod instances;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
@@ -47,6 +47,8 @@ pub struct ServerHandle {
     pub log: ServerLog,
     link: Slot<Link>,
     tenancy: Mutex<Option<Tenancy>>,
+    /// The connection of a life that was replaced and finishes its calls and tasks.
+    leaving: Mutex<Weak<Link>>,
     supervisor: RwLock<Option<Mailbox<ServerMsg>>>,
     status: watch::Sender<Status>,
     /// The result of the last health check of this connection.
@@ -177,6 +179,7 @@ impl ServerHandle {
             log,
             link: Slot::new(),
             tenancy: Mutex::new(None),
+            leaving: Mutex::default(),
             supervisor: RwLock::new(None),
             status: watch::Sender::new(status),
             health: Mutex::new(None),
@@ -238,6 +241,18 @@ impl ServerHandle {
     #[must_use]
     pub fn link(&self) -> Option<Arc<Link>> {
         self.link.get()
+    }
+
+    /// The connection of a life that was replaced, while it finishes its calls and tasks.
+    #[must_use]
+    pub(crate) fn leaving(&self) -> Option<Arc<Link>> {
+        let leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        leaving.upgrade()
+    }
+
+    pub(super) fn set_leaving(&self, link: &Arc<Link>) {
+        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        *leaving = Arc::downgrade(link);
     }
 
     /// The MGP state.

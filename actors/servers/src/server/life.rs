@@ -68,6 +68,8 @@ pub(super) struct LifeHandle {
 #[derive(Debug, Default)]
 struct Orders {
     stop: Flag,
+    /// It was replaced: it stays for its tasks, too.
+    leaves: Flag,
     how_to_stop: OnceLock<StopOrder>,
     /// Its end may take no longer than any other's.
     hurry: Flag,

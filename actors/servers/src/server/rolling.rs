@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mgp_engine::servers::spec::ServerSpec;
 use mgp_engine::servers::supervision::{StopOrder, SupervisionInput, SupervisionRules};
 
+use super::event::RenewalHold;
 use super::life::LifeHandle;
 use super::lists::Fresh;
 use super::{ServerActor, ServerState};
@@ -15,6 +16,29 @@ use crate::link::Link;
 pub(super) struct Rolling {
     beside: Option<LifeHandle>,
     leaving: Option<LifeHandle>,
+    /// The entry of the current life, while the one beside is started under another.
+    before: Option<ServerSpec>,
+    /// An entry whose life failed. It is started only on request: a crash of the life that stayed starts what
+    /// ran before.
+    refused: Option<ServerSpec>,
+    hold: RenewalHold,
+}
+
+impl Rolling {
+    /// For who makes subscriptions again at the life that has just taken over.
+    pub(super) fn take_hold(&mut self) -> RenewalHold {
+        std::mem::take(&mut self.hold)
+    }
+
+    /// A whole new life is started, under the newest entry.
+    pub(super) fn forget_before(&mut self) {
+        self.before = None;
+    }
+
+    /// There is a newer entry.
+    pub(super) fn forget_refused(&mut self) {
+        self.refused = None;
+    }
 }
 
 impl ServerActor {
@@ -24,6 +48,48 @@ impl ServerActor {
         let rules = SupervisionRules::from(spec);
         let permissions = spec.permissions == state.spec.permissions;
         permissions && state.supervision.rolls_to(&rules)
+    }
+
+    /// Takes a changed entry up without a gap.
+    pub(super) fn roll_to(&self, state: &mut ServerState, spec: ServerSpec) {
+        let rules = SupervisionRules::from(&spec);
+        state.rolling.before = Some(std::mem::replace(&mut state.spec, spec));
+        self.order(state, SupervisionInput::Reconfigured(rules));
+    }
+
+    /// The operator wants it replaced, by its newest entry.
+    pub(super) fn roll(&self, state: &mut ServerState) {
+        match state.rolling.refused.take() {
+            Some(newest) => self.reconfigure(state, newest),
+            None => self.order(state, SupervisionInput::Roll),
+        }
+    }
+
+    /// The operator wants it restarted, under its newest entry.
+    pub(super) fn restart(&self, state: &mut ServerState) {
+        match state.rolling.refused.take() {
+            Some(newest) => self.replace(state, newest),
+            None => self.order(state, SupervisionInput::Restart),
+        }
+    }
+
+    /// The operator wants it started: where it does not run, under its newest entry.
+    pub(super) fn start(&self, state: &mut ServerState) {
+        if state.life.is_none()
+            && let Some(newest) = state.rolling.refused.take()
+        {
+            self.replace(state, newest);
+        }
+        self.order(state, SupervisionInput::Start { by_operator: true });
+    }
+
+    /// The life beside failed: the current one goes on under the entry it was started with.
+    pub(super) fn roll_failed(&self, state: &mut ServerState, why: &str) {
+        if let Some(before) = state.rolling.before.take() {
+            let failed = std::mem::replace(&mut state.spec, before);
+            state.rolling.refused = Some(failed);
+        }
+        self.tell_not_replaced(why);
     }
 
     pub(super) fn start_beside(&self, state: &mut ServerState, life: u64) {
@@ -57,7 +123,13 @@ impl ServerActor {
             .link()
             .into_iter()
             .for_each(|link| self.handle.fill(link));
-        former.iter().for_each(|life| life.stop(order));
+        let (hold, renewals) = RenewalHold::new();
+        (state.rolling.hold, state.rolling.before) = (hold, None);
+        if let Some(former) = &former {
+            let link = former.link.iter();
+            link.for_each(|link| self.handle.set_leaving(link));
+            former.leave(order, renewals);
+        }
         state.rolling.leaving = former;
         self.log()
             .note("the second life has taken over; the first one finishes its calls");
@@ -65,6 +137,7 @@ impl ServerActor {
 
     pub(super) fn promote(state: &mut ServerState) {
         state.life = state.rolling.beside.take();
+        state.rolling.before = None;
     }
 
     pub(super) fn end_beside(&self, state: &mut ServerState, why: String) {

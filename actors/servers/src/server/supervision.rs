@@ -26,6 +26,7 @@ impl ServerActor {
             SupervisionEffect::StartBeside(life) => self.start_beside(state, life),
             SupervisionEffect::EndBeside(why) => self.end_beside(state, why),
             SupervisionEffect::LetGoOfBeside => self.let_go_of_beside(state),
+            SupervisionEffect::RollFailed(why) => self.roll_failed(state, &why),
             SupervisionEffect::TakeOver(order) => self.take_over(state, order),
             SupervisionEffect::Promote => Self::promote(state),
             SupervisionEffect::HurryLeaving => Self::hurry_leaving(state),
@@ -62,6 +63,7 @@ impl ServerActor {
     /// Starts a life; it reports as `Connected` and `Ended`.
     fn start_life(&self, state: &mut ServerState, life: u64) {
         state.next_try = None;
+        state.rolling.forget_before();
         state.changed.clear();
         state.last_words = None;
         let (spec, offer) = (state.spec.clone(), state.offer.clone());
@@ -102,7 +104,8 @@ impl ServerActor {
         }
         self.audit_connected(&link);
         let key = self.handle.key().clone();
-        self.events.send(ServerEvent::Connected(key));
+        let hold = state.rolling.take_hold();
+        self.events.send(ServerEvent::Connected(key, hold));
         for list in std::mem::take(&mut state.changed) {
             self.fetch(state, list);
         }

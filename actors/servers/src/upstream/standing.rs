@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use mgp_engine::callers::tasks::{Maker, TaskStatus};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::Refusal;
@@ -20,6 +21,9 @@ use mgp_callers::request::{Caller, Request};
 
 /// Pages fetched of one server's list of tasks, so that an endless list ends.
 const MAX_PAGES: usize = 16;
+
+/// How long a server may take to say how a task stands: a person waits for it.
+const TOLD_WITHIN: Duration = Duration::from_secs(5);
 
 /// So many agents with roots, and a server that they share gets none of them.
 const TOO_MANY_ROOTS: usize = 3;
@@ -102,30 +106,31 @@ impl Upstream<'_> {
     /// Shows each task of its list, of the instance that this caller uses. What cannot be fetched is left
     /// out.
     pub async fn list_legacy_tasks(&self, caller: &Caller, mut show: impl FnMut(&RawValue)) {
-        let Some(link) = self.link_of(caller) else {
-            return;
+        let leaving = self
+            .servers
+            .load()
+            .get(&self.id)
+            .and_then(|it| it.leaving());
+        for link in leaving.into_iter().chain(self.link_of(caller)) {
+            list_tasks(&link, &mut show).await;
+        }
+    }
+
+    /// How a task of this server stands, by its own id; `None` where it does not say so in time. Nobody knows
+    /// whose instance to ask where agents have their own.
+    pub async fn task_status(&self, maker: &Maker) -> Option<TaskStatus> {
+        let (era, own) = match maker {
+            Maker::Modern { task } => (Era::Modern, task),
+            Maker::Legacy { task } => (Era::Legacy, task),
+            Maker::Kernel { .. } => return None,
         };
-        if !link
-            .experiment()
-            .is_some_and(|peer| peer.capabilities.tasks_list)
-        {
-            return;
-        }
-        let mut params = None;
-        for _ in 0..MAX_PAGES {
-            let asked = link.ask_in(Era::Legacy, "tasks/list", params.as_deref());
-            let Ok(result) = asked.await else {
-                return;
-            };
-            let Ok(page) = serde_json::from_slice::<TaskPage<'_>>(&result) else {
-                return;
-            };
-            page.tasks.into_iter().for_each(&mut show);
-            match page.next_cursor {
-                Some(cursor) => params = Some(format!(r#"{{"cursor":{}}}"#, quoted(&cursor))),
-                None => return,
-            }
-        }
+        let link = self.leaving(own).or_else(|| self.shared())?;
+        link.peer_in(era)?;
+        let params = format!(r#"{{"taskId":{}}}"#, quoted(own));
+        let asked = link.ask_in(era, "tasks/get", Some(&params));
+        let answer = tokio::time::timeout(TOLD_WITHIN, asked).await.ok()?.ok()?;
+        let status = member(std::str::from_utf8(&answer).ok()?, "status")?;
+        TaskStatus::parse(&serde_json::from_str::<String>(status).ok()?)
     }
 
     /// Follows a task of the extension for a client, by the server's own id. Nothing where it is not
@@ -133,7 +138,7 @@ impl Upstream<'_> {
     #[must_use]
     pub fn follow_task(&self, caller: &Caller, own: &str) -> Option<FollowedTask> {
         let handle = self.servers.load().get(&self.id).cloned()?;
-        let link = handle.link_of(caller)?;
+        let link = self.leaving(own).or_else(|| handle.link_of(caller))?;
         link.follow_task(own);
         Some(FollowedTask {
             link: Arc::downgrade(&link),
@@ -179,6 +184,31 @@ impl Upstream<'_> {
         let shared = self.shared()?;
         let own = self.link_of(caller)?;
         (own.number != shared.number).then_some(own)
+    }
+}
+
+/// Shows each task of the list of the server behind a connection.
+async fn list_tasks(link: &Arc<Link>, mut show: impl FnMut(&RawValue)) {
+    if !link
+        .experiment()
+        .is_some_and(|peer| peer.capabilities.tasks_list)
+    {
+        return;
+    }
+    let mut params = None;
+    for _ in 0..MAX_PAGES {
+        let asked = link.ask_in(Era::Legacy, "tasks/list", params.as_deref());
+        let Ok(result) = asked.await else {
+            return;
+        };
+        let Ok(page) = serde_json::from_slice::<TaskPage<'_>>(&result) else {
+            return;
+        };
+        page.tasks.into_iter().for_each(&mut show);
+        match page.next_cursor {
+            Some(cursor) => params = Some(format!(r#"{{"cursor":{}}}"#, quoted(&cursor))),
+            None => return,
+        }
     }
 }
 

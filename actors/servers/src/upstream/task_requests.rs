@@ -59,7 +59,7 @@ impl Upstream<'_> {
         let (Maker::Modern { task: own } | Maker::Legacy { task: own }) = about.maker else {
             return Err(unknown_task(about.id));
         };
-        let link = self.link(request).await?;
+        let link = self.link_of_task(request, own).await?;
         if link.peer_in(Era::Modern).is_none() {
             return Err(unknown_task(about.id));
         }
@@ -67,7 +67,9 @@ impl Upstream<'_> {
         let own_json = quoted(own);
         let mirrored = Mirrored::named(own);
         let outgoing = about.outgoing(request, &own_json, mirrored);
-        let result = along(request, &link, outgoing, Era::Modern).await?;
+        let outcome = along(request, &link, outgoing, Era::Modern).await;
+        link.told_of_task(own, &outcome, &*request.method == "tasks/get");
+        let result = outcome?;
         let shown = std::str::from_utf8(&result).ok().and_then(|result| {
             let named = member(result, "taskId")?;
             let mut splice = Splice::new(result);
@@ -108,12 +110,15 @@ impl Upstream<'_> {
             Maker::Modern { task: own } => (Era::Modern, own),
             Maker::Kernel { .. } => return Err(missing()),
         };
-        let link = self.link(request).await?;
+        let link = self.link_of_task(request, own).await?;
         link.peer_in(era).ok_or_else(missing)?;
-        match era {
+        let outcome = match era {
             Era::Modern => bridged(request, &link, about, own, asked).await,
             Era::Legacy => passed(request, &link, about, own, asked).await,
-        }
+        };
+        // What a task came to is fetched by `tasks/result`, after `tasks/get` said that it has ended.
+        link.told_of_task(own, &outcome, asked == LegacyTask::Result);
+        outcome
     }
 }
 

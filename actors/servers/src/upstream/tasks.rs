@@ -103,6 +103,7 @@ pub(super) async fn through_task(
     );
     let params = splice.finish();
     let created = translated(request, link, outgoing, Era::Legacy, &params).await;
+    link.learn_task(&created);
     let text = created.as_ref().ok().map(|c| String::from_utf8_lossy(c));
     let own = text.as_deref().and_then(|text| member(text, "task"));
     let Some(own) = own
@@ -137,6 +138,8 @@ pub(super) async fn through_task(
     if matches!(outcome, Ok(_) | Err(Refusal::Peer(_))) {
         working.done();
     }
+    let named = serde_json::from_str::<String>(&own).unwrap_or_default();
+    link.told_of_task(&named, &outcome, true);
     shown(request, link, outgoing.method, outcome)
 }
 

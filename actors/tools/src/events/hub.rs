@@ -25,7 +25,7 @@ use mgp_callers::request::Caller;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::randomness;
 use mgp_runtime::task;
-use mgp_servers::server::ServerTable;
+use mgp_servers::server::{RenewalHold, ServerTable};
 use mgp_store::audit::AuditHandle;
 
 /// How long servers may take to say which channels they have. Those of one that takes longer are not there.
@@ -101,7 +101,7 @@ impl Actor for EventsActor {
                     self.end(state, number);
                 }
             }
-            EventsMsg::Back(server) => self.back(state, &server),
+            EventsMsg::Back(server, hold) => self.back(state, &server, &hold),
             EventsMsg::Lost(server) => state.engine.server_lost(&server),
             EventsMsg::Removed(server) => self.removed(state, &server),
             EventsMsg::Answered {
@@ -438,7 +438,7 @@ impl EventsActor {
         self.settle(state, number, effects);
     }
 
-    fn back(&self, state: &mut EventsState, server: &ServerId) {
+    fn back(&self, state: &mut EventsState, server: &ServerId, hold: &RenewalHold) {
         let Some(link) = upstream::link(&self.servers, server) else {
             return state.engine.server_lost(server);
         };
@@ -459,7 +459,7 @@ impl EventsActor {
             effects.extend(state.engine.reaches_one(number, server, reached));
             self.settle(state, number, Vec::new());
         }
-        self.perform(state, effects);
+        upstream::perform(&self.servers, &state.me, effects, hold);
     }
 
     /// Its channels are followed no more, also not when another server has its name.
@@ -557,7 +557,8 @@ impl EventsActor {
     }
 
     fn perform(&self, state: &EventsState, effects: Vec<EventsEffect>) {
-        upstream::perform(&self.servers, &state.me, effects);
+        let hold = RenewalHold::default();
+        upstream::perform(&self.servers, &state.me, effects, &hold);
     }
 }
 

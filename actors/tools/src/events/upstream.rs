@@ -15,7 +15,7 @@ use super::EventsMsg;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task;
 use mgp_servers::link::Link;
-use mgp_servers::server::ServerTable;
+use mgp_servers::server::{RenewalHold, ServerTable};
 
 /// Longest id of a subscription that a server may give, in bytes.
 const ID_MAX: usize = 256;
@@ -27,17 +27,19 @@ pub(super) fn link(servers: &ServerTable, server: &ServerId) -> Option<Arc<Link>
     link.era_of(Features::EVENTS).map(|_| link)
 }
 
-/// Carries out what the engine wants of servers. A server that has gone is asked when it comes back.
+/// Carries out what the engine wants of servers, and holds on until they have answered. A server that has gone
+/// is asked when it comes back.
 pub(super) fn perform(
     servers: &ServerTable,
     hub: &Mailbox<EventsMsg>,
     effects: impl IntoIterator<Item = EventsEffect>,
+    hold: &RenewalHold,
 ) {
     for effect in effects {
         match effect {
             EventsEffect::SubscribeUpstream { server, topic } => {
                 if let Some(link) = link(servers, &server) {
-                    subscribe(hub.clone(), link, server, topic);
+                    subscribe(hub.clone(), link, (server, topic), hold.clone());
                 }
             }
             EventsEffect::UnsubscribeUpstream { server, id } => {
@@ -49,8 +51,14 @@ pub(super) fn perform(
     }
 }
 
-fn subscribe(hub: Mailbox<EventsMsg>, link: Arc<Link>, server: ServerId, topic: Topic) {
+fn subscribe(
+    hub: Mailbox<EventsMsg>,
+    link: Arc<Link>,
+    (server, topic): (ServerId, Topic),
+    hold: RenewalHold,
+) {
     task::detached("events.subscribe", async move {
+        let _hold = hold;
         let params = params(&topic);
         let said = ask(&link, Subscribe::METHOD, &params).await;
         let id = said.and_then(|said| agreed(&link, &said, &topic.channels));

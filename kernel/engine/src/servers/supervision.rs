@@ -142,6 +142,8 @@ pub enum SupervisionEffect {
     EndBeside(String),
     /// The life beside has ended.
     LetGoOfBeside,
+    /// The life beside failed, and why: the current one goes on, under the entry it was started with.
+    RollFailed(String),
     /// The life beside is the current one from now on: give calls its connection, then let the former one
     /// end.
     TakeOver(StopOrder),
@@ -344,10 +346,10 @@ impl Supervision {
     }
 
     fn reconfigured(&mut self, rules: SupervisionRules, now: MonotonicTime) {
-        self.rules = rules;
+        let before = std::mem::replace(&mut self.rules, rules);
         self.restarts = Restarts::new(rules.restart);
         if self.rolls_to(&rules) {
-            return self.roll(TransitionReason::ConfigurationChange, now);
+            return self.roll_to(before, now);
         }
         let order = StopOrder::from(TransitionReason::ConfigurationChange);
         if self.lives_now {

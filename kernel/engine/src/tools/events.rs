@@ -113,6 +113,15 @@ struct UpstreamServer<E> {
     life: u64,
     topics: BTreeMap<Topic, UpstreamState>,
     early: VecDeque<(Arc<str>, Arc<str>, E)>,
+    /// The life it took the place of, which tells of its last calls until it has ended.
+    former: Option<FormerLife>,
+}
+
+/// A life that was replaced without a gap: its number, and what it was asked for.
+#[derive(Clone, Debug)]
+struct FormerLife {
+    life: u64,
+    topics: BTreeMap<Topic, UpstreamState>,
 }
 
 /// All subscriptions, and what servers were asked for. `E` is an event that waits for its server's answer.
@@ -327,12 +336,19 @@ impl<E> Events<E> {
         of.map(pairs).unwrap_or_default()
     }
 
-    /// A server that knows events is connected. What its life before was asked for is forgotten.
+    /// A server that knows events is connected. A life that was not lost before goes on telling: it finishes
+    /// its calls beside this one.
     pub fn server_back(&mut self, server: &ServerId, life: u64) -> Vec<EventsEffect> {
+        let before = self.servers.remove(server);
+        let former = before.filter(|before| before.life != life);
         let upstream = UpstreamServer {
             life,
             topics: BTreeMap::new(),
             early: VecDeque::new(),
+            former: former.map(|before| FormerLife {
+                life: before.life,
+                topics: before.topics,
+            }),
         };
         let upstream = self.servers.entry(server.clone()).insert_entry(upstream);
         let (upstream, here) = (upstream.into_mut(), self.interest.get(server));
@@ -411,8 +427,15 @@ impl<E> Events<E> {
         channel: &str,
         event: E,
     ) -> Attributed<E> {
-        match self.servers.get_mut(server).filter(|up| up.life == life) {
-            Some(upstream) => upstream.attribute(id, channel, event),
+        match self.servers.get_mut(server) {
+            Some(upstream) if upstream.life == life => upstream.attribute(id, channel, event),
+            Some(upstream) => {
+                let former = upstream.former.as_ref();
+                match former.filter(|former| former.life == life) {
+                    Some(former) => to(held(&former.topics, id, channel), event),
+                    None => Attributed::Unasked,
+                }
+            }
             None => Attributed::Unasked,
         }
     }
@@ -482,11 +505,7 @@ impl<E> UpstreamServer<E> {
 
     /// The topics of an event. One id may stand for several, if the server gave it twice.
     fn attribute(&mut self, id: &str, channel: &str, event: E) -> Attributed<E> {
-        let held = self.topics.iter().filter(|(topic, state)| {
-            matches!(state, UpstreamState::Held(own) if **own == *id)
-                && topic.channels.covers(channel)
-        });
-        let topics: Vec<Topic> = held.map(|(topic, _)| topic.clone()).collect();
+        let topics = held(&self.topics, id, channel);
         if !topics.is_empty() {
             return Attributed::To(topics, event);
         }
@@ -498,6 +517,21 @@ impl<E> UpstreamServer<E> {
             return Attributed::Kept;
         }
         Attributed::Unasked
+    }
+}
+
+/// The topics that a server holds under this id.
+fn held(topics: &BTreeMap<Topic, UpstreamState>, id: &str, channel: &str) -> Vec<Topic> {
+    let held = topics.iter().filter(|(topic, state)| {
+        matches!(state, UpstreamState::Held(own) if **own == *id) && topic.channels.covers(channel)
+    });
+    held.map(|(topic, _)| topic.clone()).collect()
+}
+
+fn to<E>(topics: Vec<Topic>, event: E) -> Attributed<E> {
+    match topics.is_empty() {
+        true => Attributed::Unasked,
+        false => Attributed::To(topics, event),
     }
 }
 

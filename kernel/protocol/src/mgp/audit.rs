@@ -124,6 +124,9 @@ impl EventType {
     ];
     /// A call is tried again (MGP §14.6).
     pub const TOOL_RETRIED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_retried"));
+    /// A server was to be replaced without a gap, and its second life failed.
+    pub const SERVER_NOT_REPLACED: Self =
+        Self::Custom(CustomType::own("dev.cloto.mgp.server_not_replaced"));
     /// A tool's definition is not the one that was approved.
     pub const TOOL_CHANGED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_changed"));
     /// A person approved a changed tool as it is now.

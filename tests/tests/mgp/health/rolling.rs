@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use super::lifecycle::{accepted, reasons, takes_part};
 use super::{owner, server, shown, speaker, until};
 
-const ROLLING: &str = "restart_mode = \"rolling\"";
+pub(super) const ROLLING: &str = "restart_mode = \"rolling\"";
 
-async fn rolls(kernel: &Kernel) {
+pub(super) async fn rolls(kernel: &Kernel) {
     wait_until("a rolling restart is made", DEADLINE, async || {
         let restart = ["servers", "restart", "--rolling", "it"];
         kernel.mgp(&restart).await.status.success()
@@ -21,12 +21,12 @@ async fn rolls(kernel: &Kernel) {
     .await;
 }
 
-fn pid(server: &Value) -> Pid {
+pub(super) fn pid(server: &Value) -> Pid {
     let pid = server["pid"].as_i64().unwrap();
     Pid::from_raw(i32::try_from(pid).unwrap())
 }
 
-fn runs(pid: Pid) -> bool {
+pub(super) fn runs(pid: Pid) -> bool {
     kill(pid, None).is_ok()
 }
 

@@ -10,9 +10,34 @@ use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::lifecycle::{Accepted, Shutdown};
 use mgp_protocol::mgp::negotiation::Features;
 
-use super::ServerLife;
+use super::{LifeHandle, ServerLife};
 use crate::link::Link;
+use crate::server::event::Renewals;
+use mgp_runtime::task;
 use mgp_runtime::time::moment;
+
+/// How long a life that was replaced waits for subscriptions at the next one: a server that is this slow to
+/// answer would hold it for ever.
+const RENEWAL: Duration = Duration::from_secs(10);
+
+impl LifeHandle {
+    /// It was replaced: it ends once what agents follow was asked for at the life that took over, and its
+    /// calls and tasks are over.
+    pub(in crate::server) fn leave(&self, order: StopOrder, mut renewals: Renewals) {
+        let orders = self.orders.clone();
+        orders.leaves.raise();
+        task::detached("server.leaves", async move {
+            tokio::select! {
+                () = renewals.over() => {}
+                () = tokio::time::sleep(RENEWAL) => {}
+                () = orders.hurry.raised() => {}
+                () = orders.kill.raised() => {}
+            }
+            let _ = orders.how_to_stop.set(order);
+            orders.stop.raise();
+        });
+    }
+}
 
 impl ServerLife {
     /// Lets calls under way finish within the time there is. A server that negotiated `lifecycle` is told,
@@ -21,6 +46,10 @@ impl ServerLife {
     pub(in crate::server) async fn shut_down(&self, link: &Arc<Link>, order: StopOrder) -> bool {
         let begun = moment();
         let time = order.within.unwrap_or_else(|| self.connector.drain());
+        let leaves = self.orders.leaves.is_raised();
+        if leaves {
+            link.keep_tasks();
+        }
         // The server is asked before admission closes, because closed admission would refuse the question.
         let (answer, drained) = tokio::join!(self.tell(link, order.why, time), link.drain(time));
         match answer {
@@ -33,6 +62,10 @@ impl ServerLife {
                 self.handle.log.note(note);
             }
             None => {}
+        }
+        if leaves {
+            let left = time.saturating_sub(moment().since(begun));
+            let _ = tokio::time::timeout(left, link.tasks_over()).await;
         }
         drained
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{StopOrder, Supervision, SupervisionEffect, SupervisionRules};
 use crate::clock::MonotonicTime;
 use crate::servers::lifecycle::{LifecycleEvent, LifecycleState, TransitionReason};
-use crate::servers::restart::ServerExit;
+use crate::servers::restart::{Restarts, ServerExit};
 
 /// How long the calls of a life that was replaced may take: nobody waits for its end.
 const LEAVING: Duration = Duration::from_secs(600);
@@ -45,6 +45,8 @@ pub(super) struct Rolling {
     /// Was replaced, and finishes its calls.
     leaving: Option<u64>,
     why: Option<TransitionReason>,
+    /// The rules of the current life, where those of the one beside are others.
+    before: Option<SupervisionRules>,
     status: RollStatus,
     /// A stop is answered when the replaced life has ended, too.
     owes_answer: bool,
@@ -89,6 +91,12 @@ impl Supervision {
         self.publish(None, now);
     }
 
+    /// For other rules than those `before`, which hold again if it fails.
+    pub(super) fn roll_to(&mut self, before: SupervisionRules, now: MonotonicTime) {
+        self.rolling.before = Some(before);
+        self.roll(TransitionReason::ConfigurationChange, now);
+    }
+
     pub(super) fn roll(&mut self, why: TransitionReason, now: MonotonicTime) {
         self.lives += 1;
         self.rolling.beside = Some(self.lives);
@@ -105,6 +113,7 @@ impl Supervision {
             return false;
         }
         self.rolling.beside = None;
+        self.rolling.before = None;
         self.rolling.leaving = Some(self.current);
         self.rolling.status = RollStatus::Done;
         self.current = life;
@@ -136,9 +145,20 @@ impl Supervision {
             self.rolling.beside = None;
             self.rolling.status = RollStatus::Failed(how.to_owned());
             self.effects.push(SupervisionEffect::LetGoOfBeside);
-            self.publish(None, now);
+            self.roll_failed(how, now);
         }
         beside
+    }
+
+    /// What failed must not be what a later crash of the current life starts.
+    fn roll_failed(&mut self, why: &str, now: MonotonicTime) {
+        if let Some(before) = self.rolling.before.take() {
+            self.rules = before;
+            self.restarts = Restarts::new(before.restart);
+        }
+        self.effects
+            .push(SupervisionEffect::RollFailed(why.to_owned()));
+        self.publish(None, now);
     }
 
     /// The current life ended by itself while the second one starts, which goes on as the next life.
@@ -147,6 +167,7 @@ impl Supervision {
         let Some(life) = self.rolling.beside.take() else {
             return false;
         };
+        self.rolling.before = None;
         if self.took_calls() {
             self.tell_disconnected(exit.clone(), how.to_owned(), None);
         }
@@ -171,7 +192,8 @@ impl Supervision {
     /// Somebody ordered something else.
     pub(super) fn stop_rolling(&mut self, now: MonotonicTime) {
         if self.rolling.beside.is_some() {
-            self.end_beside("it was stopped meanwhile", now);
+            self.give_up_rolling("it was stopped meanwhile");
+            self.publish(None, now);
         }
         if self.rolling.leaving.is_some() {
             self.effects.push(SupervisionEffect::HurryLeaving);
@@ -191,13 +213,16 @@ impl Supervision {
         }
     }
 
-    /// The life beside is to end; the current one stays.
+    /// The life beside failed and is to end; the current one stays.
     pub(super) fn end_beside(&mut self, why: &str, now: MonotonicTime) {
+        let before = self.rolling.before;
         self.give_up_rolling(why);
-        self.publish(None, now);
+        self.rolling.before = before;
+        self.roll_failed(why, now);
     }
 
     fn give_up_rolling(&mut self, why: &str) {
+        self.rolling.before = None;
         self.rolling.leaving = self.rolling.beside.take();
         self.rolling.status = RollStatus::Failed(why.to_owned());
         self.effects

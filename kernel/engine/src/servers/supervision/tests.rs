@@ -390,6 +390,7 @@ fn act(effect: &SupervisionEffect) -> Option<Act> {
         | SupervisionEffect::StartBeside(_)
         | SupervisionEffect::EndBeside(_)
         | SupervisionEffect::LetGoOfBeside
+        | SupervisionEffect::RollFailed(_)
         | SupervisionEffect::TakeOver(_)
         | SupervisionEffect::Promote
         | SupervisionEffect::HurryLeaving

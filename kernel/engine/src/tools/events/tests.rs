@@ -100,6 +100,31 @@ fn a_server_that_comes_back_is_asked_again() {
     assert_eq!(early, [], "it was of another life");
 }
 
+/// MGP-280: a life that is replaced without a gap tells to its end of what it does; its own ids count for it
+/// alone.
+#[test]
+fn a_life_that_was_not_lost_is_heard_beside_the_next_one() {
+    let mut all = connected();
+    all.subscribe(1, A, following(&["a.b"]), reach());
+    all.answered(&server("s"), 1, &topic("a.b"), Some("u"));
+    assert_eq!(all.server_back(&server("s"), 2), [asks("a.b")]);
+    let told = Attributed::To(vec![topic("a.b")], 7);
+    assert_eq!(all.event(&server("s"), 1, "u", "a.b", 7), told);
+    all.answered(&server("s"), 2, &topic("a.b"), Some("v"));
+    assert_eq!(all.event(&server("s"), 1, "u", "a.b", 7), told);
+    assert_eq!(all.event(&server("s"), 2, "v", "a.b", 7), told);
+    assert_eq!(
+        all.event(&server("s"), 2, "u", "a.b", 7),
+        Attributed::Unasked
+    );
+    all.server_lost(&server("s"));
+    all.server_back(&server("s"), 3);
+    assert_eq!(
+        all.event(&server("s"), 1, "u", "a.b", 7),
+        Attributed::Unasked
+    );
+}
+
 #[test]
 fn an_answer_that_comes_too_late_is_ended_at_once() {
     let mut all = connected();

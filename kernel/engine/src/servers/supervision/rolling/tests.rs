@@ -76,6 +76,7 @@ impl Lives {
             SupervisionEffect::StopLife(_)
             | SupervisionEffect::FailLife(_)
             | SupervisionEffect::HurryLeaving
+            | SupervisionEffect::RollFailed(_)
             | SupervisionEffect::EndInstances(_)
             | SupervisionEffect::Announce(_)
             | SupervisionEffect::Ignore(_)
@@ -228,6 +229,26 @@ fn a_second_life_that_fails_leaves_the_first_as_it_was() {
     assert_eq!(status.state, LifecycleState::Connected);
     assert_eq!(status.roll, RollStatus::Failed("no".into()));
     assert!(it.counts(1));
+}
+
+/// MGP-145: restarts of the life that stays are those of its own entry, not of the one that failed.
+#[test]
+fn a_change_that_failed_does_not_rule_over_later_restarts() {
+    let mut it = Supervision::new(RULES, MonotonicTime::START);
+    let mut changed = RULES;
+    changed.restart.policy = RestartPolicy::Never;
+    for input in [
+        SupervisionInput::Start { by_operator: false },
+        SupervisionInput::Connected(1),
+        SupervisionInput::Reconfigured(changed),
+    ] {
+        it.handle(input, MonotonicTime::START);
+    }
+    let effects = it.handle(ended(2), MonotonicTime::START);
+    assert!(effects.contains(&SupervisionEffect::RollFailed("no".into())));
+    let effects = it.handle(ended(1), MonotonicTime::START);
+    let restarts = |effect: &SupervisionEffect| matches!(effect, SupervisionEffect::RetryAt(_));
+    assert!(effects.iter().any(restarts), "{effects:?}");
 }
 
 #[test]

@@ -31,6 +31,7 @@ fn told(effects: &[SupervisionEffect]) -> Vec<String> {
         | SupervisionEffect::StartBeside(_)
         | SupervisionEffect::EndBeside(_)
         | SupervisionEffect::LetGoOfBeside
+        | SupervisionEffect::RollFailed(_)
         | SupervisionEffect::TakeOver(_)
         | SupervisionEffect::Promote
         | SupervisionEffect::HurryLeaving

@@ -1,0 +1,164 @@
+//! The tasks that a connection's server made of calls. A connection that is replaced without a gap stays for
+//! them: nobody else knows them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mgp_engine::callers::tasks::TaskStatus;
+use mgp_engine::clock::MonotonicTime;
+use mgp_protocol::mention::may_mention;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::member;
+use tokio::sync::watch;
+
+use super::Link;
+use mgp_callers::request::Outcome;
+use mgp_runtime::time::moment;
+
+/// Tasks of one connection that are remembered. A replaced connection does not wait for those beyond.
+const MAX_OPEN: usize = 10_000;
+/// Longest id of a task, in bytes; no client can be given a longer one.
+const MAX_ID: usize = 1024;
+
+/// The tasks whose end their clients have not seen.
+#[derive(Debug, Default)]
+pub(super) struct LinkTasks {
+    /// By the server's own id, with the time when the server may forget it.
+    open: Mutex<HashMap<Box<str>, Option<MonotonicTime>>>,
+    changed: watch::Sender<()>,
+    /// Requests about them are taken while the connection drains.
+    kept: AtomicBool,
+}
+
+impl LinkTasks {
+    fn open(&self) -> MutexGuard<'_, HashMap<Box<str>, Option<MonotonicTime>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn take_on(&self, method: &str) -> bool {
+        self.kept.load(Ordering::Relaxed) && method.starts_with("tasks/")
+    }
+
+    /// The connection is over, and they with it.
+    pub(super) fn forget(&self) {
+        self.open().clear();
+        self.changed.send_replace(());
+    }
+
+    /// Takes out those that the server may have forgotten; when that is so of the next one, if any is left.
+    fn due(&self, now: MonotonicTime) -> Option<Option<MonotonicTime>> {
+        let mut open = self.open();
+        open.retain(|_, until| until.is_none_or(|until| until > now));
+        (!open.is_empty()).then(|| open.values().filter_map(|until| *until).min())
+    }
+}
+
+impl Link {
+    /// Notes the task that a call became, if this is the answer that says so.
+    pub(crate) fn learn_task(&self, outcome: &Outcome) {
+        let Ok(result) = outcome else { return };
+        if may_mention(result, "\"taskId\"") {
+            let told = std::str::from_utf8(result).ok().and_then(announced);
+            if let Some((id, ttl)) = told {
+                self.became_task(id, ttl);
+            }
+        }
+    }
+
+    fn became_task(&self, id: String, ttl: Option<Duration>) {
+        let until = ttl.map(|ttl| moment() + ttl);
+        let full = self.tasks.open().len() >= MAX_OPEN;
+        if full {
+            self.tasks.due(moment());
+        }
+        let mut open = self.tasks.open();
+        if open.len() < MAX_OPEN && id.len() <= MAX_ID {
+            open.insert(id.into(), until);
+        }
+    }
+
+    /// A request about a task was answered. With `last` that is all its client can want of it; any other answer
+    /// is that if it shows a task without a result.
+    pub(crate) fn told_of_task(&self, id: &str, outcome: &Outcome, last: bool) {
+        let over = match outcome {
+            Ok(result) => {
+                let status = std::str::from_utf8(result).ok().and_then(status);
+                match status {
+                    Some(TaskStatus::Cancelled | TaskStatus::Failed) => true,
+                    Some(TaskStatus::Completed) | None => last,
+                    Some(TaskStatus::Working | TaskStatus::InputRequired) => false,
+                }
+            }
+            // It does not know the task.
+            Err(Refusal::Peer(_)) => true,
+            Err(_) => false,
+        };
+        if over && self.tasks.open().remove(id).is_some() {
+            self.tasks.changed.send_replace(());
+        }
+    }
+
+    /// Whether a task is one of this connection, and its client has not seen its end.
+    #[must_use]
+    pub(crate) fn has_task(&self, id: &str) -> bool {
+        self.tasks.open().contains_key(id)
+    }
+
+    /// From now on requests about tasks are taken although the connection drains.
+    pub(crate) fn keep_tasks(&self) {
+        self.tasks.kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Resolves when no task is open: each was seen to its end by its client, or may be forgotten.
+    pub(crate) async fn tasks_over(&self) {
+        let mut changed = self.tasks.changed.subscribe();
+        while let Some(next) = self.tasks.due(moment()) {
+            let due = async {
+                match next {
+                    Some(next) => tokio::time::sleep(next.since(moment())).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = changed.changed() => {}
+                () = due => {}
+            }
+        }
+    }
+}
+
+/// The id of the task that a result announces, in either era, and how long the server keeps it.
+fn announced(result: &str) -> Option<(String, Option<Duration>)> {
+    let of_extension = member(result, "resultType") == Some("\"task\"");
+    let (task, ttl) = match of_extension {
+        true => (result, "ttlMs"),
+        false => (member(result, "task")?, "ttl"),
+    };
+    let id = serde_json::from_str(member(task, "taskId")?).ok()?;
+    let ttl = member(task, ttl).and_then(|ttl| ttl.parse().ok());
+    Some((id, ttl.map(Duration::from_millis)))
+}
+
+fn status(result: &str) -> Option<TaskStatus> {
+    let word: String = serde_json::from_str(member(result, "status")?).ok()?;
+    TaskStatus::parse(&word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_announcement_is_read_in_both_eras() {
+        let modern = r#"{"resultType":"task","taskId":"a","status":"working","ttlMs":2000}"#;
+        assert_eq!(
+            announced(modern),
+            Some(("a".into(), Some(Duration::from_secs(2))))
+        );
+        let legacy = r#"{"task":{"taskId":"b","status":"working","ttl":null}}"#;
+        assert_eq!(announced(legacy), Some(("b".into(), None)));
+        assert_eq!(announced(r#"{"content":[],"taskId":"c"}"#), None);
+    }
+}
