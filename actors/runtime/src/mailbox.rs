@@ -223,6 +223,12 @@ impl<T> Reply<T> {
         let _ = self.0.send(answer);
     }
 
+    /// Whether somebody waits for the answer.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        !self.0.is_closed()
+    }
+
     /// Resolves when nobody waits for the answer any more.
     pub async fn closed(&mut self) {
         self.0.closed().await;

@@ -53,7 +53,7 @@ use mgp_store::audit::AuditHandle;
 pub use self::connector::Connector;
 pub use self::event::{Fetched, RenewalHold, ServerEvent};
 pub use self::handle::{ServerHandle, ServerTable, Status};
-pub use self::resources::{ResourceFigures, ResourceLook};
+pub use self::resources::{ResourceFigures, ResourceLook, RunningLife};
 pub use self::spawner::Starts;
 pub use self::starts::Start;
 

@@ -8,6 +8,8 @@ mod feeds;
 mod hub;
 mod last;
 mod log;
+mod opening;
+mod resources;
 mod subscription;
 mod upstream;
 
@@ -30,7 +32,7 @@ use mgp_callers::exchange::Exchange;
 use mgp_callers::request::Caller;
 use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_servers::link::ToldEvent;
-use mgp_servers::server::{RenewalHold, ServerTable};
+use mgp_servers::server::{RenewalHold, ResourceFigures, ServerTable};
 use mgp_store::audit::AuditHandle;
 
 /// Bytes of servers' events that may wait for the hub, of all servers together. One more is lost.
@@ -85,6 +87,8 @@ pub enum EventsMsg {
     },
     /// Servers that have not answered until now have no such channels.
     Due(SubscriptionNumber),
+    /// An agent took back the request that began a subscription: it never learns its id.
+    TakenBack(SubscriptionNumber),
     /// A server told an event.
     Told(ServerId, Box<ToldEvent>, Charge),
     /// Something happened in the kernel that is not written down.
@@ -117,12 +121,14 @@ impl EventsHandle {
         directory: &Arc<Directory>,
         servers: &Arc<ServerTable>,
         audit: &AuditHandle,
+        figures: &Arc<ResourceFigures>,
     ) -> Result<(Self, ActorCell), SpawnErr> {
         let followed = Arc::default();
         let actor = EventsActor {
             directory: directory.clone(),
             servers: servers.clone(),
             audit: audit.clone(),
+            figures: figures.clone(),
             followed: Arc::clone(&followed),
         };
         let (actor, _) = Actor::spawn(None, actor, ()).await?;

@@ -173,7 +173,8 @@ impl Parts {
         };
         let (following, _) = Actor::spawn(None, subscriptions, ()).await?;
         let subscriptions = SubscriptionsHandle::new(Mailbox::new(following.clone()));
-        let (events, hub) = EventsHandle::start(&directory, &servers, &kept.audit).await?;
+        let (events, hub) =
+            EventsHandle::start(&directory, &servers, &kept.audit, &connector.figures).await?;
         let access = AccessActor {
             table: table.clone(),
             directory: directory.clone(),

@@ -40,7 +40,7 @@ use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_servers::guard::{GuardActor, GuardHandle};
-use mgp_servers::server::{Connector, ServerHandle, ServerTable, Status};
+use mgp_servers::server::{Connector, ResourceFigures, ServerHandle, ServerTable, Status};
 use mgp_store::audit::AuditHandle;
 use mgp_sync::Snapshot;
 use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
@@ -284,7 +284,8 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     };
     let (following, _) = Actor::spawn(None, subscriptions, ()).await.unwrap();
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(following.clone()));
-    let started = EventsHandle::start(&directory, servers, &AuditHandle::off()).await;
+    let (audit, figures) = (AuditHandle::off(), ResourceFigures::new());
+    let started = EventsHandle::start(&directory, servers, &audit, &figures).await;
     let (events, hub) = started.unwrap();
     let access = AccessActor {
         table: table.clone(),
@@ -375,7 +376,7 @@ fn connector(mark: String) -> Connector {
         health: mgp_engine::servers::health::HealthRules::default(),
         sandboxes: mgp_servers::sandbox::Sandboxes::default(),
         starts: mgp_servers::server::Starts::default(),
-        figures: mgp_servers::server::ResourceFigures::new(),
+        figures: ResourceFigures::new(),
     }
 }
 

@@ -1,7 +1,9 @@
 //! Events (MGP §13.2, §13.3, §13.5): who hears of what, over which subscription, and who does not.
 
 mod bounds;
+mod gaps;
 mod kernel;
+mod listed;
 mod resources;
 
 use mgp_tests::harness::mgp::{declaration, declaring};

@@ -12,7 +12,6 @@ use mgp_engine::tools::catalog::{CatalogView, ListKind, Outlook};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::SERVER_INFO;
 use mgp_protocol::mcp::{self, ServerCapabilities};
-use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
@@ -20,7 +19,7 @@ use crate::answer::whole;
 use crate::checks::access;
 use crate::mcp::lists::exposure::before;
 use crate::mcp::own_resources::with_own;
-use crate::mgp::discovery;
+use crate::mgp::kernel_tool;
 use mgp_callers::negotiation::kernel_info;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::moment;
@@ -45,12 +44,7 @@ pub fn list(cx: &Context, request: &Request, kind: ListKind) -> Outcome {
     let page = with_own(page, &request.caller, kind, listing.cursor.is_none());
     let page = match kind {
         ListKind::Tools if listing.cursor.is_none() => {
-            let security = request.caller.mgp.features();
-            let security = security.contains(Features::TOOL_SECURITY);
-            before(
-                page,
-                &discovery::registering_tools(cx, &request.caller, security),
-            )
+            before(page, &kernel_tool::listed(cx, &request.caller))
         }
         ListKind::Tools | ListKind::Prompts | ListKind::Resources | ListKind::Templates => page,
     };

@@ -6,12 +6,19 @@ use bytes::Bytes;
 use mgp_engine::tools::catalog::{CatalogView, ListKind};
 use mgp_protocol::mgp::approvals::PENDING_URI;
 use mgp_protocol::mgp::events::RESOURCES;
+use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::splice::quoted;
+use serde_json::json;
 
 use crate::Context;
 use crate::answer::whole;
 use mgp_callers::request::{Caller, Outcome};
 use mgp_policy::approvals;
+
+/// The list of channels, as a resource.
+const INDEX: &str = "mgp://events";
+const CHANNELS: &str = r#"{"uri":"mgp://events","name":"mgp_events","title":"Channels of events","description":"The channels there are; the last events of one are mgp://events/CHANNEL","mimeType":"application/json"}"#;
+const EVENTS: &str = r#"{"uriTemplate":"mgp://events/{channel}","name":"mgp_events_channel","title":"Last events of a channel","description":"The last events of a channel, such as tool.completed, as far as you may hear of them","mimeType":"application/json"}"#;
 
 /// True for a URI of the kernel's own: the list of what waits, which is there for the operator only, and the
 /// last events of a channel.
@@ -19,14 +26,18 @@ pub(crate) fn is_own(caller: &Caller, uri: &str) -> bool {
     (shows_own(caller) && uri == PENDING_URI) || is_of_events(caller, uri)
 }
 
-/// True for the last events of a channel.
+/// True for the last events of a channel, and for the list of channels.
 pub(crate) fn is_of_events(caller: &Caller, uri: &str) -> bool {
-    caller.view == CatalogView::All && uri.starts_with(RESOURCES)
+    caller.view == CatalogView::All && (uri == INDEX || uri.starts_with(RESOURCES))
 }
 
 /// The answer to `resources/read` of one of them.
 pub(crate) async fn read_own(cx: &Context, caller: &Arc<Caller>, uri: &str) -> Outcome {
     let text = match is_of_events(caller, uri) {
+        true if uri == INDEX => {
+            let channels = cx.events.channels(caller.clone()).await?;
+            json!({"channels": channels}).to_string()
+        }
         true => cx.events.last(caller, uri).await?,
         false => cx.policies.approvals.text(),
     };
@@ -42,19 +53,39 @@ fn shows_own(caller: &Caller) -> bool {
     caller.operator && caller.view == CatalogView::All
 }
 
+/// Plain clients are told of them by the documentation alone: they read no word of MGP in a list.
+fn lists_events(caller: &Caller) -> bool {
+    caller.view == CatalogView::All && caller.mgp.features().contains(Features::EVENTS)
+}
+
+/// The kernel's own entries of a list, and how that list begins.
+fn own_entries(caller: &Caller, kind: ListKind) -> (&'static [u8], Vec<String>) {
+    let events = lists_events(caller);
+    match kind {
+        ListKind::Resources => {
+            let waits = shows_own(caller).then(approvals::resource);
+            let events = events.then(|| CHANNELS.to_owned());
+            let all = waits.into_iter().chain(events).collect();
+            (br#"{"resources":["#, all)
+        }
+        ListKind::Templates => {
+            let all = events.then(|| EVENTS.to_owned()).into_iter().collect();
+            (br#"{"resourceTemplates":["#, all)
+        }
+        ListKind::Tools | ListKind::Prompts => (b"", Vec::new()),
+    }
+}
+
 /// The first page of a list, with the kernel's own entries before the servers'.
 pub(crate) fn with_own(page: Bytes, caller: &Caller, kind: ListKind, first: bool) -> Bytes {
-    const OPEN: &[u8] = br#"{"resources":["#;
-    let servers = page.strip_prefix(OPEN);
-    let (true, true, ListKind::Resources, Some(servers)) =
-        (first, shows_own(caller), kind, servers)
-    else {
+    let (open, own) = own_entries(caller, kind);
+    let (true, false, Some(servers)) = (first, own.is_empty(), page.strip_prefix(open)) else {
         return page;
     };
     let comma: &[u8] = match servers.starts_with(b"]") {
         true => b"",
         false => b",",
     };
-    let own = approvals::resource();
-    [OPEN, own.as_bytes(), comma, servers].concat().into()
+    let own = own.join(",");
+    [open, own.as_bytes(), comma, servers].concat().into()
 }

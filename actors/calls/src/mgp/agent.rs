@@ -35,6 +35,12 @@ pub(super) fn is_tool(caller: &Caller, name: &str) -> bool {
     (caller.operator || agreed) && spells(Ask::METHOD, name)
 }
 
+/// It is listed for who agreed to callbacks.
+pub(super) fn listed(caller: &Caller) -> Option<&'static str> {
+    let agreed = caller.mgp.features().contains(Features::CALLBACKS);
+    agreed.then_some(Ask::METHOD)
+}
+
 /// As a method; in the audit log like the call of the tool.
 ///
 /// # Errors

@@ -38,6 +38,13 @@ pub(super) fn tool(caller: &Caller, name: &str) -> Option<CallbackTool> {
     (caller.operator || agreed).then_some(tool)
 }
 
+/// Those that are listed for this caller.
+pub(super) fn listed(caller: &Caller) -> impl Iterator<Item = &'static str> + use<> {
+    let agreed = caller.mgp.features().contains(Features::CALLBACKS);
+    let all = CallbackTool::ALL.into_iter().filter(move |_| agreed);
+    all.map(CallbackTool::method)
+}
+
 /// As a method.
 ///
 /// # Errors

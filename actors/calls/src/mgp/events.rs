@@ -57,6 +57,15 @@ pub(super) fn tool(caller: &Caller, name: &str) -> Option<EventsTool> {
     (caller.operator || agreed).then_some(tool)
 }
 
+/// Those that are listed for this caller: a stateless one has nobody to send events to.
+pub(super) fn listed(caller: &Caller) -> impl Iterator<Item = &'static str> + use<> {
+    let agreed = caller.mgp.features().contains(Features::EVENTS);
+    let alone = caller.is_alone();
+    let all = EventsTool::ALL.into_iter().filter(move |_| agreed);
+    all.filter(move |tool| !alone || *tool == EventsTool::Channels)
+        .map(EventsTool::method)
+}
+
 /// `mgp/events/*` as a method.
 ///
 /// # Errors

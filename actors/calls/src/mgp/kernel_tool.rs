@@ -12,9 +12,25 @@ use crate::Context;
 use crate::answer::structured;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_protocol::mgp::discovery::DiscoveryTool;
+use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::mgp::tools::methods::definition;
 
 /// How every spelling of a method begins.
 const BEGINS: &str = "mgp";
+
+/// The definitions of the tools that are listed for this caller: those of the extensions it negotiated, and
+/// those for registering servers where it may.
+pub(crate) fn listed(cx: &Context, caller: &Caller) -> Vec<String> {
+    let security = caller.mgp.features().contains(Features::TOOL_SECURITY);
+    let methods = agent::listed(caller)
+        .into_iter()
+        .chain(callback::listed(caller))
+        .chain(events::listed(caller))
+        .chain(stream::listed(caller));
+    let mut all = discovery::registering_tools(cx, caller, security);
+    all.extend(methods.filter_map(|method| definition(method, security)));
+    all
+}
 
 /// A method that is called as a tool.
 pub(crate) enum KernelTool {

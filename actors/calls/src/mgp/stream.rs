@@ -52,6 +52,13 @@ pub(super) fn tool(caller: &Caller, name: &str) -> Option<StreamTool> {
     all.find_map(|(method, tool)| spells(method, name).then_some(tool))
 }
 
+/// Those that are listed for this caller.
+pub(super) fn listed(caller: &Caller) -> impl Iterator<Item = &'static str> + use<> {
+    let agreed = caller.mgp.features().contains(Features::STREAMING);
+    let all = [Cancel::METHOD, PACE_TOOL];
+    all.into_iter().filter(move |_| agreed)
+}
+
 /// `mgp/stream/*` as a method.
 ///
 /// # Errors

@@ -33,7 +33,7 @@ use mgp_callers::tasks::Tasks;
 use mgp_policy::access::Books;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
-use mgp_servers::server::ServerTable;
+use mgp_servers::server::{ResourceFigures, ServerTable};
 use mgp_store::audit::AuditHandle;
 use mgp_tools::catalog::Shown;
 use mgp_tools::events::EventsHandle;
@@ -66,7 +66,13 @@ impl Scene {
         };
         let (subscriptions, _) = Actor::spawn(None, subscriptions, ()).await.unwrap();
         let servers = Arc::new(ServerTable::new(BTreeMap::new()));
-        let started = EventsHandle::start(&directory, &servers, &AuditHandle::off()).await;
+        let started = EventsHandle::start(
+            &directory,
+            &servers,
+            &AuditHandle::off(),
+            &ResourceFigures::new(),
+        )
+        .await;
         let (events, _) = started.unwrap();
         let (agents, _) = Actor::spawn(None, AgentsActor, ()).await.unwrap();
         let (seal, boot, patience) = (SealKey::new([7; 32]), 1, Duration::from_secs(600));

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
-use mgp_engine::servers::resources::ResourceUse;
-use mgp_protocol::ids::ServerId;
+use mgp_engine::servers::resources::{ResourceLimits, ResourceUse};
+use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::health::ResourcesInUse;
 use mgp_transports::child::{ProcessTree, ProcessUsage, usage_of_this, usages};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use mgp_runtime::task;
 use mgp_runtime::time::moment;
@@ -26,15 +26,26 @@ const FRESH: Duration = Duration::from_millis(500);
 pub struct ResourceFigures {
     /// By the process id of the leader.
     running: Mutex<BTreeMap<i32, RunningTree>>,
-    latest: Mutex<Arc<ResourceLook>>,
+    latest: watch::Sender<Arc<ResourceLook>>,
     looking: Semaphore,
 }
 
 /// One life of a server, or of an instance of it.
 #[derive(Debug, Clone)]
 struct RunningTree {
-    key: ServerId,
+    life: RunningLife,
     tree: ProcessTree,
+}
+
+/// Whose processes they are, and what they may use.
+#[derive(Debug, Clone)]
+pub struct RunningLife {
+    /// The server, or the instance of it.
+    pub key: ServerId,
+    /// Whose instance it is.
+    pub agent: Option<AgentId>,
+    /// What its processes may use.
+    pub limits: ResourceLimits,
 }
 
 /// What was seen at one moment.
@@ -42,7 +53,7 @@ struct RunningTree {
 pub struct ResourceLook {
     at: Option<MonotonicTime>,
     kernel: ResourceUse,
-    lives: BTreeMap<i32, ResourceUse>,
+    lives: BTreeMap<i32, (RunningLife, ResourceUse)>,
     servers: BTreeMap<ServerId, ResourceUse>,
 }
 
@@ -59,7 +70,7 @@ impl ResourceFigures {
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             running: Mutex::default(),
-            latest: Mutex::default(),
+            latest: watch::Sender::default(),
             looking: Semaphore::new(1),
         })
     }
@@ -77,7 +88,7 @@ impl ResourceFigures {
         let running = self.running();
         let look = task::blocking("resources.look", move || Arc::new(seen(&running)));
         let look = look.await.unwrap_or_default();
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = look.clone();
+        self.latest.send_replace(look.clone());
         look
     }
 
@@ -89,8 +100,13 @@ impl ResourceFigures {
     /// The last look, however old: for who must not wait.
     #[must_use]
     pub fn latest(&self) -> Arc<ResourceLook> {
-        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        latest.clone()
+        self.latest.borrow().clone()
+    }
+
+    /// The looks that are taken, by whomever.
+    #[must_use]
+    pub fn looks(&self) -> watch::Receiver<Arc<ResourceLook>> {
+        self.latest.subscribe()
     }
 
     /// The last look, while it is young and has every life that runs.
@@ -106,12 +122,12 @@ impl ResourceFigures {
     pub(super) fn count(
         self: &Arc<Self>,
         leader: i32,
-        key: &ServerId,
+        life: RunningLife,
         kernel_mark: &str,
         marked: &ServerId,
     ) -> CountedLife {
         let tree = RunningTree {
-            key: key.clone(),
+            life,
             tree: ProcessTree::new(leader, kernel_mark, marked),
         };
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,6 +152,18 @@ impl ResourceLook {
         self.servers.get(key).copied().map(told)
     }
 
+    /// When it was taken; `None` for none.
+    #[must_use]
+    pub fn at(&self) -> Option<MonotonicTime> {
+        self.at
+    }
+
+    /// What each life uses, by the process id of its leader.
+    pub fn lives(&self) -> impl Iterator<Item = (i32, &RunningLife, ResourceUse)> {
+        let lives = self.lives.iter();
+        lives.map(|(leader, (life, used))| (*leader, life, *used))
+    }
+
     /// What each of them uses.
     pub fn servers(&self) -> impl Iterator<Item = (&ServerId, ResourcesInUse)> {
         self.servers.iter().map(|(key, used)| (key, told(*used)))
@@ -146,7 +174,7 @@ impl CountedLife {
     /// What its processes use now, or did a moment ago.
     pub(super) async fn look(&self) -> Option<ResourceUse> {
         let look = self.figures.look().await;
-        look.lives.get(&self.leader).copied()
+        look.lives.get(&self.leader).map(|(_, used)| *used)
     }
 }
 
@@ -168,8 +196,8 @@ fn seen(running: &[(i32, RunningTree)]) -> ResourceLook {
     look.kernel.processes += trees.len() as u64;
     for ((leader, life), usage) in running.iter().zip(usages(&trees)) {
         let usage = used(usage);
-        look.lives.insert(*leader, usage);
-        let sum = look.servers.entry(life.key.clone()).or_default();
+        look.lives.insert(*leader, (life.life.clone(), usage));
+        let sum = look.servers.entry(life.life.key.clone()).or_default();
         sum.memory += usage.memory;
         sum.cpu += usage.cpu;
         sum.descriptors += usage.descriptors;

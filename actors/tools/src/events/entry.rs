@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mgp_engine::policy::access::{GrantTable, Principal};
+use mgp_engine::store::audit::record::EVENT_MAX;
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogView;
+use mgp_engine::tools::events::AT_SERVERS_MAX;
 use mgp_engine::tools::events::channels::{EventScope, KernelEvent};
+use mgp_engine::tools::events::flow::LARGEST;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::events::Severity;
 use mgp_protocol::splice::quoted;
@@ -22,8 +25,14 @@ const TIMESTAMP_MAX: usize = 64;
 /// What one channel holds for replay (MGP §13, later drafts).
 const EVENTS_KEPT: usize = 1_000;
 const BYTES_KEPT: usize = 8 << 20;
-/// What all channels hold together.
+/// What all channels hold together, as long as each has [`BYTES_OF_EACH`].
 const BYTES_IN_ALL: usize = 64 << 20;
+/// What each may hold however many there are: more than any event, so that none is lost before it was read.
+/// One of a server has [`LARGEST`] bytes, one of the log its record and what agents read of that. There are
+/// [`AT_SERVERS_MAX`] feeds and the kernel's own, so all hold some 131 MiB at most.
+const BYTES_OF_EACH: usize = 128 << 10;
+const _: () = assert!(BYTES_OF_EACH > LARGEST + (8 << 10) && BYTES_OF_EACH > 3 * EVENT_MAX);
+const _: () = assert!(BYTES_OF_EACH * AT_SERVERS_MAX <= 2 * BYTES_IN_ALL);
 
 /// The last events of one channel.
 pub(super) type EventFeed = Feed<Arc<EventEntry>>;
@@ -32,7 +41,7 @@ pub(super) type EventFeed = Feed<Arc<EventEntry>>;
 pub(super) fn limits(channels: usize) -> FeedLimits {
     FeedLimits {
         events: EVENTS_KEPT,
-        bytes: BYTES_KEPT.min(BYTES_IN_ALL / channels.max(1)),
+        bytes: (BYTES_IN_ALL / channels.max(1)).clamp(BYTES_OF_EACH, BYTES_KEPT),
     }
 }
 
@@ -195,5 +204,34 @@ impl<'a> EventAccess<'a> {
 
     fn opens(&self, server: &ServerId) -> bool {
         self.table.opens(&self.who, server, self.now_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many channels are followed, the largest event of each is kept until it was read.
+    #[test]
+    fn a_feed_holds_the_largest_event_beside_any_number_of_others() {
+        let event = ToldEvent {
+            link: 1,
+            subscription: "u".into(),
+            channel: "a.b".into(),
+            timestamp: None,
+            data: format!("\"{}\"", "x".repeat(LARGEST)).into(),
+            missed: 0,
+        };
+        let entry = EventEntry::of_server(&ServerId::new("it"), &event);
+        for channels in [1, AT_SERVERS_MAX, 100 * AT_SERVERS_MAX] {
+            let (feed, limits) = (EventFeed::new(), limits(channels));
+            feed.push(entry.clone(), entry.weight(), 0, limits);
+            let read = feed.read(0, 9);
+            assert_eq!(
+                (read.events.len(), read.overtaken),
+                (1, false),
+                "{channels}"
+            );
+        }
     }
 }

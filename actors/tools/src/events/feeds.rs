@@ -38,6 +38,12 @@ pub(super) struct EventsState {
     pub(super) log: Option<SupervisedTask<()>>,
     /// The number of the last record that was told.
     pub(super) recorded: u64,
+    /// Channels of the log of which something may have been lost since their last event.
+    pub(super) lost: BTreeSet<KernelChannel>,
+    /// Looks at what servers use while anybody follows that.
+    pub(super) looks: Option<SupervisedTask<()>>,
+    /// Servers are asked for as much as they may be, and that was said.
+    pub(super) short: bool,
 }
 
 /// An event of a server, with how many of its subscription were lost before it.
@@ -169,10 +175,26 @@ impl EventsState {
 
     pub(super) fn recorded(&mut self, records: &[(u64, String)]) {
         for (sequence, record) in records {
+            if *sequence > self.recorded.saturating_add(1) {
+                let followed = self.of_kernel.keys().copied();
+                self.lost = followed.filter(|channel| channel.is_logged()).collect();
+            }
             self.recorded = *sequence;
             if let Some((channel, event)) = log::entry(*sequence, record) {
-                self.publish(&FeedKey::Kernel(channel), &event, 0);
+                let missed = u64::from(self.lost.remove(&channel));
+                self.publish(&FeedKey::Kernel(channel), &event, missed);
             }
         }
+    }
+
+    /// Says once that channels of servers are not followed for lack of room.
+    pub(super) fn tell_shortage(&mut self) {
+        let short = self.engine.is_short();
+        if short && !self.short {
+            tracing::warn!(
+                "servers are asked for as many channels as they may be; others are followed when some end"
+            );
+        }
+        self.short = short;
     }
 }

@@ -1,35 +1,26 @@
 //! The hub: who follows which feeds, and what is asked of servers for them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use mgp_engine::tools::events::channels::{KernelChannel, KernelEvent};
-use mgp_engine::tools::events::{Events, EventsEffect, SubscriptionNumber, Topic, topics};
+use mgp_engine::tools::events::{Events, EventsEffect, SubscriptionNumber, Topic};
 use mgp_protocol::ids::{ConnectionId, ServerId};
-use mgp_protocol::mgp::events::{Channel, ChannelPattern, Replay, Severity, Subscribed};
+use mgp_protocol::mgp::events::{Channel, Replay, Severity};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::feed::Doorbell;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::entry::{EventAccess, EventEntry};
-use super::feeds::{EventsState, OpenSubscription, OpeningSubscription};
+use super::feeds::{EventsState, OpenSubscription};
 use super::last::channel_of;
-use super::subscription::{EventDelivery, FeedKey, SubscriptionActor, SubscriptionMsg};
-use super::{EventsMsg, EventsRequest, LastEvents, bit, log, unknown, upstream};
-use mgp_callers::agent::Agent;
+use super::subscription::{FeedKey, SubscriptionMsg};
+use super::{EventsMsg, LastEvents, bit, log, resources, unknown, upstream};
 use mgp_callers::directory::Directory;
-use mgp_callers::exchange::Exchange;
 use mgp_callers::request::Caller;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
-use mgp_runtime::randomness;
-use mgp_runtime::task;
-use mgp_servers::server::{RenewalHold, ServerTable};
+use mgp_servers::server::{RenewalHold, ResourceFigures, ServerTable};
 use mgp_store::audit::AuditHandle;
-
-/// How long servers may take to say which channels they have. Those of one that takes longer are not there.
-const ANSWER: Duration = Duration::from_secs(2);
 
 /// Fixed at construction.
 #[derive(Debug)]
@@ -40,21 +31,10 @@ pub(super) struct EventsActor {
     pub(super) servers: Arc<ServerTable>,
     /// Where what happened is written down.
     pub(super) audit: AuditHandle,
+    /// What servers use of the machine.
+    pub(super) figures: Arc<ResourceFigures>,
     /// The channels that somebody follows, as the handle reads them.
     pub(super) followed: Arc<AtomicU64>,
-}
-
-/// What a subscription is made of.
-struct NewSubscription {
-    agent: Arc<Agent>,
-    caller: Arc<Caller>,
-    channels: Vec<ChannelPattern>,
-    severity: Severity,
-    id: Arc<str>,
-    delivery: EventDelivery,
-    begun: Weak<Exchange>,
-    /// It goes on after this record of the audit log.
-    after: Option<u64>,
 }
 
 impl Actor for EventsActor {
@@ -79,6 +59,9 @@ impl Actor for EventsActor {
             last: 0,
             log: None,
             recorded: 0,
+            lost: BTreeSet::new(),
+            looks: None,
+            short: false,
         })
     }
 
@@ -111,6 +94,7 @@ impl Actor for EventsActor {
                 id,
             } => self.answered(state, (&server, life), &topic, id.as_deref()),
             EventsMsg::Due(number) => self.conclude(state, number),
+            EventsMsg::TakenBack(number) => self.end(state, number),
             EventsMsg::Told(server, event, _room) => state.told(&server, &event),
             EventsMsg::Happened(event) => {
                 state.publish(&FeedKey::Kernel(event.channel), &entry(&event), 0);
@@ -149,138 +133,17 @@ fn entry(event: &KernelEvent) -> Arc<EventEntry> {
 }
 
 impl EventsActor {
-    async fn subscribe(
+    pub(super) fn own_channels_of(
         &self,
-        state: &mut EventsState,
-        request: EventsRequest,
-        reply: Reply<Result<Subscribed, Refusal>>,
-    ) {
-        let severity = request.asked.filter.and_then(|filter| filter.min_severity);
-        let severity = severity.unwrap_or(Severity::Debug);
-        let asked = request.asked.channels.clone();
-        let new = match self.wanted(state, request, severity) {
-            Ok(new) => new,
-            Err(refusal) => return reply.send(Err(refusal)),
-        };
-        let Some(number) = self.begin(state, new).await else {
-            return reply.send(Err(Refusal::Broken("the kernel is stopping".into())));
-        };
-        let opening = OpeningSubscription {
-            asked,
-            severity,
-            reply,
-        };
-        state.opening.insert(number, opening);
-        if !state.engine.is_awaited(number) {
-            return self.conclude(state, number);
-        }
-        let me = state.me.clone();
-        task::detached("events.due", async move {
-            tokio::time::sleep(ANSWER).await;
-            let _ = me.remind(EventsMsg::Due(number));
-        });
-    }
-
-    fn wanted(
-        &self,
-        state: &EventsState,
-        request: EventsRequest,
-        severity: Severity,
-    ) -> Result<NewSubscription, Refusal> {
-        let (caller, asked) = (request.caller, request.asked);
-        // It may have gone since it asked: nothing would end what it gets now.
-        let agent = self.directory.get(caller.connection);
-        let agent = agent.filter(|_| !caller.is_alone()).ok_or_else(alone)?;
-        may_subscribe(state, caller.connection, asked.channels.len())?;
-        let after = asked
-            .cursor
-            .map(|cursor| read_cursor(&cursor))
-            .transpose()?;
-        let channels = asked.channels.iter();
-        let channels = channels.filter_map(|name| ChannelPattern::parse(name));
-        let id = format!("sub-{:032x}", u128::from_le_bytes(randomness::bytes()));
-        Ok(NewSubscription {
-            agent,
-            caller,
-            channels: channels.collect(),
-            severity,
-            delivery: EventDelivery::of_subscription(&id),
-            id: id.into(),
-            begun: Arc::downgrade(&request.exchange),
-            after,
-        })
-    }
-
-    /// Starts the actor of a subscription. What servers do not have is taken out of it once they have
-    /// answered.
-    async fn begin(
-        &self,
-        state: &mut EventsState,
-        new: NewSubscription,
-    ) -> Option<SubscriptionNumber> {
-        state.last += 1;
-        let number = state.last;
-        let bell = Arc::new(Doorbell::new());
-        let actor = SubscriptionActor {
-            number,
-            id: new.id.clone(),
-            agent: Arc::downgrade(&new.agent),
-            directory: self.directory.clone(),
-            delivery: new.delivery,
-            severity: new.severity,
-            bell: bell.clone(),
-            hub: state.me.clone(),
-            begun: new.begun,
-            waits_for_earlier: new.after.is_some(),
-        };
-        let (actor, _) = Actor::spawn_linked(None, actor, (), state.cell.clone())
-            .await
-            .ok()?;
-        let open = OpenSubscription {
-            id: new.id.clone(),
-            cell: actor.get_cell(),
-            mailbox: Mailbox::new(actor),
-            bell,
-            of_kernel: self.own_channels(&new.channels, &new.caller),
-            follows: BTreeSet::new(),
-        };
-        for channel in &open.of_kernel {
-            state.of_kernel.entry(*channel).or_default().insert(number);
-        }
-        self.follow_log(state);
-        if let Some(after) = new.after {
-            self.send_earlier(state, &open, (after, new.severity));
-        }
-        state.open.insert(number, open);
-        state.by_id.insert(new.id, number);
-        let (topics, reach) = (
-            topics(&new.channels, new.severity),
-            self.reach(state, &new.caller),
-        );
-        let who = new.agent.connection;
-        let effects = state.engine.subscribe(number, who, topics, reach);
-        self.settle(state, number, effects);
-        Some(number)
-    }
-
-    /// The kernel's channels that are meant, of those this caller may hear of.
-    fn own_channels(
-        &self,
-        channels: &[ChannelPattern],
         caller: &Caller,
-    ) -> BTreeSet<KernelChannel> {
-        let meant = |own: &KernelChannel| channels.iter().any(|of| of.covers(own.name()));
-        self.own_channels_of(caller).filter(meant).collect()
-    }
-
-    fn own_channels_of(&self, caller: &Caller) -> impl Iterator<Item = KernelChannel> + use<> {
+    ) -> impl Iterator<Item = KernelChannel> + use<> {
         let (logs, operator) = (self.audit.is_on(), caller.operator);
         let all = KernelChannel::ALL.into_iter();
         all.filter(move |own| (logs || !own.is_logged()) && (operator || own.is_for_agents()))
     }
 
     /// The servers, or its own instances of them, whose events may come to a caller.
-    fn reach(&self, state: &EventsState, caller: &Caller) -> BTreeSet<ServerId> {
+    pub(super) fn reach(&self, state: &EventsState, caller: &Caller) -> BTreeSet<ServerId> {
         let access = EventAccess::new(caller, &self.directory);
         let servers = self.servers.load();
         let known: BTreeSet<&ServerId> = state.engine.known().collect();
@@ -289,28 +152,8 @@ impl EventsActor {
         keys.filter(|key| known.contains(key)).collect()
     }
 
-    /// Reads what was written down after the record that an agent knows, up to what comes by itself.
-    fn send_earlier(
-        &self,
-        state: &EventsState,
-        open: &OpenSubscription,
-        (after, severity): (u64, Severity),
-    ) {
-        let channels: Vec<_> = open.of_kernel.iter().copied().collect();
-        let (audit, mailbox) = (self.audit.clone(), open.mailbox.clone());
-        let until = state.recorded;
-        task::detached("events.earlier", async move {
-            let read = log::earlier(&audit, (after.min(until), until), &channels, severity);
-            let earlier = read.await.unwrap_or_else(|error| {
-                tracing::warn!(%error, "earlier events cannot be read");
-                super::subscription::EarlierEvents::default()
-            });
-            let _ = mailbox.remind(SubscriptionMsg::Earlier(earlier));
-        });
-    }
-
-    /// The log is read while somebody follows what is written there.
-    fn follow_log(&self, state: &mut EventsState) {
+    /// The log is read, and what servers use is looked at, while somebody follows that.
+    pub(super) fn follow_sources(&self, state: &mut EventsState) {
         let wanted = state.of_kernel.keys().any(|channel| channel.is_logged());
         match (wanted, &state.log) {
             (true, None) => {
@@ -320,77 +163,15 @@ impl EventsActor {
             (false, Some(_)) => state.log = None,
             (true, Some(_)) | (false, None) => {}
         }
+        let wanted = state.of_kernel.contains_key(&KernelChannel::Resources);
+        match (wanted, &state.looks) {
+            (true, None) => state.looks = Some(resources::follow(&self.figures, state.me.clone())),
+            (false, Some(_)) => state.looks = None,
+            (true, Some(_)) | (false, None) => {}
+        }
         let bits = state.of_kernel.keys().map(|channel| bit(*channel));
         let bits = bits.fold(0, |all, one| all | one);
         self.followed.store(bits, Ordering::Relaxed);
-    }
-
-    /// Answers the agent: which of its channels it follows.
-    fn conclude(&self, state: &mut EventsState, number: SubscriptionNumber) {
-        let Some(opening) = state.opening.remove(&number) else {
-            return;
-        };
-        let Some(open) = state.open.get(&number) else {
-            return;
-        };
-        let topics: BTreeSet<Topic> = {
-            let followed = state.engine.topics(number);
-            let told = |topic: &&Topic| state.engine.is_told(number, topic);
-            followed.filter(told).cloned().collect()
-        };
-        let supported = |name: &String| {
-            let Some(channel) = ChannelPattern::parse(name) else {
-                return false;
-            };
-            let own = open.of_kernel.iter().any(|own| channel.covers(own.name()));
-            let told = |topic: &Topic| topic.channels.covers(channel.as_str());
-            own || channel.is_standing() || topics.iter().any(|t| t.channels == channel || told(t))
-        };
-        let (subscribed, unsupported): (Vec<_>, Vec<_>) =
-            opening.asked.into_iter().partition(supported);
-        let kept: BTreeSet<_> = subscribed
-            .iter()
-            .filter_map(|name| ChannelPattern::parse(name))
-            .collect();
-        let subscription_id = open.id.to_string();
-        let keeps =
-            |topic: &Topic| topic.severity == opening.severity && kept.contains(&topic.channels);
-        let effects = state.engine.narrow(number, keeps);
-        self.settle(state, number, effects);
-        opening.reply.send(Ok(Subscribed {
-            subscribed,
-            unsupported,
-            subscription_id,
-        }));
-    }
-
-    async fn watch(
-        &self,
-        state: &mut EventsState,
-        who: ConnectionId,
-        uri: &str,
-    ) -> Result<(), Refusal> {
-        let id = watched(who, uri);
-        if state.by_id.contains_key(&id) {
-            return Ok(());
-        }
-        let unknown = || Refusal::UnknownResource(uri.to_owned());
-        let channel = channel_of(uri)?;
-        let agent = self.directory.get(who).ok_or_else(unknown)?;
-        let caller = agent.caller().cloned().ok_or_else(unknown)?;
-        may_subscribe(state, who, 1)?;
-        let new = NewSubscription {
-            agent,
-            caller,
-            channels: vec![channel],
-            severity: Severity::Debug,
-            id,
-            delivery: EventDelivery::Updates(uri.to_owned()),
-            begun: Weak::new(),
-            after: None,
-        };
-        let stopping = || Refusal::Broken("the kernel is stopping".into());
-        self.begin(state, new).await.map(drop).ok_or_else(stopping)
     }
 
     fn unwatch(&self, state: &mut EventsState, who: ConnectionId, uri: &str) {
@@ -411,7 +192,7 @@ impl EventsActor {
     }
 
     /// Nothing of it is left.
-    fn end(&self, state: &mut EventsState, number: SubscriptionNumber) {
+    pub(super) fn end(&self, state: &mut EventsState, number: SubscriptionNumber) {
         let effects = state.engine.unsubscribe(number);
         state.opening.remove(&number);
         let Some(open) = state.open.remove(&number) else {
@@ -420,9 +201,9 @@ impl EventsActor {
         state.by_id.remove(&open.id);
         open.cell.stop(None);
         state.leave_kernel(number, &open.of_kernel);
-        self.follow_log(state);
-        for key in open.follows {
-            state.free(&key);
+        self.follow_sources(state);
+        for key in &open.follows {
+            state.free(key);
         }
         self.perform(state, effects);
     }
@@ -434,7 +215,7 @@ impl EventsActor {
             let of_kernel = std::mem::take(&mut open.of_kernel);
             state.leave_kernel(number, &of_kernel);
         }
-        self.follow_log(state);
+        self.follow_sources(state);
         self.settle(state, number, effects);
     }
 
@@ -459,7 +240,7 @@ impl EventsActor {
             effects.extend(state.engine.reaches_one(number, server, reached));
             self.settle(state, number, Vec::new());
         }
-        upstream::perform(&self.servers, &state.me, effects, hold);
+        self.perform_holding(state, effects, hold);
     }
 
     /// Its channels are followed no more, also not when another server has its name.
@@ -525,28 +306,33 @@ impl EventsActor {
     }
 
     fn channels(&self, state: &EventsState, caller: &Caller) -> Vec<Channel> {
-        let access = EventAccess::new(caller, &self.directory);
+        let reach = self.reach(state, caller);
         let own = self.own_channels_of(caller).map(|own| Channel {
             channel: own.name().into(),
             server_id: None,
             description: Some(own.description().into()),
             logged: own.is_logged(),
         });
+        // What another agent follows at an instance of its own is nobody else's business.
         let offered = state.engine.offered();
-        let offered = offered.filter(|(server, _)| access.reaches(&server.server()));
-        let of_servers = offered.map(|(server, channel)| Channel {
-            channel: channel.to_string(),
-            server_id: Some(server.server().to_string()),
+        let offered = offered.filter(|(server, _)| reach.contains(*server));
+        let of_servers = offered.map(|(server, channel)| {
+            let server = server.server().to_string();
+            (server, channel.to_string())
+        });
+        // The same channel is told of several severities.
+        let of_servers: BTreeSet<_> = of_servers.collect();
+        let of_servers = of_servers.into_iter().map(|(server, channel)| Channel {
+            channel,
+            server_id: Some(server),
             description: None,
             logged: false,
         });
-        let mut all: Vec<_> = own.chain(of_servers).collect();
-        all.dedup();
-        all
+        own.chain(of_servers).collect()
     }
 
     /// Makes a subscription follow the feeds it should, and carries out what is wanted of servers.
-    fn settle(
+    pub(super) fn settle(
         &self,
         state: &mut EventsState,
         number: SubscriptionNumber,
@@ -556,15 +342,25 @@ impl EventsActor {
         self.perform(state, effects);
     }
 
-    fn perform(&self, state: &EventsState, effects: Vec<EventsEffect>) {
-        let hold = RenewalHold::default();
-        upstream::perform(&self.servers, &state.me, effects, &hold);
+    fn perform(&self, state: &mut EventsState, effects: Vec<EventsEffect>) {
+        self.perform_holding(state, effects, &RenewalHold::default());
     }
-}
 
-fn may_subscribe(state: &EventsState, who: ConnectionId, channels: usize) -> Result<(), Refusal> {
-    let may = state.engine.may_subscribe(who, channels);
-    may.map_err(|full| Refusal::BadParams(full.to_string()))
+    /// Holds on until servers have answered what they are asked.
+    fn perform_holding(
+        &self,
+        state: &mut EventsState,
+        effects: Vec<EventsEffect>,
+        hold: &RenewalHold,
+    ) {
+        for effect in &effects {
+            if let EventsEffect::FollowsMore(number) = effect {
+                state.refeed(*number);
+            }
+        }
+        upstream::perform(&self.servers, &state.me, effects, hold);
+        state.tell_shortage();
+    }
 }
 
 fn replay(
@@ -582,17 +378,6 @@ fn replay(
 }
 
 /// Under which name the subscription to a resource is kept: no agent is told it.
-fn watched(who: ConnectionId, uri: &str) -> Arc<str> {
+pub(super) fn watched(who: ConnectionId, uri: &str) -> Arc<str> {
     format!("{}\n{uri}", who.0).into()
-}
-
-fn alone() -> Refusal {
-    Refusal::BadRequest(
-        "events come to a connection or a session; a stateless client follows the resources mgp://events/CHANNEL with subscriptions/listen".into(),
-    )
-}
-
-fn read_cursor(cursor: &str) -> Result<u64, Refusal> {
-    let unread = || Refusal::BadParams("`_mgp.cursor` is not one that an event carried".to_owned());
-    cursor.parse().map_err(|_| unread())
 }

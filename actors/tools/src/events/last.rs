@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_engine::tools::events::channels::KernelChannel;
-use mgp_protocol::mgp::events::{ChannelPattern, RESOURCES, Severity};
+use mgp_protocol::mgp::events::{ChannelPattern, RESOURCES};
 use mgp_protocol::refusal::Refusal;
 
 use super::entry::{EventAccess, EventEntry, EventFeed};
@@ -16,8 +16,8 @@ use mgp_store::audit::AuditHandle;
 const READ: usize = 100;
 /// Bytes of them: what a client reads in one message. The last is among them whatever its size.
 const READ_BYTES: usize = 1 << 20;
-/// Records of the audit log that are looked through for them.
-const LOOKED_AT: u64 = 4_000;
+/// Records of the audit log that are looked through for them: a tenth of a second of reading.
+const LOOKED_AT: u64 = 10_000;
 
 /// Where the last events of a channel are: in the log, and in feeds that somebody follows.
 #[derive(Debug)]
@@ -37,13 +37,15 @@ impl LastEvents {
     ) -> String {
         let newest = audit.newest();
         let records = (newest.saturating_sub(LOOKED_AT), newest);
+        let access = EventAccess::new(caller, directory);
+        let wanted = |channel: KernelChannel, event: &EventEntry| {
+            self.logged.contains(&channel) && access.hears(event)
+        };
         let logged = match self.logged.is_empty() {
             true => Vec::new(),
             false => {
-                log::earlier(audit, records, &self.logged, Severity::Debug)
-                    .await
-                    .unwrap_or_default()
-                    .events
+                let read = log::earlier(audit, records, LOOKED_AT, wanted).await;
+                read.unwrap_or_default().events
             }
         };
         let live = self
@@ -52,7 +54,6 @@ impl LastEvents {
             .flat_map(|feed| feed.read(0, usize::MAX).events);
         let live = live.map(|(_, event)| event);
         let live = live.filter(|event| self.channel.covers(event.channel()));
-        let access = EventAccess::new(caller, directory);
         let all: Vec<Arc<EventEntry>> = logged.into_iter().chain(live).collect();
         let mut bytes = 0;
         let mut last: Vec<String> = Vec::new();

@@ -1,11 +1,12 @@
 //! Records of the audit log as events: read from the files, so that each has its number there.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_engine::tools::events::channels::{KernelChannel, KernelEvent};
 use mgp_protocol::mgp::audit::Event;
-use mgp_protocol::mgp::events::Severity;
 
 use super::EventsMsg;
 use super::entry::EventEntry;
@@ -15,38 +16,59 @@ use mgp_runtime::task::{self, SupervisedTask};
 use mgp_store::audit::AuditHandle;
 
 /// Records that are looked at for one who goes on from before, at most: a second of reading.
-const LOOKED_AT: u64 = 100_000;
+pub(super) const LOOKED_AT: u64 = 100_000;
 /// Events that are kept of them: as many as can be replayed.
 const KEPT: usize = 1_000;
+/// How long it takes until a log that cannot be read is tried again: the first time, and at most.
+const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN_MAX: Duration = Duration::from_secs(30);
 
-/// Sends the hub every record that is written after one; ends when dropped.
+/// Sends the hub every record that is written after one; ends when dropped. What cannot be read is tried
+/// again; where that is in vain, too, it goes on with what is written then, and the numbers of the records
+/// show what is missing.
 pub(super) fn follow(
     audit: &AuditHandle,
     from: u64,
     hub: Mailbox<EventsMsg>,
 ) -> SupervisedTask<()> {
-    let audit = audit.clone();
+    let (audit, mut from) = (audit.clone(), from);
     task::supervised("events.log", async move {
-        if let Err(error) = followed(&audit, from, &hub).await {
-            tracing::warn!(%error, "events of the audit log are not told");
+        let mut pause = AGAIN;
+        loop {
+            let before = from;
+            let Err(error) = followed(&audit, &mut from, &hub).await else {
+                return;
+            };
+            let in_vain = from == before && pause > AGAIN;
+            if from > before {
+                pause = AGAIN;
+            }
+            tracing::warn!(%error, "events of the audit log are told when it can be read again");
+            tokio::time::sleep(pause).await;
+            pause = AGAIN_MAX.min(pause * 2);
+            if in_vain {
+                from = from.max(audit.newest());
+            }
         }
     })
 }
 
-async fn followed(audit: &AuditHandle, from: u64, hub: &Mailbox<EventsMsg>) -> io::Result<()> {
-    let Some(mut records) = audit.after(from).await? else {
+async fn followed(audit: &AuditHandle, from: &mut u64, hub: &Mailbox<EventsMsg>) -> io::Result<()> {
+    let Some(mut records) = audit.after(*from).await? else {
         return Ok(());
     };
     loop {
         let read = records.next().await?;
-        if read.is_empty() {
+        let Some((last, _)) = read.last() else {
             return Ok(());
-        }
+        };
+        let last = *last;
         // The next are read only when these were passed on.
         let (reply, done) = Reply::new();
         if hub.remind(EventsMsg::Recorded(read, reply)).is_err() || done.await.is_err() {
             return Ok(());
         }
+        *from = last;
     }
 }
 
@@ -57,16 +79,18 @@ pub(super) fn entry(sequence: u64, record: &str) -> Option<(KernelChannel, Arc<E
     Some((event.channel, EventEntry::of_kernel(&event, Some(sequence))))
 }
 
-/// The events of some channels that were written down after one record, up to another.
+/// The last events after one record and up to another that are wanted; at most so many records are looked
+/// through for them.
 pub(super) async fn earlier(
     audit: &AuditHandle,
     (after, until): (u64, u64),
-    channels: &[KernelChannel],
-    severity: Severity,
+    most: u64,
+    wanted: impl Fn(KernelChannel, &EventEntry) -> bool + Send,
 ) -> io::Result<EarlierEvents> {
-    let begin = after.max(until.saturating_sub(LOOKED_AT));
-    let mut missed = begin - after.min(begin);
-    let mut events = std::collections::VecDeque::new();
+    let begin = after.max(until.saturating_sub(most));
+    // How many there were before is not known, and what others did is not told: one number is missing.
+    let mut missed = u64::from(begin > after);
+    let mut events = VecDeque::new();
     let Some(mut records) = audit.after(begin).await? else {
         return Ok(EarlierEvents::default());
     };
@@ -80,10 +104,8 @@ pub(super) async fn earlier(
                 break 'all;
             }
             let event = entry(sequence, &record);
-            let wanted = event.filter(|(channel, event)| {
-                channels.contains(channel) && event.severity.is_none_or(|it| it >= severity)
-            });
-            events.extend(wanted.map(|(_, event)| event));
+            let event = event.filter(|(channel, event)| wanted(*channel, event));
+            events.extend(event.map(|(_, event)| event));
             if events.len() > KEPT {
                 events.pop_front();
                 missed += 1;

@@ -118,6 +118,8 @@ pub(super) struct SubscriptionState {
     seq: u64,
     /// Its last events, which live as long as their feeds keep them.
     sent: VecDeque<Weak<EventEntry>>,
+    /// It is past what happened before it could send anything.
+    begun: bool,
     /// Too slow: it gets nothing more.
     dropped: bool,
     /// Looks again when there may be room, or when enough time has passed.
@@ -142,6 +144,7 @@ impl Actor for SubscriptionActor {
             earlier: (!self.waits_for_earlier).then(VecDeque::new),
             seq: 0,
             sent: VecDeque::new(),
+            begun: false,
             dropped: false,
         })
     }
@@ -177,14 +180,20 @@ impl Actor for SubscriptionActor {
 }
 
 impl SubscriptionActor {
-    /// Resolves when the request that began it is answered; until then nothing is sent.
+    /// Resolves when the request that began it is answered; until then nothing is sent. One whose request was
+    /// taken back ends, since its agent never learns of it.
     fn opens(&self, me: &Mailbox<SubscriptionMsg>) -> SupervisedTask<()> {
         let (begun, me) = (self.begun.clone(), me.clone());
+        let (hub, number) = (self.hub.clone(), self.number);
         task::supervised("events.open", async move {
             if let Some(begun) = begun.upgrade() {
                 tokio::select! {
                     () = begun.ended() => {}
                     () = begun.cancelled() => {}
+                }
+                if !begun.is_awaited() {
+                    let _ = hub.remind(EventsMsg::TakenBack(number));
+                    return;
                 }
             }
             let _ = me.remind(SubscriptionMsg::LookAgain);
@@ -304,6 +313,10 @@ impl Hearer<'_> {
     }
 
     fn feeds(&self, state: &mut SubscriptionState) -> Result<(), Pause> {
+        if !state.begun {
+            self.catch_up(state);
+            state.begun = true;
+        }
         loop {
             let next = match (state.gather(), &self.of.delivery) {
                 (Err(Pause::Overtaken), EventDelivery::Updates(uri)) => {
@@ -324,9 +337,37 @@ impl Hearer<'_> {
         }
     }
 
-    fn send(&self, state: &mut SubscriptionState, event: &Arc<EventEntry>) -> Result<(), Pause> {
+    /// What feeds had no room for before its agent could read anything is no fault of the agent: it is lost.
+    fn catch_up(&self, state: &mut SubscriptionState) {
+        let mut lost = 0;
+        for (key, (feed, place)) in &mut state.feeds {
+            let read = feed.read(*place, 1);
+            if read.overtaken {
+                let first = read.events.first().map(|(first, _)| *first);
+                let before = first.unwrap_or_else(|| feed.newest() + 1) - 1;
+                lost += self.numbers(key, before.saturating_sub(*place));
+                *place = before;
+            }
+        }
+        state.skip(lost);
+    }
+
+    /// How many numbers are missing where so many events of a feed are gone unread. How much others did is not
+    /// told to agents: it is one number then.
+    fn numbers(&self, key: &FeedKey, gone: u64) -> u64 {
+        match key {
+            FeedKey::Kernel(_) if !self.operator => gone.min(1),
+            FeedKey::Kernel(_) | FeedKey::Server(..) => gone,
+        }
+    }
+
+    fn wants(&self, event: &EventEntry) -> bool {
         let severe = event.severity.is_none_or(|it| it >= self.of.severity);
-        if !severe || !self.access.hears(event) {
+        severe && self.access.hears(event)
+    }
+
+    fn send(&self, state: &mut SubscriptionState, event: &Arc<EventEntry>) -> Result<(), Pause> {
+        if !self.wants(event) {
             return Ok(());
         }
         match &self.of.delivery {
@@ -355,15 +396,15 @@ impl Hearer<'_> {
 
     /// What is left in the feeds is numbered, so that it can be replayed.
     fn leave(&self, state: &mut SubscriptionState) {
-        for (feed, place) in std::mem::take(&mut state.feeds).into_values() {
+        for (key, (feed, place)) in std::mem::take(&mut state.feeds) {
             let left = feed.read(place, REPLAYABLE);
             let first = left
                 .events
                 .first()
                 .map_or(feed.newest() + 1, |(first, _)| *first);
-            state.skip(first.saturating_sub(place + 1));
+            state.skip(self.numbers(&key, first.saturating_sub(place + 1)));
             for (_, event) in left.events {
-                if self.access.hears(&event) {
+                if self.wants(&event) {
                     state.seq += 1;
                     state.remember(Arc::downgrade(&event));
                 }

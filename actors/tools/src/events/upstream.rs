@@ -47,6 +47,7 @@ pub(super) fn perform(
                     unsubscribe(link, id.to_string());
                 }
             }
+            EventsEffect::FollowsMore(_) => {}
         }
     }
 }

@@ -65,6 +65,12 @@ pub enum ResourceVerdict {
 #[derive(Clone, Debug)]
 pub struct ResourceWatch {
     limits: ResourceLimits,
+    cpu: MeanCpu,
+}
+
+/// The processor time of one life, as its mean over the last while.
+#[derive(Clone, Debug, Default)]
+pub struct MeanCpu {
     /// Processor time at earlier looks, the oldest first: as many as there are within [`CPU_WINDOW`], and
     /// one more.
     looks: VecDeque<(MonotonicTime, Duration)>,
@@ -76,13 +82,13 @@ impl ResourceWatch {
     pub fn new(limits: ResourceLimits) -> Self {
         Self {
             limits,
-            looks: VecDeque::new(),
+            cpu: MeanCpu::default(),
         }
     }
 
     /// Judges a look.
     pub fn seen(&mut self, used: ResourceUse, now: MonotonicTime) -> ResourceVerdict {
-        let percent = self.cpu_percent(used.cpu, now);
+        let percent = self.cpu.percent(used.cpu, now);
         let ResourceLimits {
             memory,
             cpu_percent,
@@ -113,9 +119,11 @@ impl ResourceWatch {
             ResourceVerdict::Over(words(used, &what, limit, "cpu_percent"))
         })
     }
+}
 
-    /// The mean of the last while; `None` before there is one.
-    fn cpu_percent(&mut self, cpu: Duration, now: MonotonicTime) -> Option<u64> {
+impl MeanCpu {
+    /// In percent of one core, with this look; `None` before there were looks for long enough.
+    pub fn percent(&mut self, cpu: Duration, now: MonotonicTime) -> Option<u64> {
         self.looks.push_back((now, cpu));
         // The oldest that is kept is the youngest of those that are old enough.
         while self
@@ -252,7 +260,7 @@ mod tests {
                 let old = all.iter().rev().find(|(at, _)| now - at >= 10_000);
                 let model = old.is_some_and(|(at, before)| (cpu - before) * 100 / (now - at) > 50);
                 prop_assert_eq!(over, model);
-                prop_assert!(watch.looks.len() <= 52);
+                prop_assert!(watch.cpu.looks.len() <= 52);
             }
         }
     }

@@ -6,14 +6,18 @@
 
 pub mod channels;
 pub mod flow;
+pub mod resources;
 #[cfg(test)]
 mod tests;
+mod upstream;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mgp::events::{ChannelPattern, Severity};
+
+use self::upstream::{FormerLife, UpstreamServer, UpstreamState, held, to};
 
 /// Most subscriptions of one connection: an agent that has more is broken or hostile.
 pub const PER_CONNECTION_MAX: usize = 64;
@@ -24,8 +28,13 @@ pub const CHANNELS_MAX: usize = 64;
 /// Events of one server that are kept while it has not answered what their subscription is: as many as it may
 /// send before its answer was read.
 pub const EARLY_MAX: usize = 256;
-/// Most subscriptions at one server: each costs the server, and the kernel a feed.
+/// Most subscriptions at one server: each costs the server, and the kernel a feed. A channel beyond is not
+/// followed there until another one ends.
 pub const PER_SERVER_MAX: usize = 256;
+/// Most subscriptions at all servers together, likewise: each has a feed that holds one event at least.
+pub const AT_SERVERS_MAX: usize = 1_024;
+/// Subscriptions that are tried when there is room again.
+const TRIED: usize = 8;
 
 /// A subscription of an agent, by the kernel's own number.
 pub type SubscriptionNumber = u64;
@@ -56,6 +65,8 @@ pub enum EventsEffect {
         /// The server's own id.
         id: Arc<str>,
     },
+    /// A subscription follows more than before, as there is room now.
+    FollowsMore(SubscriptionNumber),
 }
 
 /// A bound is reached; nothing changed.
@@ -95,35 +106,6 @@ struct EventSubscription {
     reach: BTreeSet<ServerId>,
 }
 
-/// A subscription at a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum UpstreamState {
-    /// It has not answered yet.
-    Asked,
-    /// It tells.
-    Held(Arc<str>),
-    /// It does not have such a channel, and is not asked again in this life.
-    Refused,
-}
-
-/// A life of a server that knows events.
-#[derive(Clone, Debug)]
-struct UpstreamServer<E> {
-    /// The number of its connection.
-    life: u64,
-    topics: BTreeMap<Topic, UpstreamState>,
-    early: VecDeque<(Arc<str>, Arc<str>, E)>,
-    /// The life it took the place of, which tells of its last calls until it has ended.
-    former: Option<FormerLife>,
-}
-
-/// A life that was replaced without a gap: its number, and what it was asked for.
-#[derive(Clone, Debug)]
-struct FormerLife {
-    life: u64,
-    topics: BTreeMap<Topic, UpstreamState>,
-}
-
 /// All subscriptions, and what servers were asked for. `E` is an event that waits for its server's answer.
 #[derive(Clone, Debug)]
 pub struct Events<E> {
@@ -131,6 +113,10 @@ pub struct Events<E> {
     of_connection: HashMap<ConnectionId, BTreeSet<SubscriptionNumber>>,
     /// Who follows what of which server; no entry is empty.
     interest: BTreeMap<ServerId, BTreeMap<Topic, BTreeSet<SubscriptionNumber>>>,
+    /// Topics in `interest`, of all servers.
+    followed: usize,
+    /// Those that would follow more if there were room, in the order in which they are tried.
+    short: VecDeque<SubscriptionNumber>,
     servers: BTreeMap<ServerId, UpstreamServer<E>>,
 }
 
@@ -140,6 +126,8 @@ impl<E> Default for Events<E> {
             subscriptions: BTreeMap::new(),
             of_connection: HashMap::new(),
             interest: BTreeMap::new(),
+            followed: 0,
+            short: VecDeque::new(),
             servers: BTreeMap::new(),
         }
     }
@@ -246,6 +234,7 @@ impl<E> Events<E> {
                 self.of_connection.remove(&ended.connection);
             }
         }
+        self.short.retain(|short| *short != number);
         self.unfollow(number, pairs(&ended))
     }
 
@@ -256,10 +245,48 @@ impl<E> Events<E> {
     ) -> Vec<EventsEffect> {
         let mut effects = Vec::new();
         for (server, topic) in pairs {
+            if !self.has_room(&server, &topic) {
+                if !self.short.contains(&number) {
+                    self.short.push_back(number);
+                }
+                continue;
+            }
             let here = self.interest.entry(server.clone()).or_default();
-            here.entry(topic.clone()).or_default().insert(number);
+            let followers = here.entry(topic.clone()).or_default();
+            self.followed += usize::from(followers.is_empty());
+            followers.insert(number);
             if let Some(upstream) = self.servers.get_mut(&server) {
                 effects.extend(upstream.request(&server, topic));
+            }
+        }
+        effects
+    }
+
+    fn has_room(&self, server: &ServerId, topic: &Topic) -> bool {
+        let here = self.interest.get(server);
+        here.is_some_and(|here| here.contains_key(topic))
+            || (here.map_or(0, BTreeMap::len) < PER_SERVER_MAX && self.followed < AT_SERVERS_MAX)
+    }
+
+    /// Whether something cannot be followed for lack of room.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        !self.short.is_empty()
+    }
+
+    /// There may be room for what could not be followed.
+    fn make_up(&mut self) -> Vec<EventsEffect> {
+        let mut effects = Vec::new();
+        for _ in 0..TRIED.min(self.short.len()) {
+            let Some(number) = self.short.pop_front() else {
+                break;
+            };
+            let before = self.followed(number);
+            let wanted = self.subscriptions.get(&number).map(pairs);
+            let wanted = wanted.unwrap_or_default();
+            effects.extend(self.follow(number, wanted.difference(&before).cloned()));
+            if self.followed(number).len() > before.len() {
+                effects.push(EventsEffect::FollowsMore(number));
             }
         }
         effects
@@ -275,13 +302,15 @@ impl<E> Events<E> {
             let Some(here) = self.interest.get_mut(&server) else {
                 continue;
             };
-            if let Some(followers) = here.get_mut(&topic) {
-                followers.remove(&number);
-                if !followers.is_empty() {
-                    continue;
-                }
-                here.remove(&topic);
+            let Some(followers) = here.get_mut(&topic) else {
+                continue;
+            };
+            followers.remove(&number);
+            if !followers.is_empty() {
+                continue;
             }
+            here.remove(&topic);
+            self.followed -= 1;
             if here.is_empty() {
                 self.interest.remove(&server);
             }
@@ -289,6 +318,7 @@ impl<E> Events<E> {
                 effects.extend(upstream.release(&server, &topic));
             }
         }
+        effects.extend(self.make_up());
         effects
     }
 
@@ -329,11 +359,17 @@ impl<E> Events<E> {
         followers.into_iter().flatten().copied()
     }
 
-    /// What a subscription follows at the servers it reaches.
+    /// What a subscription follows at the servers it reaches, as far as there is room.
     #[must_use]
     pub fn followed(&self, number: SubscriptionNumber) -> BTreeSet<(ServerId, Topic)> {
         let of = self.subscriptions.get(&number);
-        of.map(pairs).unwrap_or_default()
+        let mut all = of.map(pairs).unwrap_or_default();
+        all.retain(|(server, topic)| {
+            let here = self.interest.get(server);
+            let followers = here.and_then(|here| here.get(topic));
+            followers.is_some_and(|followers| followers.contains(&number))
+        });
+        all
     }
 
     /// A server that knows events is connected. A life that was not lost before goes on telling: it finishes
@@ -407,15 +443,16 @@ impl<E> Events<E> {
                 known.push((topics, event));
             }
         }
-        let wanted = self
-            .interest
-            .get(server)
-            .is_some_and(|here| here.contains_key(topic));
+        let here = self.interest.get(server);
+        let wanted = here.is_some_and(|here| here.contains_key(topic));
         let ended = match wanted {
             true => None,
             false => upstream.release(server, topic),
         };
-        (Vec::from_iter(ended), known)
+        // What did not fit beside questions that nobody waits for any more.
+        let left = here.into_iter().flat_map(BTreeMap::keys).cloned();
+        let more = left.filter_map(|topic| upstream.request(server, topic));
+        (ended.into_iter().chain(more).collect(), known)
     }
 
     /// A server sent an event under its own id of a subscription.
@@ -474,64 +511,6 @@ impl<E> Events<E> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.subscriptions.is_empty()
-    }
-}
-
-impl<E> UpstreamServer<E> {
-    /// Ends what nobody wants. What was not answered yet ends with its answer.
-    fn release(&mut self, server: &ServerId, topic: &Topic) -> Option<EventsEffect> {
-        match self.topics.get(topic)? {
-            UpstreamState::Asked => None,
-            UpstreamState::Refused => {
-                self.topics.remove(topic);
-                None
-            }
-            UpstreamState::Held(id) => {
-                let (server, id) = (server.clone(), id.clone());
-                self.topics.remove(topic);
-                Some(EventsEffect::UnsubscribeUpstream { server, id })
-            }
-        }
-    }
-
-    fn request(&mut self, server: &ServerId, topic: Topic) -> Option<EventsEffect> {
-        if self.topics.contains_key(&topic) || self.topics.len() >= PER_SERVER_MAX {
-            return None;
-        }
-        self.topics.insert(topic.clone(), UpstreamState::Asked);
-        let server = server.clone();
-        Some(EventsEffect::SubscribeUpstream { server, topic })
-    }
-
-    /// The topics of an event. One id may stand for several, if the server gave it twice.
-    fn attribute(&mut self, id: &str, channel: &str, event: E) -> Attributed<E> {
-        let topics = held(&self.topics, id, channel);
-        if !topics.is_empty() {
-            return Attributed::To(topics, event);
-        }
-        let asked = |(topic, state): (&Topic, &UpstreamState)| {
-            *state == UpstreamState::Asked && topic.channels.covers(channel)
-        };
-        if self.early.len() < EARLY_MAX && self.topics.iter().any(asked) {
-            self.early.push_back((id.into(), channel.into(), event));
-            return Attributed::Kept;
-        }
-        Attributed::Unasked
-    }
-}
-
-/// The topics that a server holds under this id.
-fn held(topics: &BTreeMap<Topic, UpstreamState>, id: &str, channel: &str) -> Vec<Topic> {
-    let held = topics.iter().filter(|(topic, state)| {
-        matches!(state, UpstreamState::Held(own) if **own == *id) && topic.channels.covers(channel)
-    });
-    held.map(|(topic, _)| topic.clone()).collect()
-}
-
-fn to<E>(topics: Vec<Topic>, event: E) -> Attributed<E> {
-    match topics.is_empty() {
-        true => Attributed::Unasked,
-        false => Attributed::To(topics, event),
     }
 }
 

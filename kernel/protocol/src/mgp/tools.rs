@@ -2,6 +2,7 @@
 //! the kernel ([`meta`]).
 
 pub mod meta;
+pub mod methods;
 pub mod session;
 
 use std::borrow::Cow;

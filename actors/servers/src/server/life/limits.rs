@@ -6,7 +6,7 @@ use mgp_engine::servers::resources::{PERIOD, ResourceVerdict, ResourceWatch};
 
 use super::{Orders, ServerLife};
 use crate::server::ServerMsg;
-use crate::server::resources::CountedLife;
+use crate::server::resources::{CountedLife, RunningLife};
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::moment;
@@ -15,8 +15,13 @@ impl ServerLife {
     /// Counts its processes, and looks at them as long as what is returned is held.
     pub(super) fn limited(&self, leader: i32, marked: &mgp_protocol::ids::ServerId) -> LimitedLife {
         let (figures, mark) = (&self.connector.figures, &self.mark);
-        let counted = figures.count(leader, self.handle.key(), mark, marked);
         let limits = self.spec.resources;
+        let life = RunningLife {
+            key: self.handle.key().clone(),
+            agent: self.handle.agent().cloned(),
+            limits,
+        };
+        let counted = figures.count(leader, life, mark, marked);
         if limits.is_empty() {
             return LimitedLife::Counted(counted);
         }

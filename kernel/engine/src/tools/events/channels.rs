@@ -12,6 +12,8 @@ pub enum KernelChannel {
     ServerState,
     /// `system.lists_changed`.
     ListsChanged,
+    /// `system.resources`.
+    Resources,
     /// `system.server_connected`.
     ServerConnected,
     /// `system.server_disconnected`.
@@ -54,7 +56,7 @@ use KernelChannel as Of;
 
 impl KernelChannel {
     /// All of them, in the order of their names.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::AccessChanged,
         Self::AccessDenied,
         Self::AgentsChanged,
@@ -65,6 +67,7 @@ impl KernelChannel {
         Self::ValidationFailed,
         Self::AuditLog,
         Self::ListsChanged,
+        Self::Resources,
         Self::ServerConnected,
         Self::ServerDeregistered,
         Self::ServerDisconnected,
@@ -88,6 +91,11 @@ impl KernelChannel {
             Self::ListsChanged => (
                 "system.lists_changed",
                 "what a server offers changed",
+                false,
+            ),
+            Self::Resources => (
+                "system.resources",
+                "what the processes of a server use changed notably, or came near its limits",
                 false,
             ),
             Self::ServerConnected => ("system.server_connected", "a server connected", true),
@@ -190,6 +198,7 @@ impl KernelChannel {
         match self {
             Self::ServerState
             | Self::ListsChanged
+            | Self::Resources
             | Self::ServerConnected
             | Self::ServerDisconnected
             | Self::ToolStarted
@@ -316,6 +325,9 @@ fn channel_of(record: &Event) -> Option<(KernelChannel, Severity)> {
     })
 }
 
+/// Of the record of an instance: whose it is.
+const INSTANCE_OF: &str = "instance_of";
+
 const CUSTOM: [(EventType, KernelChannel, Severity); 13] = [
     (EventType::TOOL_RETRIED, Of::ToolRetried, Severity::Info),
     (EventType::TOOL_CHANGED, Of::ToolChanged, Severity::Warning),
@@ -378,10 +390,17 @@ fn hearers(channel: KernelChannel, record: &Event) -> (EventScope, Option<Value>
                 return (EventScope::operator(), None);
             };
             let data = json!({"server_id": server.as_str()});
-            (EventScope::of_server(server), Some(data))
+            let mut scope = EventScope::of_server(server);
+            // An agent's own instance comes and goes with its calls, which are nobody else's business.
+            scope.agent = record.details.get(INSTANCE_OF).map(|agent| {
+                let agent = agent.as_str().unwrap_or_default();
+                AgentId::new(agent)
+            });
+            (scope, Some(data))
         }
         Of::ServerState
         | Of::ListsChanged
+        | Of::Resources
         | Of::ServerRegistered
         | Of::ServerDeregistered
         | Of::AuditLog
@@ -509,6 +528,14 @@ mod tests {
         let data = event.for_agents.unwrap();
         assert_eq!(data["duration_ms"], 5);
         assert!(data.get("details").is_none() && !data.to_string().contains("rule"));
+        let mut own = record(EventType::ServerConnected, Outcome::Success, Some("s"));
+        own.details.insert("instance_of".into(), json!("agent.b"));
+        let scope = KernelEvent::of_record(&own).unwrap().scope;
+        assert_eq!(
+            scope.agent,
+            Some(AgentId::new("agent.b")),
+            "of its own instance"
+        );
         let granted = record(EventType::AccessGranted, Outcome::Success, Some("s"));
         assert!(
             KernelEvent::of_record(&granted)

@@ -198,6 +198,60 @@ fn bounds_refuse() {
     );
 }
 
+/// More channels than there is room for are not followed, and those that end make room for them.
+#[test]
+fn what_has_no_room_is_followed_when_there_is_some() {
+    let mut all: Events<()> = Events::default();
+    let names: Vec<_> = (0..PER_SERVER_MAX + 1).map(|n| format!("a.x{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (last, first) = names.split_last().unwrap();
+    let servers = ["s", "t", "u", "v", "w"].map(server);
+    for (life, one) in (1..).zip(&servers) {
+        all.server_back(one, life);
+    }
+    assert_eq!(AT_SERVERS_MAX, 4 * PER_SERVER_MAX);
+    for (number, one) in (0..).zip(&servers[..4]) {
+        all.subscribe(number, A, following(first), BTreeSet::from([one.clone()]));
+    }
+    assert!(!all.is_short());
+    assert_eq!(all.subscribe(7, B, following(&[last]), reach()), []);
+    let fifth = BTreeSet::from([servers[4].clone()]);
+    assert_eq!(all.subscribe(8, B, following(first), fifth), []);
+    assert!(all.followed(7).is_empty() && all.followed(8).is_empty() && all.is_short());
+    let effects = all.unsubscribe(1);
+    assert!(effects.contains(&EventsEffect::FollowsMore(8)));
+    assert!(
+        !effects.contains(&EventsEffect::FollowsMore(7)),
+        "its server is full"
+    );
+    assert_eq!(all.followed(8).len(), PER_SERVER_MAX);
+    assert_eq!(all.unsubscribe(0), [EventsEffect::FollowsMore(7)]);
+    let (effects, _) = all.answered(&servers[0], 1, &topic(first[0]), None);
+    assert_eq!(
+        effects,
+        [asks(last)],
+        "as soon as it was not asked for as much at once"
+    );
+    assert!(!all.is_short());
+    for number in [2, 3, 7, 8] {
+        all.unsubscribe(number);
+    }
+    assert!(all.is_empty() && all.interest.is_empty() && all.followed == 0);
+}
+
+/// Questions that nobody waits for any more take up the room of others only until they are answered.
+#[test]
+fn a_channel_is_asked_for_once_the_server_has_answered_others() {
+    let mut all = connected();
+    let names: Vec<_> = (0..PER_SERVER_MAX).map(|n| format!("a.x{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    all.subscribe(1, A, following(&names), reach());
+    all.unsubscribe(1);
+    assert_eq!(all.subscribe(2, B, following(&["b"]), reach()), []);
+    let (effects, _) = all.answered(&server("s"), 1, &topic("a.x0"), Some("u"));
+    assert_eq!(effects, [ends("u"), asks("b")]);
+}
+
 #[test]
 fn a_pattern_takes_in_what_it_covers() {
     let names = ["model.*", "model.usage", "tool.started", "model.*"];
@@ -238,6 +292,7 @@ impl Model {
                         "only what is held is ended, and once"
                     );
                 }
+                EventsEffect::FollowsMore(number) => panic!("{number} had all it wanted"),
             }
         }
     }

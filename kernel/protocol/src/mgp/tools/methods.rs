@@ -1,0 +1,169 @@
+//! Methods of MGP that are tools of the kernel, too (A-11), as lists of tools show them to those who
+//! negotiated the extension of the method.
+
+use serde_json::{Value, json};
+
+/// A method as a tool.
+struct MethodTool {
+    method: &'static str,
+    title: &'static str,
+    description: &'static str,
+    /// Whether it changes nothing.
+    reads: bool,
+    schema: &'static str,
+}
+
+/// Each schema is that of the params of its method.
+const ALL: [MethodTool; 9] = [
+    MethodTool {
+        method: "mgp/agent/ask",
+        title: "Ask an agent",
+        description: "Asks another connected agent and waits for its answer.",
+        reads: false,
+        schema: r#"{"type":"object","properties":{"target_agent_id":{"type":"string","description":"Such as agent.bob"},"prompt":{"type":"string"},"context":{"type":"string"},"timeout_ms":{"type":"integer","minimum":0}},"required":["target_agent_id","prompt"],"additionalProperties":false}"#,
+    },
+    MethodTool {
+        method: "mgp/callback/respond",
+        title: "Answer a question",
+        description: "Answers what a server asked in the course of a call.",
+        reads: false,
+        schema: r#"{"type":"object","properties":{"callback_id":{"type":"string"},"response":{"description":"One of the options, a text, or what was asked for"}},"required":["callback_id","response"],"additionalProperties":false}"#,
+    },
+    MethodTool {
+        method: "mgp/events/pending_callbacks",
+        title: "Open questions",
+        description: "Lists what servers asked you and was not answered yet.",
+        reads: true,
+        schema: r#"{"type":"object","properties":{},"additionalProperties":false}"#,
+    },
+    MethodTool {
+        method: "mgp/events/subscribe",
+        title: "Subscribe to events",
+        description: "Has the events of channels sent to you as they happen. A name that ends in .* stands for several channels.",
+        reads: false,
+        schema: r#"{"type":"object","properties":{"channels":{"type":"array","items":{"type":"string"},"maxItems":64},"filter":{"type":"object","properties":{"min_severity":{"enum":["debug","info","warning","error","critical"]}},"additionalProperties":false},"_mgp.cursor":{"type":"string","description":"First what happened after the event with this cursor"}},"required":["channels"],"additionalProperties":false}"#,
+    },
+    MethodTool {
+        method: "mgp/events/unsubscribe",
+        title: "End a subscription",
+        description: "Ends a subscription to events.",
+        reads: false,
+        schema: r#"{"type":"object","properties":{"subscription_id":{"type":"string"}},"required":["subscription_id"],"additionalProperties":false}"#,
+    },
+    MethodTool {
+        method: "mgp/events/replay",
+        title: "Missed events",
+        description: "Gives events of a subscription again that were sent after one of them.",
+        reads: true,
+        schema: r#"{"type":"object","properties":{"subscription_id":{"type":"string"},"after_seq":{"type":"integer","minimum":0},"limit":{"type":"integer","minimum":1,"maximum":1000,"default":100}},"required":["subscription_id"],"additionalProperties":false}"#,
+    },
+    MethodTool {
+        method: "mgp/events/channels",
+        title: "Channels of events",
+        description: "Lists the channels of events there are.",
+        reads: true,
+        schema: r#"{"type":"object","properties":{},"additionalProperties":false}"#,
+    },
+    MethodTool {
+        method: "mgp/stream/cancel",
+        title: "Stop a call",
+        description: "Stops a call of yours that is under way, and gives what there is of its result.",
+        reads: false,
+        schema: r#"{"type":"object","properties":{"request_id":{"type":["string","integer"]},"reason":{"type":"string"}},"required":["request_id"],"additionalProperties":false}"#,
+    },
+    MethodTool {
+        method: "mgp/stream/pace",
+        title: "Slow a call down",
+        description: "Says how many parts a second of a result are wanted; 0 for none until a positive number.",
+        reads: false,
+        schema: r#"{"type":"object","properties":{"request_id":{"type":["string","integer"]},"max_chunks_per_second":{"type":"number","minimum":0},"reason":{"type":"string"}},"required":["request_id","max_chunks_per_second"],"additionalProperties":false}"#,
+    },
+];
+
+/// The definition of the tool that stands for a method, in one line; `None` for other methods. `security` is
+/// for those who know the word.
+#[must_use]
+pub fn definition(method: &str, security: bool) -> Option<String> {
+    let tool = ALL.iter().find(|tool| tool.method == method)?;
+    let schema: Value = serde_json::from_str(tool.schema).expect("the schemas above are JSON");
+    let mut definition = json!({
+        // In letters that every model API takes.
+        "name": method.replace('/', "_"),
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": schema,
+        "annotations": {
+            "readOnlyHint": tool.reads, "destructiveHint": false, "openWorldHint": false
+        },
+    });
+    if security {
+        definition["security"] = json!({
+            "risk_level": "safe", "permissions_required": [], "side_effects": [],
+            "reversible": true
+        });
+    }
+    Some(definition.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::{self, Method};
+    use crate::mgp::agent::Ask;
+    use crate::mgp::callback::Respond;
+    use crate::mgp::events::{Replay, Subscribe, Unsubscribe};
+    use crate::mgp::spells;
+    use crate::mgp::stream::{Cancel, PACE_TOOL, Pace};
+
+    /// A value that fits a schema of the table.
+    fn example(schema: &Value) -> Value {
+        if let Some(first) = schema["enum"].get(0) {
+            return first.clone();
+        }
+        let kind = schema["type"].get(0).unwrap_or(&schema["type"]);
+        match kind.as_str() {
+            Some("object") => {
+                let members = schema["properties"].as_object().unwrap();
+                let members = members.iter();
+                members
+                    .map(|(name, schema)| (name.clone(), example(schema)))
+                    .collect::<serde_json::Map<_, _>>()
+                    .into()
+            }
+            Some("array") => json!([example(&schema["items"])]),
+            Some("integer" | "number") => json!(1),
+            _ => json!("a"),
+        }
+    }
+
+    /// A-11: what a schema names is what the method reads, and each tool is called by the name it is listed
+    /// under.
+    #[test]
+    fn each_definition_says_what_its_method_reads() {
+        for tool in &ALL {
+            let text = definition(tool.method, false).unwrap();
+            let value: Value = serde_json::from_str(&text).unwrap();
+            assert!(spells(tool.method, value["name"].as_str().unwrap()));
+            assert!(!text.contains('\n') && value.get("security").is_none());
+            let params = example(&value["inputSchema"]).to_string();
+            let said = Some(params.as_str());
+            let read = match tool.method {
+                Ask::METHOD => mcp::read::<Ask>(said).map(drop),
+                Respond::METHOD => mcp::read::<Respond>(said).map(drop),
+                Subscribe::METHOD => mcp::read::<Subscribe>(said).map(drop),
+                Unsubscribe::METHOD => mcp::read::<Unsubscribe>(said).map(drop),
+                Replay::METHOD => mcp::read::<Replay>(said).map(drop),
+                Cancel::METHOD => mcp::read::<Cancel<'_>>(said).map(drop),
+                PACE_TOOL => mcp::read::<Pace<'_>>(said).map(drop),
+                _ => {
+                    assert_eq!(params, "{}", "it takes nothing");
+                    Ok(())
+                }
+            };
+            assert!(read.is_ok(), "{}: {params}", tool.method);
+        }
+        let secured = definition("mgp/events/subscribe", true).unwrap();
+        assert!(secured.contains(r#""risk_level":"safe""#));
+        assert_eq!(definition("mgp/access/grant", false), None);
+    }
+}
