@@ -237,6 +237,7 @@ fn a_change_that_failed_does_not_rule_over_later_restarts() {
     let mut it = Supervision::new(RULES, MonotonicTime::START);
     let mut changed = RULES;
     changed.restart.policy = RestartPolicy::Never;
+    changed.remote = true;
     for input in [
         SupervisionInput::Start { by_operator: false },
         SupervisionInput::Connected(1),
@@ -249,6 +250,8 @@ fn a_change_that_failed_does_not_rule_over_later_restarts() {
     let effects = it.handle(ended(1), MonotonicTime::START);
     let restarts = |effect: &SupervisionEffect| matches!(effect, SupervisionEffect::RetryAt(_));
     assert!(effects.iter().any(restarts), "{effects:?}");
+    let status = it.status(None, MonotonicTime::START);
+    assert!(!status.unreachable, "the life that ended was a process");
 }
 
 #[test]
