@@ -8,6 +8,7 @@ mod commands;
 mod failure;
 mod print;
 mod stdio;
+mod unseen;
 mod words;
 
 use std::process::ExitCode;

@@ -4,4 +4,5 @@ mod found;
 mod stdio;
 mod trust;
 mod typed;
+mod unseen;
 mod who;

@@ -2,6 +2,7 @@
 //! never taken from the command line, which every user of the machine can read; what is typed or read
 //! from a file is kept in files of the owner alone, and the configuration names them.
 
+use std::env;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, IsTerminal, Read};
 use std::os::unix::fs::DirBuilderExt;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::cli::args::Add;
 use crate::cli::failure::Failure;
 use crate::cli::print::report;
+use crate::cli::unseen::UnseenInput;
 use crate::trust;
 use mgp_store::atomic_file;
 
@@ -48,10 +50,16 @@ pub(super) fn folder(home: &Path, id: &str, file: &Path) -> PathBuf {
 /// A value on the command line, and whatever cannot be read or asked for.
 pub(super) fn given(add: &Add, here: &Path, folder: Option<&Path>) -> Result<GivenValues, Failure> {
     let mut given = GivenValues::default();
+    let mut asked = AskedSecrets {
+        id: &add.id,
+        terminal: None,
+    };
     for word in &add.env {
         let (name, value) = match word.split_once('=') {
             Some((name, value)) => (name, reference(value, false).map(|v| from_here(v, here))),
-            None => match asked_for(add, word)? {
+            // A variable that this process has is not asked for.
+            None if env::var_os(word).is_some() => (word.as_str(), Some(format!("${{{word}}}"))),
+            None => match asked.ask(word)? {
                 Some(value) => (word.as_str(), Some(given.keep(folder, word, value)?)),
                 None => (word.as_str(), Some(format!("${{{word}}}"))),
             },
@@ -72,7 +80,7 @@ pub(super) fn given(add: &Add, here: &Path, folder: Option<&Path>) -> Result<Giv
         let (name, value) = match word.split_once('=') {
             Some((name, value)) => (name, reference(value, true).map(|v| from_here(v, here))),
             None => {
-                let value = ask(word, &add.id)?.ok_or_else(|| unasked(word))?;
+                let value = asked.ask(word)?.ok_or_else(|| unasked(word))?;
                 (word.as_str(), Some(given.keep(folder, word, value)?))
             }
         };
@@ -172,23 +180,29 @@ fn from_here(value: &str, here: &Path) -> String {
     }
 }
 
-/// The value of a variable that this process does not have, where somebody can be asked.
-fn asked_for(add: &Add, name: &str) -> Result<Option<String>, Failure> {
-    match std::env::var_os(name) {
-        Some(_) => Ok(None),
-        None => ask(name, &add.id),
-    }
+/// What is asked at the terminal, one after the other. Between two questions nothing is shown either:
+/// both answers may have been pasted at once.
+struct AskedSecrets<'a> {
+    id: &'a str,
+    /// From the first question on.
+    terminal: Option<UnseenInput>,
 }
 
-/// What a person types, unseen; `None` where nobody can be asked.
-fn ask(name: &str, id: &str) -> Result<Option<String>, Failure> {
-    if !io::stdin().is_terminal() {
-        return Ok(None);
-    }
-    let typed = rpassword::prompt_password(format!("{name} of {id} (it is not shown): "))?;
-    match typed.is_empty() {
-        true => Err(Failure::Usage(format!("no value was given for `{name}`"))),
-        false => Ok(Some(typed)),
+impl AskedSecrets<'_> {
+    /// What a person types, unseen; `None` where nobody can be asked.
+    fn ask(&mut self, name: &str) -> Result<Option<String>, Failure> {
+        if !io::stdin().is_terminal() {
+            return Ok(None);
+        }
+        let terminal = match &mut self.terminal {
+            Some(terminal) => terminal,
+            none => none.insert(UnseenInput::open()?),
+        };
+        let typed = terminal.ask(&format!("{name} of {} (it is not shown): ", self.id))?;
+        match typed.is_empty() {
+            true => Err(Failure::Usage(format!("no value was given for `{name}`"))),
+            false => Ok(Some(typed)),
+        }
     }
 }
 

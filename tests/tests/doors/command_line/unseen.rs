@@ -1,0 +1,208 @@
+//! Secrets typed at a terminal.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use mgp_tests::harness::process::usage::below;
+use mgp_tests::harness::{DEADLINE, Program, wait_until};
+use nix::pty::openpty;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::{FlowArg, LocalFlags, tcflow, tcgetattr};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// What the terminal runs: the command; then it says its exit code, and what is typed after that. It is no
+/// more ended by Ctrl-C than a shell.
+const SHELL: &str =
+    r#"trap : INT; "$@"; printf 'ended <%s>\n' $?; read -r left; printf 'left <%s>\n' "$left""#;
+
+/// Lines are read whole and shown, keys send signals.
+const AS_EVER: LocalFlags = LocalFlags::ECHO
+    .union(LocalFlags::ICANON)
+    .union(LocalFlags::ISIG);
+
+/// A terminal in which `mgp servers add keyed --env A --env B` is typed, by a user without a kernel. Dropping
+/// it ends what runs there.
+struct Terminal {
+    home: TempDir,
+    keys: File,
+    slave: Option<OwnedFd>,
+    shown: Arc<Mutex<Vec<u8>>>,
+    running: Option<Child>,
+}
+
+impl Terminal {
+    fn open() -> Self {
+        let pty = openpty(None, None).unwrap();
+        let keys = File::from(pty.master);
+        let mut screen = keys.try_clone().unwrap();
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let seen = shown.clone();
+        // To the end of the terminal, with its last process.
+        thread::spawn(move || {
+            let mut part = [0; 4096];
+            while let Ok(n @ 1..) = screen.read(&mut part) {
+                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.extend(&part[..n]);
+            }
+        });
+        Self {
+            home: TempDir::new().unwrap(),
+            keys,
+            slave: Some(pty.slave),
+            shown,
+            running: None,
+        }
+    }
+
+    fn start(&mut self) {
+        let mgp = Program::ours("mgp", ["servers", "add", "keyed"]);
+        let within = |name: &str| self.home.path().join(name).display().to_string();
+        let program = Program::new("setsid", ["--ctty", "sh", "-c", SHELL, "sh", &mgp.command])
+            .args(&mgp.args.iter().map(String::as_str).collect::<Vec<_>>())
+            .args(&["--env", "A", "--env", "B", "--", "true"])
+            .env("HOME", within("home"))
+            .env("XDG_CONFIG_HOME", within("config"))
+            .env("XDG_RUNTIME_DIR", within("run"))
+            .env("MGP_DATA_DIR", within("data"))
+            .env("MGP_SOCKET", within("mgp.sock"))
+            .env("MGP_CONFIG_PATH", "");
+        let end = || Stdio::from(self.slave.as_ref().unwrap().try_clone().unwrap());
+        let mut command = program.to_command();
+        command.stdin(end()).stdout(end()).stderr(end());
+        self.running = Some(command.spawn().unwrap());
+    }
+
+    /// Nothing that is written to the terminal gets through, until it may again.
+    fn holds_back(&self, hold: bool) {
+        let action = if hold {
+            FlowArg::TCOOFF
+        } else {
+            FlowArg::TCOON
+        };
+        tcflow(self.slave.as_ref().unwrap(), action).unwrap();
+    }
+
+    fn keys(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn has(&self, flags: LocalFlags) -> bool {
+        tcgetattr(&self.keys).unwrap().local_flags.contains(flags)
+    }
+
+    async fn hides(&self) {
+        wait_until("what is typed is not shown", DEADLINE, async || {
+            !self.has(LocalFlags::ECHO)
+        })
+        .await;
+    }
+
+    fn shown(&self) -> String {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&shown).into_owned()
+    }
+
+    async fn shows(&self, part: &str) {
+        let what = format!("the terminal shows {part}");
+        wait_until(&what, DEADLINE, async || self.shown().contains(part)).await;
+    }
+
+    /// The command has ended so, and the terminal is as it was.
+    async fn ended(&self, code: i32) {
+        self.shows("ended <").await;
+        self.shows(&format!("ended <{code}>")).await;
+        assert!(self.has(AS_EVER));
+    }
+
+    /// The file in which a value is kept.
+    fn kept(&self, name: &str) -> Option<String> {
+        let secrets = self.home.path().join("config/mgp/secrets/keyed");
+        fs::read_to_string(secrets.join(name)).ok()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("--- the terminal shows\n{}\n---", self.shown());
+        }
+        if let Some(mut running) = self.running.take() {
+            for pid in below(running.id()) {
+                // It may have ended already.
+                let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
+            }
+            let _ = running.kill();
+            let _ = running.wait();
+        }
+    }
+}
+
+/// A question is shown when what is typed is not shown any more, and no sooner: a secret may be pasted right
+/// behind it, and be longer than a line of a terminal.
+#[tokio::test]
+async fn nothing_is_shown_from_before_the_question_on() {
+    let mut terminal = Terminal::open();
+    terminal.holds_back(true);
+    terminal.start();
+    terminal.hides().await;
+    assert_eq!(terminal.shown(), "");
+    terminal.holds_back(false);
+    terminal.shows("A of keyed (it is not shown): ").await;
+    let long = "s3cret".repeat(1500);
+    terminal.keys(&format!("{long}\n"));
+    terminal.shows("B of keyed (it is not shown): ").await;
+    terminal.keys("s3cret\n");
+    terminal.ended(0).await;
+    assert!(!terminal.shown().contains("s3cret"));
+    assert_eq!(terminal.kept("A"), Some(format!("{long}\n")));
+    assert_eq!(terminal.kept("B").as_deref(), Some("s3cret\n"));
+}
+
+/// What is typed ahead is the answer to the next question; what is left when all are answered is shown and
+/// read by nobody.
+#[tokio::test]
+async fn answers_that_come_too_early_count_and_the_rest_is_dropped() {
+    let mut terminal = Terminal::open();
+    terminal.keys("ahead\n");
+    terminal.holds_back(true);
+    terminal.start();
+    terminal.hides().await;
+    terminal.keys("s3cret\nthe rest of s3cret\n");
+    terminal.holds_back(false);
+    terminal.ended(0).await;
+    assert_eq!(terminal.kept("A").as_deref(), Some("ahead\n"));
+    assert_eq!(terminal.kept("B").as_deref(), Some("s3cret\n"));
+    terminal.keys("next\n");
+    terminal.shows("left <next>").await;
+    assert!(!terminal.shown().contains("s3cret"));
+}
+
+/// Ctrl-C and a signal leave the terminal as it was, and no secret in a file.
+#[tokio::test]
+async fn who_gives_up_has_the_terminal_back() {
+    for by_key in [true, false] {
+        let mut terminal = Terminal::open();
+        terminal.start();
+        terminal.shows("A of keyed (it is not shown): ").await;
+        terminal.keys("s3cret\n");
+        terminal.shows("B of keyed (it is not shown): ").await;
+        if by_key {
+            terminal.keys("s3c\x03");
+            terminal.ended(130).await;
+        } else {
+            let shell = terminal.running.as_ref().unwrap().id();
+            let [mgp] = below(shell)[..] else {
+                panic!("the shell runs one command");
+            };
+            kill(Pid::from_raw(mgp.cast_signed()), Signal::SIGTERM).unwrap();
+            terminal.ended(143).await;
+        }
+        assert!(!terminal.shown().contains("s3c"));
+        assert_eq!(terminal.kept("A"), None);
+    }
+}
