@@ -210,6 +210,18 @@ impl Agent {
         }
     }
 
+    /// Waits until the child ends although its input goes on, and gives its exit status; none where there is
+    /// no child.
+    ///
+    /// # Panics
+    /// When it does not end by the deadline.
+    pub async fn left(self) -> Option<ExitStatus> {
+        match self.wire {
+            Wire::Lines(wire) => wire.left(DEADLINE).await,
+            Wire::Http { .. } => None,
+        }
+    }
+
     /// True over HTTP, where nothing but requests has to be ended.
     pub(super) fn is_over_http(&self) -> bool {
         matches!(self.wire, Wire::Http { .. })

@@ -76,7 +76,7 @@ pub(super) enum BridgeEnd {
 }
 
 /// Passes lines on until the client leaves, or no kernel is found. The client's end is a good one
-/// (MCP-021).
+/// (MCP-021), unless the kernel went away before it had answered what was asked.
 pub(super) fn run(
     socket: UnixStream,
     input: File,
@@ -98,10 +98,10 @@ pub(super) fn run(
     });
     match ends.recv().expect("a thread tells its end") {
         BridgeEnd::Kernel(failure) => Err(failure),
-        BridgeEnd::Client => {
-            let _ = ends.recv_timeout(LAST_ANSWERS);
-            Ok(())
-        }
+        BridgeEnd::Client => match ends.recv_timeout(LAST_ANSWERS) {
+            Ok(BridgeEnd::Kernel(failure)) => Err(failure),
+            Ok(BridgeEnd::Client) | Err(_) => Ok(()),
+        },
     }
 }
 
@@ -281,11 +281,17 @@ impl Bridge {
         let _ = gone.shutdown(Shutdown::Both);
         let mut side = self.kernel_side();
         side.generation = None;
-        if side.client_left {
-            return Err(BridgeEnd::Client);
-        }
+        let client_left = side.client_left;
         drop(side);
-        self.answer_lost()?;
+        let lost = self.answer_lost()?;
+        if client_left {
+            // No other kernel is looked for: nobody will ask it.
+            let end = self.give_up(Failure::Gone)?;
+            return Err(match lost {
+                true => BridgeEnd::Kernel(Failure::Gone),
+                false => end,
+            });
+        }
         let Some(handshake) = self.conversation().handshake() else {
             return Err(BridgeEnd::Kernel(Failure::Gone));
         };
@@ -321,8 +327,8 @@ impl Bridge {
         self.write_to_client(&message)
     }
 
-    /// Answers what was under way, and takes the kernel's own questions back.
-    fn answer_lost(&self) -> Result<(), BridgeEnd> {
+    /// Answers what was under way, if anything was, and takes the kernel's own questions back.
+    fn answer_lost(&self) -> Result<bool, BridgeEnd> {
         let mut conversation = self.conversation();
         let lost = conversation.kernel_gone();
         let waits = conversation
@@ -335,6 +341,7 @@ impl Bridge {
                 .get_or_insert_with(Instant::now);
         }
         let why = "the kernel went away; whether this was carried out is not known";
+        let any = !lost.client_requests.is_empty();
         for id in lost.client_requests {
             self.send_to_client(failed(&id, why, CallOutcome::Unknown))?;
         }
@@ -344,23 +351,25 @@ impl Bridge {
             let method = mcp::Cancelled::METHOD;
             self.send_to_client(jsonrpc::notification(method, Some(&params)))?;
         }
-        Ok(())
+        Ok(any)
     }
 
-    /// Tells what waits that nothing comes of it.
+    /// Tells what waits that nothing comes of it. A client that has gone and waits for nothing has ended it
+    /// itself.
     fn give_up(&self, failure: Failure) -> Result<BridgeEnd, BridgeEnd> {
         let mut side = self.kernel_side();
-        if side.client_left {
-            return Ok(BridgeEnd::Client);
-        }
-        let waiting = std::mem::take(&mut side.waiting);
+        let client_left = side.client_left;
+        let mut waiting = std::mem::take(&mut side.waiting);
         drop(side);
         let why = format!("this was not carried out: {failure}");
-        let unanswered = self.conversation().give_up();
-        for id in waiting.into_iter().chain(unanswered) {
-            self.send_to_client(failed(&id, &why, CallOutcome::NotExecuted))?;
+        waiting.extend(self.conversation().give_up());
+        for id in &waiting {
+            self.send_to_client(failed(id, &why, CallOutcome::NotExecuted))?;
         }
-        Ok(BridgeEnd::Kernel(failure))
+        Ok(match client_left && waiting.is_empty() {
+            true => BridgeEnd::Client,
+            false => BridgeEnd::Kernel(failure),
+        })
     }
 }
 

@@ -61,14 +61,19 @@ impl LineWire {
     /// Closes the way out and waits for the child to end.
     pub(super) async fn close(mut self, deadline: Duration) -> Option<ExitStatus> {
         drop(self.writer.take());
-        let child = self.child.as_mut()?;
-        let ended = within(
-            "the end of a child whose stdin is closed",
-            deadline,
-            child.wait(),
-        );
-        Some(ended.await.expect("a child can be waited for"))
+        ended(self.child.as_mut()?, "closed", deadline).await
     }
+
+    /// Waits for the child to end by itself.
+    pub(super) async fn left(mut self, deadline: Duration) -> Option<ExitStatus> {
+        ended(self.child.as_mut()?, "open", deadline).await
+    }
+}
+
+async fn ended(child: &mut Child, stdin: &str, deadline: Duration) -> Option<ExitStatus> {
+    let what = format!("the end of a child whose stdin is {stdin}");
+    let ended = within(&what, deadline, child.wait()).await;
+    Some(ended.expect("a child can be waited for"))
 }
 
 /// The lines of `reader`; ends with it. Blank lines are nothing.

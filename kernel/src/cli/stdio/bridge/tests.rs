@@ -5,7 +5,7 @@ use super::*;
 use crate::cli::failure::Absence;
 
 /// How long anything may take before it counts as broken.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Reconnect that a test hands out, one after the other.
 struct Handed(mpsc::Receiver<UnixStream>);
@@ -263,4 +263,43 @@ fn a_client_that_goes_away_is_a_good_end() {
     let _ = kernel.get_mut().write_all(b"{}\n");
     drop(kernel);
     assert!(done.recv_timeout(PATIENCE).unwrap().is_ok());
+}
+
+/// A client that has said all it has to say still waits for its answers: without them it is no good end.
+#[test]
+fn what_a_kernel_owes_a_client_that_has_left_is_answered() {
+    for answered in [true, false] {
+        let mut joined = Joined::new();
+        joined.opened();
+        joined.says(CALL);
+        assert_eq!(joined.asked(), CALL);
+        let Joined {
+            mut kernel,
+            input,
+            mut output,
+            done,
+            ..
+        } = joined;
+        drop(input);
+        // The end of the input has come through.
+        assert_eq!(line(&mut kernel), "");
+        if answered {
+            writeln!(
+                kernel.get_mut(),
+                r#"{{"jsonrpc":"2.0","id":7,"result":{{}}}}"#
+            )
+            .unwrap();
+        }
+        drop(kernel);
+        let told = line(&mut output);
+        let end = done.recv_timeout(PATIENCE).unwrap();
+        match answered {
+            true => assert!(told.contains(r#""result":{}"#) && end.is_ok(), "{told}"),
+            false => {
+                assert!(told.contains(r#""id":7,"error""#), "{told}");
+                assert_eq!(end.unwrap_err().code(), 1);
+            }
+        }
+        assert_eq!(line(&mut output), "");
+    }
 }
