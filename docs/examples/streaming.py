@@ -1,5 +1,5 @@
 """An agent that speaks MGP: it follows what becomes of its calls, reads a result while it is made, and
-answers what a tool asks.
+answers what a tool asks. For the Python SDK 2.x, of which MGP is an extension.
 
     MGP_TOKEN=... python streaming.py http://127.0.0.1:7332/mcp
 """
@@ -7,101 +7,79 @@ answers what a tool asks.
 import asyncio
 import os
 import sys
-from contextlib import asynccontextmanager
 from typing import Any
 
-import anyio
-from mcp import ClientSession, types
+from mcp import Client, types
+from mcp.client.extension import ClientExtension, NotificationBinding
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 from pydantic import RootModel
 
-MGP = {"version": "0.2.0", "extensions": ["streaming", "bidirectional"]}
+Members = RootModel[dict[str, Any]]
 
 
-class Session(ClientSession):
-    """A session that declares MGP, which the SDK has no argument for."""
+class Mgp(ClientExtension):
+    """Says that the client speaks MGP, and keeps what it hears until it is asked for."""
 
-    async def send_request(self, request, *args, **kwargs):
-        params = getattr(request, "root", request).params
-        if isinstance(params, types.InitializeRequestParams):
-            params.capabilities.experimental = {"mgp": MGP}
-        return await super().send_request(request, *args, **kwargs)
-
-    async def ask(self, method, **params):
-        """A request that the SDK does not know, or knows less of."""
-        request = types.Request[dict[str, Any], str](method=method, params=params)
-        return (await self.send_request(request, RootModel[dict[str, Any]])).root
-
-
-@asynccontextmanager
-async def apart(read, hear):
-    """What is read, without the notifications of MGP: the SDK drops those it does not know."""
-    send, others = anyio.create_memory_object_stream(0)
-
-    async def sort():
-        async with send:
-            async for item in read:
-                message = getattr(item, "message", None)
-                message = getattr(message, "root", message)  # the SDK before 2.0
-                if getattr(message, "method", "").startswith("notifications/mgp."):
-                    hear(message.method, message.params)
-                else:
-                    await send.send(item)
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(sort)
-        yield others
-        tasks.cancel_scope.cancel()
-
-
-class Heard:
-    """Shows chunks as they come; keeps events and questions until they are asked for."""
+    identifier = "dev.cloto/mgp"
 
     def __init__(self):
-        self.events = asyncio.Queue()
-        self.questions = asyncio.Queue()
+        self.chunks, self.events, self.questions = asyncio.Queue(), asyncio.Queue(), asyncio.Queue()
 
-    def __call__(self, method, params):
-        match method:
-            case "notifications/mgp.stream.chunk":
-                print(f"chunk {params['index']}:", params["content"]["text"])
-            case "notifications/mgp.event":
-                self.events.put_nowait(params)
-            case "notifications/mgp.callback.request":
-                self.questions.put_nowait(params)
+    def settings(self):
+        return {"version": "0.2.0", "extensions": ["streaming", "bidirectional"]}
+
+    def notifications(self):
+        heard = {"stream.chunk": self.chunks, "event": self.events, "callback.request": self.questions}
+        return [NotificationBinding(method=f"notifications/mgp.{name}", params_type=Members, handler=queue.put)
+                for name, queue in heard.items()]
+
+    async def outcome(self):
+        """What was told of a call; that it is done comes when it is written down, often after its result."""
+        for _ in range(2):
+            event = (await self.events.get()).root
+            print(f"event {event['_mgp.seq']}: {event['channel']} {event['data']['tool_name']}")
 
 
-async def story(session, heard):
-    agreed = (await session.initialize()).capabilities.experimental["mgp"]
+async def ask(client, method, **params):
+    """A request that the SDK does not know, or knows less of."""
+    request = types.Request[dict[str, Any], str](method=method, params=params)
+    return (await client.session.send_request(request, Members)).root
+
+
+def calling(client, tool, **params):
+    return asyncio.create_task(ask(client, "tools/call", name=tool, **params))
+
+
+async def story(client, mgp):
+    agreed = client.server_capabilities.extensions[mgp.identifier]
     print("agreed on MGP", agreed["version"], "and", ", ".join(agreed["extensions"]))
-    said = await session.ask("mgp/events/subscribe", channels=["tool.*"])
+    said = await ask(client, "mgp/events/subscribe", channels=["tool.*"])
     print("follows", *said["subscribed"])
 
-    result = await session.ask("tools/call", name="garden__explain", arguments={}, _mgp={"stream": True})
-    print("result:", result["content"][0]["text"])
-    await outcome(heard)
-
-    call = asyncio.create_task(session.ask("tools/call", name="garden__clear", arguments={"folder": "attic"}))
-    asked = await heard.questions.get()
-    print(f"{asked['server_id']} asks: {asked['message']} ({', '.join(asked['options'])})")
-    await session.ask("mgp/callback/respond", callback_id=asked["callback_id"], response="confirm")
+    call = calling(client, "garden__explain", arguments={}, _mgp={"stream": True})
+    done = False
+    while not done:
+        chunk = (await mgp.chunks.get()).root
+        print(f"chunk {chunk['index']}:", chunk["content"]["text"])
+        done = chunk["done"]
     print("result:", (await call)["content"][0]["text"])
-    await outcome(heard)
+    await mgp.outcome()
 
-
-async def outcome(heard):
-    """What was told of a call; that it is done comes when it is written down, often after its result."""
-    for _ in range(2):
-        event = await heard.events.get()
-        print(f"event {event['_mgp.seq']}: {event['channel']} {event['data']['tool_name']}")
+    call = calling(client, "garden__clear", arguments={"folder": "attic"})
+    asked = (await mgp.questions.get()).root
+    print(f"{asked['server_id']} asks: {asked['message']} ({', '.join(asked['options'])})")
+    await ask(client, "mgp/callback/respond", callback_id=asked["callback_id"], response="confirm")
+    print("result:", (await call)["content"][0]["text"])
+    await mgp.outcome()
 
 
 async def main(url, token):
-    heard = Heard()
+    mgp = Mgp()
     async with create_mcp_http_client(headers={"Authorization": f"Bearer {token}"}) as http:
-        async with streamable_http_client(url, http_client=http) as (read, write, *_):
-            async with apart(read, heard) as others, Session(others, write) as session:
-                await asyncio.wait_for(story(session, heard), 60)
+        transport = streamable_http_client(url, http_client=http)
+        # A session, as `mgp/events/subscribe` needs one.
+        async with Client(transport, mode="legacy", extensions=[mgp]) as client:
+            await asyncio.wait_for(story(client, mgp), 60)
 
 
 asyncio.run(main(sys.argv[1], os.environ["MGP_TOKEN"]))

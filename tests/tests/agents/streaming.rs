@@ -21,7 +21,7 @@ async fn an_agent_of_the_python_sdk_streams_follows_and_answers() {
     };
     let modern = peers.modern();
     let agents = [
-        ("old", &peers, "streaming.py"),
+        ("old", &peers, "streaming_1x.py"),
         ("new", &modern, "streaming.py"),
         ("stateless", &modern, "stateless.py"),
     ];

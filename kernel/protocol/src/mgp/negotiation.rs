@@ -1,7 +1,8 @@
 //! What of MGP two peers have in common (MGP §2): only that is ever said between them.
 //!
 //! Three places carry the declaration: `capabilities.mgp`, the same below `experimental` for SDKs
-//! that allow nothing else, and the extension [`EXTENSION`] of the modern era. Later drafts split
+//! that allow nothing else, and the extension [`EXTENSION`], the only place of the modern era and of
+//! SDKs made for it in a legacy session. Later drafts split
 //! some extensions of 0.2 and gave the parts names of their own; both vocabularies are understood,
 //! and a peer is answered in the one it used.
 
@@ -17,7 +18,7 @@ use crate::jsonrpc::{INVALID_PARAMS, METHOD_NOT_FOUND};
 use crate::mention::may_mention;
 use crate::splice::{Splice, member, members, quoted};
 
-/// Where the modern era carries the declaration: a key of `capabilities.extensions`.
+/// A key of `capabilities.extensions`, where both eras may carry the declaration.
 pub const EXTENSION: &str = "dev.cloto/mgp";
 /// Most names read of a list in a declaration, a bound on what a peer can make us keep; the rest of
 /// a longer list is not there.
@@ -290,8 +291,8 @@ fn names(raw: Option<&RawValue>) -> Option<Vec<String>> {
 }
 
 impl Declaration {
-    /// Reads what a peer of this era declares in its capabilities object. The places are bound to
-    /// their era: a legacy peer's extension and a modern peer's `mgp` are not seen.
+    /// Reads what a peer of this era declares in its capabilities object. Of several places in a legacy
+    /// peer's the first counts, in the order of [`Carrier`]; of a modern peer only its extension is seen.
     ///
     /// # Errors
     /// [`Undeclared`] when it declares MGP in a way that cannot be followed.
@@ -300,17 +301,15 @@ impl Declaration {
             return Ok(None);
         };
         let below = |raw| object::<Below<'_>>(raw).unwrap_or_default();
-        let found = match era {
-            Era::Legacy => [
-                (Carrier::Plain, places.mgp),
-                (Carrier::Experimental, below(places.experimental).mgp),
-            ],
-            Era::Modern => [
-                (Carrier::Extension, below(places.extensions).extension),
-                (Carrier::Extension, None),
-            ],
-        };
-        let mut found = found.into_iter();
+        let all = [
+            (Carrier::Plain, places.mgp),
+            (Carrier::Experimental, below(places.experimental).mgp),
+            (Carrier::Extension, below(places.extensions).extension),
+        ];
+        let mut found = all.into_iter().filter(|(carrier, _)| match era {
+            Era::Legacy => true,
+            Era::Modern => *carrier == Carrier::Extension,
+        });
         match found.find_map(|(carrier, raw)| raw.map(|raw| (carrier, raw))) {
             Some((carrier, raw)) => Self::read_at(carrier, raw).map(Some),
             None => Ok(None),
@@ -559,14 +558,20 @@ pub fn undeclared(capabilities: &str) -> String {
     splice.finish().into_owned()
 }
 
-/// The capabilities of this side as a client, with what it offers of MGP: in both places of the legacy
-/// era, as some SDKs keep nothing but what is below `experimental`.
+/// The capabilities of this side as a client, with what it offers of MGP: in all places of the legacy
+/// era, as some SDKs keep nothing but what is below `experimental`, others their extensions alone.
 #[must_use]
 pub fn offered_in(capabilities: &str, era: Era, offered: Features) -> String {
     let offer = offer(offered);
     let said = |capabilities: &str, carrier| declared_in(capabilities, carrier, &offer);
     match era {
-        Era::Legacy => said(&said(capabilities, Carrier::Experimental), Carrier::Plain),
+        Era::Legacy => said(
+            &said(
+                &said(capabilities, Carrier::Extension),
+                Carrier::Experimental,
+            ),
+            Carrier::Plain,
+        ),
         Era::Modern => said(capabilities, Carrier::Extension),
     }
 }

@@ -22,7 +22,7 @@ fn active(offered: Features, said: &Declaration) -> Active {
     }
 }
 
-/// MGP-016, MGP-024: three places, each of its era; the answer goes where the question stood.
+/// MGP-016, MGP-024: three places, and of the modern era one; the answer goes where the question stood.
 #[test]
 fn a_declaration_is_found_where_its_era_has_it() {
     let said = json!({"version": "0.2.0", "extensions": ["audit"],
@@ -37,7 +37,7 @@ fn a_declaration_is_found_where_its_era_has_it() {
     assert_eq!(carrier(&modern, Era::Modern), Some(Carrier::Extension));
     assert_eq!(carrier(&plain, Era::Modern), None);
     assert_eq!(carrier(&below, Era::Modern), None);
-    assert_eq!(carrier(&modern, Era::Legacy), None);
+    assert_eq!(carrier(&modern, Era::Legacy), Some(Carrier::Extension));
     assert_eq!(Carrier::Extension.path(), ["extensions", EXTENSION]);
     let found = read(&modern, Era::Modern).unwrap().unwrap();
     assert_eq!(found.permissions_required, ["shell", "network"]);
@@ -197,6 +197,28 @@ fn a_declaration_is_put_where_its_era_looks_for_it() {
         json!({"version": "0.2.0", "extensions": ["audit"]})
     );
     assert_eq!(offered["experimental"]["mgp"], offered["mgp"]);
+    assert_eq!(offered["extensions"][EXTENSION], offered["mgp"]);
+}
+
+/// MGP-016: a legacy peer that declares itself in several places is read, and answered, in one of them:
+/// the first, even if it says nothing that can be followed.
+#[test]
+fn of_several_declarations_the_first_place_counts() {
+    let said = |word: &str| json!({"version": "0.2.0", "extensions": [word]});
+    let mut caps = json!({"extensions": {EXTENSION: said("audit")},
+        "experimental": {"mgp": said("events")}, "mgp": said("streaming")});
+    let found = |caps: &Value, era| {
+        let found = read(caps, era).unwrap().unwrap();
+        (found.carrier, found.words[0])
+    };
+    assert_eq!(found(&caps, Era::Modern), (Carrier::Extension, "audit"));
+    assert_eq!(found(&caps, Era::Legacy), (Carrier::Plain, "streaming"));
+    caps["mgp"] = Value::Null;
+    assert_eq!(found(&caps, Era::Legacy), (Carrier::Experimental, "events"));
+    caps["experimental"] = json!({"other": 1});
+    assert_eq!(found(&caps, Era::Legacy), (Carrier::Extension, "audit"));
+    caps["mgp"] = json!(true);
+    assert_eq!(read(&caps, Era::Legacy), Err(Undeclared::NotAnObject));
 }
 
 /// MGP-030: a malformed declaration is plain MCP with a reason.
