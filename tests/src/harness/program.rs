@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 use super::wait::within;
 
 /// A program, its arguments and what it finds in its environment.
@@ -98,6 +100,50 @@ impl Program {
             entry.insert("env".to_owned(), toml::Value::Table(env.collect()));
         }
         format!("[[servers]]\n{}\n", inline(&entry))
+    }
+}
+
+/// Becomes the program that follows as soon as the file is there.
+const GATED: &str = r#"while [ ! -e "$0" ]; do sleep 0.02; done; exec "$@""#;
+
+/// Programs that start when the test says so.
+#[derive(Debug)]
+pub struct Gate(TempDir);
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self(TempDir::new().expect("there is room for a folder"))
+    }
+}
+
+impl Gate {
+    /// The scripted server over stdio, which begins to read when the gate is open.
+    #[must_use]
+    pub fn fixture(&self, flags: &[&str]) -> Program {
+        let fixture = Program::fixture(flags);
+        let mut gated = Program::new("sh", ["-c", GATED, &self.file(), &fixture.command]);
+        gated.args.extend(fixture.args);
+        gated
+    }
+
+    /// Lets in who waits, and who comes from now on.
+    ///
+    /// # Panics
+    /// When its file cannot be written.
+    pub fn open(&self) {
+        std::fs::write(self.file(), "").expect("its folder is there");
+    }
+
+    /// Who comes from now on waits.
+    ///
+    /// # Panics
+    /// When it was not open.
+    pub fn close(&self) {
+        std::fs::remove_file(self.file()).expect("it was open");
+    }
+
+    fn file(&self) -> String {
+        self.0.path().join("open").display().to_string()
     }
 }
 

@@ -1,8 +1,6 @@
 //! Tasks: those of servers, which only their clients can use, and those the kernel makes of long calls
 //! (MCP 2026-07-28, extension io.modelcontextprotocol/tasks).
 
-use std::time::Duration;
-
 use mgp_tests::harness::program::remote_entry;
 use mgp_tests::harness::{DEADLINE, Kernel, ModernAgent, Program, Upstream, wait_until};
 use nix::sys::signal::Signal;
@@ -303,14 +301,10 @@ async fn a_task_is_forgotten_after_its_time() {
         given_up(&mut client).await == 1
     })
     .await;
-    wait_until(
-        "its record is removed",
-        Duration::from_secs(5),
-        async || {
-            let folder = kernel.folder().join("data/tasks");
-            std::fs::read_dir(folder).unwrap().next().is_none()
-        },
-    )
+    wait_until("its record is removed", DEADLINE, async || {
+        let folder = kernel.folder().join("data/tasks");
+        std::fs::read_dir(folder).unwrap().next().is_none()
+    })
     .await;
 }
 

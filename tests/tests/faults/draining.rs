@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use mgp_tests::harness::program::Gate;
 use mgp_tests::harness::wait::within;
 use mgp_tests::harness::{DEADLINE, Kernel, wait_until};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::scene::{AT_ONCE, begin, echoes, in_flight, in_state, listed, owner, server, shown};
+use crate::scene::{
+    AT_ONCE, begin, echoes, entry, in_flight, in_state, listed, owner, server, shown,
+};
 
 /// MGP-118, MGP-119: a server that is stopped finishes the call under way and takes no new one.
 #[tokio::test]
@@ -16,7 +19,7 @@ async fn a_draining_server_finishes_its_calls_and_takes_no_new_ones() {
     let kernel = Kernel::start(&(server("it", &[], "") + &server("calm", &[], ""))).await;
     kernel.connected(&["it", "calm"]).await;
     let (mut agent, mut operator) = (owner(&kernel).await, owner(&kernel).await);
-    let waiting = begin(&mut agent, "it__slow", json!({"ms": 2000})).await;
+    let waiting = begin(&mut agent, "it__slow", json!({"ms": 4000})).await;
     in_flight(&mut agent, "it", 1).await;
     let stopping = operator
         .start("mgp/servers/stop", json!({"id": "it"}))
@@ -151,7 +154,7 @@ async fn a_stop_during_a_restart_is_told_to_those_who_wait() {
     let kernel = Kernel::start(&server("it", &[], "")).await;
     kernel.connected(&["it"]).await;
     let (mut agent, mut operator) = (owner(&kernel).await, owner(&kernel).await);
-    let under_way = begin(&mut agent, "it__slow", json!({"ms": 3000})).await;
+    let under_way = begin(&mut agent, "it__slow", json!({"ms": 4000})).await;
     in_flight(&mut operator, "it", 1).await;
     operator
         .start("mgp/servers/restart", json!({"id": "it"}))
@@ -172,7 +175,9 @@ async fn a_stop_during_a_restart_is_told_to_those_who_wait() {
 /// Told to stop while it starts, a server stops; told to start while it stops, it starts.
 #[tokio::test]
 async fn the_last_order_counts() {
-    let kernel = Kernel::start(&server("it", &["--slow-start", "300"], "autostart = false")).await;
+    let gate = Gate::default();
+    let it = entry("it", &gate.fixture(&[]), "autostart = false");
+    let kernel = Kernel::start(&it).await;
     let (mut one, mut other) = (owner(&kernel).await, owner(&kernel).await);
     let starting = one.start("mgp/servers/start", json!({"id": "it"})).await;
     in_state(&mut other, "it", "connecting").await;
@@ -184,12 +189,13 @@ async fn the_last_order_counts() {
     let reason = stopped["reason"].as_str().unwrap();
     assert!(reason.contains("operator_request"), "{reason}");
     one.answer_to(&starting).await;
+    gate.open();
     let started = one
         .request("mgp/servers/start", json!({"id": "it"}))
         .await
         .result();
     assert_eq!(started["state"], "connected", "{started:#}");
-    let waiting = begin(&mut one, "it__slow", json!({"ms": 500})).await;
+    let waiting = begin(&mut one, "it__slow", json!({"ms": 4000})).await;
     in_flight(&mut other, "it", 1).await;
     let stopping = other.start("mgp/servers/stop", json!({"id": "it"})).await;
     in_state(&mut one, "it", "draining").await;

@@ -7,7 +7,6 @@ mod guard;
 use std::cell::Cell;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use mgp_tests::harness::{Agent, DEADLINE, Envelope, Kernel, Process, Program, wait_until};
@@ -138,12 +137,14 @@ async fn a_kernel_told_to_end_answers_every_call_under_way() {
     let mut waiting = Vec::new();
     for agent in &mut at_doors {
         agent.initialize(NEWEST, "{}").await.result();
-        let slow = json!({"name": "it__slow", "arguments": {"ms": 700}});
+    }
+    let mut watcher = owner(&kernel).await;
+    for agent in &mut at_doors {
+        let slow = json!({"name": "it__slow", "arguments": {"ms": 1000}});
         let hang = json!({"name": "it__hang", "arguments": {}});
         let slow = agent.start("tools/call", slow).await;
         waiting.push((slow, agent.start("tools/call", hang).await));
     }
-    let mut watcher = owner(&kernel).await;
     in_flight(&mut watcher, "it", 6).await;
     kernel.process().signal(Signal::SIGTERM);
     for (agent, (slow, hang)) in at_doors.iter_mut().zip(&waiting) {
@@ -151,7 +152,7 @@ async fn a_kernel_told_to_end_answers_every_call_under_way() {
         let told = agent.answer_to(hang).await;
         assert_eq!(told.error()["data"]["outcome"], "unknown");
     }
-    let status = kernel.process().end(Duration::from_secs(10)).await;
+    let status = kernel.process().end(DEADLINE).await;
     assert_eq!(status.code(), Some(0));
 }
 

@@ -23,7 +23,7 @@ async fn http_agent(kernel: &Kernel, capabilities: &str) -> Agent {
 
 /// Calls a tool that lasts, and kills the server with -9 once it has the call.
 async fn killed_in_mid_call(kernel: &Kernel, agent: &mut Agent, tool: &str) -> Answer {
-    let call = begin(agent, tool, json!({"ms": 1_500})).await;
+    let call = begin(agent, tool, json!({"ms": 20_000})).await;
     let mut watcher = owner(kernel).await;
     in_flight(&mut watcher, "it", 1).await;
     let pid = shown(&mut watcher, "it").await["pid"].as_i64().unwrap();

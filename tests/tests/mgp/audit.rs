@@ -8,7 +8,6 @@ mod kills;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use mgp_tests::harness::mgp::{declaration, trace};
 use mgp_tests::harness::{Agent, Client, DEADLINE, Kernel, Program, wait_until};
@@ -524,7 +523,7 @@ async fn records_of_calls_are_written_within_the_window() {
     let call =
         json!({"name": "it__echo", "arguments": {"text": "x"}, "trace_id": trace("in time")});
     agent.request("tools/call", call).await.result();
-    wait_until("it is written", Duration::from_secs(10), async || {
+    wait_until("it is written", DEADLINE, async || {
         whole_log(kernel.folder()).contains(&trace("in time"))
     })
     .await;

@@ -103,7 +103,7 @@ async fn a_server_that_comes_is_found_and_one_that_goes_is_not() {
     let took = seen.elapsed();
     println!("found {took:?} after agents saw it");
     // Far above what it takes, on a machine that does other things.
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(took < Duration::from_secs(15), "{took:?}");
     for query in ["sky_reprot", "forecast tomorrow", "skyreport"] {
         let found = by(&mut owner, "keyword", query).await;
         assert_eq!(names(&found)[0], "late:sky_report", "{query}: {found:#}");

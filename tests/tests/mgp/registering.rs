@@ -5,8 +5,6 @@ mod deregistering;
 mod judged;
 mod listed;
 
-use std::time::Duration;
-
 use mgp_tests::harness::mgp::speaks_mgp;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};
 use nix::sys::signal::Signal;
@@ -375,7 +373,7 @@ async fn what_cannot_be_read_waits_for_a_person() {
         } else {
             Value::Null
         };
-        wait_until("it was decided", Duration::from_secs(10), async || {
+        wait_until("it was decided", DEADLINE, async || {
             let mut all = listed(&mut agent).await;
             all.retain(|server| server["id"] == name);
             let now = all

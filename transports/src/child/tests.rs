@@ -108,7 +108,8 @@ async fn stop_closes_the_stdin_nobody_took() {
 async fn a_child_that_ignores_eof_is_terminated() {
     let mut child = start("deaf", "echo ready; exec sleep 300");
     assert!(started_by(&mut child).await.is_empty());
-    let exit = child.stop(SOON).await;
+    // It has as long to heed SIGTERM.
+    let exit = child.stop(10 * SOON).await;
     assert_eq!(
         exit.to_string(),
         "killed by signal 15 (SIGTERM) when told to stop"

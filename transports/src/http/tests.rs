@@ -26,7 +26,7 @@ use crate::budget::MessageBudget;
 
 /// What should happen at all happens within this time.
 async fn soon<T>(event: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(Duration::from_secs(10), event).await;
+    let done = tokio::time::timeout(Duration::from_secs(60), event).await;
     done.expect("it happens soon")
 }
 

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::serve;
 
 /// Longest wait for a line.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client at the other end of a pipe.
 struct Client {

@@ -108,7 +108,7 @@ async fn a_question_of_one_holds_nobody_up() {
     let begun = Instant::now();
     let asked = two.start("tools/call", form).await;
     let told = two.answer_to(&asked).await.text();
-    assert!(begun.elapsed() < Duration::from_secs(10), "it waited");
+    assert!(begun.elapsed() < Duration::from_secs(25), "it waited");
     assert!(told.contains("action=decline"), "{told}");
     assert_eq!((one.asked().len(), two.asked().len()), (1, 1));
     assert_eq!(seen(&kernel).await["waiting_turn"], 0);

@@ -64,7 +64,7 @@ async fn a_call_that_waits_for_its_turn_is_told_why() {
     .await;
     let error = two.answer_to(&waits).await.error();
     assert!(
-        begun.elapsed() < Duration::from_secs(5),
+        begun.elapsed() < Duration::from_secs(20),
         "{:?}",
         begun.elapsed()
     );

@@ -2,12 +2,12 @@
 //! nobody reads that there is no such thing.
 
 use mgp_tests::harness::mgp::speaks_mgp;
+use mgp_tests::harness::program::Gate;
 use mgp_tests::harness::wait::within;
 use mgp_tests::harness::{
-    Agent, Answer, Client, DEADLINE, HttpClient, Kernel, ModernAgent, Program, wait_until,
+    Agent, Answer, Client, DEADLINE, HttpClient, Kernel, ModernAgent, wait_until,
 };
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::scene::{AT_ONCE, NEWEST, entry, in_state, owner, server, until};
@@ -15,40 +15,18 @@ use crate::scene::{AT_ONCE, NEWEST, entry, in_state, owner, server, until};
 /// Everybody at an open HTTP door.
 const ANYBODY: &str = "agent.anonymous";
 
-/// Becomes the program that follows as soon as the file is there.
-const SCRIPT: &str = r#"while [ ! -e "$0" ]; do sleep 0.02; done; exec "$@""#;
-
-/// Servers that start when the test says so.
-struct Gate(TempDir);
-
-impl Gate {
-    fn new() -> Self {
-        Self(TempDir::new().unwrap())
-    }
-
-    fn server(&self, id: &str, flags: &[&str]) -> String {
-        let (fixture, file) = (Program::fixture(flags), self.file());
-        let gated = Program::new("sh", ["-c", SCRIPT, &file, &fixture.command]);
-        let flags: Vec<&str> = fixture.args.iter().map(String::as_str).collect();
-        entry(id, &gated.args(&flags), "")
-    }
-
-    fn open(&self) {
-        std::fs::write(self.file(), "").unwrap();
-    }
-
-    fn file(&self) -> String {
-        self.0.path().join("open").display().to_string()
-    }
+/// A server that starts when the gate is open.
+fn gated(gate: &Gate, id: &str, flags: &[&str]) -> String {
+    entry(id, &gate.fixture(flags), "")
 }
 
 /// Whatever is asked of a server that is just being started for the first time is answered when it is
 /// there: by any name, at any door, in both eras.
 #[tokio::test]
 async fn what_is_asked_of_a_server_that_starts_for_the_first_time_is_answered() {
-    let gate = Gate::new();
+    let gate = Gate::default();
     let run = r#"{"name":"run","inputSchema":{"type":"object"}}"#;
-    let late = gate.server("late", &[]) + &gate.server("tool.terminal", &["--tool", run]);
+    let late = gated(&gate, "late", &[]) + &gated(&gate, "tool.terminal", &["--tool", run]);
     let kernel = Kernel::start(&late).await;
     let mut agent = owner(&kernel).await;
     let mut at_its_door = ModernAgent::over_http(&kernel.server_url("late"), "{}");
@@ -93,8 +71,8 @@ async fn what_is_asked_of_a_server_that_starts_for_the_first_time_is_answered() 
 /// A name that says nothing of its server is waited for as long as somebody starts who may have it.
 #[tokio::test]
 async fn bare_names_and_uris_are_found_as_soon_as_their_server_is_there() {
-    let gate = Gate::new();
-    let servers = server("calm", &["--bare"], "") + &gate.server("late", &[]);
+    let gate = Gate::default();
+    let servers = server("calm", &["--bare"], "") + &gated(&gate, "late", &[]);
     let kernel = Kernel::start(&servers).await;
     kernel.connected(&["calm"]).await;
     let mut agent = owner(&kernel).await;
@@ -258,10 +236,10 @@ async fn who_is_denied_reads_the_words_for_what_is_not_there_in_every_state() {
 /// While a server starts, a tool of it that is denied takes its time as one that it does not have.
 #[tokio::test]
 async fn a_denied_tool_is_not_told_apart_by_the_time_it_takes() {
-    let gate = Gate::new();
+    let gate = Gate::default();
     let secret = r#"{"name":"secret","inputSchema":{"type":"object"}}"#;
     let calm = server("calm", &["--bare", "--tool", secret], "");
-    let kernel = Kernel::start(&(calm + &gate.server("late", &[]))).await;
+    let kernel = Kernel::start(&(calm + &gated(&gate, "late", &[]))).await;
     kernel.connected(&["calm"]).await;
     let mut watching = owner(&kernel).await;
     deny(&mut watching, "late", Some("echo")).await;

@@ -4,12 +4,13 @@
 use mgp_tests::harness::envelope::MODERN;
 use mgp_tests::harness::mgp::{NINE, declaration, speaks_mgp};
 use mgp_tests::harness::modern::{again, wanting};
+use mgp_tests::harness::program::Gate;
 use mgp_tests::harness::{
     Agent, Answer, Client, DEADLINE, Kernel, ModernAgent, Program, wait_until,
 };
 use serde_json::{Value, json};
 
-use crate::permissions::{entry, id, question};
+use crate::permissions::{id, question};
 use crate::scene::made::{NEWEST, operator};
 use crate::scene::reported;
 
@@ -43,6 +44,16 @@ impl Back {
 
 /// A kernel in front of `it`, which speaks MGP and may run a shell for these tools.
 async fn kernel(tools: &[&str], keys: &str, flags: &[&str]) -> Kernel {
+    kernel_of(Program::fixture, tools, keys, flags).await
+}
+
+/// The same of another program that takes the flags of the scripted server.
+async fn kernel_of(
+    program: impl Fn(&[&str]) -> Program,
+    tools: &[&str],
+    keys: &str,
+    flags: &[&str],
+) -> Kernel {
     let mut said = declaration(&NINE);
     said["permissions_required"] = json!(["shell.execute"]);
     let needs = json!({"risk_level": "safe", "permissions_required": ["shell.execute"]});
@@ -53,7 +64,9 @@ async fn kernel(tools: &[&str], keys: &str, flags: &[&str]) -> Kernel {
     let (said, security) = (said.to_string(), Value::from(security).to_string());
     let flags = [&["--mgp", &said, "--mgp-security", &security], flags].concat();
     let keys = format!("permission_policy = \"auto_approve\"\n{keys}");
-    let kernel = Kernel::start(&entry("it", &keys, &flags)).await;
+    let entry = program(&flags).entry("it");
+    let config = format!("[confirmation]\nenabled = false\n{entry}{keys}\n");
+    let kernel = Kernel::start(&config).await;
     kernel.connected(&["it"]).await;
     kernel
 }
@@ -196,15 +209,20 @@ async fn a_revoke_reaches_a_call_that_waits_for_its_client() {
 /// MGP-080: a call that waits for its server to be there again.
 #[tokio::test]
 async fn a_revoke_reaches_a_call_that_waits_for_its_server() {
-    let kernel = kernel(&["echo"], "", &["--era", "legacy", "--slow-start", "1500"]).await;
+    let gate = Gate::default();
+    gate.open();
+    let gated = |flags: &[&str]| gate.fixture(flags);
+    let kernel = kernel_of(gated, &["echo"], "", &["--era", "legacy"]).await;
     let mut owner = operator(&kernel).await;
     let mut client = Client::over_http(kernel.url(), NEWEST, "{}").await;
+    gate.close();
     owner.call("it:crash", json!({})).await;
     let id = client
         .start("tools/call", call("it:echo", json!({"text": "late"})))
         .await;
     client.request("ping", json!({})).await.result();
     Back::Grant.take(&kernel, "echo").await;
+    gate.open();
     kernel.connected(&["it"]).await;
     let Client::Legacy(agent) = &mut client else {
         panic!("it speaks {NEWEST}");

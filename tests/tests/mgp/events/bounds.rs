@@ -32,7 +32,7 @@ async fn a_flood_of_one_server_starves_nobody() {
         .await;
         assert_eq!(heard(&mut agent).await["data"], n);
         assert!(
-            began.elapsed() < Duration::from_secs(2),
+            began.elapsed() < Duration::from_secs(15),
             "{:?}",
             began.elapsed()
         );
@@ -120,7 +120,7 @@ async fn a_connection_has_so_many_subscriptions() {
 /// A server that answers late keeps nobody waiting: what it has is not there for who asked, and it is let go.
 #[tokio::test]
 async fn a_server_that_answers_late_is_not_waited_for() {
-    let slow = json!({"mgp/events/subscribe": 4_000}).to_string();
+    let slow = json!({"mgp/events/subscribe": 20_000}).to_string();
     let folder = tempfile::tempdir().unwrap();
     let diary = folder.path().join("diary");
     let path = diary.display().to_string();
@@ -134,7 +134,7 @@ async fn a_server_that_answers_late_is_not_waited_for() {
     assert_eq!(said["subscribed"], json!(["c.d"]));
     assert_eq!(said["unsupported"], json!(["a.b"]));
     assert!(
-        began.elapsed() < Duration::from_millis(3_900),
+        began.elapsed() < Duration::from_secs(19),
         "{:?}",
         began.elapsed()
     );

@@ -1,7 +1,5 @@
 //! The same events for clients that speak no MGP, and for a person.
 
-use std::time::Duration;
-
 use mgp_tests::harness::envelope::MODERN;
 use mgp_tests::harness::{Agent, Client, DEADLINE, wait_until};
 use serde_json::{Value, json};
@@ -121,7 +119,7 @@ async fn first_line(program: &mgp_tests::harness::Program) -> String {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let line = lines.next_line().await.unwrap().unwrap();
     child.kill().await.unwrap();
-    tokio::time::timeout(Duration::from_secs(5), child.wait())
+    tokio::time::timeout(DEADLINE, child.wait())
         .await
         .unwrap()
         .unwrap();

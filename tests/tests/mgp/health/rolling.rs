@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use mgp_tests::harness::program::Gate;
 use mgp_tests::harness::{DEADLINE, Kernel, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -149,15 +150,18 @@ async fn a_kill_in_the_middle_loses_no_server() {
     let mut owner = owner(&kernel).await;
     let mut agent = speaker(&kernel, &["lifecycle"]).await;
     let first = pid(&shown(&mut owner, "it").await);
-    kernel.rewrite(&server("it", &["--slow-start", "1500"], ROLLING));
+    let gate = Gate::default();
+    kernel.rewrite(&format!("{}{ROLLING}\n", gate.fixture(&[]).entry("it")));
     wait_until("a second life is under way", DEADLINE, async || {
         shown(&mut owner, "it").await["rolling"].is_string()
     })
     .await;
     kill(first, Signal::SIGKILL).unwrap();
     until(&mut owner, "it", "state", "restarting").await;
-    let call = owner.call("it__echo", json!({"text": "x"})).await;
-    assert_eq!(call.text(), "x");
+    let echo = json!({"name": "it__echo", "arguments": {"text": "x"}});
+    let call = owner.start("tools/call", echo).await;
+    gate.open();
+    assert_eq!(owner.answer_to(&call).await.text(), "x");
     let it = shown(&mut owner, "it").await;
     assert_eq!(
         (&it["state"], &it["restarts"]),

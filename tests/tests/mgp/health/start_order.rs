@@ -1,5 +1,6 @@
 //! Servers that are started after others (§11.2).
 
+use mgp_tests::harness::program::Gate;
 use mgp_tests::harness::{DEADLINE, Kernel, wait_until};
 use serde_json::json;
 
@@ -9,7 +10,8 @@ use super::{owner, server, shown, speaker, until};
 /// says for whom it waits, and a call to it waits as for any server that starts.
 #[tokio::test]
 async fn a_server_waits_for_those_that_come_before() {
-    let db = server("db", &["--slow-start", "2500"], "");
+    let gate = Gate::default();
+    let db = gate.fixture(&[]).entry("db");
     let app = server("app", &[], "after = [\"db\"]");
     let kernel = Kernel::start(&(app + &db)).await;
     let mut owner = owner(&kernel).await;
@@ -21,8 +23,10 @@ async fn a_server_waits_for_those_that_come_before() {
     let table = kernel.mgp(&["servers", "list"]).await;
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(table.contains("waits for db"), "{table}");
-    let call = owner.call("app__echo", json!({"text": "x"})).await;
-    assert_eq!(call.text(), "x");
+    let echo = json!({"name": "app__echo", "arguments": {"text": "x"}});
+    let call = owner.start("tools/call", echo).await;
+    gate.open();
+    assert_eq!(owner.answer_to(&call).await.text(), "x");
     assert_eq!(shown(&mut owner, "db").await["state"], "connected");
 }
 

@@ -1,7 +1,5 @@
 //! A person's yes before dangerous calls (MGP §4.4, A-32).
 
-use std::time::Duration;
-
 use mgp_tests::harness::envelope::MODERN;
 use mgp_tests::harness::mgp::{NINE, declaration, declaring};
 use mgp_tests::harness::{Agent, Client, DEADLINE, Kernel, Program, wait_until};
@@ -197,7 +195,7 @@ async fn nothing_waits_for_a_caller_that_has_gone() {
         .await;
     question(&kernel).await;
     agent.close().await;
-    wait_until("the question's end", Duration::from_secs(20), async || {
+    wait_until("the question's end", DEADLINE, async || {
         pending(&kernel).await.is_empty()
     })
     .await;

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::*;
 
 /// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A kernel's end of a connection, played line by line.
 struct Kernel {
