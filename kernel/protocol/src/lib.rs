@@ -1,5 +1,5 @@
-//! Every word on every wire: JSON-RPC envelopes, the methods of MCP and MGP, and the rendering of
-//! refusals in the caller's dialect.
+//! Every word on every wire: JSON-RPC envelopes, the methods of MCP and MGP, what kernels say to each
+//! other, and the rendering of refusals in the caller's dialect.
 //!
 //! No IO, no clock, no runtime. Payloads that are only relayed stay raw text: a frame is parsed
 //! once, to its envelope, and edited by [`splice`] where a name or a token must change.
@@ -7,6 +7,7 @@
 pub mod address;
 pub mod dialect;
 pub mod era;
+pub mod federation;
 pub mod framing;
 pub mod ids;
 pub mod jsonrpc;

@@ -1,0 +1,244 @@
+//! The header of a call, and what the called node may answer by itself.
+//!
+//! A call is a stream: its header and parameters, relayed messages both ways, and one last frame. The
+//! stream is the call's name between the two nodes; to cancel is to reset it.
+
+use serde::{Deserialize, Serialize};
+
+use super::assertion::{AssertionId, SignedAssertion};
+use super::byte_text::fixed_bytes;
+use super::message::{BadMessage, decode, encode};
+use crate::ids::ServerId;
+use crate::refusal::CallOutcome;
+
+fixed_bytes! {
+    /// Names a call for as long as anybody may ask what became of it.
+    CallTag, 16
+}
+
+/// Links a call may pass: what a node imports it never exports, so there are no loops.
+pub const HOPS: u8 = 1;
+
+/// Longest a call may take: a day, as long as a task may be asked about.
+pub const LONGEST_CALL_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Longest method, and longest trace, in bytes.
+const LONGEST_TEXT: usize = 128;
+
+/// The first frame of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallHeader {
+    /// The method, as the agent called it.
+    pub method: String,
+    /// The server of the called node that it is for, where the method is for one.
+    #[serde(default)]
+    pub server: Option<String>,
+    /// By which it can be asked about later.
+    pub tag: CallTag,
+    /// The trace it belongs to, in the audit logs of both nodes.
+    pub trace: String,
+    /// The record of the call in the audit log of the agent's home.
+    #[serde(default)]
+    pub audit: Option<u64>,
+    /// Who calls.
+    pub assertion: AssertionId,
+    /// The assertion itself, until the called node has shown that it has it.
+    #[serde(default)]
+    pub signed: Option<SignedAssertion>,
+    /// Links it has passed, this one included.
+    pub hops: u8,
+    /// What is left of its time when it is sent, in milliseconds: no clock has to be the same.
+    pub left_ms: u64,
+}
+
+impl CallHeader {
+    /// As on the wire.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// Reads a header and judges all of it that needs no state.
+    ///
+    /// # Errors
+    /// [`CallRefused`], to be sent back.
+    pub fn decode(bytes: &[u8]) -> Result<Self, CallRefused> {
+        let header: Self = decode(bytes).map_err(|BadMessage(why)| CallRefused::Malformed { why })?;
+        let malformed = |why: &str| {
+            let why = why.to_owned();
+            Err(CallRefused::Malformed { why })
+        };
+        let visible = |text: &str| {
+            let len = text.len();
+            (1..=LONGEST_TEXT).contains(&len) && text.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        if !visible(&header.method) {
+            return malformed("its method is none");
+        }
+        if !visible(&header.trace) {
+            return malformed("its trace is none");
+        }
+        if let Some(Err(bad)) = header.server.as_deref().map(ServerId::parse) {
+            return malformed(&bad.to_string());
+        }
+        if header.hops != HOPS {
+            return Err(CallRefused::TooManyHops);
+        }
+        if header.left_ms == 0 {
+            return Err(CallRefused::Late);
+        }
+        if header.left_ms > LONGEST_CALL_MS {
+            return malformed("it may take longer than a day");
+        }
+        Ok(header)
+    }
+}
+
+/// What the called node answers by itself, in the place of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum CallRefused {
+    /// The server answered, and the answer is too large for a frame.
+    #[error("the answer of {size} bytes is too large for a link, which carries {limit}")]
+    AnswerTooLarge {
+        /// Bytes of the answer.
+        size: u64,
+        /// Bytes a frame may have.
+        limit: u64,
+    },
+    /// The parameters are too large for a frame.
+    #[error("a call of {size} bytes is too large for a link, which carries {limit}")]
+    CallTooLarge {
+        /// Bytes of the call.
+        size: u64,
+        /// Bytes a frame may have.
+        limit: u64,
+    },
+    /// The assertion is not known, or no longer: send the call again with the assertion itself.
+    #[error("the node does not know which agent calls")]
+    UnknownAssertion,
+    /// The assertion is not believed.
+    #[error("the node does not believe which agent calls: {why}")]
+    BadAssertion {
+        /// Why not.
+        why: String,
+    },
+    /// It has passed other nodes already.
+    #[error("a call that came from another node is not passed on")]
+    TooManyHops,
+    /// As many calls as there is room for are under way.
+    #[error("the node has no room for another call")]
+    Busy,
+    /// Its time was over before it began.
+    #[error("its time was over before it began")]
+    Late,
+    /// It cannot be read.
+    #[error("the node cannot read the call: {why}")]
+    Malformed {
+        /// Why not.
+        why: String,
+    },
+    /// A reason of a later version.
+    #[error("the node refused it for a reason this version does not know")]
+    #[serde(other)]
+    Unknown,
+}
+
+impl CallRefused {
+    /// As on the wire.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`BadMessage`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
+        decode(bytes)
+    }
+
+    /// Whether the call took effect all the same.
+    #[must_use]
+    pub fn outcome(&self) -> CallOutcome {
+        match self {
+            Self::AnswerTooLarge { .. } => CallOutcome::Done,
+            Self::Unknown => CallOutcome::Unknown,
+            Self::CallTooLarge { .. }
+            | Self::UnknownAssertion
+            | Self::BadAssertion { .. }
+            | Self::TooManyHops
+            | Self::Busy
+            | Self::Late
+            | Self::Malformed { .. } => CallOutcome::NotExecuted,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> CallHeader {
+        CallHeader {
+            method: "tools/call".to_owned(),
+            server: Some("files".to_owned()),
+            tag: CallTag([1; 16]),
+            trace: "4bf92f3577b34da6a3ce929d0e0e4736".to_owned(),
+            audit: Some(7),
+            assertion: AssertionId([2; 16]),
+            signed: None,
+            hops: 1,
+            left_ms: 30_000,
+        }
+    }
+
+    #[test]
+    fn a_header_is_read_as_it_was_written() {
+        let mut full = header();
+        full.signed = Some(SignedAssertion {
+            bytes: vec![1, 2, 3],
+            signature: vec![4; 64],
+        });
+        for header in [header(), full] {
+            assert_eq!(CallHeader::decode(&header.encode()), Ok(header));
+        }
+    }
+
+    #[test]
+    fn a_header_is_judged_before_anything_is_done() {
+        let judged = |change: fn(&mut CallHeader)| {
+            let mut header = header();
+            change(&mut header);
+            CallHeader::decode(&header.encode()).map(|_| ()).unwrap_err()
+        };
+        assert_eq!(judged(|h| h.hops = 2), CallRefused::TooManyHops);
+        assert_eq!(judged(|h| h.hops = 0), CallRefused::TooManyHops);
+        assert_eq!(judged(|h| h.left_ms = 0), CallRefused::Late);
+        let malformed: [fn(&mut CallHeader); 5] = [
+            |h| h.left_ms = u64::MAX,
+            |h| h.method.clear(),
+            |h| h.method = "a\nb".to_owned(),
+            |h| h.trace = "x".repeat(129),
+            |h| h.server = Some("../x".to_owned()),
+        ];
+        for change in malformed {
+            let refused = judged(change);
+            assert!(matches!(refused, CallRefused::Malformed { .. }), "{refused}");
+            assert_eq!(refused.outcome(), CallOutcome::NotExecuted);
+        }
+    }
+
+    /// What was done is never told as undone, and a reason of a later version as nothing that is known.
+    #[test]
+    fn a_refusal_says_whether_the_call_took_effect() {
+        let (size, limit) = (17, 16);
+        let large = CallRefused::AnswerTooLarge { size, limit };
+        assert_eq!(CallRefused::decode(&large.encode()), Ok(large.clone()));
+        assert_eq!(large.outcome(), CallOutcome::Done);
+        let later = b"\x82\xa4code\xa6paused\xa5until\x05";
+        assert_eq!(CallRefused::decode(later), Ok(CallRefused::Unknown));
+        assert_eq!(CallRefused::Unknown.outcome(), CallOutcome::Unknown);
+    }
+}

@@ -1,0 +1,184 @@
+//! The messages of the control stream.
+
+use serde::{Deserialize, Serialize};
+
+use super::hello::Hello;
+use super::message::{BadMessage, decode, encode};
+
+/// A control message: a map of `kind` and `body`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "body", rename_all = "snake_case")]
+pub enum Control {
+    /// The first message each way, and only the first.
+    Hello(Hello),
+    /// Asks for the peer's clock.
+    Ping(Ping),
+    /// Tells it.
+    Pong(Pong),
+    /// One of a later version. Passed over by who does not know it, kept as it came by who relays it.
+    #[serde(skip)]
+    Unknown(UnknownControl),
+}
+
+/// Asks for the peer's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ping {
+    /// Comes back as it is: an answer to something else is none.
+    pub nonce: u64,
+}
+
+/// The peer's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pong {
+    /// Of the question.
+    pub nonce: u64,
+    /// The wall clock at the answer, in milliseconds since 1970.
+    pub wall_ms: u64,
+}
+
+/// A message of a kind that is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownControl {
+    /// Its kind: at most 64 visible ASCII characters.
+    pub kind: String,
+    /// All of it.
+    pub bytes: Vec<u8>,
+}
+
+/// The kinds that are known.
+const KINDS: [&str; 3] = ["hello", "ping", "pong"];
+
+/// Longest name of a kind.
+const LONGEST_KIND: usize = 64;
+
+#[derive(Deserialize)]
+struct ControlKind {
+    kind: String,
+}
+
+impl Control {
+    /// As on the wire.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Unknown(unknown) => unknown.bytes.clone(),
+            Self::Hello(_) | Self::Ping(_) | Self::Pong(_) => encode(self),
+        }
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`BadMessage`], also for a known kind whose body cannot be read.
+    pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
+        let ControlKind { kind } = decode(bytes)?;
+        if KINDS.contains(&kind.as_str()) {
+            return decode(bytes);
+        }
+        if kind.len() > LONGEST_KIND || !kind.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(BadMessage("the name of its kind is none".to_owned()));
+        }
+        let bytes = bytes.to_vec();
+        Ok(Self::Unknown(UnknownControl { kind, bytes }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::hello::{LifeId, NodeName, NodeRole, WIRE_VERSIONS, WireFeatures};
+    use super::*;
+
+    fn all() -> [Control; 3] {
+        let hello = Hello {
+            versions: WIRE_VERSIONS,
+            features: WireFeatures::CALLS,
+            life: LifeId([1; 16]),
+            name: NodeName::parse("nas").unwrap(),
+            role: NodeRole::Admin,
+            wall_ms: 7,
+        };
+        let (nonce, wall_ms) = (u64::MAX, 9);
+        [
+            Control::Hello(hello),
+            Control::Ping(Ping { nonce }),
+            Control::Pong(Pong { nonce, wall_ms }),
+        ]
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_its_kind_is_known() {
+        for message in all() {
+            let bytes = message.encode();
+            assert_eq!(Control::decode(&bytes), Ok(message));
+            let ControlKind { kind } = decode(&bytes).unwrap();
+            assert!(KINDS.contains(&kind.as_str()));
+        }
+    }
+
+    /// A kernel of the next version adds members and kinds; this one reads what it knows.
+    #[test]
+    fn members_of_a_changed_wire_are_passed_over_and_kinds_are_kept() {
+        #[derive(Serialize)]
+        struct Changed<'a, B> {
+            kind: &'a str,
+            since: (u8, Option<&'a str>),
+            body: B,
+        }
+        #[derive(Serialize)]
+        struct NextPing {
+            hops: [u8; 2],
+            nonce: u64,
+        }
+        let hops = [1, 2];
+        let since = (2, Some("wire-next"));
+        let body = NextPing { hops, nonce: 5 };
+        let kind = "ping";
+        let ping = encode(&Changed { kind, since, body });
+        assert_eq!(Control::decode(&ping), Ok(Control::Ping(Ping { nonce: 5 })));
+        let (kind, body) = ("drain", vec![1, 2, 3]);
+        let drain = encode(&Changed { kind, since, body });
+        let Ok(Control::Unknown(unknown)) = Control::decode(&drain) else {
+            panic!("a kind of a later version is not taken");
+        };
+        assert_eq!((unknown.kind.as_str(), &unknown.bytes), ("drain", &drain));
+        assert_eq!(Control::Unknown(unknown).encode(), drain);
+        let (kind, body) = ("two\nlines", 0);
+        let lines = encode(&Changed { kind, since, body });
+        assert!(Control::decode(&lines).is_err());
+    }
+
+    /// No perturbed message panics, and none is read that has anything after it.
+    #[test]
+    fn perturbed_bytes_are_refused_or_read_and_nothing_else() {
+        for message in all() {
+            let bytes = message.encode();
+            for cut in 0..bytes.len() {
+                assert!(Control::decode(&bytes[..cut]).is_err(), "{cut}");
+            }
+            for at in 0..bytes.len() {
+                for bit in 0..8 {
+                    let mut bad = bytes.clone();
+                    bad[at] ^= 1 << bit;
+                    let _read = Control::decode(&bad);
+                }
+            }
+            let more = [bytes.as_slice(), &[0xc0]].concat();
+            assert!(Control::decode(&more).is_err());
+        }
+        assert!(Control::decode(&[0x91; 60_000]).is_err());
+        assert!(Control::decode(&[0x81; 60_000]).is_err());
+        // A text that claims four gigabytes.
+        assert!(Control::decode(&[0x81, 0xdb, 0xff, 0xff, 0xff, 0xff]).is_err());
+    }
+
+    /// A member that comes twice is two messages to two readers.
+    #[test]
+    fn a_member_that_comes_twice_is_refused() {
+        let twice = b"\x83\xa4kind\xa4ping\xa4body\x81\xa5nonce\x01\xa4kind\xa4pong";
+        assert!(Control::decode(twice).is_err());
+        let inside = b"\x82\xa4kind\xa4ping\xa4body\x82\xa5nonce\x01\xa5nonce\x02";
+        assert!(Control::decode(inside).is_err());
+        let by_position = b"\x92\xa4ping\x81\xa5nonce\x01";
+        assert!(Control::decode(by_position).is_err());
+    }
+}

@@ -1,0 +1,116 @@
+//! Agents of other nodes: never the same as one of ours, whatever they are called.
+
+use std::fmt;
+
+use super::node_id::NodeId;
+use crate::ids::{AgentId, told};
+
+/// An agent as the node knows it that it connected to, and that node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ForeignAgent {
+    /// The node that answers for it.
+    pub home: NodeId,
+    /// Its id there.
+    pub agent: AgentId,
+}
+
+impl ForeignAgent {
+    /// Judges an id that another node tells. It is one that [`AgentId`] could have made there: nothing
+    /// else is ever shown in a list, a log line or a rule.
+    ///
+    /// # Errors
+    /// [`BadForeignAgent`].
+    pub fn parse(home: NodeId, agent: &str) -> Result<Self, BadForeignAgent> {
+        let name = agent.strip_prefix(AgentId::PREFIX);
+        let name = name.ok_or(BadForeignAgent::Prefix)?;
+        if name.is_empty() || name.len() > AgentId::MAX_NAME {
+            return Err(BadForeignAgent::Length(name.len()));
+        }
+        // Who shows the kernel's own token is an agent; the kernel and its operator are none.
+        if ["operator", "kernel"].contains(&name.to_ascii_lowercase().as_str()) {
+            return Err(BadForeignAgent::Kernel);
+        }
+        let mut rest = name;
+        while let Some(c) = rest.chars().next() {
+            let taken = match c {
+                '.' | '_' | '-' => 1,
+                _ if c.is_ascii_alphanumeric() => 1,
+                '%' if is_escape(rest.as_bytes()) => 3,
+                _ => return Err(BadForeignAgent::Character(c)),
+            };
+            rest = &rest[taken..];
+        }
+        let agent = AgentId::new(agent);
+        Ok(Self { home, agent })
+    }
+}
+
+/// `%` and the digits of a byte that does not stand for itself, so that one agent has one name.
+fn is_escape(text: &[u8]) -> bool {
+    let digit = |byte: u8| char::from(byte).to_digit(16).filter(|_| !byte.is_ascii_lowercase());
+    let [b'%', high, low, ..] = *text else {
+        return false;
+    };
+    let (Some(high), Some(low)) = (digit(high), digit(low)) else {
+        return false;
+    };
+    let byte = char::from_u32(high << 4 | low);
+    byte.is_none_or(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
+}
+
+impl fmt::Display for ForeignAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.agent, self.home.short())
+    }
+}
+
+/// Why a text names no agent of another node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadForeignAgent {
+    /// It does not begin as every agent's id does.
+    #[error("it does not begin with \"agent.\"")]
+    Prefix,
+    /// Empty or overlong.
+    #[error("a name of {0} characters")]
+    Length(usize),
+    /// A character no node writes.
+    #[error("{} in its name", told(*.0))]
+    Character(char),
+    /// The kernel and its operator call nothing at other nodes.
+    #[error("it is the name of a kernel or its operator")]
+    Kernel,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Exactly what a node makes of the names of its agents is taken from it.
+    #[test]
+    fn an_id_that_no_node_makes_is_refused() {
+        let home = NodeId([1; 32]);
+        let parse = |agent: &str| ForeignAgent::parse(home, agent);
+        for name in ["alice", "auth0|7@b", "a%b", "agent.alice", "ä", "A.b_c-"] {
+            let made = AgentId::of_subject(name).unwrap();
+            assert_eq!(parse(made.as_str()).unwrap().agent, made);
+        }
+        assert!(parse(AgentId::LOCAL).is_ok() && parse(AgentId::ANONYMOUS).is_ok());
+        assert_eq!(parse("agent.Operator"), Err(BadForeignAgent::Kernel));
+        assert_eq!(parse("alice"), Err(BadForeignAgent::Prefix));
+        assert_eq!(parse("agent."), Err(BadForeignAgent::Length(0)));
+        let long = format!("agent.{}", "a".repeat(129));
+        assert_eq!(parse(&long), Err(BadForeignAgent::Length(129)));
+        for bad in ["a b", "a\nb", "a@b", "ä", "a%", "a%4", "a%4g", "a%7c", "a%41"] {
+            let refused = parse(&format!("agent.{bad}"));
+            assert!(matches!(refused, Err(BadForeignAgent::Character(_))), "{bad:?}");
+        }
+        assert!(parse("agent.a%C3%A4").is_ok());
+    }
+
+    #[test]
+    fn the_same_name_at_two_nodes_is_two_agents() {
+        let at = |n: u8| ForeignAgent::parse(NodeId([n; 32]), "agent.local").unwrap();
+        assert_ne!(at(1), at(2));
+        assert_eq!(at(1).to_string(), "agent.local@010101010101");
+    }
+}

@@ -1,0 +1,216 @@
+//! Frames: how a stream of a link is cut into pieces, and how long a piece may be.
+
+/// Bytes before each body: its kind, and its length with the highest byte first.
+pub const HEAD: usize = 5;
+
+/// Longest body on the stream of a call: twice the 8 MiB that a call's payload may have, since a result may
+/// be written with escapes. Longer answers are refused as too large.
+pub const CALL_BODY: usize = 16 << 20;
+
+/// Longest control message: they are read before anything else is, so one must be read in no time.
+pub const CONTROL_BODY: usize = 64 << 10;
+
+/// Longest piece of what nodes copy from each other; what is longer comes in several.
+pub const SYNC_BODY: usize = 1 << 20;
+
+/// Longest message between nodes that are being paired, one of which nobody knows yet.
+pub const PAIRING_BODY: usize = 4 << 10;
+
+/// Longest packet of membership. Those that fit go as datagrams, the others on streams of their own.
+pub const PACKET: usize = 64 << 10;
+
+/// What a stream is for: its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamKind {
+    /// The one of control messages.
+    Control,
+    /// One call.
+    Call,
+    /// What nodes copy from each other: grants, indexes.
+    Sync,
+}
+
+impl StreamKind {
+    /// As on the wire.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Control => 1,
+            Self::Call => 2,
+            Self::Sync => 3,
+        }
+    }
+
+    /// Reads a first byte.
+    #[must_use]
+    pub const fn of_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Control),
+            2 => Some(Self::Call),
+            3 => Some(Self::Sync),
+            _ => None,
+        }
+    }
+
+    /// Longest body of its frames.
+    #[must_use]
+    pub const fn longest(self) -> usize {
+        match self {
+            Self::Control => CONTROL_BODY,
+            Self::Call => CALL_BODY,
+            Self::Sync => SYNC_BODY,
+        }
+    }
+}
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FrameKind {
+    /// A message of the stream's own: control, sync, pairing.
+    Message,
+    /// The header of a call, its first frame.
+    Header,
+    /// The parameters of a call, its second one: JSON, or empty.
+    Params,
+    /// A JSON-RPC message that belongs to the call, either way: progress, chunks, questions, answers.
+    Relayed,
+    /// The result of a call, its last frame: JSON.
+    Result,
+    /// The error of a call, its last frame: JSON.
+    Error,
+    /// The node that was called answers by itself, its last frame: `CallRefused`.
+    Refused,
+    /// Of a later version, and of no matter to who does not know it.
+    Optional(u8),
+}
+
+impl FrameKind {
+    /// Kinds from here on may be passed over.
+    const OPTIONAL: u8 = 128;
+
+    /// As on the wire.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Message => 1,
+            Self::Header => 2,
+            Self::Params => 3,
+            Self::Relayed => 4,
+            Self::Result => 5,
+            Self::Error => 6,
+            Self::Refused => 7,
+            Self::Optional(code) => code,
+        }
+    }
+
+    /// Reads a kind. `None` for one that would have to be understood.
+    #[must_use]
+    pub const fn of_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Message),
+            2 => Some(Self::Header),
+            3 => Some(Self::Params),
+            4 => Some(Self::Relayed),
+            5 => Some(Self::Result),
+            6 => Some(Self::Error),
+            7 => Some(Self::Refused),
+            Self::OPTIONAL.. => Some(Self::Optional(code)),
+            _ => None,
+        }
+    }
+}
+
+/// The head of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHead {
+    /// What follows.
+    pub kind: FrameKind,
+    /// How many bytes of it.
+    pub len: u32,
+}
+
+/// Why a head is refused. Both ends the stream: where the next frame begins cannot be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadHead {
+    /// A kind that would have to be understood.
+    #[error("a frame of the unknown kind {0}")]
+    Kind(u8),
+    /// A body longer than its stream allows.
+    #[error("a frame of {size} bytes, where {limit} are allowed")]
+    Oversized {
+        /// Bytes announced.
+        size: u64,
+        /// Bytes allowed.
+        limit: u64,
+    },
+}
+
+impl FrameHead {
+    /// The head of a body. `None` when it is longer than the limit.
+    #[must_use]
+    pub fn of(kind: FrameKind, body: usize, limit: usize) -> Option<Self> {
+        let len = u32::try_from(body).ok().filter(|_| body <= limit)?;
+        Some(Self { kind, len })
+    }
+
+    /// As on the wire.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; HEAD] {
+        let [a, b, c, d] = self.len.to_be_bytes();
+        [self.kind.code(), a, b, c, d]
+    }
+
+    /// Reads a head.
+    ///
+    /// # Errors
+    /// [`BadHead`].
+    pub fn read([kind, a, b, c, d]: [u8; HEAD], limit: usize) -> Result<Self, BadHead> {
+        let len = u32::from_be_bytes([a, b, c, d]);
+        if len as usize > limit {
+            let (size, limit) = (u64::from(len), limit as u64);
+            return Err(BadHead::Oversized { size, limit });
+        }
+        let kind = FrameKind::of_code(kind).ok_or(BadHead::Kind(kind))?;
+        Ok(Self { kind, len })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_means_what_was_written_or_is_refused() {
+        for code in 0..=u8::MAX {
+            match FrameKind::of_code(code) {
+                Some(kind) => assert_eq!(kind.code(), code),
+                None => assert!(code == 0 || (8..128).contains(&code), "{code}"),
+            }
+            let stream = StreamKind::of_code(code);
+            assert!(stream.is_none_or(|stream| stream.code() == code));
+        }
+    }
+
+    /// 8 MiB of payload fit, and a length is judged before anything is read for it.
+    #[test]
+    fn a_body_at_the_limit_passes_and_one_beyond_is_refused_at_both_ends() {
+        let limit = StreamKind::Call.longest();
+        for body in [0, 1, 8 << 20, limit] {
+            let head = FrameHead::of(FrameKind::Result, body, limit).unwrap();
+            assert_eq!(FrameHead::read(head.to_bytes(), limit), Ok(head));
+        }
+        assert_eq!(FrameHead::of(FrameKind::Result, limit + 1, limit), None);
+        let over = [5, 0x01, 0, 0, 1];
+        let (size, limit) = ((16 << 20) + 1, limit as u64);
+        assert_eq!(
+            FrameHead::read(over, CALL_BODY),
+            Err(BadHead::Oversized { size, limit })
+        );
+        assert_eq!(
+            FrameHead::read([9, 0, 0, 0, 0], CALL_BODY),
+            Err(BadHead::Kind(9))
+        );
+        let optional = FrameHead::read([200, 0, 0, 0, 2], CALL_BODY).unwrap();
+        assert_eq!(optional.kind, FrameKind::Optional(200));
+    }
+}

@@ -1,0 +1,33 @@
+//! Messages as bytes.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Deepest nesting of a message. The deepest of ours has four levels; what is passed over may have more.
+const DEEPEST: usize = 16;
+
+/// Not a message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a message of this protocol: {0}")]
+pub struct BadMessage(pub String);
+
+/// The message as a map by name.
+pub(super) fn encode<T: Serialize>(message: &T) -> Vec<u8> {
+    rmp_serde::to_vec_named(message).expect("a message of this crate can always be written")
+}
+
+/// Reads exactly one map.
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadMessage> {
+    // A list of values would be read by position, and mean another thing to another version.
+    if !matches!(bytes.first(), Some(0x80..=0x8f | 0xde | 0xdf)) {
+        return Err(BadMessage("it is no map".to_owned()));
+    }
+    let mut rest = bytes;
+    let mut reader = rmp_serde::Deserializer::new(&mut rest);
+    reader.set_max_depth(DEEPEST);
+    let message = T::deserialize(&mut reader).map_err(|error| BadMessage(error.to_string()))?;
+    match rest.is_empty() {
+        true => Ok(message),
+        false => Err(BadMessage("something follows it".to_owned())),
+    }
+}

@@ -1,0 +1,136 @@
+//! Who a node is: the hash of its public key.
+
+use super::byte_text::fixed_bytes;
+
+fixed_bytes! {
+    /// A node: the hash of its Ed25519 public key. The only form in which nodes are compared.
+    NodeId, 32
+}
+
+/// Bytes of an id that people are shown: enough to tell one's own nodes apart, too few to decide by.
+const SHOWN: usize = 6;
+
+/// The sounds that words are made of: two consonants can hardly be misheard for each other, no word
+/// needs a list to be read, and none has a licence.
+const CONSONANTS: &[u8; 16] = b"bdfghjklmnprstvz";
+const VOWELS: &[u8; 4] = b"aiou";
+
+impl NodeId {
+    /// The node whose key this is.
+    #[must_use]
+    pub fn of_key(key: &[u8; 32]) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 node id");
+        hasher.update(key);
+        Self(hasher.finalize().into())
+    }
+
+    /// Twelve digits, for lists and logs. Somebody who tries long enough finds a key with the same
+    /// ones: nothing is decided by them.
+    #[must_use]
+    pub fn short(&self) -> String {
+        let digits = self.0[..SHOWN].iter().map(|byte| format!("{byte:02x}"));
+        digits.collect()
+    }
+
+    /// The same bytes as three words that can be read aloud.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let [a, b, c, d, e, f, ..] = self.0;
+        three_words([a, b, c, d, e, f])
+    }
+
+    /// Reads the 64 digits it is shown as.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.as_bytes();
+        let mut bytes = [0; 32];
+        if text.len() != 64 {
+            return None;
+        }
+        for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+/// What two people compare when two nodes are paired: both see the same words if and only if both have
+/// the same two keys and the same secret.
+#[must_use]
+pub fn pairing_words(inviter: &NodeId, joiner: &NodeId, secret: &[u8; 32]) -> String {
+    let mut hasher = blake3::Hasher::new_keyed(secret);
+    hasher.update(b"mgp pairing words 1");
+    hasher.update(&inviter.0).update(&joiner.0);
+    let mut bytes = [0; SHOWN];
+    hasher.finalize_xof().fill(&mut bytes);
+    three_words(bytes)
+}
+
+fn three_words(bytes: [u8; SHOWN]) -> String {
+    let words = bytes.chunks_exact(2).map(|two| {
+        let number = u16::from_be_bytes([two[0], two[1]]);
+        let consonant = |shift: u16| CONSONANTS[usize::from(number >> shift & 15)];
+        let vowel = |shift: u16| VOWELS[usize::from(number >> shift & 3)];
+        let letters = [consonant(12), vowel(10), consonant(6), vowel(4), consonant(0)];
+        letters.map(char::from).iter().collect::<String>()
+    });
+    words.collect::<Vec<_>>().join("-")
+}
+
+fn digit(of: u8) -> Option<u8> {
+    match of {
+        b'0'..=b'9' => Some(of - b'0'),
+        b'a'..=b'f' => Some(of - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_read_as_it_is_shown_and_in_no_other_way() {
+        let id = NodeId::of_key(&[7; 32]);
+        let shown = id.to_string();
+        assert_eq!(NodeId::parse(&shown), Some(id));
+        assert!(shown.starts_with(&id.short()));
+        for bad in [
+            shown.to_uppercase(),
+            shown[1..].to_owned(),
+            format!("{shown}0"),
+            String::new(),
+            id.short(),
+        ] {
+            assert_eq!(NodeId::parse(&bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_number_is_a_word_of_its_own() {
+        let word = |n: u16| {
+            let [a, b] = n.to_be_bytes();
+            three_words([a, b, 0, 0, 0, 0])
+        };
+        let words: std::collections::HashSet<String> = (0..=u16::MAX).map(word).collect();
+        assert_eq!(words.len(), 1 << 16);
+        assert_eq!(word(0), "babab-babab-babab");
+        assert_eq!(three_words([0xff; 6]), "zuzuz-zuzuz-zuzuz");
+        assert_eq!(NodeId([0x12; 32]).words().len(), 17);
+    }
+
+    /// Whoever sits between two nodes has a key or no secret, and is seen.
+    #[test]
+    fn the_words_of_a_pairing_depend_on_both_keys_and_the_secret() {
+        let of = |n: u8| NodeId::of_key(&[n; 32]);
+        let words = pairing_words(&of(1), &of(2), &[9; 32]);
+        assert_eq!(words, pairing_words(&of(1), &of(2), &[9; 32]));
+        let others = [
+            pairing_words(&of(3), &of(2), &[9; 32]),
+            pairing_words(&of(1), &of(3), &[9; 32]),
+            pairing_words(&of(2), &of(1), &[9; 32]),
+            pairing_words(&of(1), &of(2), &[8; 32]),
+        ];
+        assert!(others.iter().all(|other| *other != words));
+    }
+}
