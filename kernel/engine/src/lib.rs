@@ -37,6 +37,13 @@ pub mod tools {
     pub mod uris;
 }
 
+/// Links to other nodes: who calls over them, what their clocks say, where they were proven to be.
+pub mod cluster {
+    pub mod assertions;
+    pub mod clock_offset;
+    pub mod proven_addresses;
+}
+
 /// One server: its entry, its life, its sandbox, and whom its questions belong to.
 pub mod servers {
     pub mod attribution;

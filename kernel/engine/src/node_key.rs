@@ -3,6 +3,7 @@
 use std::fmt;
 
 use ed25519_dalek::{Signature as Signed, Signer, SigningKey, VerifyingKey, verify_batch};
+use mgp_protocol::federation::node_id::NodeId;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -65,9 +66,13 @@ impl PublicKey {
     /// The id of the node whose key this is.
     #[must_use]
     pub fn issuer(&self) -> Issuer {
-        let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 node id");
-        hasher.update(&self.0);
-        Issuer(hasher.finalize().into())
+        Issuer(self.node().0)
+    }
+
+    /// The same id, as links name a node.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        NodeId::of_key(&self.0)
     }
 
     /// True when this key signed exactly these bytes.

@@ -1,0 +1,87 @@
+//! Who was proven to be where: what a link's handshake showed about an address.
+//!
+//! Whatever else tells of an address (an announcement, a file) is a hint, and says nothing here.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use mgp_protocol::federation::node_id::NodeId;
+
+/// Addresses remembered: a few for each node of a large cluster. The one proven longest ago makes room.
+pub const MOST: usize = 1024;
+
+/// The last proof for each address.
+#[derive(Debug, Default)]
+pub struct ProvenAddresses {
+    nodes: HashMap<SocketAddr, (NodeId, u64)>,
+    proofs: u64,
+}
+
+impl ProvenAddresses {
+    /// The node showed its key at this address, now. Answers which other one was there before: it is
+    /// there no longer.
+    pub fn proven(&mut self, address: SocketAddr, node: NodeId) -> Option<NodeId> {
+        self.proofs += 1;
+        if self.nodes.len() >= MOST && !self.nodes.contains_key(&address) {
+            let oldest = self.nodes.iter().min_by_key(|(_, (_, proof))| *proof);
+            if let Some(address) = oldest.map(|(address, _)| *address) {
+                self.nodes.remove(&address);
+            }
+        }
+        let before = self.nodes.insert(address, (node, self.proofs));
+        before.map(|(node, _)| node).filter(|before| *before != node)
+    }
+
+    /// Who was there last.
+    #[must_use]
+    pub fn at(&self, address: SocketAddr) -> Option<NodeId> {
+        self.nodes.get(&address).map(|(node, _)| *node)
+    }
+
+    /// Where a node was proven to be, the last place first.
+    #[must_use]
+    pub fn of(&self, node: NodeId) -> Vec<SocketAddr> {
+        let own = self.nodes.iter().filter(|(_, (at, _))| *at == node);
+        let mut own: Vec<_> = own.map(|(address, (_, proof))| (*proof, *address)).collect();
+        own.sort_unstable_by(|a, b| b.cmp(a));
+        own.into_iter().map(|(_, address)| address).collect()
+    }
+
+    /// The node was revoked: nothing leads to it any more.
+    pub fn forget(&mut self, node: NodeId) {
+        self.nodes.retain(|_, (at, _)| *at != node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    #[test]
+    fn a_new_proof_takes_the_place_of_the_older_one() {
+        let (a, b) = (NodeId([1; 32]), NodeId([2; 32]));
+        let mut proven = ProvenAddresses::default();
+        assert_eq!(proven.proven(at(1), a), None);
+        assert_eq!(proven.proven(at(2), a), None);
+        assert_eq!(proven.proven(at(1), a), None);
+        assert_eq!(proven.of(a), [at(1), at(2)]);
+        assert_eq!(proven.proven(at(1), b), Some(a));
+        assert_eq!((proven.at(at(1)), proven.of(a)), (Some(b), vec![at(2)]));
+        proven.forget(b);
+        assert_eq!(proven.at(at(1)), None);
+    }
+
+    #[test]
+    fn the_oldest_proof_makes_room() {
+        let mut proven = ProvenAddresses::default();
+        for port in 0..=MOST {
+            proven.proven(at(u16::try_from(port).unwrap()), NodeId([1; 32]));
+        }
+        assert_eq!((proven.at(at(0)), proven.of(NodeId([1; 32])).len()), (None, MOST));
+        assert!(proven.at(at(1)).is_some());
+    }
+}
