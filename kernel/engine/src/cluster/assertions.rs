@@ -7,9 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mgp_protocol::federation::assertion::{
-    Assertion, AssertionId, LinkBinding, SignedAssertion,
-};
+use mgp_protocol::federation::assertion::{Assertion, AssertionId, LinkBinding, SignedAssertion};
 use mgp_protocol::federation::foreign_agent::{BadForeignAgent, ForeignAgent};
 use mgp_protocol::federation::node_id::NodeId;
 use mgp_protocol::ids::AgentId;
@@ -147,7 +145,11 @@ impl Assertions {
         shown: &SignedAssertion,
         now_ms: u64,
     ) -> Result<(ForeignAgent, u64), NotBelieved> {
-        let LinkEnds { home, owner, binding } = &self.ends;
+        let LinkEnds {
+            home,
+            owner,
+            binding,
+        } = &self.ends;
         if shown.bytes.len() > LONGEST_BYTES {
             return Err(NotBelieved::Unreadable);
         }

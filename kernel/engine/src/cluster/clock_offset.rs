@@ -75,7 +75,10 @@ mod tests {
         assert_eq!(clock.known(), None);
         clock.measured(1000, 100, 3050);
         let (offset_ms, error_ms) = (2000, 50);
-        let first = MeasuredClock { offset_ms, error_ms };
+        let first = MeasuredClock {
+            offset_ms,
+            error_ms,
+        };
         assert_eq!(clock.known(), Some(first));
         clock.measured(2000, 400, 9000);
         assert_eq!(clock.known(), Some(first));

@@ -29,7 +29,9 @@ impl ProvenAddresses {
             }
         }
         let before = self.nodes.insert(address, (node, self.proofs));
-        before.map(|(node, _)| node).filter(|before| *before != node)
+        before
+            .map(|(node, _)| node)
+            .filter(|before| *before != node)
     }
 
     /// Who was there last.
@@ -42,7 +44,9 @@ impl ProvenAddresses {
     #[must_use]
     pub fn of(&self, node: NodeId) -> Vec<SocketAddr> {
         let own = self.nodes.iter().filter(|(_, (at, _))| *at == node);
-        let mut own: Vec<_> = own.map(|(address, (_, proof))| (*proof, *address)).collect();
+        let mut own: Vec<_> = own
+            .map(|(address, (_, proof))| (*proof, *address))
+            .collect();
         own.sort_unstable_by(|a, b| b.cmp(a));
         own.into_iter().map(|(_, address)| address).collect()
     }
@@ -81,7 +85,10 @@ mod tests {
         for port in 0..=MOST {
             proven.proven(at(u16::try_from(port).unwrap()), NodeId([1; 32]));
         }
-        assert_eq!((proven.at(at(0)), proven.of(NodeId([1; 32])).len()), (None, MOST));
+        assert_eq!(
+            (proven.at(at(0)), proven.of(NodeId([1; 32])).len()),
+            (None, MOST)
+        );
         assert!(proven.at(at(1)).is_some());
     }
 }

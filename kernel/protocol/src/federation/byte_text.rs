@@ -15,8 +15,8 @@ macro_rules! fixed_bytes {
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                struct Bytes;
-                impl serde::de::Visitor<'_> for Bytes {
+                struct ExactBytes;
+                impl serde::de::Visitor<'_> for ExactBytes {
                     type Value = $name;
 
                     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -28,7 +28,7 @@ macro_rules! fixed_bytes {
                         fixed.map_err(|_| E::invalid_length(bytes.len(), &self))
                     }
                 }
-                from.deserialize_bytes(Bytes)
+                from.deserialize_bytes(ExactBytes)
             }
         }
 

@@ -63,7 +63,8 @@ impl CallHeader {
     /// # Errors
     /// [`CallRefused`], to be sent back.
     pub fn decode(bytes: &[u8]) -> Result<Self, CallRefused> {
-        let header: Self = decode(bytes).map_err(|BadMessage(why)| CallRefused::Malformed { why })?;
+        let header: Self =
+            decode(bytes).map_err(|BadMessage(why)| CallRefused::Malformed { why })?;
         let malformed = |why: &str| {
             let why = why.to_owned();
             Err(CallRefused::Malformed { why })
@@ -211,7 +212,9 @@ mod tests {
         let judged = |change: fn(&mut CallHeader)| {
             let mut header = header();
             change(&mut header);
-            CallHeader::decode(&header.encode()).map(|_| ()).unwrap_err()
+            CallHeader::decode(&header.encode())
+                .map(|_| ())
+                .unwrap_err()
         };
         assert_eq!(judged(|h| h.hops = 2), CallRefused::TooManyHops);
         assert_eq!(judged(|h| h.hops = 0), CallRefused::TooManyHops);
@@ -225,7 +228,10 @@ mod tests {
         ];
         for change in malformed {
             let refused = judged(change);
-            assert!(matches!(refused, CallRefused::Malformed { .. }), "{refused}");
+            assert!(
+                matches!(refused, CallRefused::Malformed { .. }),
+                "{refused}"
+            );
             assert_eq!(refused.outcome(), CallOutcome::NotExecuted);
         }
     }

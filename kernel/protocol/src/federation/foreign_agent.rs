@@ -47,7 +47,11 @@ impl ForeignAgent {
 
 /// `%` and the digits of a byte that does not stand for itself, so that one agent has one name.
 fn is_escape(text: &[u8]) -> bool {
-    let digit = |byte: u8| char::from(byte).to_digit(16).filter(|_| !byte.is_ascii_lowercase());
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .filter(|_| !byte.is_ascii_lowercase())
+    };
     let [b'%', high, low, ..] = *text else {
         return false;
     };
@@ -100,9 +104,14 @@ mod tests {
         assert_eq!(parse("agent."), Err(BadForeignAgent::Length(0)));
         let long = format!("agent.{}", "a".repeat(129));
         assert_eq!(parse(&long), Err(BadForeignAgent::Length(129)));
-        for bad in ["a b", "a\nb", "a@b", "ä", "a%", "a%4", "a%4g", "a%7c", "a%41"] {
+        for bad in [
+            "a b", "a\nb", "a@b", "ä", "a%", "a%4", "a%4g", "a%7c", "a%41",
+        ] {
             let refused = parse(&format!("agent.{bad}"));
-            assert!(matches!(refused, Err(BadForeignAgent::Character(_))), "{bad:?}");
+            assert!(
+                matches!(refused, Err(BadForeignAgent::Character(_))),
+                "{bad:?}"
+            );
         }
         assert!(parse("agent.a%C3%A4").is_ok());
     }

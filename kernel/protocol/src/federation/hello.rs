@@ -57,7 +57,9 @@ pub struct Agreed {
 
 /// No version is spoken by both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this kernel speaks the versions {ours} of the link's protocol, the other one {theirs}: update the older one")]
+#[error(
+    "this kernel speaks the versions {ours} of the link's protocol, the other one {theirs}: update the older one"
+)]
 pub struct NoCommonVersion {
     /// Ours.
     pub ours: WireVersions,
@@ -278,7 +280,9 @@ mod tests {
         for good in ["nas", "a", "pi-4", "0"] {
             assert_eq!(NodeName::parse(good).unwrap().as_str(), good);
         }
-        for bad in ["", "-", "a-", "-a", "NAS", "a_b", "a__b", "ä", "a b", "a.b", "a\n"] {
+        for bad in [
+            "", "-", "a-", "-a", "NAS", "a_b", "a__b", "ä", "a b", "a.b", "a\n",
+        ] {
             assert!(NodeName::parse(bad).is_err(), "{bad:?}");
         }
         assert!(NodeName::parse(&"a".repeat(24)).is_ok());

@@ -71,7 +71,13 @@ fn three_words(bytes: [u8; SHOWN]) -> String {
         let number = u16::from_be_bytes([two[0], two[1]]);
         let consonant = |shift: u16| CONSONANTS[usize::from(number >> shift & 15)];
         let vowel = |shift: u16| VOWELS[usize::from(number >> shift & 3)];
-        let letters = [consonant(12), vowel(10), consonant(6), vowel(4), consonant(0)];
+        let letters = [
+            consonant(12),
+            vowel(10),
+            consonant(6),
+            vowel(4),
+            consonant(0),
+        ];
         letters.map(char::from).iter().collect::<String>()
     });
     words.collect::<Vec<_>>().join("-")

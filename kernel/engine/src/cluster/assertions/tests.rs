@@ -16,8 +16,15 @@ fn agent(name: &str) -> AgentId {
 fn link(binding: u8) -> (OwnAssertions, Assertions) {
     let (owner, binding) = (key(2).public().node(), LinkBinding([binding; 32]));
     let home = key(1).public();
-    let ends = LinkEnds { home, owner, binding };
-    (OwnAssertions::new(key(1), owner, binding), Assertions::new(ends))
+    let ends = LinkEnds {
+        home,
+        owner,
+        binding,
+    };
+    (
+        OwnAssertions::new(key(1), owner, binding),
+        Assertions::new(ends),
+    )
 }
 
 fn signed(assertion: &Assertion, by: &NodeKey) -> SignedAssertion {
@@ -57,7 +64,11 @@ fn an_agent_is_signed_for_once_and_believed_by_its_id_from_then_on() {
     assert_eq!((second.id, &second.signed), (first.id, &None));
     assert!(theirs.caller(second.id, None, NOW + 5).is_ok());
     // Shown again, it is the same one.
-    assert!(theirs.caller(first.id, first.signed.as_deref(), NOW).is_ok());
+    assert!(
+        theirs
+            .caller(first.id, first.signed.as_deref(), NOW)
+            .is_ok()
+    );
     assert_eq!(theirs.len(), 1);
 }
 
@@ -68,10 +79,20 @@ fn what_was_signed_for_another_link_or_node_is_refused() {
     let (_, mut other) = link(2);
     let replayed = other.caller(shown.id, shown.signed.as_deref(), NOW);
     assert_eq!(replayed, Err(NotBelieved::OtherLink));
-    assert_eq!(judged(|a| a.owner = NodeId([0; 32])), Err(NotBelieved::OtherLink));
-    assert_eq!(judged(|a| a.home = NodeId([0; 32])), Err(NotBelieved::OtherLink));
+    assert_eq!(
+        judged(|a| a.owner = NodeId([0; 32])),
+        Err(NotBelieved::OtherLink)
+    );
+    assert_eq!(
+        judged(|a| a.home = NodeId([0; 32])),
+        Err(NotBelieved::OtherLink)
+    );
     // The binding alone decides: everything else is as it should be.
-    assert!(theirs.caller(shown.id, shown.signed.as_deref(), NOW).is_ok());
+    assert!(
+        theirs
+            .caller(shown.id, shown.signed.as_deref(), NOW)
+            .is_ok()
+    );
 }
 
 #[test]
@@ -79,15 +100,24 @@ fn what_another_node_signed_or_somebody_changed_is_forged() {
     let (_, mut theirs) = link(1);
     let id = AssertionId([9; 16]);
     let by_other = signed(&assertion(), &key(3));
-    assert_eq!(theirs.caller(id, Some(&by_other), NOW), Err(NotBelieved::Forged));
+    assert_eq!(
+        theirs.caller(id, Some(&by_other), NOW),
+        Err(NotBelieved::Forged)
+    );
     let mut for_bob = assertion();
     for_bob.agent = "agent.bobby".to_owned();
     let mut changed = signed(&assertion(), &key(1));
     changed.bytes = for_bob.to_sign();
-    assert_eq!(theirs.caller(id, Some(&changed), NOW), Err(NotBelieved::Forged));
+    assert_eq!(
+        theirs.caller(id, Some(&changed), NOW),
+        Err(NotBelieved::Forged)
+    );
     let mut short = signed(&assertion(), &key(1));
     short.signature.pop();
-    assert_eq!(theirs.caller(id, Some(&short), NOW), Err(NotBelieved::Forged));
+    assert_eq!(
+        theirs.caller(id, Some(&short), NOW),
+        Err(NotBelieved::Forged)
+    );
     assert!(theirs.is_empty());
 }
 
@@ -103,7 +133,10 @@ fn an_id_names_one_assertion_on_a_link() {
     let bob = signed(&for_bob, &key(1));
     assert_eq!(theirs.caller(id, Some(&bob), NOW), Err(NotBelieved::Reused));
     let other = AssertionId([8; 16]);
-    assert_eq!(theirs.caller(other, Some(&bob), NOW), Err(NotBelieved::OtherId));
+    assert_eq!(
+        theirs.caller(other, Some(&bob), NOW),
+        Err(NotBelieved::OtherId)
+    );
     assert_eq!(theirs.caller(id, None, NOW).unwrap().agent, agent("alice"));
 }
 
@@ -113,11 +146,20 @@ fn an_assertion_ends_when_it_says_and_holds_no_longer_than_any_may() {
     let id = AssertionId([9; 16]);
     let alice = signed(&assertion(), &key(1));
     assert!(theirs.caller(id, Some(&alice), NOW + 999).is_ok());
-    assert_eq!(theirs.caller(id, None, NOW + 1000), Err(NotBelieved::Expired));
-    assert_eq!(theirs.caller(id, Some(&alice), NOW + 1000), Err(NotBelieved::Expired));
+    assert_eq!(
+        theirs.caller(id, None, NOW + 1000),
+        Err(NotBelieved::Expired)
+    );
+    assert_eq!(
+        theirs.caller(id, Some(&alice), NOW + 1000),
+        Err(NotBelieved::Expired)
+    );
     assert_eq!(judged(|a| a.until_ms = NOW), Err(NotBelieved::Expired));
     assert!(judged(|a| a.until_ms = NOW + LONGEST_MS).is_ok());
-    assert_eq!(judged(|a| a.until_ms = NOW + LONGEST_MS + 1), Err(NotBelieved::TooLong));
+    assert_eq!(
+        judged(|a| a.until_ms = NOW + LONGEST_MS + 1),
+        Err(NotBelieved::TooLong)
+    );
     assert_eq!(judged(|a| a.until_ms = u64::MAX), Err(NotBelieved::TooLong));
 }
 
@@ -128,7 +170,10 @@ fn what_could_be_no_agent_is_refused_whoever_signed_it() {
         changed.agent = bad.to_owned();
         let (_, mut theirs) = link(1);
         let said = theirs.caller(changed.id, Some(&signed(&changed, &key(1))), NOW);
-        assert!(matches!(said, Err(NotBelieved::Agent(_))), "{bad:?}: {said:?}");
+        assert!(
+            matches!(said, Err(NotBelieved::Agent(_))),
+            "{bad:?}: {said:?}"
+        );
     }
     let long = judged(|a| a.agent = "x".repeat(LONGEST_BYTES));
     assert_eq!(long, Err(NotBelieved::Unreadable));
@@ -180,7 +225,10 @@ fn who_called_longest_ago_makes_room_after_those_that_expired() {
         id.0[..8].copy_from_slice(&n.to_be_bytes());
         id
     };
-    assert_eq!(theirs.caller(id(3), None, NOW + 100), Err(NotBelieved::Unknown));
+    assert_eq!(
+        theirs.caller(id(3), None, NOW + 100),
+        Err(NotBelieved::Unknown)
+    );
     assert!(theirs.caller(id(10), None, NOW + 100).is_ok());
 }
 
@@ -194,7 +242,11 @@ fn ours_are_signed_anew_before_they_end_and_for_an_agent_that_comes_again() {
     assert_eq!(ours.of(&alice, last, [2; 16]).id, first.id);
     let renewed = ours.of(&alice, last + 1, [3; 16]);
     assert_ne!(renewed.id, first.id);
-    assert!(theirs.caller(renewed.id, renewed.signed.as_deref(), last).is_ok());
+    assert!(
+        theirs
+            .caller(renewed.id, renewed.signed.as_deref(), last)
+            .is_ok()
+    );
     // The clock was put back by an hour.
     let back = ours.of(&alice, NOW - 3_600_000, [4; 16]);
     assert_eq!(back.id, AssertionId([4; 16]));

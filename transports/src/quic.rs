@@ -1,0 +1,45 @@
+//! Links to other kernels: QUIC between nodes that know each other's keys.
+//!
+//! Both ends show a certificate of their node's key, and each takes exactly the keys that are pinned here,
+//! at this moment. A link carries one stream of control messages, a stream for each call, streams on
+//! which nodes copy from each other, and packets that may be lost. Nothing of a peer is looked at before
+//! its key was proven, and a peer that is not pinned can only ask to be paired, while a ticket is open.
+//!
+//! Nothing here runs by itself: [`Acceptor::next`], [`InboundStreams::next`], [`ControlInput::next`] and
+//! [`PacketInput::next`] have to be asked again and again by their owner, and losing one of these
+//! futures half way loses nothing.
+
+mod acceptor;
+mod close_log;
+mod control;
+mod endpoint;
+mod frames;
+mod greeting;
+mod handshake;
+mod inbound;
+mod limits;
+mod link;
+mod packets;
+mod pairing;
+mod pinned;
+mod streams;
+
+#[cfg(test)]
+mod tests;
+
+pub use acceptor::{AcceptedPeer, Acceptor};
+pub use control::{ControlInput, ControlOutput};
+pub use endpoint::{LinkConfig, LinkEndpoint};
+pub use frames::{StreamFailure, WriteFailure};
+pub use greeting::{Greeting, NoLink};
+pub use handshake::identity::{IdentityError, NodeIdentity, NodeSigner};
+pub use handshake::{CertificateFault, PeerFault};
+pub use inbound::{InboundCall, InboundStream, InboundStreams};
+pub use limits::{
+    CALLS, DIALED_ADDRESSES, HANDSHAKE, HANDSHAKES, IDLE, LINK_MEMORY, LINKS_OF_A_NODE, PAIRINGS,
+    SYNCS,
+};
+pub use link::{CallNotBegun, LinkGone, NewLink, NodeLink};
+pub use packets::{PacketFate, PacketInput};
+pub use pairing::{PairingLink, PairingOpen};
+pub use streams::{CallFrame, CallInput, CallOutput, SyncStream};

@@ -1,0 +1,56 @@
+//! What is said of links that end or do not come about: once for each reason and peer.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use mgp_protocol::federation::node_id::NodeId;
+
+/// Reasons remembered, of all peers. At the bound nothing new is said: who makes so many different
+/// things go wrong is not to fill the log with them.
+const MOST: usize = 1024;
+
+/// A reason that was said is said again only after [`CloseLog::lasted`].
+#[derive(Debug, Default)]
+pub(super) struct CloseLog(Mutex<HashSet<(Option<NodeId>, &'static str)>>);
+
+impl CloseLog {
+    /// True if this is to be said. A peer that has shown no key is nobody in particular.
+    pub(super) fn is_news(&self, peer: Option<NodeId>, kind: &'static str) -> bool {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        said.len() < MOST && said.insert((peer, kind))
+    }
+
+    /// A link to this node has lasted: what goes wrong from now on is new.
+    pub(super) fn lasted(&self, peer: NodeId) {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        said.retain(|(other, _)| *other != Some(peer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_said_once_for_each_peer_until_a_link_has_lasted() {
+        let (log, a, b) = (CloseLog::default(), NodeId([1; 32]), NodeId([2; 32]));
+        assert!(log.is_news(Some(a), "timed out"));
+        assert!(!log.is_news(Some(a), "timed out"));
+        assert!(log.is_news(Some(a), "revoked") && log.is_news(Some(b), "timed out"));
+        assert!(log.is_news(None, "timed out") && !log.is_news(None, "timed out"));
+        log.lasted(a);
+        assert!(log.is_news(Some(a), "timed out") && !log.is_news(Some(b), "timed out"));
+    }
+
+    #[test]
+    fn a_crowd_of_peers_fills_neither_the_log_nor_the_memory() {
+        let log = CloseLog::default();
+        let node = |n: u32| {
+            let mut node = NodeId([0; 32]);
+            node.0[..4].copy_from_slice(&n.to_be_bytes());
+            Some(node)
+        };
+        let said = (0..5000).filter(|n| log.is_news(node(*n), "x")).count();
+        assert_eq!((said, log.0.lock().unwrap().len()), (MOST, MOST));
+    }
+}

@@ -1,0 +1,125 @@
+//! The stream of control messages: read and written before all others.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mgp_protocol::federation::control::Control;
+use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::frames::FrameKind;
+use mgp_protocol::federation::hello::Hello;
+use tokio::time::timeout;
+
+use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
+use super::pinned::close;
+
+/// Longest that a peer may leave its control stream unread: whoever does is as good as gone.
+const UNREAD: Duration = Duration::from_secs(5);
+
+/// Goes before all other streams.
+const FIRST: i32 = 10;
+
+/// What the peer says. What cannot be read ends the link, with a reason the peer is told.
+#[derive(Debug)]
+pub struct ControlInput {
+    reader: FrameReader,
+    connection: quinn::Connection,
+}
+
+/// What the peer is told.
+#[derive(Debug)]
+pub struct ControlOutput {
+    writer: FrameWriter,
+    connection: quinn::Connection,
+}
+
+impl ControlInput {
+    pub(super) fn new(reader: FrameReader, connection: quinn::Connection) -> Self {
+        Self { reader, connection }
+    }
+
+    /// The next message; those of kinds that are not known, too.
+    ///
+    /// # Errors
+    /// [`StreamFailure`]; the link is over then.
+    pub async fn next(&mut self) -> Result<Control, StreamFailure> {
+        let read = match self.read().await {
+            Ok(Control::Hello(_)) => Err(StreamFailure::Malformed("a second hello")),
+            Ok(message @ (Control::Ping(_) | Control::Pong(_) | Control::Unknown(_))) => {
+                Ok(message)
+            }
+            Err(failure) => Err(failure),
+        };
+        self.judged(read)
+    }
+
+    /// The first message. One of a link that is closed by now is not taken.
+    pub(super) async fn hello(&mut self) -> Result<Hello, StreamFailure> {
+        let read = match self.read().await {
+            Ok(Control::Hello(hello)) => match self.connection.close_reason() {
+                None => Ok(hello),
+                Some(gone) => Err(StreamFailure::of_link(&gone)),
+            },
+            Ok(Control::Ping(_) | Control::Pong(_) | Control::Unknown(_)) => Err(
+                StreamFailure::Malformed("a link that does not begin with a hello"),
+            ),
+            Err(failure) => Err(failure),
+        };
+        self.judged(read)
+    }
+
+    async fn read(&mut self) -> Result<Control, StreamFailure> {
+        match self.reader.next().await? {
+            Some((FrameKind::Message, body)) => Control::decode(&body)
+                .map_err(|_| StreamFailure::Malformed("a control message that is none")),
+            Some(_) => Err(StreamFailure::Malformed(
+                "a frame that is no control message",
+            )),
+            None => Err(StreamFailure::Unfinished),
+        }
+    }
+
+    fn judged<T>(&self, read: Result<T, StreamFailure>) -> Result<T, StreamFailure> {
+        if let Err(failure) = &read {
+            let why = match failure {
+                StreamFailure::Oversized { .. } => LinkClose::Oversized,
+                StreamFailure::Malformed(_) => LinkClose::Malformed,
+                StreamFailure::LinkLost(_)
+                | StreamFailure::LinkClosed(_)
+                | StreamFailure::Reset(_)
+                | StreamFailure::Unfinished
+                | StreamFailure::NoRoom
+                | StreamFailure::Late => LinkClose::Done,
+            };
+            close(&self.connection, why);
+        }
+        read
+    }
+}
+
+impl ControlOutput {
+    pub(super) fn new(writer: FrameWriter, connection: quinn::Connection) -> Self {
+        writer.prefer(FIRST);
+        Self { writer, connection }
+    }
+
+    /// For a peer that keeps to no rule.
+    #[cfg(test)]
+    pub(super) fn writer(&mut self) -> &mut FrameWriter {
+        &mut self.writer
+    }
+
+    /// Writes one message. Given up half way, the link can only be closed.
+    ///
+    /// # Errors
+    /// [`WriteFailure`]. One that is too large leaves the link as it was, any other ends it.
+    pub async fn send(&mut self, message: &Control) -> Result<(), WriteFailure> {
+        let body = Bytes::from(message.encode());
+        let writing = self.writer.write(FrameKind::Message, body);
+        let written = timeout(UNREAD, writing).await;
+        let written = written.unwrap_or(Err(WriteFailure::Gone(StreamFailure::Late)));
+        if let Err(WriteFailure::Stopped(_) | WriteFailure::Gone(_)) = written {
+            close(&self.connection, LinkClose::Done);
+        }
+        written
+    }
+}

@@ -1,0 +1,202 @@
+//! The socket of a node, and whom it dials.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::node_id::NodeId;
+use mgp_sync::Credit;
+use quinn::{ClientConfig, ServerConfig, TokioRuntime, VarInt};
+use tokio::time::timeout;
+
+use super::acceptor::Acceptor;
+use super::frames::StreamFailure;
+use super::greeting::{EndpointCore, Greeting, NoLink, Shaken};
+use super::handshake::identity::NodeIdentity;
+use super::handshake::{Handshakes, LinkPurpose};
+use super::limits::{self, DIALED_ADDRESSES, HANDSHAKE, RESOLVING};
+use super::link::NewLink;
+use super::pairing::{PairingDoor, PairingLink, PairingOpen};
+use super::pinned::Pinned;
+
+/// What an endpoint needs.
+pub struct LinkConfig {
+    /// The key and its certificate.
+    pub identity: NodeIdentity,
+    /// What is said first on each link.
+    pub greeting: Greeting,
+    /// What the messages of all links may take.
+    pub memory: Arc<Credit>,
+}
+
+impl fmt::Debug for LinkConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LinkConfig").field(&self.identity).finish()
+    }
+}
+
+/// The socket of a node; clones are the same one.
+#[derive(Clone, Debug)]
+pub struct LinkEndpoint(Arc<EndpointCore>);
+
+impl LinkEndpoint {
+    /// Takes a socket that is bound already. No key is pinned yet.
+    ///
+    /// # Errors
+    /// The socket cannot be used.
+    pub fn new(socket: UdpSocket, config: LinkConfig) -> io::Result<(Self, Acceptor)> {
+        let door = Arc::new(PairingDoor::default());
+        let handshakes = Handshakes::new(config.identity, Pinned::new(), door);
+        let mut server = ServerConfig::with_crypto(Arc::new(handshakes.server().0));
+        server.transport_config(limits::guest());
+        limits::bound_incoming(&mut server);
+        let runtime = Arc::new(TokioRuntime);
+        let of_socket = limits::socket();
+        let socket = quinn::Endpoint::new(of_socket, Some(server.clone()), socket, runtime)?;
+        let core = Arc::new(EndpointCore {
+            socket,
+            handshakes,
+            server,
+            greeting: config.greeting,
+            memory: config.memory,
+            log: Arc::default(),
+        });
+        let acceptor = Acceptor::new(Arc::clone(&core));
+        Ok((Self(core), acceptor))
+    }
+
+    /// This node.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.0.handshakes.identity.id()
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The socket is gone.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.0.socket.local_addr()
+    }
+
+    /// From when this returns, exactly these nodes may have links: those of others are cut.
+    pub fn pin(&self, nodes: HashSet<NodeId>) {
+        self.0.handshakes.pinned.replace(nodes);
+    }
+
+    /// A ticket is open while what this returns is held.
+    #[must_use]
+    pub fn open_pairing(&self) -> PairingOpen {
+        PairingOpen::new(Arc::clone(&self.0.handshakes.door))
+    }
+
+    /// Dials a pinned node. The name is resolved now, since it may lead elsewhere than the last time,
+    /// and each of its addresses is tried.
+    ///
+    /// # Errors
+    /// [`NoLink`], that of the last address.
+    pub async fn dial(&self, node: NodeId, at: &str) -> Result<NewLink, NoLink> {
+        let linked = async {
+            let shaken = self.connect(node, at, LinkPurpose::Link).await?;
+            self.0.greet(shaken, true).await
+        };
+        let linked = linked.await;
+        linked.inspect_err(|why| self.0.told(Some(node), why))
+    }
+
+    /// Dials a node to be paired with it: the one that made the ticket.
+    ///
+    /// # Errors
+    /// [`NoLink`].
+    pub async fn dial_pairing(&self, node: NodeId, at: &str) -> Result<PairingLink, NoLink> {
+        let shaken = self.connect(node, at, LinkPurpose::Pair).await?;
+        let opened = shaken.connection.open_bi().await;
+        let opened = opened.map_err(|gone| StreamFailure::of_link(&gone))?;
+        Ok(self.0.pairing(shaken, opened, None))
+    }
+
+    /// Ends all links, and takes no more.
+    pub fn close(&self) {
+        let code = VarInt::from_u64(LinkClose::Done.code()).unwrap_or(VarInt::MAX);
+        self.0.socket.close(code, &[]);
+    }
+
+    /// Waits until all peers were told.
+    pub async fn closed(&self) {
+        self.0.socket.wait_idle().await;
+    }
+
+    #[cfg(test)]
+    pub(super) fn core(&self) -> &EndpointCore {
+        &self.0
+    }
+
+    #[cfg(test)]
+    pub(super) fn links(&self) -> usize {
+        self.0.handshakes.pinned.links()
+    }
+
+    #[cfg(test)]
+    pub(super) fn connections(&self) -> usize {
+        self.0.socket.open_connections()
+    }
+
+    async fn connect(
+        &self,
+        node: NodeId,
+        at: &str,
+        purpose: LinkPurpose,
+    ) -> Result<Shaken, NoLink> {
+        if node == self.id() {
+            return Err(NoLink::Itself);
+        }
+        let mut last = NoLink::Unresolved(at.to_owned(), "it has no address".to_owned());
+        for address in resolve(at).await? {
+            match self.shake(node, address, purpose).await {
+                Ok(shaken) => return Ok(shaken),
+                Err(why) => last = why,
+            }
+        }
+        Err(last)
+    }
+
+    async fn shake(
+        &self,
+        node: NodeId,
+        address: SocketAddr,
+        purpose: LinkPurpose,
+    ) -> Result<Shaken, NoLink> {
+        let (crypto, findings) = self.0.handshakes.client(node, purpose);
+        let mut config = ClientConfig::new(Arc::new(crypto));
+        config.transport_config(match purpose {
+            LinkPurpose::Link => limits::peer(),
+            LinkPurpose::Pair => limits::guest(),
+        });
+        let failed = |why: &dyn fmt::Display| match findings.fault() {
+            Some(fault) => NoLink::Peer(fault),
+            None => NoLink::Unreachable(address, why.to_string()),
+        };
+        // The name is neither sent nor read.
+        let connecting = self.0.socket.connect_with(config, address, "node.invalid");
+        let connecting = connecting.map_err(|error| failed(&error))?;
+        let connected = timeout(HANDSHAKE, connecting).await;
+        let connected = connected.map_err(|_| failed(&"it took too long"))?;
+        let connection = connected.map_err(|error| failed(&error))?;
+        match findings.peer() {
+            Some((_, key)) => Ok(Shaken { connection, key }),
+            None => Err(failed(&"it has shown no key")),
+        }
+    }
+}
+
+/// The addresses a name leads to at this moment.
+async fn resolve(at: &str) -> Result<Vec<SocketAddr>, NoLink> {
+    let failed = |why: String| NoLink::Unresolved(at.to_owned(), why);
+    let found = timeout(RESOLVING, tokio::net::lookup_host(at)).await;
+    let found = found.map_err(|_| failed("it took too long".to_owned()))?;
+    let found = found.map_err(|error| failed(error.to_string()))?;
+    Ok(found.take(DIALED_ADDRESSES).collect())
+}

@@ -1,0 +1,343 @@
+//! Frames on a stream: written in one piece, read as they come.
+
+use bytes::{Bytes, BytesMut};
+use mgp_protocol::federation::ends::{LinkClose, StreamReset};
+use mgp_protocol::federation::frames::{BadHead, FrameHead, FrameKind, HEAD, StreamKind};
+use quinn::{ConnectionError, ReadError, RecvStream, SendStream, VarInt, WriteError};
+
+use crate::budget::{MessageBudget, Reservation};
+
+/// Why nothing more can be read from a stream.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StreamFailure {
+    /// The link is gone.
+    #[error("the link to the node was lost: {0}")]
+    LinkLost(String),
+    /// The link was closed, by either end.
+    #[error("the link to the node was closed: {0}")]
+    LinkClosed(LinkClose),
+    /// The peer ended the stream.
+    #[error("the node ended the call: {0}")]
+    Reset(StreamReset),
+    /// The peer stopped in the middle, without a last frame.
+    #[error("the node said no more")]
+    Unfinished,
+    /// A frame beyond the limit.
+    #[error("the node sent a frame of {size} bytes, which is too large: a link carries {limit}")]
+    Oversized {
+        /// Bytes announced.
+        size: u64,
+        /// Bytes allowed.
+        limit: u64,
+    },
+    /// Something that cannot be read.
+    #[error("the node sent something that cannot be read: {0}")]
+    Malformed(&'static str),
+    /// As much as the link may take is in use.
+    #[error("there is no room for what the node sends")]
+    NoRoom,
+    /// Its time is over.
+    #[error("its time was over")]
+    Late,
+}
+
+impl StreamFailure {
+    /// What the peer is told.
+    pub(super) fn reset(&self) -> StreamReset {
+        match self {
+            Self::Oversized { .. } => StreamReset::Oversized,
+            Self::Malformed(_) => StreamReset::Malformed,
+            Self::NoRoom => StreamReset::Busy,
+            Self::Late => StreamReset::Late,
+            Self::LinkLost(_) | Self::LinkClosed(_) | Self::Reset(_) | Self::Unfinished => {
+                StreamReset::Abandoned
+            }
+        }
+    }
+
+    pub(super) fn of_link(error: &ConnectionError) -> Self {
+        match error {
+            ConnectionError::ApplicationClosed(close) => {
+                Self::LinkClosed(LinkClose::of_code(close.error_code.into_inner()))
+            }
+            ConnectionError::LocallyClosed => Self::LinkClosed(LinkClose::Done),
+            ConnectionError::VersionMismatch
+            | ConnectionError::TransportError(_)
+            | ConnectionError::ConnectionClosed(_)
+            | ConnectionError::Reset
+            | ConnectionError::TimedOut
+            | ConnectionError::CidsExhausted => Self::LinkLost(error.to_string()),
+        }
+    }
+}
+
+/// Why a frame was not written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteFailure {
+    /// It is longer than a frame may be; nothing of it was written.
+    #[error("a message of {size} bytes is too large for a link, which carries {limit}")]
+    TooLarge {
+        /// Its bytes.
+        size: u64,
+        /// Bytes a frame may have.
+        limit: u64,
+    },
+    /// The peer reads no more of this stream.
+    #[error("the node reads no more of the call: {0}")]
+    Stopped(StreamReset),
+    /// The stream or the link is gone.
+    #[error(transparent)]
+    Gone(StreamFailure),
+}
+
+pub(super) fn code(reset: StreamReset) -> VarInt {
+    VarInt::from_u64(reset.code()).unwrap_or(VarInt::MAX)
+}
+
+/// Writes frames. Dropped before its end, it tells the peer so, or finishes what was written.
+#[derive(Debug)]
+pub(super) struct FrameWriter {
+    stream: SendStream,
+    limit: usize,
+    done: bool,
+    /// A reset takes back what is still on its way, too.
+    finishes: bool,
+}
+
+impl FrameWriter {
+    pub(super) fn new(stream: SendStream, limit: usize) -> Self {
+        Self {
+            stream,
+            limit,
+            done: false,
+            finishes: false,
+        }
+    }
+
+    /// Longest body from here on.
+    pub(super) fn allow(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Dropped, it leaves what was written.
+    pub(super) fn finish_when_dropped(&mut self) {
+        self.finishes = true;
+    }
+
+    /// Says what the stream is for.
+    pub(super) async fn begin(&mut self, kind: StreamKind) -> Result<(), WriteFailure> {
+        let first = Bytes::copy_from_slice(&[kind.code()]);
+        self.stream.write_chunk(first).await.map_err(failure)
+    }
+
+    /// Writes one frame. Given up half way, the stream can only be dropped.
+    pub(super) async fn write(&mut self, kind: FrameKind, body: Bytes) -> Result<(), WriteFailure> {
+        let (size, limit) = (body.len() as u64, self.limit as u64);
+        let head = FrameHead::of(kind, body.len(), self.limit);
+        let head = head.ok_or(WriteFailure::TooLarge { size, limit })?;
+        let head = Bytes::copy_from_slice(&head.to_bytes());
+        let written = self.stream.write_all_chunks(&mut [head, body]).await;
+        written.map_err(failure)
+    }
+
+    /// For a peer that keeps to no rule.
+    #[cfg(test)]
+    pub(super) async fn write_raw(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.unwrap();
+    }
+
+    /// Nothing follows.
+    pub(super) fn finish(&mut self) {
+        self.done = true;
+        // Of a stream that was stopped or lost there is nothing to finish.
+        let _finished = self.stream.finish();
+    }
+
+    pub(super) fn reset(&mut self, why: StreamReset) {
+        self.done = true;
+        let _reset = self.stream.reset(code(why));
+    }
+
+    /// Waits until the peer reads no more: it has all, or wants none of it.
+    pub(super) fn stopped(&self) -> impl Future<Output = Option<StreamReset>> + Send + use<> {
+        let stopped = self.stream.stopped();
+        async move {
+            match stopped.await {
+                Ok(code) => code.map(|code| StreamReset::of_code(code.into_inner())),
+                Err(_) => Some(StreamReset::Abandoned),
+            }
+        }
+    }
+
+    pub(super) fn prefer(&self, priority: i32) {
+        let _set = self.stream.set_priority(priority);
+    }
+}
+
+impl Drop for FrameWriter {
+    fn drop(&mut self) {
+        match (self.done, self.finishes) {
+            (true, _) => {}
+            (false, true) => self.finish(),
+            (false, false) => self.reset(StreamReset::Abandoned),
+        }
+    }
+}
+
+fn failure(error: WriteError) -> WriteFailure {
+    match error {
+        WriteError::Stopped(code) => WriteFailure::Stopped(StreamReset::of_code(code.into_inner())),
+        WriteError::ConnectionLost(error) => WriteFailure::Gone(StreamFailure::of_link(&error)),
+        WriteError::ClosedStream | WriteError::ZeroRttRejected => {
+            WriteFailure::Gone(StreamFailure::Unfinished)
+        }
+    }
+}
+
+/// Reads frames. What was read of one is kept here, so a read that is given up loses nothing.
+#[derive(Debug)]
+pub(super) struct FrameReader {
+    stream: RecvStream,
+    limit: usize,
+    budget: MessageBudget,
+    head: Option<FrameHead>,
+    body: BytesMut,
+    taken: Option<Reservation>,
+    done: bool,
+    left_for: StreamReset,
+}
+
+impl FrameReader {
+    pub(super) fn new(stream: RecvStream, limit: usize, budget: MessageBudget) -> Self {
+        Self {
+            stream,
+            limit,
+            budget,
+            head: None,
+            body: BytesMut::new(),
+            taken: None,
+            done: false,
+            left_for: StreamReset::Abandoned,
+        }
+    }
+
+    /// Longest body from here on.
+    pub(super) fn allow(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// What the peer is told if it is dropped before its end.
+    pub(super) fn leave_for(&mut self, why: StreamReset) {
+        self.left_for = why;
+    }
+
+    /// The first byte of a stream. `None` when it says nothing that is known.
+    pub(super) async fn begin(&mut self) -> Result<Option<StreamKind>, StreamFailure> {
+        let chunk = self.stream.read_chunk(1, true).await.map_err(failed)?;
+        let first = chunk.ok_or(StreamFailure::Unfinished)?.bytes;
+        let kind = first.first().and_then(|code| StreamKind::of_code(*code));
+        if let Some(kind) = kind {
+            self.limit = kind.longest();
+        }
+        Ok(kind)
+    }
+
+    /// The next frame; `None` after the last one. Frames that may be passed over are.
+    pub(super) async fn next(&mut self) -> Result<Option<(FrameKind, Bytes)>, StreamFailure> {
+        let read = self.read().await;
+        match &read {
+            Ok(Some(_)) => {}
+            Ok(None) => self.done = true,
+            Err(failure) => self.stop(failure.reset()),
+        }
+        read
+    }
+
+    async fn read(&mut self) -> Result<Option<(FrameKind, Bytes)>, StreamFailure> {
+        loop {
+            let head = match self.head {
+                Some(head) => head,
+                None => match self.fill(HEAD).await? {
+                    true => self.read_head()?,
+                    false if self.body.is_empty() => return Ok(None),
+                    false => return Err(StreamFailure::Unfinished),
+                },
+            };
+            if !self.fill(head.len as usize).await? {
+                return Err(StreamFailure::Unfinished);
+            }
+            self.head = None;
+            let body = self.body.split_to(head.len as usize).freeze();
+            let body = match self.taken.take() {
+                Some(taken) => taken.keep(body),
+                None => body,
+            };
+            if !matches!(head.kind, FrameKind::Optional(_)) {
+                return Ok(Some((head.kind, body)));
+            }
+        }
+    }
+
+    fn read_head(&mut self) -> Result<FrameHead, StreamFailure> {
+        let bytes = self.body.split_to(HEAD);
+        let bytes = <[u8; HEAD]>::try_from(bytes.as_ref());
+        let bytes = bytes.expect("so many bytes were split off");
+        let head = FrameHead::read(bytes, self.limit).map_err(|bad| match bad {
+            BadHead::Kind(_) => StreamFailure::Malformed("a frame of an unknown kind"),
+            BadHead::Oversized { size, limit } => StreamFailure::Oversized { size, limit },
+        })?;
+        self.head = Some(head);
+        Ok(head)
+    }
+
+    /// Reads until there are so many bytes; false when the stream ends before. Takes memory as they come,
+    /// not as they are announced.
+    async fn fill(&mut self, wanted: usize) -> Result<bool, StreamFailure> {
+        while self.body.len() < wanted {
+            let missing = wanted - self.body.len();
+            let chunk = self
+                .stream
+                .read_chunk(missing, true)
+                .await
+                .map_err(failed)?;
+            let Some(chunk) = chunk else {
+                return Ok(false);
+            };
+            let bytes = self.body.len() + chunk.bytes.len();
+            if bytes > HEAD {
+                let budget = &self.budget;
+                let taken = self.taken.get_or_insert_with(|| budget.clone().reserve());
+                if !taken.grow_to(bytes) {
+                    return Err(StreamFailure::NoRoom);
+                }
+            }
+            self.body.extend_from_slice(&chunk.bytes);
+        }
+        Ok(true)
+    }
+
+    pub(super) fn stop(&mut self, why: StreamReset) {
+        self.done = true;
+        let _stopped = self.stream.stop(code(why));
+        self.body = BytesMut::new();
+        self.taken = None;
+    }
+}
+
+impl Drop for FrameReader {
+    fn drop(&mut self) {
+        if !self.done {
+            self.stop(self.left_for);
+        }
+    }
+}
+
+fn failed(error: ReadError) -> StreamFailure {
+    match error {
+        ReadError::Reset(code) => StreamFailure::Reset(StreamReset::of_code(code.into_inner())),
+        ReadError::ConnectionLost(error) => StreamFailure::of_link(&error),
+        ReadError::ClosedStream | ReadError::IllegalOrderedRead | ReadError::ZeroRttRejected => {
+            StreamFailure::Unfinished
+        }
+    }
+}

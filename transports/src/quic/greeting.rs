@@ -1,0 +1,231 @@
+//! What both sides of a new link do: greet, agree, enter it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_protocol::federation::control::Control;
+use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::frames::{CONTROL_BODY, StreamKind};
+use mgp_protocol::federation::hello::{Hello, NoCommonVersion};
+use mgp_protocol::federation::node_id::NodeId;
+use mgp_sync::Credit;
+use quinn::ServerConfig;
+use tokio::time::timeout;
+
+use super::close_log::CloseLog;
+use super::control::{ControlInput, ControlOutput};
+use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
+use super::handshake::{Handshakes, PeerFault};
+use super::limits::{self, HANDSHAKE};
+use super::link::{Greeted, NewLink, binding, budget, kind};
+use super::pairing::{PairingGuest, PairingLink};
+use super::pinned::close;
+
+/// Longest that a peer without a common version may take to hang up.
+const HANGING_UP: Duration = Duration::from_secs(1);
+
+/// What this node says of itself, at the moment of a link.
+pub type Greeting = Arc<dyn Fn() -> Hello + Send + Sync>;
+
+/// Why there is no link.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoLink {
+    /// The name leads nowhere at present.
+    #[error("{0:?} cannot be resolved: {1}")]
+    Unresolved(String, String),
+    /// It is this node.
+    #[error("a node does not dial itself")]
+    Itself,
+    /// Nobody answers, or no node.
+    #[error("no node answers at {0}: {1}")]
+    Unreachable(SocketAddr, String),
+    /// Who is there is not taken.
+    #[error(transparent)]
+    Peer(#[from] PeerFault),
+    /// There is no version that both speak.
+    #[error(transparent)]
+    Version(#[from] NoCommonVersion),
+    /// The peer ended it before its hello, or said none.
+    #[error("the node took no link: {0}")]
+    NotTaken(#[from] StreamFailure),
+    /// There are as many links to it as there may be, or it was revoked meanwhile.
+    #[error("no link is made: {0}")]
+    NotEntered(LinkClose),
+}
+
+impl NoLink {
+    /// One word for each, to count by.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Unresolved(..) => "unresolved",
+            Self::Itself => "itself",
+            Self::Unreachable(..) => "unreachable",
+            Self::Peer(fault) => fault.kind(),
+            Self::Version(_) => "version",
+            Self::NotTaken(why) => kind(why),
+            Self::NotEntered(_) => "not entered",
+        }
+    }
+}
+
+/// The socket of a node, and what its links are made with.
+pub(super) struct EndpointCore {
+    pub(super) socket: quinn::Endpoint,
+    pub(super) handshakes: Handshakes,
+    pub(super) server: ServerConfig,
+    pub(super) greeting: Greeting,
+    pub(super) memory: Arc<Credit>,
+    pub(super) log: Arc<CloseLog>,
+}
+
+impl fmt::Debug for EndpointCore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("EndpointCore")
+            .field(&self.handshakes.identity)
+            .finish()
+    }
+}
+
+/// A connection whose handshake is over, and the key that was proven.
+pub(super) struct Shaken {
+    pub(super) connection: quinn::Connection,
+    pub(super) key: [u8; 32],
+}
+
+impl EndpointCore {
+    /// Greets on a connection of a pinned node, within the time of a handshake.
+    pub(super) async fn greet(&self, shaken: Shaken, dialed: bool) -> Result<NewLink, NoLink> {
+        let connection = shaken.connection;
+        let ours = (self.greeting)();
+        let greeted = async {
+            match dialed {
+                true => self.speak_first(&connection, &ours).await,
+                false => self.speak_second(&connection, &ours).await,
+            }
+        };
+        let greeted = timeout(HANDSHAKE, greeted).await;
+        let greeted = greeted.unwrap_or(Err(StreamFailure::Late));
+        let (input, output, hello) = greeted.map_err(|failure| {
+            // Why the peer ended it says more than that a stream is gone.
+            let ended = connection.close_reason();
+            close(&connection, LinkClose::Silent);
+            ended.map_or(failure, |reason| StreamFailure::of_link(&reason))
+        })?;
+        let agreed = match ours.agree(&hello) {
+            Ok(agreed) => agreed,
+            Err(error) => {
+                // Who dialed has read our hello by the time it hangs up, and knows why.
+                if !dialed {
+                    let _hung_up = timeout(HANGING_UP, connection.closed()).await;
+                }
+                close(&connection, LinkClose::NoCommonVersion);
+                return Err(error.into());
+            }
+        };
+        let peer = NodeId::of_key(&shaken.key);
+        let entered = self
+            .handshakes
+            .pinned
+            .enter(peer, &connection)
+            .map_err(|why| {
+                close(&connection, why);
+                NoLink::NotEntered(why)
+            })?;
+        let greeted = Greeted {
+            connection,
+            peer,
+            key: shaken.key,
+            hello,
+            agreed,
+            dialed,
+            entered,
+            control: (input, output),
+        };
+        Ok(NewLink::new(
+            greeted,
+            budget(&self.memory),
+            Arc::clone(&self.log),
+        ))
+    }
+
+    async fn speak_first(
+        &self,
+        connection: &quinn::Connection,
+        ours: &Hello,
+    ) -> Result<(ControlInput, ControlOutput, Hello), StreamFailure> {
+        let opened = connection.open_bi().await;
+        let (send, receive) = opened.map_err(|gone| StreamFailure::of_link(&gone))?;
+        let mut writer = FrameWriter::new(send, CONTROL_BODY);
+        writer.begin(StreamKind::Control).await.map_err(unsaid)?;
+        let mut output = ControlOutput::new(writer, connection.clone());
+        let said = output.send(&Control::Hello(ours.clone())).await;
+        said.map_err(unsaid)?;
+        let reader = FrameReader::new(receive, CONTROL_BODY, budget(&self.memory));
+        let mut input = ControlInput::new(reader, connection.clone());
+        let theirs = input.hello().await?;
+        Ok((input, output, theirs))
+    }
+
+    async fn speak_second(
+        &self,
+        connection: &quinn::Connection,
+        ours: &Hello,
+    ) -> Result<(ControlInput, ControlOutput, Hello), StreamFailure> {
+        let opened = connection.accept_bi().await;
+        let (send, receive) = opened.map_err(|gone| StreamFailure::of_link(&gone))?;
+        let mut reader = FrameReader::new(receive, CONTROL_BODY, budget(&self.memory));
+        if reader.begin().await? != Some(StreamKind::Control) {
+            close(connection, LinkClose::Malformed);
+            return Err(StreamFailure::Malformed(
+                "a link that does not begin with a hello",
+            ));
+        }
+        let mut input = ControlInput::new(reader, connection.clone());
+        let theirs = input.hello().await?;
+        // Whoever reads our hello may call, and needs the room for it.
+        limits::admit(connection);
+        let writer = FrameWriter::new(send, CONTROL_BODY);
+        let mut output = ControlOutput::new(writer, connection.clone());
+        let said = output.send(&Control::Hello(ours.clone())).await;
+        said.map_err(unsaid)?;
+        Ok((input, output, theirs))
+    }
+
+    pub(super) fn pairing(
+        &self,
+        shaken: Shaken,
+        (send, receive): (quinn::SendStream, quinn::RecvStream),
+        guest: Option<PairingGuest>,
+    ) -> PairingLink {
+        let longest = PairingLink::LONGEST;
+        PairingLink {
+            binding: binding(&shaken.connection),
+            connection: shaken.connection,
+            key: shaken.key,
+            reader: FrameReader::new(receive, longest, budget(&self.memory)),
+            writer: FrameWriter::new(send, longest),
+            until: PairingLink::until(),
+            _guest: guest,
+        }
+    }
+
+    /// Says why there is no link, once for each reason and pinned node; all others are one.
+    pub(super) fn told(&self, node: Option<NodeId>, why: &NoLink) {
+        let node = node.filter(|node| self.handshakes.pinned.contains(node));
+        let name = node.map(|node| node.short());
+        match self.log.is_news(node, why.kind()) {
+            true => tracing::info!(node = name, %why, "no link to another node"),
+            false => tracing::debug!(node = name, %why, "no link to another node"),
+        }
+    }
+}
+
+fn unsaid(failure: WriteFailure) -> StreamFailure {
+    match failure {
+        WriteFailure::Gone(failure) => failure,
+        WriteFailure::Stopped(why) => StreamFailure::Reset(why),
+        WriteFailure::TooLarge { .. } => StreamFailure::Malformed("a hello beyond the limit"),
+    }
+}

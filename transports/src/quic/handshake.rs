@@ -1,0 +1,399 @@
+//! Whose certificates are taken, on either side of a handshake.
+
+pub(super) mod identity;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use mgp_protocol::federation::node_id::NodeId;
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use ring::signature::{ED25519, UnparsedPublicKey};
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring as provider, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use self::identity::{NodeIdentity, ShowsIdentity};
+use super::pairing::PairingDoor;
+use super::pinned::Pinned;
+
+/// What links between nodes of a cluster are called in a handshake.
+const LINK: &[u8] = b"mgp/1";
+
+/// And those over which a node asks to become one.
+const PAIR: &[u8] = b"mgp-pair/1";
+
+/// Longest certificate looked at; ours have 250 bytes.
+const LONGEST: usize = 1024;
+
+/// The object identifier of Ed25519, 1.3.101.112.
+const ED25519_OID: &[u8] = &[0x2b, 0x65, 0x70];
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkPurpose {
+    Link,
+    Pair,
+}
+
+/// Why a peer is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeerFault {
+    /// Its key is not pinned.
+    #[error("the node {} is not known here", .0.short())]
+    NotPinned(NodeId),
+    /// Another node is there than was dialed.
+    #[error("the node {} is there, not {}", .found.short(), .dialed.short())]
+    OtherNode {
+        /// Which one should be there.
+        dialed: NodeId,
+        /// Which one is.
+        found: NodeId,
+    },
+    /// It asks to be paired, and no ticket is open.
+    #[error("a node asks to be paired, and no invitation is open")]
+    NoTicket,
+    /// Its certificate is none of a node.
+    #[error("its certificate is none of a node: {0}")]
+    Certificate(#[from] CertificateFault),
+}
+
+/// What is wrong with a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateFault {
+    /// Not exactly one, of a sensible length, that can be read.
+    #[error("it cannot be read")]
+    Unreadable,
+    /// Of another kind than Ed25519.
+    #[error("its key is not of the kind Ed25519")]
+    Algorithm,
+    /// The key in it did not sign it.
+    #[error("its key did not sign it")]
+    Signature,
+}
+
+impl PeerFault {
+    /// One word for each, to count by.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::NotPinned(_) => "not pinned",
+            Self::OtherNode { .. } => "other node",
+            Self::NoTicket => "no ticket",
+            Self::Certificate(_) => "certificate",
+        }
+    }
+}
+
+/// The key that a certificate is for, and that signed it.
+pub(super) fn key_of(certificate: &CertificateDer<'_>) -> Result<[u8; 32], CertificateFault> {
+    if certificate.len() > LONGEST {
+        return Err(CertificateFault::Unreadable);
+    }
+    let Ok((rest, read)) = X509Certificate::from_der(certificate) else {
+        return Err(CertificateFault::Unreadable);
+    };
+    if !rest.is_empty() {
+        return Err(CertificateFault::Unreadable);
+    }
+    let spki = &read.tbs_certificate.subject_pki;
+    let kinds = [
+        &spki.algorithm,
+        &read.signature_algorithm,
+        &read.tbs_certificate.signature,
+    ];
+    if kinds
+        .iter()
+        .any(|kind| kind.algorithm.as_bytes() != ED25519_OID || kind.parameters.is_some())
+    {
+        return Err(CertificateFault::Algorithm);
+    }
+    let key = spki.subject_public_key.data.as_ref();
+    let key = <[u8; 32]>::try_from(key).map_err(|_| CertificateFault::Algorithm)?;
+    let signed = UnparsedPublicKey::new(&ED25519, &key)
+        .verify(read.tbs_certificate.as_ref(), &read.signature_value.data);
+    signed.map_err(|_| CertificateFault::Signature)?;
+    Ok(key)
+}
+
+/// What one handshake found out about its peer.
+#[derive(Debug, Default)]
+pub(super) struct PeerFindings {
+    purpose: OnceLock<LinkPurpose>,
+    key: OnceLock<[u8; 32]>,
+    fault: OnceLock<PeerFault>,
+}
+
+impl PeerFindings {
+    /// Why the peer was not taken, if that was it.
+    pub(super) fn fault(&self) -> Option<PeerFault> {
+        self.fault.get().copied()
+    }
+
+    /// Whose key was proven, and for what. `None` unless the handshake is over.
+    pub(super) fn peer(&self) -> Option<(LinkPurpose, [u8; 32])> {
+        Some((*self.purpose.get()?, *self.key.get()?))
+    }
+
+    fn refused(&self, fault: PeerFault) -> rustls::Error {
+        let _first = self.fault.set(fault);
+        let kind = match fault {
+            PeerFault::Certificate(_) => rustls::CertificateError::BadEncoding,
+            PeerFault::NotPinned(_) | PeerFault::OtherNode { .. } | PeerFault::NoTicket => {
+                rustls::CertificateError::ApplicationVerificationFailure
+            }
+        };
+        rustls::Error::InvalidCertificate(kind)
+    }
+}
+
+/// Which peer is taken in one handshake.
+enum Takes {
+    /// As client: this node, and for a link only while it is pinned.
+    Dialed(NodeId, LinkPurpose),
+    /// As server: whoever is pinned, or whoever asks to be paired while a ticket is open.
+    Guests(Arc<PairingDoor>),
+}
+
+/// Judges one peer.
+struct PeerVerifier {
+    pinned: Arc<Pinned>,
+    takes: Takes,
+    findings: Arc<PeerFindings>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl fmt::Debug for PeerVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PeerVerifier").finish_non_exhaustive()
+    }
+}
+
+impl PeerVerifier {
+    fn judge(&self, certificate: &CertificateDer<'_>, chain: usize) -> Result<(), PeerFault> {
+        if chain > 0 {
+            return Err(CertificateFault::Unreadable.into());
+        }
+        let key = key_of(certificate)?;
+        let found = NodeId::of_key(&key);
+        let purpose = match &self.takes {
+            Takes::Dialed(dialed, _) if *dialed != found => {
+                let dialed = *dialed;
+                return Err(PeerFault::OtherNode { dialed, found });
+            }
+            Takes::Dialed(_, purpose) => *purpose,
+            // Who says nothing of a purpose wants a link.
+            Takes::Guests(_) => *self.findings.purpose.get_or_init(|| LinkPurpose::Link),
+        };
+        match (purpose, &self.takes) {
+            (LinkPurpose::Link, _) if !self.pinned.contains(&found) => {
+                Err(PeerFault::NotPinned(found))
+            }
+            (LinkPurpose::Pair, Takes::Guests(door)) if !door.is_open() => Err(PeerFault::NoTicket),
+            (LinkPurpose::Link | LinkPurpose::Pair, _) => {
+                let _first = self.findings.purpose.set(purpose);
+                let _first = self.findings.key.set(key);
+                Ok(())
+            }
+        }
+    }
+
+    fn signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        if signed.scheme != SignatureScheme::ED25519 {
+            return Err(self.findings.refused(CertificateFault::Algorithm.into()));
+        }
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, known)
+    }
+}
+
+const NO_TLS12: rustls::Error =
+    rustls::Error::PeerIncompatible(rustls::PeerIncompatible::Tls12NotOffered);
+
+impl ServerCertVerifier for PeerVerifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let judged = self.judge(certificate, chain.len());
+        judged.map_err(|fault| self.findings.refused(fault))?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(NO_TLS12)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+}
+
+impl ClientCertVerifier for PeerVerifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let judged = self.judge(certificate, chain.len());
+        judged.map_err(|fault| self.findings.refused(fault))?;
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(NO_TLS12)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+}
+
+/// Shows the certificate to who dials this node, and notes what for: that is said before the other
+/// certificate is judged.
+#[derive(Debug)]
+struct NotesPurpose {
+    certified: Arc<CertifiedKey>,
+    findings: Arc<PeerFindings>,
+}
+
+impl ResolvesServerCert for NotesPurpose {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        // Whoever names both wants a link, and is judged like one.
+        let mut named = hello.alpn().into_iter().flatten();
+        let purpose = match (named.next(), named.next()) {
+            (Some(PAIR), None) => LinkPurpose::Pair,
+            (Some(_) | None, _) => LinkPurpose::Link,
+        };
+        let _first = self.findings.purpose.set(purpose);
+        Some(Arc::clone(&self.certified))
+    }
+}
+
+/// What handshakes are judged by.
+#[derive(Clone, Debug)]
+pub(super) struct Handshakes {
+    pub(super) identity: NodeIdentity,
+    pub(super) pinned: Arc<Pinned>,
+    pub(super) door: Arc<PairingDoor>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Handshakes {
+    pub(super) fn new(identity: NodeIdentity, pinned: Arc<Pinned>, door: Arc<PairingDoor>) -> Self {
+        Self {
+            identity,
+            pinned,
+            door,
+            provider: Arc::new(provider::default_provider()),
+        }
+    }
+
+    /// For one connection that came in.
+    pub(super) fn server(&self) -> (QuicServerConfig, Arc<PeerFindings>) {
+        let findings = Arc::new(PeerFindings::default());
+        let verifier = self.verifier(Takes::Guests(Arc::clone(&self.door)), &findings);
+        let shows = NotesPurpose {
+            certified: self.identity.certified(),
+            findings: Arc::clone(&findings),
+        };
+        let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("ring knows TLS 1.3");
+        let mut config = builder
+            .with_client_cert_verifier(Arc::new(verifier))
+            .with_cert_resolver(Arc::new(shows));
+        config.alpn_protocols = vec![LINK.to_vec(), PAIR.to_vec()];
+        // A resumed session would bring a key that nobody judges again, and early data could be replayed.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        config.max_early_data_size = 0;
+        let config =
+            QuicServerConfig::try_from(config).expect("ring knows the first cipher of QUIC");
+        (config, findings)
+    }
+
+    /// For one connection that goes out.
+    pub(super) fn client(
+        &self,
+        node: NodeId,
+        purpose: LinkPurpose,
+    ) -> (QuicClientConfig, Arc<PeerFindings>) {
+        let findings = Arc::new(PeerFindings::default());
+        let verifier = self.verifier(Takes::Dialed(node, purpose), &findings);
+        let builder = rustls::ClientConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("ring knows TLS 1.3");
+        let mut config = builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_client_cert_resolver(Arc::new(ShowsIdentity(self.identity.clone())));
+        let name = match purpose {
+            LinkPurpose::Link => LINK,
+            LinkPurpose::Pair => PAIR,
+        };
+        config.alpn_protocols = vec![name.to_vec()];
+        config.resumption = Resumption::disabled();
+        config.enable_early_data = false;
+        // A name would tell who listens on the way which node is dialed.
+        config.enable_sni = false;
+        let config =
+            QuicClientConfig::try_from(config).expect("ring knows the first cipher of QUIC");
+        (config, findings)
+    }
+
+    fn verifier(&self, takes: Takes, findings: &Arc<PeerFindings>) -> PeerVerifier {
+        PeerVerifier {
+            pinned: Arc::clone(&self.pinned),
+            takes,
+            findings: Arc::clone(findings),
+            provider: Arc::clone(&self.provider),
+        }
+    }
+}

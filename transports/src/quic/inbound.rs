@@ -1,0 +1,187 @@
+//! The streams that a peer opens: calls of its agents, and what it copies from here.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use mgp_protocol::federation::call::{CallHeader, CallRefused};
+use mgp_protocol::federation::ends::StreamReset;
+use mgp_protocol::federation::frames::{CALL_BODY, CONTROL_BODY, FrameKind, StreamKind};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
+
+use super::frames::{FrameReader, FrameWriter, StreamFailure};
+use super::limits::{CALLS, OPENING, SYNCS};
+use super::streams::{CallInput, CallOutput, SyncStream};
+use crate::budget::MessageBudget;
+
+/// Longest that one copies from another on one stream.
+const LONGEST_SYNC: Duration = Duration::from_secs(120);
+
+/// A stream that a peer opened.
+#[derive(Debug)]
+pub enum InboundStream {
+    /// A call of one of its agents.
+    Call(Box<InboundCall>),
+    /// It copies.
+    Sync(Box<SyncStream>),
+}
+
+/// A call as it came in. Its header is whole and judged; who calls is not.
+#[derive(Debug)]
+pub struct InboundCall {
+    /// The header.
+    pub header: CallHeader,
+    /// The parameters, as they were written.
+    pub params: Bytes,
+    /// When its time is over.
+    pub until: Instant,
+    /// What the caller says further.
+    pub input: CallInput,
+    /// What the caller is told.
+    pub output: CallOutput,
+}
+
+/// All streams that the peer of a link opens, but its control stream.
+pub struct InboundStreams {
+    connection: quinn::Connection,
+    budget: MessageBudget,
+    calls: Arc<Semaphore>,
+    syncs: Arc<Semaphore>,
+    /// At most as many as the peer may have streams.
+    opening: FuturesUnordered<BoxFuture<'static, Option<InboundStream>>>,
+}
+
+impl fmt::Debug for InboundStreams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InboundStreams").finish_non_exhaustive()
+    }
+}
+
+impl InboundStreams {
+    pub(super) fn new(connection: quinn::Connection, budget: MessageBudget) -> Self {
+        Self {
+            connection,
+            budget,
+            calls: Arc::new(Semaphore::new(CALLS)),
+            syncs: Arc::new(Semaphore::new(SYNCS)),
+            opening: FuturesUnordered::new(),
+        }
+    }
+
+    /// The next stream whose beginning is whole. One that is slow to begin keeps no other waiting.
+    ///
+    /// # Errors
+    /// The link is gone.
+    pub async fn next(&mut self) -> Result<InboundStream, StreamFailure> {
+        loop {
+            tokio::select! {
+                stream = self.connection.accept_bi() => {
+                    let (send, receive) = stream.map_err(|gone| StreamFailure::of_link(&gone))?;
+                    let opening = Opening {
+                        writer: FrameWriter::new(send, CALL_BODY),
+                        reader: FrameReader::new(receive, CONTROL_BODY, self.budget.clone()),
+                        calls: Arc::clone(&self.calls),
+                        syncs: Arc::clone(&self.syncs),
+                    };
+                    self.opening.push(Box::pin(opening.open()));
+                }
+                Some(opened) = self.opening.next() => {
+                    if let Some(opened) = opened {
+                        return Ok(opened);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A stream whose beginning is not whole yet.
+struct Opening {
+    writer: FrameWriter,
+    reader: FrameReader,
+    calls: Arc<Semaphore>,
+    syncs: Arc<Semaphore>,
+}
+
+impl Opening {
+    async fn open(mut self) -> Option<InboundStream> {
+        let turns = (Arc::clone(&self.calls), Arc::clone(&self.syncs));
+        let kind = timeout(OPENING, self.reader.begin()).await;
+        match kind {
+            Ok(Ok(Some(StreamKind::Call))) => match turns.0.try_acquire_owned() {
+                Ok(turn) => self.call(turn).await,
+                Err(_) => self.refuse(&CallRefused::Busy).await,
+            },
+            Ok(Ok(Some(StreamKind::Sync))) => match turns.1.try_acquire_owned() {
+                Ok(turn) => Some(self.sync(turn)),
+                Err(_) => self.end(StreamReset::Busy),
+            },
+            Ok(Ok(Some(StreamKind::Control) | None)) => self.end(StreamReset::Unexpected),
+            Ok(Err(failure)) => self.end(failure.reset()),
+            Err(_) => self.end(StreamReset::Late),
+        }
+    }
+
+    fn sync(mut self, turn: OwnedSemaphorePermit) -> InboundStream {
+        let until = Instant::now() + LONGEST_SYNC;
+        self.writer.allow(StreamKind::Sync.longest());
+        let sync = SyncStream::new(self.reader, self.writer, until, turn);
+        InboundStream::Sync(Box::new(sync))
+    }
+
+    async fn call(mut self, turn: OwnedSemaphorePermit) -> Option<InboundStream> {
+        self.reader.allow(CONTROL_BODY);
+        let header = match timeout(OPENING, self.reader.next()).await {
+            Ok(Ok(Some((FrameKind::Header, body)))) => CallHeader::decode(&body),
+            Ok(Ok(Some(_) | None)) => return self.end(StreamReset::Malformed),
+            Ok(Err(failure)) => return self.end(failure.reset()),
+            Err(_) => return self.end(StreamReset::Late),
+        };
+        let header = match header {
+            Ok(header) => header,
+            Err(refused) => return self.refuse(&refused).await,
+        };
+        let until = Instant::now() + Duration::from_millis(header.left_ms);
+        self.reader.allow(CALL_BODY);
+        let params = match tokio::time::timeout_at(until, self.reader.next()).await {
+            Ok(Ok(Some((FrameKind::Params, body)))) => body,
+            Ok(Ok(Some(_) | None)) => return self.end(StreamReset::Malformed),
+            Ok(Err(StreamFailure::Oversized { size, limit })) => {
+                return self
+                    .refuse(&CallRefused::CallTooLarge { size, limit })
+                    .await;
+            }
+            Ok(Err(StreamFailure::NoRoom)) => return self.refuse(&CallRefused::Busy).await,
+            Ok(Err(failure)) => return self.end(failure.reset()),
+            Err(_) => return self.refuse(&CallRefused::Late).await,
+        };
+        Some(InboundStream::Call(Box::new(InboundCall {
+            header,
+            params,
+            until,
+            input: CallInput::called(self.reader, until),
+            output: CallOutput::called(self.writer, until, turn),
+        })))
+    }
+
+    /// Answers in the place of a server. A peer that does not read the answer is not waited for.
+    async fn refuse(mut self, why: &CallRefused) -> Option<InboundStream> {
+        let body = Bytes::from(why.encode());
+        let written = timeout(OPENING, self.writer.write(FrameKind::Refused, body)).await;
+        if let Ok(Ok(())) = written {
+            self.writer.finish();
+        }
+        self.reader.leave_for(StreamReset::Answered);
+        None
+    }
+
+    fn end(mut self, why: StreamReset) -> Option<InboundStream> {
+        self.writer.reset(why);
+        self.reader.stop(why);
+        None
+    }
+}

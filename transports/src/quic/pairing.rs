@@ -1,0 +1,169 @@
+//! Links with a node that nobody knows yet: only while a ticket is open, few, small and short.
+//!
+//! What the two sides say to each other is not judged here: the ticket's secret decides, and a person.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use mgp_protocol::federation::assertion::LinkBinding;
+use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::frames::{FrameKind, PAIRING_BODY};
+use mgp_protocol::federation::node_id::NodeId;
+use tokio::time::{Instant, timeout_at};
+
+use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
+use super::limits::{PAIRING, PAIRINGS};
+use super::pinned::close;
+
+#[derive(Debug, Default)]
+struct DoorState {
+    tickets: usize,
+    guests: Vec<quinn::Connection>,
+}
+
+/// Whether a node that is not known may say something.
+#[derive(Debug, Default)]
+pub(super) struct PairingDoor(Mutex<DoorState>);
+
+impl PairingDoor {
+    pub(super) fn is_open(&self) -> bool {
+        self.state().tickets > 0
+    }
+
+    /// Lets a guest in: a handshake that is over, with a ticket that is still open.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        connection: &quinn::Connection,
+    ) -> Result<PairingGuest, LinkClose> {
+        let mut state = self.state();
+        if state.tickets == 0 {
+            return Err(LinkClose::PairingOver);
+        }
+        if state.guests.len() >= PAIRINGS {
+            return Err(LinkClose::TooMany);
+        }
+        state.guests.push(connection.clone());
+        Ok(PairingGuest {
+            door: Arc::clone(self),
+            stable_id: connection.stable_id(),
+        })
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, DoorState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A ticket is open for as long as this is held. When the last one goes, the links of guests are cut.
+#[derive(Debug)]
+pub struct PairingOpen(Arc<PairingDoor>);
+
+impl PairingOpen {
+    pub(super) fn new(door: Arc<PairingDoor>) -> Self {
+        door.state().tickets += 1;
+        Self(door)
+    }
+}
+
+impl Drop for PairingOpen {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.tickets -= 1;
+        if state.tickets == 0 {
+            for guest in &state.guests {
+                close(guest, LinkClose::PairingOver);
+            }
+        }
+    }
+}
+
+/// The place of one guest.
+#[derive(Debug)]
+pub(super) struct PairingGuest {
+    door: Arc<PairingDoor>,
+    stable_id: usize,
+}
+
+impl Drop for PairingGuest {
+    fn drop(&mut self) {
+        let mut state = self.door.state();
+        state
+            .guests
+            .retain(|guest| guest.stable_id() != self.stable_id);
+    }
+}
+
+/// A link with a node that is not known yet, or that does not know this one. Closed when it is dropped.
+#[derive(Debug)]
+pub struct PairingLink {
+    pub(super) connection: quinn::Connection,
+    pub(super) key: [u8; 32],
+    pub(super) binding: LinkBinding,
+    pub(super) reader: FrameReader,
+    pub(super) writer: FrameWriter,
+    pub(super) until: Instant,
+    pub(super) _guest: Option<PairingGuest>,
+}
+
+impl PairingLink {
+    /// When a pairing that begins now has to be done.
+    pub(super) fn until() -> Instant {
+        Instant::now() + PAIRING
+    }
+
+    /// Longest message.
+    pub(super) const LONGEST: usize = PAIRING_BODY;
+
+    /// The node at the other end: it has shown that it has this key, and nothing else.
+    #[must_use]
+    pub fn peer(&self) -> NodeId {
+        NodeId::of_key(&self.key)
+    }
+
+    /// Its public key.
+    #[must_use]
+    pub fn peer_key(&self) -> [u8; 32] {
+        self.key
+    }
+
+    /// What both ends know, and nobody else: what proves the ticket's secret is made over it.
+    #[must_use]
+    pub fn binding(&self) -> LinkBinding {
+        self.binding
+    }
+
+    /// Writes one message.
+    ///
+    /// # Errors
+    /// [`WriteFailure`].
+    pub async fn send(&mut self, message: Bytes) -> Result<(), WriteFailure> {
+        let writing = self.writer.write(FrameKind::Message, message);
+        let late = Err(WriteFailure::Gone(StreamFailure::Late));
+        timeout_at(self.until, writing).await.unwrap_or(late)
+    }
+
+    /// The next message; `None` after the last one.
+    ///
+    /// # Errors
+    /// [`StreamFailure`].
+    pub async fn next(&mut self) -> Result<Option<Bytes>, StreamFailure> {
+        let read = timeout_at(self.until, self.reader.next()).await;
+        match read.unwrap_or(Err(StreamFailure::Late))? {
+            Some((FrameKind::Message, body)) => Ok(Some(body)),
+            Some(_) => Err(StreamFailure::Malformed("a frame of a call")),
+            None => Ok(None),
+        }
+    }
+
+    /// All is said; waits until the other side has it.
+    pub async fn finish(mut self) {
+        self.writer.finish();
+        let _heard = timeout_at(self.until, self.writer.stopped()).await;
+    }
+}
+
+impl Drop for PairingLink {
+    fn drop(&mut self) {
+        close(&self.connection, LinkClose::PairingOver);
+    }
+}

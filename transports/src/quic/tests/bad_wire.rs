@@ -1,0 +1,113 @@
+//! A wire on loopback that loses, delays and reorders, by a seed.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
+
+/// How bad it is.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Badness {
+    pub(super) seed: u64,
+    /// Of a thousand packets, so many are lost.
+    pub(super) lost: u64,
+    /// Each is delayed by up to so many milliseconds, and may be passed by others.
+    pub(super) delay_ms: u64,
+}
+
+/// Stands between one node that dials and one that is dialed.
+pub(super) struct BadWire {
+    pub(super) at: String,
+    pub(super) counts: Arc<WireCounts>,
+    _running: JoinSet<()>,
+}
+
+#[derive(Default)]
+pub(super) struct WireCounts {
+    /// Bytes from who dials, as they came in, and packets.
+    pub(super) up: AtomicU64,
+    pub(super) up_packets: AtomicU64,
+    /// Bytes from who is dialed.
+    pub(super) down: AtomicU64,
+    pub(super) lost: AtomicU64,
+    /// Nothing passes towards who dials.
+    pub(super) deaf: AtomicBool,
+    /// Nothing passes at all.
+    pub(super) cut: AtomicBool,
+}
+
+impl BadWire {
+    pub(super) async fn to(node: &str, badness: Badness) -> Self {
+        let bind = || UdpSocket::bind("127.0.0.1:0");
+        let (front, back) = (
+            Arc::new(bind().await.unwrap()),
+            Arc::new(bind().await.unwrap()),
+        );
+        back.connect(node).await.unwrap();
+        let at = front.local_addr().unwrap().to_string();
+        let counts = Arc::new(WireCounts::default());
+        let mut running = JoinSet::new();
+        running.spawn(carry(front, back, badness, Arc::clone(&counts)));
+        Self {
+            at,
+            counts,
+            _running: running,
+        }
+    }
+}
+
+async fn carry(
+    front: Arc<UdpSocket>,
+    back: Arc<UdpSocket>,
+    badness: Badness,
+    counts: Arc<WireCounts>,
+) {
+    let (mut up, mut down) = (vec![0; 65_536], vec![0; 65_536]);
+    let mut random = badness.seed | 1;
+    let mut dialer: Option<SocketAddr> = None;
+    let mut passing = JoinSet::new();
+    loop {
+        let (packet, to) = tokio::select! {
+            // Nobody may be at the other end yet, or any more.
+            Ok((n, from)) = front.recv_from(&mut up) => {
+                counts.up.fetch_add(n as u64, Ordering::Relaxed);
+                counts.up_packets.fetch_add(1, Ordering::Relaxed);
+                dialer = Some(from);
+                (up[..n].to_vec(), None)
+            }
+            Ok(n) = back.recv(&mut down) => {
+                counts.down.fetch_add(n as u64, Ordering::Relaxed);
+                let Some(to) = dialer.filter(|_| !counts.deaf.load(Ordering::Relaxed)) else {
+                    continue;
+                };
+                (down[..n].to_vec(), Some(to))
+            }
+            Some(_) = passing.join_next() => continue,
+        };
+        let mut roll = |of: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % of.max(1)
+        };
+        if counts.cut.load(Ordering::Relaxed) || roll(1000) < badness.lost {
+            counts.lost.fetch_add(1, Ordering::Relaxed);
+            continue;
+        }
+        let delay = Duration::from_millis(roll(badness.delay_ms + 1));
+        let (front, back) = (Arc::clone(&front), Arc::clone(&back));
+        passing.spawn(async move {
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
+            // A packet that cannot be sent is lost.
+            let _sent = match to {
+                Some(to) => front.send_to(&packet, to).await,
+                None => back.send(&packet).await,
+            };
+        });
+    }
+}

@@ -1,0 +1,229 @@
+//! One call, and how it ends.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mgp_protocol::federation::call::CallRefused;
+use mgp_protocol::federation::ends::{LinkClose, StreamReset};
+use mgp_protocol::federation::frames::CALL_BODY;
+use tokio::time::Instant;
+
+use super::super::{CallFrame, CallNotBegun, CallOutput, StreamFailure, WriteFailure};
+use super::scene::{call, echoes, header, inbound, linked, long, result, soon};
+
+/// Payloads pass as they were written, whatever is in them.
+#[tokio::test]
+async fn a_call_is_carried_with_all_that_belongs_to_it() {
+    let (_a, dialed, mut taken, _b) = linked().await;
+    let params = Bytes::from_static(b"{\"x\" : 1e400, \"x\":\t12345678901234567890123}");
+    let begun = dialed
+        .link
+        .call(header("tools/call"), params.clone(), long())
+        .await;
+    let (mut input, mut output) = begun.unwrap();
+    let mut called = inbound(&mut taken.inbound).await;
+    assert_eq!(called.params, params);
+    assert_eq!(
+        (called.header.method.as_str(), called.header.audit),
+        ("tools/call", Some(3))
+    );
+    assert!(called.header.left_ms > 30_000 && called.until <= long());
+    let progress = Bytes::from_static(b"{\"method\":\"notifications/progress\"}");
+    called.output.relay(progress.clone()).await.unwrap();
+    assert_eq!(soon(input.next()).await, Ok(CallFrame::Relayed(progress)));
+    let answer = Bytes::from_static(b"{\"id\":1,\"result\":{}}");
+    output.relay(answer.clone()).await.unwrap();
+    assert_eq!(
+        soon(called.input.next()).await,
+        Ok(CallFrame::Relayed(answer))
+    );
+    called
+        .output
+        .error(Bytes::from_static(b"{\"code\":-1}"))
+        .await
+        .unwrap();
+    let error = CallFrame::Error(Bytes::from_static(b"{\"code\":-1}"));
+    assert_eq!(soon(input.next()).await, Ok(error));
+    assert_eq!(soon(input.next()).await, Err(StreamFailure::Unfinished));
+}
+
+/// A caller that has nothing more to say has still asked.
+#[tokio::test]
+async fn who_only_listens_gets_the_answer() {
+    let (_a, dialed, mut taken, _b) = linked().await;
+    let params = Bytes::from(vec![b'x'; 1 << 20]);
+    let (begun, mut called) = tokio::join!(
+        dialed
+            .link
+            .call(header("tools/call"), params.clone(), long()),
+        inbound(&mut taken.inbound)
+    );
+    let (mut input, output) = begun.unwrap();
+    drop(output);
+    assert_eq!(called.params, params);
+    assert_eq!(
+        soon(called.input.next()).await,
+        Err(StreamFailure::Unfinished)
+    );
+    let (answered, answer) = tokio::join!(called.output.result(params.clone()), result(&mut input));
+    answered.unwrap();
+    assert_eq!(answer, params);
+}
+
+/// "Too large" is told as too large, and never as a call that was lost.
+#[tokio::test]
+async fn an_answer_beyond_a_frame_is_refused_as_too_large() {
+    let (_a, dialed, mut taken, _b) = linked().await;
+    let begun = dialed
+        .link
+        .call(header("tools/call"), Bytes::new(), long())
+        .await;
+    let (mut input, _output) = begun.unwrap();
+    let called = inbound(&mut taken.inbound).await;
+    let long_answer = Bytes::from(vec![b'x'; CALL_BODY + 1]);
+    let (size, limit) = (CALL_BODY as u64 + 1, CALL_BODY as u64);
+    let told = called.output.result(long_answer).await;
+    assert_eq!(told, Err(WriteFailure::TooLarge { size, limit }));
+    let refused = CallFrame::Refused(CallRefused::AnswerTooLarge { size, limit });
+    assert_eq!(soon(input.next()).await, Ok(refused));
+    // And a call that is too large goes nowhere.
+    let params = Bytes::from(vec![b'x'; CALL_BODY + 1]);
+    let begun = dialed.link.call(header("tools/call"), params, long()).await;
+    assert_eq!(begun.unwrap_err(), CallNotBegun::TooLarge { size, limit });
+    assert_eq!(CallOutput::longest(), CALL_BODY);
+    let answering = echoes(taken.inbound);
+    let full = Bytes::from(vec![b'x'; CALL_BODY]);
+    assert_eq!(call(&dialed.link, full.clone()).await, full);
+    answering.abort();
+}
+
+/// A peer that announces more than a frame may have is told why its call ends, and the link stays.
+#[tokio::test]
+async fn an_oversized_frame_of_a_call_ends_the_call() {
+    let (_a, dialed, taken, _b) = linked().await;
+    let answering = echoes(taken.inbound);
+    let connection = dialed.link.connection();
+    let (mut send, mut receive) = connection.open_bi().await.unwrap();
+    let mut announced = header("tools/call");
+    announced.left_ms = 60_000;
+    let announced = announced.encode();
+    let len = u32::try_from(announced.len()).unwrap().to_be_bytes();
+    let over = (CALL_BODY as u32 + 1).to_be_bytes();
+    let begun = [&[2, 2][..], &len[..], &announced, &[3], &over].concat();
+    send.write_all(&begun).await.unwrap();
+    let answer = soon(receive.read_to_end(1000)).await.unwrap();
+    let refused = CallRefused::decode(&answer[5..]).unwrap();
+    assert!(
+        matches!(refused, CallRefused::CallTooLarge { .. }),
+        "{refused}"
+    );
+    assert!(dialed.link.gone().is_none());
+    answering.abort();
+}
+
+#[tokio::test]
+async fn a_caller_that_cancels_is_heard_by_who_answers() {
+    let (_a, dialed, mut taken, _b) = linked().await;
+    let begun = dialed
+        .link
+        .call(header("tools/call"), Bytes::new(), long())
+        .await;
+    let (input, _output) = begun.unwrap();
+    let called = inbound(&mut taken.inbound).await;
+    let stopped = called.output.stopped();
+    input.cancel();
+    assert_eq!(soon(stopped).await, Some(StreamReset::Cancelled));
+    let late = called.output.result(Bytes::from_static(b"{}")).await;
+    assert_eq!(late, Err(WriteFailure::Stopped(StreamReset::Cancelled)));
+    // Whoever just drops it has cancelled, too.
+    let begun = dialed
+        .link
+        .call(header("tools/call"), Bytes::new(), long())
+        .await;
+    drop(begun.unwrap());
+    let called = inbound(&mut taken.inbound).await;
+    assert_eq!(
+        soon(called.output.stopped()).await,
+        Some(StreamReset::Cancelled)
+    );
+}
+
+#[tokio::test]
+async fn an_answer_that_is_given_up_is_told_as_such() {
+    let (_a, dialed, mut taken, _b) = linked().await;
+    let begun = dialed
+        .link
+        .call(header("tools/call"), Bytes::new(), long())
+        .await;
+    let (mut input, _output) = begun.unwrap();
+    drop(inbound(&mut taken.inbound).await);
+    let given_up = Err(StreamFailure::Reset(StreamReset::Abandoned));
+    assert_eq!(soon(input.next()).await, given_up);
+}
+
+#[tokio::test]
+async fn a_call_ends_with_its_time_at_both_ends() {
+    let (_a, dialed, mut taken, _b) = linked().await;
+    let until = Instant::now() + Duration::from_millis(300);
+    let begun = dialed
+        .link
+        .call(header("tools/call"), Bytes::new(), until)
+        .await;
+    let (mut input, _output) = begun.unwrap();
+    let mut called = inbound(&mut taken.inbound).await;
+    assert_eq!(soon(input.next()).await, Err(StreamFailure::Late));
+    assert_eq!(soon(called.output.stopped()).await, Some(StreamReset::Late));
+    assert_eq!(soon(called.input.next()).await, Err(StreamFailure::Late));
+    let begun = dialed
+        .link
+        .call(header("tools/call"), Bytes::new(), until)
+        .await;
+    assert_eq!(begun.unwrap_err(), CallNotBegun::Late);
+}
+
+/// What is refused is refused at once, however much of the call is still on its way.
+#[tokio::test]
+async fn a_call_with_a_bad_header_is_answered_by_the_node() {
+    let (_a, dialed, taken, _b) = linked().await;
+    let answering = echoes(taken.inbound);
+    let mut far = header("tools/call");
+    far.hops = 2;
+    let params = Bytes::from(vec![b'x'; 8 << 20]);
+    let (mut input, _output) = dialed.link.call(far, params, long()).await.unwrap();
+    let refused = CallFrame::Refused(CallRefused::TooManyHops);
+    assert_eq!(soon(input.next()).await, Ok(refused));
+    let mut bad = header("tools/call");
+    bad.server = Some("../x".to_owned());
+    let (mut input, _output) = dialed.link.call(bad, Bytes::new(), long()).await.unwrap();
+    let Ok(CallFrame::Refused(CallRefused::Malformed { why })) = soon(input.next()).await else {
+        panic!("a server that cannot exist was taken");
+    };
+    assert!(why.contains("server id"), "{why}");
+    answering.abort();
+}
+
+#[tokio::test]
+async fn calls_under_way_end_with_their_link() {
+    let (_a, dialed, mut taken, _b) = linked().await;
+    let begun = dialed
+        .link
+        .call(header("tools/call"), Bytes::new(), long())
+        .await;
+    let (mut input, _output) = begun.unwrap();
+    let called = inbound(&mut taken.inbound).await;
+    taken.link.close(LinkClose::Done);
+    let closed = StreamFailure::LinkClosed(LinkClose::Done);
+    assert_eq!(soon(input.next()).await, Err(closed.clone()));
+    assert_eq!(
+        soon(called.output.stopped()).await,
+        Some(StreamReset::Abandoned)
+    );
+    let begun = dialed
+        .link
+        .call(header("tools/call"), Bytes::new(), long())
+        .await;
+    let CallNotBegun::Gone(gone) = begun.unwrap_err() else {
+        panic!("a call of a link that is gone");
+    };
+    assert_eq!(gone.0, closed);
+}

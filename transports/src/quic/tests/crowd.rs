@@ -1,0 +1,162 @@
+//! Many calls on one link, large ones, and readers that do not read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mgp_protocol::federation::call::CallRefused;
+use mgp_protocol::federation::control::{Control, Ping};
+use tokio::time::Instant;
+
+use super::super::{CALLS, CallFrame, CallNotBegun, InboundStream};
+use super::scene::{answers, call, echoes, header, inbound, linked, long, result, soon};
+
+/// 8 MiB go both ways, again and again; a small call waits for none of them to be through.
+#[tokio::test]
+async fn a_large_call_keeps_no_small_one_waiting() {
+    const SMALL: usize = 20;
+    let (a, dialed, taken, b) = linked().await;
+    let answering = [echoes(taken.inbound), echoes(dialed.inbound)];
+    let large = Bytes::from(vec![b'x'; 8 << 20]);
+    let through = Arc::new(AtomicUsize::new(0));
+    let mut loads = Vec::new();
+    for link in [&dialed.link, &taken.link] {
+        let (link, large, through) = (link.clone(), large.clone(), Arc::clone(&through));
+        loads.push(tokio::spawn(async move {
+            loop {
+                assert_eq!(call(&link, large.clone()).await.len(), large.len());
+                through.fetch_add(1, Ordering::Relaxed);
+            }
+        }));
+    }
+    soon(async {
+        while through.load(Ordering::Relaxed) < 2 {
+            call(&dialed.link, Bytes::from_static(b"{}")).await;
+        }
+    })
+    .await;
+    let before = through.load(Ordering::Relaxed);
+    for _ in 0..SMALL {
+        call(&dialed.link, Bytes::from_static(b"{}")).await;
+    }
+    let meanwhile = through.load(Ordering::Relaxed) - before;
+    assert!(
+        meanwhile < SMALL / 2,
+        "{SMALL} small calls took as long as {meanwhile} large ones"
+    );
+    for task in loads {
+        task.abort();
+        let _aborted = task.await;
+    }
+    drop((dialed.link, taken.link));
+    for task in answering {
+        let _gone = soon(task).await;
+    }
+    all_memory_is_back(&[&a.memory, &b.memory]).await;
+}
+
+/// What was counted is given back, when all that held it is gone.
+async fn all_memory_is_back(of: &[&Arc<mgp_sync::Credit>]) {
+    soon(async {
+        while of.iter().any(|memory| memory.taken() > 0) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+/// As many answers as there may be calls, less one, that nobody reads: the last one is read at once.
+#[tokio::test]
+async fn readers_that_do_not_read_do_not_hold_the_link() {
+    let (_a, dialed, taken, _b) = linked().await;
+    let long_answer = Bytes::from(vec![b'x'; 600 << 10]);
+    let answering = answers(taken.inbound, Some(long_answer.clone()));
+    let mut unread = Vec::new();
+    for _ in 0..CALLS - 1 {
+        let begun = soon(dialed.link.call(header("tools/call"), Bytes::new(), long())).await;
+        unread.push(begun.unwrap());
+    }
+    for _ in 0..3 {
+        assert_eq!(call(&dialed.link, Bytes::new()).await, long_answer);
+    }
+    // And what was not read is still there.
+    let (mut last, _output) = unread.pop().unwrap();
+    assert_eq!(result(&mut last).await, long_answer);
+    answering.abort();
+}
+
+/// With as many calls under way as there may be, control messages and copies pass, and the next call
+/// waits for its turn within its own time.
+#[tokio::test]
+async fn a_full_link_carries_control_messages_and_copies() {
+    let (_a, mut dialed, mut taken, _b) = linked().await;
+    let mut under_way = Vec::new();
+    for _ in 0..CALLS {
+        let begun = soon(dialed.link.call(header("tools/call"), Bytes::new(), long())).await;
+        under_way.push((begun.unwrap(), inbound(&mut taken.inbound).await));
+    }
+    let ping = Control::Ping(Ping { nonce: 4 });
+    dialed.control_output.send(&ping).await.unwrap();
+    assert_eq!(soon(taken.control_input.next()).await, Ok(ping));
+    let mut sync = dialed.link.sync(long()).await.unwrap();
+    sync.send(Bytes::from_static(b"pull")).await.unwrap();
+    sync.finish();
+    let InboundStream::Sync(mut pulled) = soon(taken.inbound.next()).await.unwrap() else {
+        panic!("a call beyond the bound");
+    };
+    assert_eq!(
+        soon(pulled.next()).await.unwrap().as_deref(),
+        Some(&b"pull"[..])
+    );
+    assert_eq!(soon(pulled.next()).await, Ok(None));
+    pulled.send(Bytes::from_static(b"pushed")).await.unwrap();
+    assert_eq!(
+        soon(sync.next()).await.unwrap().as_deref(),
+        Some(&b"pushed"[..])
+    );
+    let until = Instant::now() + Duration::from_millis(200);
+    let late = dialed
+        .link
+        .call(header("tools/call"), Bytes::new(), until)
+        .await;
+    assert_eq!(late.unwrap_err(), CallNotBegun::Late);
+    // A peer that takes no turn gets none.
+    let (mut send, mut receive) = soon(dialed.link.connection().open_bi()).await.unwrap();
+    send.write_all(&[2]).await.unwrap();
+    let answering = tokio::spawn(async move {
+        let _next = taken.inbound.next().await;
+    });
+    let answer = soon(receive.read_to_end(1000)).await.unwrap();
+    assert_eq!(CallRefused::decode(&answer[5..]), Ok(CallRefused::Busy));
+    // One that ends makes room for the next.
+    let ((mut input, _output), called) = under_way.pop().unwrap();
+    called
+        .output
+        .result(Bytes::from_static(b"{}"))
+        .await
+        .unwrap();
+    assert!(matches!(soon(input.next()).await, Ok(CallFrame::Result(_))));
+    drop((input, _output));
+    let next = soon(dialed.link.call(header("tools/call"), Bytes::new(), long())).await;
+    assert!(next.is_ok());
+    answering.abort();
+}
+
+/// A stream that is slow to begin keeps no other one waiting.
+#[tokio::test]
+async fn a_header_that_does_not_come_holds_up_nobody() {
+    let (_a, dialed, taken, _b) = linked().await;
+    let answering = echoes(taken.inbound);
+    let mut slow = Vec::new();
+    for beginning in [&[2][..], &[2, 2, 0], &[3, 1, 0, 0, 0, 9, 1]] {
+        let (mut send, receive) = dialed.link.connection().open_bi().await.unwrap();
+        send.write_all(beginning).await.unwrap();
+        slow.push((send, receive));
+    }
+    assert_eq!(
+        &call(&dialed.link, Bytes::from_static(b"{}")).await[..],
+        b"{}"
+    );
+    answering.abort();
+}

@@ -1,0 +1,81 @@
+//! Links with a node that is not known yet.
+
+use bytes::Bytes;
+use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::frames::PAIRING_BODY;
+
+use super::super::{NoLink, PAIRINGS, StreamFailure, WriteFailure};
+use super::scene::{Node, soon};
+
+#[tokio::test]
+async fn a_node_that_is_not_known_may_speak_while_a_ticket_is_open() {
+    let (a, mut b) = (Node::new(1), Node::new(2));
+    let ticket = b.endpoint.open_pairing();
+    let mut joining = soon(a.endpoint.dial_pairing(b.id, &b.at)).await.unwrap();
+    joining.send(Bytes::from_static(b"proof")).await.unwrap();
+    let mut inviting = b.pairing().await;
+    assert_eq!((inviting.peer(), joining.peer()), (a.id, b.id));
+    assert_eq!(inviting.binding(), joining.binding());
+    let heard = soon(inviting.next()).await.unwrap();
+    assert_eq!(heard.as_deref(), Some(&b"proof"[..]));
+    inviting.send(Bytes::from_static(b"welcome")).await.unwrap();
+    let heard = soon(joining.next()).await.unwrap();
+    assert_eq!(heard.as_deref(), Some(&b"welcome"[..]));
+    let long = Bytes::from(vec![0; PAIRING_BODY + 1]);
+    let refused = joining.send(long).await;
+    assert!(matches!(refused, Err(WriteFailure::TooLarge { .. })));
+    // The ticket is used: whoever is still there is cut.
+    drop(ticket);
+    let over = Err(StreamFailure::LinkClosed(LinkClose::PairingOver));
+    assert_eq!(soon(joining.next()).await, over);
+}
+
+/// A ticket opens nothing but the pairing, and is needed for it.
+#[tokio::test]
+async fn a_ticket_makes_no_link_and_no_pairing_goes_without() {
+    let (a, mut b) = (Node::new(1), Node::new(2));
+    a.pins(&[b.id]);
+    let refused = soon(async {
+        let mut joining = a.endpoint.dial_pairing(b.id, &b.at).await?;
+        joining.next().await.map_err(NoLink::from)
+    });
+    assert!(matches!(refused.await, Err(NoLink::NotTaken(_))));
+    let _ticket = b.endpoint.open_pairing();
+    let refused = soon(a.endpoint.dial(b.id, &b.at)).await.unwrap_err();
+    let lost = matches!(refused, NoLink::NotTaken(StreamFailure::LinkLost(_)));
+    assert!(lost, "{refused}");
+    assert!(b.accepted.try_recv().is_err());
+    assert_eq!(b.endpoint.links(), 0);
+}
+
+/// The one who made the ticket is dialed, and nobody else answers in its place.
+#[tokio::test]
+async fn a_pairing_is_with_the_node_of_the_ticket() {
+    let (a, b, other) = (Node::new(1), Node::new(2), Node::new(3));
+    let _ticket = other.endpoint.open_pairing();
+    let refused = soon(a.endpoint.dial_pairing(b.id, &other.at))
+        .await
+        .unwrap_err();
+    assert!(matches!(refused, NoLink::Peer(_)), "{refused}");
+}
+
+#[tokio::test]
+async fn few_nodes_are_paired_at_a_time() {
+    let mut b = Node::new(2);
+    let _ticket = b.endpoint.open_pairing();
+    let mut held = Vec::new();
+    for n in 0..PAIRINGS {
+        let a = Node::new(10 + u8::try_from(n).unwrap());
+        let mut joining = soon(a.endpoint.dial_pairing(b.id, &b.at)).await.unwrap();
+        joining.send(Bytes::from_static(b"proof")).await.unwrap();
+        held.push((b.pairing().await, joining, a));
+    }
+    let late = Node::new(9);
+    let mut joining = soon(late.endpoint.dial_pairing(b.id, &b.at)).await.unwrap();
+    let refused = Err(StreamFailure::LinkClosed(LinkClose::TooMany));
+    assert_eq!(soon(joining.next()).await, refused);
+    held.pop();
+    let mut joining = soon(late.endpoint.dial_pairing(b.id, &b.at)).await.unwrap();
+    joining.send(Bytes::from_static(b"proof")).await.unwrap();
+    assert_eq!(b.pairing().await.peer(), late.id);
+}
