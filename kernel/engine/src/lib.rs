@@ -37,11 +37,12 @@ pub mod tools {
     pub mod uris;
 }
 
-/// Links to other nodes: who calls over them, what their clocks say, where they were proven to be.
+/// Other nodes: the links to them, what is shared with them, what they offer, and who of them is there.
 pub mod cluster {
     pub mod assertions;
     pub mod clock_offset;
     pub mod proven_addresses;
+    pub mod shares;
 }
 
 /// One server: its entry, its life, its sandbox, and whom its questions belong to.

@@ -1,0 +1,184 @@
+//! What of its own a node shares, and with whom. Nothing is shared until somebody shares it, and what came
+//! from another node is never shared on: only the owner does.
+//!
+//! A rule names a server, its audience, and a tool of it or all whose names begin alike. Rules only add up:
+//! a tool is shared with a node when one rule says so.
+
+mod pattern;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::ServerId;
+use serde::{Deserialize, Serialize};
+
+pub use self::pattern::{BadToolPattern, ToolPattern};
+pub use self::requests::{ShareRefusal, ShareRequest};
+
+/// Most rules. A person reads all of them in one list.
+pub const SHARES_MAX: usize = 1024;
+/// Most nodes that rules name: each has an index of its own to be told, with as many entries as the index
+/// for all.
+pub const NODES_NAMED_MAX: usize = 64;
+
+/// With whom something is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShareAudience {
+    /// Every node of the cluster.
+    Cluster,
+    /// One node.
+    Node(NodeId),
+}
+
+/// A rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Share {
+    /// A server of this node.
+    pub server: ServerId,
+    /// Who may see it and call it.
+    pub to: ShareAudience,
+    /// Which of its tools.
+    pub tools: ToolPattern,
+}
+
+/// A change of the rules, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShareChange {
+    /// A new rule.
+    Share(Share),
+    /// The end of a rule.
+    Unshare(Share),
+    /// The node is no longer of the cluster: a node of its name begins without.
+    Forget(NodeId),
+    /// The server is removed: a server of its name begins unshared.
+    Vacate(ServerId),
+}
+
+/// All rules of this node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    rules: BTreeMap<ServerId, BTreeSet<(ShareAudience, ToolPattern)>>,
+}
+
+impl Shares {
+    /// Carries out a change; false when all is as before.
+    pub fn apply(&mut self, change: &ShareChange) -> bool {
+        let before = self.len();
+        match change {
+            ShareChange::Share(share) => {
+                let rules = self.rules.entry(share.server.clone()).or_default();
+                rules.insert((share.to, share.tools.clone()));
+            }
+            ShareChange::Unshare(share) => {
+                if let Some(rules) = self.rules.get_mut(&share.server) {
+                    rules.remove(&(share.to, share.tools.clone()));
+                }
+            }
+            ShareChange::Forget(node) => {
+                let stays = |(to, _): &(ShareAudience, _)| *to != ShareAudience::Node(*node);
+                self.rules
+                    .values_mut()
+                    .for_each(|rules| rules.retain(stays));
+            }
+            ShareChange::Vacate(server) => {
+                self.rules.remove(server);
+            }
+        }
+        self.rules.retain(|_, rules| !rules.is_empty());
+        before != self.len()
+    }
+
+    /// The rules, by server.
+    pub fn all(&self) -> impl Iterator<Item = Share> + '_ {
+        self.rules.iter().flat_map(|(server, rules)| {
+            rules.iter().map(|(to, tools)| Share {
+                server: server.clone(),
+                to: *to,
+                tools: tools.clone(),
+            })
+        })
+    }
+
+    /// How many rules there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rules.values().map(BTreeSet::len).sum()
+    }
+
+    /// True when nothing is shared.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The nodes that rules name.
+    #[must_use]
+    pub fn named(&self) -> BTreeSet<NodeId> {
+        let audiences = self.rules.values().flatten().map(|(to, _)| to);
+        let named = audiences.filter_map(|to| match to {
+            ShareAudience::Node(node) => Some(*node),
+            ShareAudience::Cluster => None,
+        });
+        named.collect()
+    }
+
+    /// Whose view this node has: its own if a rule names it, else that of the cluster.
+    #[must_use]
+    pub fn view(&self, node: NodeId) -> ShareAudience {
+        let own = ShareAudience::Node(node);
+        let mut audiences = self.rules.values().flatten().map(|(to, _)| *to);
+        match audiences.any(|to| to == own) {
+            true => own,
+            false => ShareAudience::Cluster,
+        }
+    }
+
+    /// Whether something of the server is shared with a view.
+    #[must_use]
+    pub fn shows(&self, view: ShareAudience, server: &ServerId) -> bool {
+        self.of(view, server).next().is_some()
+    }
+
+    /// Whether a tool of this node is shared with a view; `tool` is the server's own name for it.
+    #[must_use]
+    pub fn admits(&self, view: ShareAudience, server: &ServerId, tool: &str) -> bool {
+        self.of(view, server).any(|tools| tools.covers(tool))
+    }
+
+    /// Whether a node may call a tool of this node, as far as sharing goes.
+    #[must_use]
+    pub fn may_call(&self, node: NodeId, server: &ServerId, tool: &str) -> bool {
+        self.admits(ShareAudience::Node(node), server, tool)
+    }
+
+    fn of<'a>(
+        &'a self,
+        view: ShareAudience,
+        server: &ServerId,
+    ) -> impl Iterator<Item = &'a ToolPattern> + use<'a> {
+        let rules = self.rules.get(server).into_iter().flatten();
+        let meant = move |to: &ShareAudience| *to == ShareAudience::Cluster || *to == view;
+        rules.filter_map(move |(to, tools)| meant(to).then_some(tools))
+    }
+}
+
+impl fmt::Display for ShareAudience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster => f.write_str("cluster"),
+            Self::Node(node) => write!(f, "node:{}", node.short()),
+        }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{} to {}", self.server, self.tools, self.to)
+    }
+}

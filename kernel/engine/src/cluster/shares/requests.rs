@@ -1,0 +1,164 @@
+//! Requests to share and to end it, as they are typed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use mgp_protocol::ids::ServerId;
+
+use super::{
+    BadToolPattern, NODES_NAMED_MAX, SHARES_MAX, Share, ShareAudience, ShareChange, Shares,
+    ToolPattern,
+};
+
+/// `share SERVER --to AUDIENCE [--tools PATTERN]`; the names of server and node have been read before.
+#[derive(Clone, Debug)]
+pub struct ShareRequest<'a> {
+    /// The server.
+    pub server: ServerId,
+    /// With whom.
+    pub to: ShareAudience,
+    /// The pattern as it was typed; all tools without.
+    pub tools: Option<&'a str>,
+    /// The server's own names for its tools; `None` when it has listed none yet.
+    pub listed: Option<&'a BTreeSet<Arc<str>>>,
+    /// The rule is for what is to come as well: it need not mean a tool that there is.
+    pub not_yet: bool,
+}
+
+/// Why nothing is shared, or nothing ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShareRefusal {
+    /// Of another node, or one agent's instance.
+    #[error("{0} is no server of this node's own: only its owner shares it")]
+    NotOwn(ServerId),
+    /// Not a pattern.
+    #[error(transparent)]
+    Pattern(#[from] BadToolPattern),
+    /// A rule about nothing.
+    #[error("{server} has no tool that {pattern:?} means{}", hint(.meant))]
+    NoSuchTool {
+        /// The server.
+        server: ServerId,
+        /// As it was typed.
+        pattern: String,
+        /// What was probably meant.
+        meant: Option<String>,
+    },
+    /// Nobody knows what the server has.
+    #[error(
+        "{0} has listed no tools yet: share all of them, or say that the rule is for what is to come"
+    )]
+    NotListed(ServerId),
+    /// At the bound.
+    #[error("there are {SHARES_MAX} rules: end some, or share a whole server")]
+    TooMany,
+    /// At the bound.
+    #[error(
+        "rules name {NODES_NAMED_MAX} nodes, each of which is told an index of its own: share with the cluster"
+    )]
+    TooManyNodes,
+    /// No such rule to end.
+    #[error("there is no such rule; {server} is shared {}", rules(.there))]
+    NotShared {
+        /// The server.
+        server: ServerId,
+        /// The rules there are.
+        there: Vec<Share>,
+    },
+}
+
+fn hint(meant: &Option<String>) -> String {
+    let hint = |meant: &String| format!("; {meant:?} is one");
+    meant.as_ref().map(hint).unwrap_or_default()
+}
+
+fn rules(there: &[Share]) -> String {
+    let told: Vec<_> = there
+        .iter()
+        .map(|rule| format!("{} to {}", rule.tools, rule.to))
+        .collect();
+    match told.is_empty() {
+        true => "with nobody".to_owned(),
+        false => told.join(", "),
+    }
+}
+
+impl Shares {
+    /// The change that shares; `None` when it is shared so already.
+    ///
+    /// # Errors
+    /// [`ShareRefusal`] says why not; then nothing may be kept.
+    pub fn share(&self, request: &ShareRequest<'_>) -> Result<Option<ShareChange>, ShareRefusal> {
+        let server = &request.server;
+        if ServerId::parse(server.as_str()).is_err() {
+            return Err(ShareRefusal::NotOwn(server.clone()));
+        }
+        let rule = Share {
+            server: server.clone(),
+            to: request.to,
+            tools: pattern(request)?,
+        };
+        if self.all().any(|there| there == rule) {
+            return Ok(None);
+        }
+        if self.len() >= SHARES_MAX {
+            return Err(ShareRefusal::TooMany);
+        }
+        if let ShareAudience::Node(node) = request.to {
+            let named = self.named();
+            if named.len() >= NODES_NAMED_MAX && !named.contains(&node) {
+                return Err(ShareRefusal::TooManyNodes);
+            }
+        }
+        Ok(Some(ShareChange::Share(rule)))
+    }
+
+    /// The changes that end what is shared of a server: with everybody or one audience, by one pattern or
+    /// all of them. The server need not be there any more.
+    ///
+    /// # Errors
+    /// [`ShareRefusal::NotShared`] where there is no such rule: another one may still share the same tool.
+    pub fn unshare(
+        &self,
+        server: &ServerId,
+        to: Option<ShareAudience>,
+        tools: Option<&str>,
+    ) -> Result<Vec<ShareChange>, ShareRefusal> {
+        let there: Vec<Share> = self.all().filter(|rule| rule.server == *server).collect();
+        let meant = |rule: &&Share| {
+            let (to, tools) = (to.unwrap_or(rule.to), tools.map(str::to_owned));
+            rule.to == to && tools.is_none_or(|tools| tools == rule.tools.to_string())
+        };
+        let ended = there.iter().filter(meant).cloned();
+        let ended: Vec<_> = ended.map(ShareChange::Unshare).collect();
+        match ended.is_empty() {
+            true => Err(ShareRefusal::NotShared {
+                server: server.clone(),
+                there,
+            }),
+            false => Ok(ended),
+        }
+    }
+}
+
+fn pattern(request: &ShareRequest<'_>) -> Result<ToolPattern, ShareRefusal> {
+    let Some(typed) = request.tools else {
+        return Ok(ToolPattern::all());
+    };
+    let listed = request.listed.into_iter().flatten().map(|tool| &**tool);
+    let pattern = ToolPattern::parse(typed, listed.clone())?;
+    if pattern.is_all() || request.not_yet {
+        return Ok(pattern);
+    }
+    if request.listed.is_none() {
+        return Err(ShareRefusal::NotListed(request.server.clone()));
+    }
+    match listed.clone().any(|tool| pattern.covers(tool)) {
+        true => Ok(pattern),
+        false => Err(ShareRefusal::NoSuchTool {
+            meant: pattern.meant(&request.server, listed),
+            server: request.server.clone(),
+            pattern: typed.to_owned(),
+        }),
+    }
+}
