@@ -43,6 +43,8 @@ pub mod cluster {
     pub mod clock_offset;
     pub mod proven_addresses;
     pub mod shares;
+    pub mod staleness;
+    pub mod tool_index;
 }
 
 /// One server: its entry, its life, its sandbox, and whom its questions belong to.

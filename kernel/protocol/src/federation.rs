@@ -13,6 +13,7 @@ pub mod foreign_agent;
 pub mod frames;
 pub mod hello;
 pub mod node_id;
+pub mod tool_index;
 
 mod byte_text;
 mod message;

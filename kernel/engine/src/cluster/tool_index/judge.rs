@@ -1,0 +1,206 @@
+//! Judges what another node tells: an admitted node may still be mistaken, or in the wrong hands.
+//!
+//! Whatever passes is shown under the names of its node only. So a name need not differ from those of this
+//! node or of others; it must not hide what it is.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use mgp_protocol::federation::tool_index::{IndexRoot, ServerRecord, ToolRecord, ToolVector};
+use mgp_protocol::ids::{BadServerId, ServerId, told};
+use mgp_protocol::lookalike;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{DEFINITION_MAX, HELD_BYTES_MAX, IndexKey, NAME_MAX};
+
+/// Most numbers of a vector. The largest models in use give 4096.
+const DIMENSIONS_MAX: usize = 4096;
+/// Longest id of a model, in bytes.
+const MODEL_MAX: usize = 128;
+/// How far the length of a vector may be from 1: it is rounded to whole numbers.
+const ROUNDING: f32 = 0.02;
+
+/// An entry of another node that was taken.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HeldEntry {
+    /// A server.
+    Server(ServerRecord),
+    /// A tool.
+    Tool(HeldTool),
+}
+
+/// A tool of another node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeldTool {
+    /// The definition, as its server sent it.
+    pub definition: Arc<str>,
+    /// The hash of its schemas.
+    pub schemas: IndexRoot,
+    /// The owner's operator confirmed that calling it twice is calling it once.
+    pub idempotent: bool,
+    /// Its meaning, of length 1.
+    pub vector: Option<ToolVector>,
+}
+
+/// Why an entry is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EntryRefusal {
+    /// Not the id of a server.
+    #[error(transparent)]
+    Server(#[from] BadServerId),
+    /// Nothing, or too much.
+    #[error("a tool's name has between 1 and {NAME_MAX} bytes, this one has {0}")]
+    NameLength(usize),
+    /// It would be read as something else.
+    #[error("{} does not show in a text, or turns it around", told(*.0))]
+    Hidden(char),
+    /// Too long.
+    #[error("a definition has at most {DEFINITION_MAX} bytes, this one has {0}")]
+    TooLong(usize),
+    /// Not a record of this protocol, or a definition that two readers read differently.
+    #[error("it cannot be read: {0}")]
+    Unreadable(String),
+    /// The definition is that of another tool.
+    #[error("its definition names another tool")]
+    AnotherName,
+    /// A hash that is not that of the schemas it came with.
+    #[error("its schemas are not those its hash is of")]
+    AnotherSchema,
+    /// Not a direction of length 1.
+    #[error("its vector is not one of length 1 with a model's id")]
+    Vector,
+    /// The kernel is full.
+    #[error("this kernel holds {HELD_BYTES_MAX} bytes of other nodes' definitions and no more")]
+    KernelFull,
+}
+
+/// What is read of a definition.
+#[derive(Deserialize)]
+struct ToldDefinition<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow, rename = "inputSchema", default)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow, rename = "outputSchema", default)]
+    output: Option<&'a RawValue>,
+}
+
+impl ToldDefinition<'_> {
+    fn schemas(&self) -> IndexRoot {
+        let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 tool schemas");
+        for schema in [self.input, self.output] {
+            let text = schema.map_or("", RawValue::get);
+            hasher
+                .update(&(text.len() as u64).to_le_bytes())
+                .update(text.as_bytes());
+        }
+        IndexRoot(hasher.finalize().into())
+    }
+}
+
+/// The hash of a definition's schemas as they stand in it; `None` for a definition that cannot be read.
+#[must_use]
+pub fn schemas_of(definition: &str) -> Option<IndexRoot> {
+    let read: Result<ToldDefinition<'_>, _> = lookalike::from_str(definition);
+    read.ok().map(|definition| definition.schemas())
+}
+
+/// Reads an entry.
+pub(super) fn judge(key: &IndexKey, record: &[u8]) -> Result<HeldEntry, EntryRefusal> {
+    ServerId::parse(key.server.as_str())?;
+    let unreadable = |error: &dyn std::fmt::Display| EntryRefusal::Unreadable(error.to_string());
+    let Some(name) = &key.tool else {
+        let record = ServerRecord::decode(record);
+        return record
+            .map(HeldEntry::Server)
+            .map_err(|error| unreadable(&error));
+    };
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Err(EntryRefusal::NameLength(name.len()));
+    }
+    if let Some(c) = name
+        .chars()
+        .find(|c| c.is_whitespace() || hides_in_names(*c))
+    {
+        return Err(EntryRefusal::Hidden(c));
+    }
+    let record = ToolRecord::decode(record).map_err(|error| unreadable(&error))?;
+    if record.definition.len() > DEFINITION_MAX {
+        return Err(EntryRefusal::TooLong(record.definition.len()));
+    }
+    let definition: ToldDefinition<'_> =
+        lookalike::from_str(&record.definition).map_err(|error| unreadable(&error))?;
+    if definition.name != **name {
+        return Err(EntryRefusal::AnotherName);
+    }
+    if definition.schemas() != record.schemas {
+        return Err(EntryRefusal::AnotherSchema);
+    }
+    if let Some(c) = hidden_in_json(&record.definition) {
+        return Err(EntryRefusal::Hidden(c));
+    }
+    if record
+        .vector
+        .as_ref()
+        .is_some_and(|vector| !is_direction(vector))
+    {
+        return Err(EntryRefusal::Vector);
+    }
+    Ok(HeldEntry::Tool(HeldTool {
+        definition: record.definition.into(),
+        schemas: record.schemas,
+        idempotent: record.idempotent,
+        vector: record.vector,
+    }))
+}
+
+/// A vector longer than 1 would be nearer to every question than any other tool.
+fn is_direction(vector: &ToolVector) -> bool {
+    let squares = vector.numbers.iter();
+    let squares = squares.map(|number| f32::from(number.cast_signed()).powi(2));
+    let length = squares.sum::<f32>().sqrt() * vector.unit;
+    let id = (1..=MODEL_MAX).contains(&vector.model.len());
+    let plain = vector.model.bytes().all(|byte| byte.is_ascii_graphic());
+    let fits = (1..=DIMENSIONS_MAX).contains(&vector.numbers.len());
+    id && plain && fits && vector.unit > 0.0 && (length - 1.0).abs() <= ROUNDING
+}
+
+/// Controls, marks that turn the reading around, and letters of the invisible alphabet of tags.
+fn hides(c: char) -> bool {
+    let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || matches!(c, '\u{e0000}'..='\u{e007f}') || (c.is_control() && !"\t\r\n".contains(c))
+}
+
+/// Names are compared by the eye: whatever has no shape of its own hides there.
+fn hides_in_names(c: char) -> bool {
+    let shapeless = matches!(
+        c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{206f}'
+            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
+    );
+    shapeless || c.is_control() || hides(c)
+}
+
+/// The first such character in a JSON text, as it stands or escaped.
+fn hidden_in_json(text: &str) -> Option<char> {
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        if hides(c) {
+            return Some(c);
+        }
+        if c != '\\' || rest.next() != Some('u') {
+            continue;
+        }
+        let digits = rest.as_str().get(..4)?;
+        let unit = u32::from_str_radix(digits, 16).ok()?;
+        // Tags lie behind this half of a pair; so do some rare signs of selection.
+        let unit = if unit == 0xdb40 { 0xe0000 } else { unit };
+        if let Some(c) = char::from_u32(unit).filter(|c| hides(*c)) {
+            return Some(c);
+        }
+    }
+    None
+}

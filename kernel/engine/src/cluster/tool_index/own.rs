@@ -1,0 +1,183 @@
+//! This node's own index: what its servers offer, as each peer may see it.
+//!
+//! Peers that no rule names share one view. Servers of other nodes have no way in: what is offered here has
+//! the plain id of a server of this node's own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::federation::tool_index::{
+    IndexDigest, IndexPage, PullIndex, ServerRecord, ToolRecord,
+};
+use mgp_protocol::ids::ServerId;
+
+use super::view::{IndexView, OwnRecord};
+use super::{IndexKey, LeftOut};
+use crate::cluster::shares::{ShareAudience, Shares};
+
+/// What a server offers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfferedServer {
+    /// The server.
+    pub record: ServerRecord,
+    /// Its tools, by its own names for them.
+    pub tools: BTreeMap<Arc<str>, ToolRecord>,
+}
+
+/// The index of this node.
+#[derive(Debug)]
+pub struct OwnIndex {
+    seed: u64,
+    epochs: u64,
+    shares: Shares,
+    offers: BTreeMap<ServerId, BTreeMap<IndexKey, Arc<OwnRecord>>>,
+    views: BTreeMap<ShareAudience, IndexView>,
+}
+
+impl OwnIndex {
+    /// An index that nobody is told anything of. `seed` is random and new at each start: copies of an
+    /// earlier life are of another epoch.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let mut index = Self {
+            seed,
+            epochs: 0,
+            shares: Shares::default(),
+            offers: BTreeMap::new(),
+            views: BTreeMap::new(),
+        };
+        let epoch = index.epoch();
+        let view = IndexView::new(epoch);
+        index.views.insert(ShareAudience::Cluster, view);
+        index
+    }
+
+    /// What a server offers now; `None` when it is removed. One of another node is not taken.
+    pub fn offer(&mut self, server: &ServerId, offered: Option<&OfferedServer>) {
+        let own = ServerId::parse(server.as_str()).is_ok();
+        match offered.filter(|_| own) {
+            Some(offered) => {
+                let before = self.offers.remove(server);
+                let records = records(server, offered, before.unwrap_or_default());
+                self.offers.insert(server.clone(), records);
+            }
+            None => {
+                self.offers.remove(server);
+            }
+        }
+        for (audience, view) in &mut self.views {
+            show(view, *audience, server, &self.offers, &self.shares);
+            admit_waiting(view, *audience, &self.offers, &self.shares);
+        }
+    }
+
+    /// The rules are these from now on.
+    pub fn reshare(&mut self, shares: Shares) {
+        self.shares = shares;
+        let named = self.shares.named();
+        let stands = |audience: &ShareAudience| match audience {
+            ShareAudience::Cluster => true,
+            ShareAudience::Node(node) => named.contains(node),
+        };
+        self.views.retain(|audience, _| stands(audience));
+        for node in &named {
+            if !self.views.contains_key(&ShareAudience::Node(*node)) {
+                let view = IndexView::new(self.epoch());
+                self.views.insert(ShareAudience::Node(*node), view);
+            }
+        }
+        for (audience, view) in &mut self.views {
+            for server in self.offers.keys() {
+                show(view, *audience, server, &self.offers, &self.shares);
+            }
+            admit_waiting(view, *audience, &self.offers, &self.shares);
+        }
+    }
+
+    /// The node is no longer of the cluster.
+    pub fn forget(&mut self, node: NodeId) {
+        self.views.values_mut().for_each(|view| view.forget(node));
+    }
+
+    /// The digest that a peer is told.
+    #[must_use]
+    pub fn digest(&self, peer: NodeId) -> IndexDigest {
+        self.view(peer).digest()
+    }
+
+    /// The page that a peer asks for.
+    pub fn page(&mut self, peer: NodeId, pull: &PullIndex) -> IndexPage {
+        let audience = self.shares.view(peer);
+        let view = self.views.get_mut(&audience);
+        view.expect("each audience has a view").page(peer, pull)
+    }
+
+    /// What is shared with a peer and not told, and why.
+    pub fn left_out(&self, peer: NodeId) -> impl Iterator<Item = (&IndexKey, LeftOut)> {
+        self.view(peer).left_out()
+    }
+
+    fn view(&self, peer: NodeId) -> &IndexView {
+        let view = self.views.get(&self.shares.view(peer));
+        view.expect("each audience has a view")
+    }
+
+    fn epoch(&mut self) -> u64 {
+        self.epochs += 1;
+        let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 index epoch");
+        hasher.update(&self.seed.to_le_bytes());
+        hasher.update(&self.epochs.to_le_bytes());
+        let [a, b, c, d, e, f, g, h, ..] = *hasher.finalize().as_bytes();
+        // 0 is the epoch of a copy that is empty.
+        u64::from_le_bytes([a, b, c, d, e, f, g, h]).max(1)
+    }
+}
+
+/// The records of a server; those that did not change are the same ones.
+fn records(
+    server: &ServerId,
+    offered: &OfferedServer,
+    mut before: BTreeMap<IndexKey, Arc<OwnRecord>>,
+) -> BTreeMap<IndexKey, Arc<OwnRecord>> {
+    let whole = (IndexKey::server(server), offered.record.encode());
+    let tools = offered.tools.iter();
+    let tools = tools.map(|(name, tool)| (IndexKey::tool(server, Arc::clone(name)), tool.encode()));
+    let all = std::iter::once(whole).chain(tools);
+    all.map(|(key, bytes)| {
+        let same = before.remove(&key).filter(|record| record.is(&bytes));
+        let record = same.unwrap_or_else(|| OwnRecord::new(&key, bytes));
+        (key, record)
+    })
+    .collect()
+}
+
+/// Makes a view tell of a server what it may.
+fn show(
+    view: &mut IndexView,
+    audience: ShareAudience,
+    server: &ServerId,
+    offers: &BTreeMap<ServerId, BTreeMap<IndexKey, Arc<OwnRecord>>>,
+    shares: &Shares,
+) {
+    let offered = offers.get(server).into_iter().flatten();
+    let admitted = |key: &IndexKey| match &key.tool {
+        Some(tool) => shares.admits(audience, server, tool),
+        None => shares.shows(audience, server),
+    };
+    let entries = offered.filter(|(key, _)| admitted(key));
+    let entries = entries.map(|(key, record)| (key.clone(), Arc::clone(record)));
+    view.set(server, &entries.collect());
+}
+
+/// What was left out comes in where others made room.
+fn admit_waiting(
+    view: &mut IndexView,
+    audience: ShareAudience,
+    offers: &BTreeMap<ServerId, BTreeMap<IndexKey, Arc<OwnRecord>>>,
+    shares: &Shares,
+) {
+    for server in view.waiting() {
+        show(view, audience, &server, offers, shares);
+    }
+}

@@ -1,0 +1,356 @@
+mod model;
+mod refusals;
+mod simulation;
+
+use std::collections::BTreeMap;
+
+use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::federation::tool_index::{
+    IndexDigest, IndexPage, NotBrought, PullIndex, ServerRecord, ToolRecord,
+};
+use mgp_protocol::mgp::discovery::Status;
+
+use super::*;
+use crate::clock::MonotonicTime;
+use crate::cluster::shares::{Share, ShareAudience, ShareChange, Shares, ToolPattern};
+use crate::cluster::staleness::Stage;
+
+fn node(n: u8) -> NodeId {
+    NodeId([n; 32])
+}
+
+fn at(millis: u64) -> MonotonicTime {
+    MonotonicTime::new(Duration::from_millis(millis))
+}
+
+fn share(server: &str, to: ShareAudience, tools: &str) -> Share {
+    Share {
+        server: ServerId::new(server),
+        to,
+        tools: ToolPattern::try_from(tools.to_owned()).unwrap(),
+    }
+}
+
+fn shares(rules: &[Share]) -> Shares {
+    let mut shares = Shares::default();
+    for rule in rules {
+        shares.apply(&ShareChange::Share(rule.clone()));
+    }
+    shares
+}
+
+fn server_record(state: Status) -> ServerRecord {
+    ServerRecord {
+        state,
+        specification: None,
+        replica: false,
+        stateful: false,
+    }
+}
+
+fn tool(name: &str, words: &str) -> ToolRecord {
+    let definition =
+        serde_json::json!({"name": name, "description": words, "inputSchema": {"type": "object"}});
+    let definition = definition.to_string();
+    ToolRecord {
+        schemas: schemas_of(&definition).unwrap(),
+        definition,
+        idempotent: false,
+        vector: None,
+    }
+}
+
+fn offered(tools: &[(&str, &str)]) -> OfferedServer {
+    let tools = tools
+        .iter()
+        .map(|(name, words)| ((*name).into(), tool(name, words)));
+    OfferedServer {
+        record: server_record(Status::Connected),
+        tools: tools.collect(),
+    }
+}
+
+/// Asks and answers until nothing is asked any more; how many pages that took.
+fn settle(own: &mut OwnIndex, peer: NodeId, held: &mut HeldIndex, now: MonotonicTime) -> usize {
+    let mut pages = 0;
+    let mut effects = held.told(own.digest(peer), now);
+    while let Some(pull) = pulled(&effects) {
+        pages += 1;
+        let page = own.page(peer, &pull);
+        effects = held.brought(page, HELD_BYTES_MAX, now);
+    }
+    pages
+}
+
+fn pulls(effects: &[IndexEffect]) -> impl Iterator<Item = PullIndex> + '_ {
+    effects.iter().filter_map(|effect| match effect {
+        IndexEffect::Pull(pull) => Some(*pull),
+        IndexEffect::Set(_) | IndexEffect::Removed(_) | IndexEffect::Report(_) => None,
+    })
+}
+
+fn pulled(effects: &[IndexEffect]) -> Option<PullIndex> {
+    pulls(effects).next()
+}
+
+fn names(held: &HeldIndex) -> Vec<String> {
+    held.entries().map(|(key, _)| key.to_string()).collect()
+}
+
+/// PRJ-005: a peer's copy is what is shared with it, and follows what changes.
+#[test]
+fn a_copy_follows_what_is_shared_and_shows_nothing_else() {
+    let mut own = OwnIndex::new(1);
+    own.offer(
+        &ServerId::new("files"),
+        Some(&offered(&[("read", "a"), ("write", "b")])),
+    );
+    own.offer(&ServerId::new("secret"), Some(&offered(&[("key", "c")])));
+    own.offer(
+        &ServerId::new("nas/files"),
+        Some(&offered(&[("read", "d")])),
+    );
+    let mut held = HeldIndex::default();
+    settle(&mut own, node(1), &mut held, at(0));
+    assert!(names(&held).is_empty() && held.is_current());
+
+    let cluster = share("files", ShareAudience::Cluster, "read");
+    own.reshare(shares(&[
+        cluster.clone(),
+        share("nas/files", ShareAudience::Cluster, "*"),
+    ]));
+    settle(&mut own, node(1), &mut held, at(0));
+    assert_eq!(names(&held), ["files", "files:read"]);
+    assert_eq!(held.refused().count(), 0);
+
+    own.offer(&ServerId::new("files"), Some(&offered(&[("write", "b")])));
+    settle(&mut own, node(1), &mut held, at(0));
+    assert_eq!(names(&held), ["files"]);
+
+    let to_one = share("secret", ShareAudience::Node(node(1)), "*");
+    own.reshare(shares(&[cluster, to_one]));
+    let mut other = HeldIndex::default();
+    settle(&mut own, node(1), &mut held, at(0));
+    settle(&mut own, node(2), &mut other, at(0));
+    assert_eq!(names(&held), ["files", "secret", "secret:key"]);
+    assert_eq!(names(&other), ["files"]);
+
+    own.offer(&ServerId::new("secret"), None);
+    own.reshare(Shares::default());
+    settle(&mut own, node(1), &mut held, at(0));
+    assert!(names(&held).is_empty() && held.is_current() && held.bytes() == 0);
+}
+
+/// A definition is relayed as it stands: byte for byte, its odd spaces and members in their order.
+#[test]
+fn definitions_arrive_as_their_servers_wrote_them() {
+    let definition =
+        "{ \"z\" :1.0, \"name\":\"read\",\r\n \"inputSchema\": {\"type\":\"object\" } }";
+    let record = ToolRecord {
+        definition: definition.to_owned(),
+        schemas: schemas_of(definition).unwrap(),
+        idempotent: true,
+        vector: None,
+    };
+    let mut server = offered(&[]);
+    server.tools.insert("read".into(), record);
+    let mut own = OwnIndex::new(1);
+    own.offer(&ServerId::new("files"), Some(&server));
+    own.reshare(shares(&[share("files", ShareAudience::Cluster, "*")]));
+    let mut held = HeldIndex::default();
+    settle(&mut own, node(1), &mut held, at(0));
+    let key = IndexKey::tool(&ServerId::new("files"), "read");
+    let Some(HeldEntry::Tool(tool)) = held.get(&key) else {
+        panic!("the tool is held");
+    };
+    assert_eq!(&*tool.definition, definition);
+    assert!(tool.idempotent);
+}
+
+/// An owner that starts again with what it had costs one small answer, not a new copy; and its changes
+/// after that come as a difference.
+#[test]
+fn a_restarted_owner_is_followed_from_where_it_is() {
+    let all: Vec<String> = (0..3_000).map(|n| format!("tool_{n}")).collect();
+    let words = "x".repeat(400);
+    let tools: Vec<_> = all
+        .iter()
+        .map(|name| (name.as_str(), words.as_str()))
+        .collect();
+    let start = |seed| {
+        let mut own = OwnIndex::new(seed);
+        own.offer(&ServerId::new("files"), Some(&offered(&tools)));
+        own.reshare(shares(&[share("files", ShareAudience::Cluster, "*")]));
+        own
+    };
+    let mut held = HeldIndex::default();
+    let pages = settle(&mut start(1), node(1), &mut held, at(0));
+    assert!(pages > 4, "{pages}");
+    let mut own = start(2);
+    held.unlinked();
+    assert_eq!(settle(&mut own, node(1), &mut held, at(1)), 1);
+    own.offer(&ServerId::new("files"), Some(&offered(&tools[1..])));
+    assert_eq!(settle(&mut own, node(1), &mut held, at(1)), 1);
+    assert_eq!(names(&held).len(), 3_000);
+}
+
+/// A pull of many pages during which everything changes all the time goes on to its end: each page is
+/// behind the one before, whatever changes, and nothing is begun anew.
+#[test]
+fn a_pull_that_is_overtaken_goes_on_from_where_it_is() {
+    let all: Vec<String> = (0..2_000).map(|n| format!("tool_{n:04}")).collect();
+    let words = "x".repeat(1_000);
+    let mut tools: Vec<_> = all
+        .iter()
+        .map(|name| (name.as_str(), words.as_str()))
+        .collect();
+    let mut own = OwnIndex::new(1);
+    own.reshare(shares(&[share("files", ShareAudience::Cluster, "*")]));
+    own.offer(&ServerId::new("files"), Some(&offered(&tools)));
+    let mut held = HeldIndex::default();
+    let mut effects = held.told(own.digest(node(1)), at(0));
+    let mut begun = 0;
+    let mut pages = 0;
+    while let Some(pull) = pulled(&effects) {
+        let page = own.page(node(1), &pull);
+        begun += usize::from(page.after == 0);
+        pages += 1;
+        if pages <= 20 {
+            tools.remove(0);
+            tools[1_000].1 = if pages % 2 == 0 { "even" } else { "odd" };
+            own.offer(&ServerId::new("files"), Some(&offered(&tools)));
+        }
+        effects = held.brought(page, HELD_BYTES_MAX, at(0));
+    }
+    assert!(begun == 1 && pages > 8, "{begun} {pages}");
+    assert_eq!(settle(&mut own, node(1), &mut held, at(0)), 1);
+    assert!(held.is_current());
+    assert_eq!(names(&held).len(), 1 + tools.len());
+}
+
+/// A name that was shared before a peer came, and is not shared any more, is never sent to it.
+#[test]
+fn a_peer_that_comes_later_is_told_nothing_of_what_was_before() {
+    let mut own = OwnIndex::new(1);
+    own.reshare(shares(&[share("files", ShareAudience::Cluster, "*")]));
+    let secret = [("secret", "a"), ("read", "b")];
+    own.offer(&ServerId::new("files"), Some(&offered(&secret)));
+    own.offer(&ServerId::new("files"), Some(&offered(&secret[1..])));
+    let epoch = own.digest(node(1)).epoch;
+    for (epoch, after) in [(0, 0), (epoch, 0), (epoch, 1)] {
+        let pull = PullIndex {
+            number: 1,
+            epoch,
+            after,
+            root: None,
+        };
+        let page = own.page(node(1), &pull);
+        assert_eq!((page.after, page.changes.len()), (0, 2));
+        own.forget(node(1));
+    }
+}
+
+/// A copy that is behind more removals than are remembered is made anew.
+#[test]
+fn a_copy_that_is_far_behind_is_made_anew() {
+    let all: Vec<String> = (0..TOOLS_MAX).map(|n| format!("t{n}")).collect();
+    let tools: Vec<_> = all.iter().map(|name| (name.as_str(), "")).collect();
+    let mut own = OwnIndex::new(1);
+    let rules = ["files", "other"].map(|server| share(server, ShareAudience::Cluster, "*"));
+    own.reshare(shares(&rules));
+    own.offer(&ServerId::new("other"), Some(&offered(&[])));
+    own.offer(&ServerId::new("files"), Some(&offered(&tools)));
+    let mut held = HeldIndex::default();
+    settle(&mut own, node(1), &mut held, at(0));
+    own.offer(&ServerId::new("files"), None);
+    own.offer(&ServerId::new("other"), None);
+    assert_eq!(settle(&mut own, node(1), &mut held, at(0)), 1);
+    assert!(held.is_current() && names(&held).is_empty());
+}
+
+/// What was kept over a restart is followed from where it was, and what was damaged is not believed.
+#[test]
+fn a_kept_copy_is_followed_and_a_damaged_one_is_made_anew() {
+    let mut own = OwnIndex::new(1);
+    own.reshare(shares(&[share("files", ShareAudience::Cluster, "*")]));
+    own.offer(
+        &ServerId::new("files"),
+        Some(&offered(&[("read", "a"), ("write", "b")])),
+    );
+    let mut held = HeldIndex::default();
+    let pull = pulled(&held.told(own.digest(node(1)), at(0))).unwrap();
+    let mut records = own.page(node(1), &pull).changes;
+    let digest = own.digest(node(1));
+    let kept = HeldIndex::restored(digest, records.clone(), HELD_BYTES_MAX);
+    assert_eq!((kept.digest(), names(&kept).len()), (Some(digest), 3));
+    let mut all = HeldIndexes::default();
+    all.restore(node(1), kept, Duration::from_secs(60), at(0));
+    assert_eq!(all.get(node(1), at(0)).unwrap().1, Stage::Hidden);
+    assert!(all.told(node(1), digest, at(1)).is_empty());
+    assert_eq!(all.get(node(1), at(1)).unwrap().1, Stage::Fresh);
+    records.pop();
+    let mut damaged = HeldIndex::restored(digest, records, HELD_BYTES_MAX);
+    assert_eq!(pulled(&damaged.told(digest, at(0))).unwrap().after, 0);
+}
+
+/// "Not now" puts the pull off, longer each time and as long as was asked; it goes on where it was.
+#[test]
+fn a_pull_that_is_put_off_is_made_later_and_loses_nothing() {
+    let mut own = OwnIndex::new(1);
+    own.offer(&ServerId::new("files"), Some(&offered(&[("read", "a")])));
+    own.reshare(shares(&[share("files", ShareAudience::Cluster, "*")]));
+    let mut held = HeldIndex::default();
+    let first = pulls(&held.told(own.digest(node(1)), at(0)))
+        .next()
+        .unwrap();
+    let later = NotBrought::Later(2_500);
+    assert!(held.not_brought(first.number, later, at(0)).is_empty());
+    assert!(held.told(own.digest(node(1)), at(2_000)).is_empty());
+    assert_eq!(held.next_due(), Some(at(2_500)));
+    let second = pulls(&held.due(at(2_500))).next().unwrap();
+    assert!(
+        held.not_brought(second.number, NotBrought::Lost, at(2_500))
+            .is_empty()
+    );
+    assert!(held.due(at(4_499)).is_empty());
+    let third = pulls(&held.due(at(4_500))).next().unwrap();
+    // One that never comes back is given up, and its answer is none any more.
+    assert!(held.due(at(14_499)).is_empty() && held.due(at(14_500)).is_empty());
+    let late = own.page(node(1), &third);
+    assert!(held.brought(late, HELD_BYTES_MAX, at(14_501)).is_empty());
+    let fourth = pulls(&held.due(at(18_500))).next().unwrap();
+    let page = own.page(node(1), &fourth);
+    held.brought(page, HELD_BYTES_MAX, at(18_500));
+    assert!(held.is_current() && held.next_due().is_none());
+}
+
+/// What is beyond the bounds is not told, its owner can read why, and it comes in when there is room.
+#[test]
+fn what_is_beyond_the_bounds_is_left_out_with_its_reason() {
+    let mut own = OwnIndex::new(1);
+    let rules: Vec<_> = (0..=SERVERS_MAX)
+        .map(|n| share(&format!("s{n:03}"), ShareAudience::Cluster, "*"))
+        .collect();
+    own.reshare(shares(&rules));
+    for rule in &rules {
+        own.offer(&rule.server, Some(&offered(&[("read", "a")])));
+    }
+    let left: Vec<_> = own
+        .left_out(node(1))
+        .map(|(key, why)| (key.to_string(), why))
+        .collect();
+    assert_eq!(left, [("s128".to_owned(), LeftOut::Servers)]);
+    own.offer(&rules[0].server, None);
+    assert_eq!(own.left_out(node(1)).count(), 0);
+    let long = "x".repeat(DEFINITION_MAX + (64 << 10));
+    own.offer(&rules[0].server, Some(&offered(&[])));
+    own.offer(&rules[1].server, Some(&offered(&[("read", &long)])));
+    let left: Vec<_> = own
+        .left_out(node(1))
+        .map(|(key, _)| key.to_string())
+        .collect();
+    assert_eq!(left, ["s000", "s001:read"]);
+    let mut held = HeldIndex::default();
+    settle(&mut own, node(1), &mut held, at(0));
+    assert_eq!(names(&held).len(), 128 + 127);
+}

@@ -1,0 +1,289 @@
+//! What a node that means harm can tell, and what becomes of it.
+
+use super::*;
+use mgp_protocol::federation::tool_index::{IndexChange, IndexRoot, RecordBytes, ToolVector};
+
+/// A page with these entries, which is right in every other respect.
+fn page(pull: &PullIndex, entries: Vec<(&str, Option<&str>, Vec<u8>)>) -> IndexPage {
+    let keyed = entries.iter().map(|(server, tool, record)| {
+        let server = ServerId::new(*server);
+        let key = IndexKey {
+            server,
+            tool: tool.map(Into::into),
+        };
+        let leaf = leaf(&key, record);
+        (key, leaf)
+    });
+    let keyed: BTreeMap<_, _> = keyed.collect();
+    let digest = IndexDigest {
+        epoch: 9,
+        version: 1 + entries.len() as u64,
+        root: root(keyed.values()),
+    };
+    let changes = entries
+        .into_iter()
+        .map(|(server, tool, record)| IndexChange {
+            server: server.to_owned(),
+            tool: tool.map(str::to_owned),
+            record: Some(RecordBytes(record)),
+        });
+    IndexPage {
+        number: pull.number,
+        epoch: 9,
+        after: 0,
+        upto: digest.version,
+        digest,
+        changes: changes.collect(),
+    }
+}
+
+fn asked(held: &mut HeldIndex) -> PullIndex {
+    let root = IndexRoot([9; 32]);
+    let digest = IndexDigest {
+        epoch: 9,
+        version: 1_000_000,
+        root,
+    };
+    pulled(&held.told(digest, at(0))).unwrap()
+}
+
+fn taken(entries: Vec<(&str, Option<&str>, Vec<u8>)>) -> HeldIndex {
+    let mut held = HeldIndex::default();
+    let page = page(&asked(&mut held), entries);
+    held.brought(page, HELD_BYTES_MAX, at(0));
+    held
+}
+
+fn defined(name: &str, definition: &str) -> Vec<u8> {
+    let schemas = schemas_of(definition).unwrap_or(IndexRoot([0; 32]));
+    let definition = definition.to_owned();
+    let record = ToolRecord {
+        definition,
+        schemas,
+        idempotent: false,
+        vector: None,
+    };
+    assert!(!name.is_empty());
+    record.encode()
+}
+
+/// PRJ-012: what hides or pretends is not taken, everything else is, and both sides can read why.
+#[test]
+fn an_entry_that_hides_what_it_is_is_refused_and_takes_no_other_along() {
+    let good = |name: &str| tool(name, "words").encode();
+    let two = r#"{"name":"twice","name":"other","inputSchema":{}}"#;
+    let alike = r#"{"name":"alike","inputschema":{},"inputSchema":{}}"#;
+    let bidi = "{\"name\":\"bidi\",\"description\":\"a\u{202e}b\",\"inputSchema\":{}}";
+    let escaped = r#"{"name":"escaped","description":"a\u202Eb","inputSchema":{}}"#;
+    let tags = "{\"name\":\"tags\",\"description\":\"a\u{e0041}b\",\"inputSchema\":{}}";
+    let terminal = r#"{"name":"terminal","description":"\u001b[2J","inputSchema":{}}"#;
+    let held = taken(vec![
+        ("files", None, server_record(Status::Connected).encode()),
+        ("files", Some("good"), good("good")),
+        ("files", Some("größe"), good("größe")),
+        ("files", Some("an\u{200b}d"), good("an\u{200b}d")),
+        ("files", Some("line\nend"), good("line\nend")),
+        ("files", Some("another"), good("other")),
+        ("files", Some("twice"), defined("twice", two)),
+        ("files", Some("alike"), defined("alike", alike)),
+        ("files", Some("bidi"), defined("bidi", bidi)),
+        ("files", Some("escaped"), defined("escaped", escaped)),
+        ("files", Some("tags"), defined("tags", tags)),
+        ("files", Some("terminal"), defined("terminal", terminal)),
+        ("files", Some("noise"), vec![0xc1, 2, 3]),
+        (
+            "f\u{456}les",
+            None,
+            server_record(Status::Connected).encode(),
+        ),
+        (
+            "other/files",
+            None,
+            server_record(Status::Connected).encode(),
+        ),
+    ]);
+    assert_eq!(names(&held), ["files", "files:good", "files:größe"]);
+    assert!(held.is_current(), "{:?}", held.broken());
+    let refused: Vec<_> = held
+        .refused()
+        .map(|(key, why)| format!("{key}: {why}"))
+        .collect();
+    assert_eq!(refused.len(), 12, "{refused:#?}");
+    for said in [
+        "U+202E",
+        "U+200B",
+        "names another tool",
+        "cannot be read",
+        "'/'",
+        "U+0456",
+    ] {
+        assert!(
+            refused.iter().any(|why| why.contains(said)),
+            "{said}: {refused:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_refused_entry_is_reported_once_and_its_mending_too() {
+    let mut held = HeldIndex::default();
+    let pull = asked(&mut held);
+    let bad = ("files", Some("a\u{202e}"), tool("a", "").encode());
+    let effects = held.brought(page(&pull, vec![bad]), HELD_BYTES_MAX, at(0));
+    let reports = |effects: &[IndexEffect]| -> Vec<_> {
+        let all = effects.iter().filter_map(|effect| match effect {
+            IndexEffect::Report(report) => Some(report.clone()),
+            IndexEffect::Set(_) | IndexEffect::Removed(_) | IndexEffect::Pull(_) => None,
+        });
+        all.collect()
+    };
+    let told = reports(&effects);
+    assert_eq!((told.len(), told[0].refused), (1, 1));
+    assert_eq!(told[0].examples[0].entry, "files:a\\u{202e}");
+    let pull = asked(&mut held);
+    let effects = held.brought(page(&pull, Vec::new()), HELD_BYTES_MAX, at(0));
+    assert_eq!(reports(&effects), [Default::default()]);
+    let pull = asked(&mut held);
+    let effects = held.brought(page(&pull, Vec::new()), HELD_BYTES_MAX, at(0));
+    assert!(reports(&effects).is_empty());
+}
+
+/// A vector longer than 1, or one that says nothing, would stand before every local tool.
+#[test]
+fn a_vector_that_is_not_of_length_one_is_refused() {
+    let with = |unit: f32, numbers: Vec<u8>, model: &str| {
+        let vector = ToolVector {
+            model: model.to_owned(),
+            unit,
+            numbers,
+        };
+        let record = ToolRecord {
+            vector: Some(vector),
+            ..tool("a", "")
+        };
+        taken(vec![("files", Some("a"), record.encode())])
+            .refused()
+            .count()
+            == 0
+    };
+    assert!(with(1.0 / 127.0, vec![127, 0], "m"));
+    assert!(with(1.0 / 127.0, vec![129, 0], "m"));
+    assert!(!with(1.0, vec![127, 0], "m"));
+    assert!(!with(f32::NAN, vec![127], "m"));
+    assert!(!with(f32::INFINITY, vec![0], "m"));
+    assert!(!with(-1.0 / 127.0, vec![127], "m"));
+    assert!(!with(1.0 / 127.0, vec![127], ""));
+    assert!(!with(1.0, Vec::new(), "m"));
+    assert!(!with(1.0, vec![1; 5_000], "m"));
+}
+
+#[test]
+fn a_schema_that_is_not_the_one_it_is_hashed_for_is_refused() {
+    let record = ToolRecord {
+        schemas: IndexRoot([7; 32]),
+        ..tool("a", "")
+    };
+    let held = taken(vec![("files", Some("a"), record.encode())]);
+    assert_eq!(
+        held.refused().next().unwrap().1,
+        &EntryRefusal::AnotherSchema
+    );
+    let spaced = schemas_of(r#"{"name":"a","inputSchema":{"type": "object"}}"#);
+    assert_ne!(
+        spaced,
+        schemas_of(r#"{"name":"a","inputSchema":{"type":"object"}}"#)
+    );
+    let moved = schemas_of(r#"{"inputSchema":{"type": "object"},"name":"b"}"#);
+    assert_eq!(spaced, moved);
+}
+
+/// Beyond the bounds nothing more is taken, what is held stays, and the next try waits.
+#[test]
+fn an_index_beyond_the_bounds_is_cut_off_there() {
+    let names: Vec<String> = (0..=SERVERS_MAX).map(|n| format!("s{n}")).collect();
+    let record = server_record(Status::Connected).encode();
+    let all = names
+        .iter()
+        .map(|name| (name.as_str(), None, record.clone()));
+    let held = taken(all.collect());
+    assert_eq!(held.broken(), Some(BrokenIndex::Servers));
+    assert_eq!(held.entries().count(), SERVERS_MAX);
+    assert!(!held.is_current() && held.next_due().is_some());
+
+    let names: Vec<String> = (0..=TOOLS_MAX).map(|n| format!("t{n}")).collect();
+    let all = names
+        .iter()
+        .map(|name| ("files", Some(name.as_str()), vec![0]));
+    let held = taken(all.collect());
+    assert_eq!(held.broken(), Some(BrokenIndex::Tools));
+    assert_eq!((held.refused().count(), held.bytes()), (TOOLS_MAX, 0));
+
+    let mut held = HeldIndex::default();
+    let page = page(
+        &asked(&mut held),
+        vec![("files", Some("a"), tool("a", "").encode())],
+    );
+    held.brought(page, 10, at(0));
+    assert_eq!(held.refused().next().unwrap().1, &EntryRefusal::KernelFull);
+}
+
+#[test]
+fn pages_that_do_not_follow_on_each_other_are_not_taken() {
+    type Spoil = fn(&mut IndexPage);
+    let spoils: [(Spoil, BrokenIndex); 6] = [
+        (|page| page.epoch = 8, BrokenIndex::Order),
+        (|page| page.after = 1, BrokenIndex::Order),
+        (
+            |page| page.upto = page.digest.version + 1,
+            BrokenIndex::Order,
+        ),
+        (|page| page.upto = 0, BrokenIndex::Order),
+        (
+            |page| page.digest.root = IndexRoot([1; 32]),
+            BrokenIndex::Root,
+        ),
+        (
+            |page| page.changes[0].server = "x".repeat(49),
+            BrokenIndex::Name,
+        ),
+    ];
+    for (n, (spoil, broken)) in spoils.into_iter().enumerate() {
+        let mut held = HeldIndex::default();
+        let pull = asked(&mut held);
+        let mut page = page(&pull, vec![("files", Some("a"), tool("a", "").encode())]);
+        spoil(&mut page);
+        let effects = held.brought(page, HELD_BYTES_MAX, at(0));
+        assert_eq!(held.broken(), Some(broken), "{n}");
+        assert!(pulled(&effects).is_none(), "{n}");
+        let again = pulled(&held.due(at(1_000))).unwrap();
+        assert_eq!(again.after, 0, "{n}");
+    }
+    // A page nobody asked for is none.
+    let mut held = HeldIndex::default();
+    let pull = PullIndex {
+        number: 1,
+        epoch: 9,
+        after: 0,
+        root: None,
+    };
+    let unasked = page(&pull, vec![("files", Some("a"), tool("a", "").encode())]);
+    assert!(held.brought(unasked, HELD_BYTES_MAX, at(0)).is_empty());
+    assert!(names(&held).is_empty());
+}
+
+/// An owner that goes on for ever holds up nobody but itself.
+#[test]
+fn pages_without_an_end_are_put_off() {
+    let mut held = HeldIndex::default();
+    let mut effects = vec![IndexEffect::Pull(asked(&mut held))];
+    let mut pages = 0_u64;
+    while let Some(pull) = pulled(&effects) {
+        pages += 1;
+        let mut page = page(&pull, Vec::new());
+        (page.after, page.upto, page.digest.version) = (pull.after, pages, u64::MAX);
+        effects = held.brought(page, HELD_BYTES_MAX, at(0));
+        assert!(pages < 10_000);
+    }
+    let next = pulled(&held.due(at(1_000))).unwrap();
+    assert_eq!(next.after, pages);
+}
