@@ -41,6 +41,7 @@ pub mod tools {
 pub mod cluster {
     pub mod assertions;
     pub mod clock_offset;
+    pub mod membership;
     pub mod proven_addresses;
     pub mod shares;
     pub mod staleness;

@@ -1,0 +1,203 @@
+//! Who a member is in a packet, and packets as bytes.
+//!
+//! A member is its node and the number of its renewal, and no address: links lead to nodes. So a packet can
+//! send nobody anywhere.
+
+use bytes::{Buf, BufMut};
+use foca::{Codec, Header, Identity, Member, Message, State};
+use mgp_protocol::federation::node_id::NodeId;
+
+/// Bytes of an identity.
+const IDENTITY: usize = 32 + 8;
+/// Bytes of a statement about a member.
+pub(super) const STATEMENT: usize = IDENTITY + 2 + 1;
+
+/// A node in one of its renewals. One that is told it is dead goes on as the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberIdentity {
+    /// The node.
+    pub node: NodeId,
+    /// Its renewal; a later start has a higher one.
+    pub renewal: u64,
+}
+
+impl Identity for MemberIdentity {
+    type Addr = NodeId;
+
+    fn renew(&self) -> Option<Self> {
+        let renewal = self.renewal.checked_add(1)?;
+        Some(Self { renewal, ..*self })
+    }
+
+    fn addr(&self) -> NodeId {
+        self.node
+    }
+
+    fn win_addr_conflict(&self, adversary: &Self) -> bool {
+        self.renewal > adversary.renewal
+    }
+}
+
+/// Bytes that are no packet, or do not fit into one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a packet of the membership protocol")]
+pub struct NotAPacket;
+
+/// Writes and reads packets: numbers are big-endian, everything has its fixed length.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PacketCodec;
+
+impl Codec<MemberIdentity> for PacketCodec {
+    type Error = NotAPacket;
+
+    fn encode_header(
+        &mut self,
+        header: &Header<MemberIdentity>,
+        mut to: impl BufMut,
+    ) -> Result<(), NotAPacket> {
+        let (tag, about, number) = parts(&header.message);
+        let tail = about.map_or(0, |_| IDENTITY) + number.map_or(0, |_| 1);
+        if to.remaining_mut() < 2 * IDENTITY + 3 + tail {
+            return Err(NotAPacket);
+        }
+        put(&mut to, &header.src);
+        to.put_u16(header.src_incarnation);
+        put(&mut to, &header.dst);
+        to.put_u8(tag);
+        if let Some(about) = about {
+            put(&mut to, &about);
+        }
+        if let Some(number) = number {
+            to.put_u8(number);
+        }
+        Ok(())
+    }
+
+    fn decode_header(&mut self, mut from: impl Buf) -> Result<Header<MemberIdentity>, NotAPacket> {
+        let src = get(&mut from)?;
+        let src_incarnation = from.try_get_u16().map_err(|_| NotAPacket)?;
+        let dst = get(&mut from)?;
+        let message = message(&mut from)?;
+        Ok(Header {
+            src,
+            src_incarnation,
+            dst,
+            message,
+        })
+    }
+
+    fn encode_member(
+        &mut self,
+        member: &Member<MemberIdentity>,
+        mut to: impl BufMut,
+    ) -> Result<(), NotAPacket> {
+        if to.remaining_mut() < STATEMENT {
+            return Err(NotAPacket);
+        }
+        put(&mut to, member.id());
+        to.put_u16(member.incarnation());
+        to.put_u8(match member.state() {
+            State::Alive => 0,
+            State::Suspect => 1,
+            State::Down => 2,
+        });
+        Ok(())
+    }
+
+    fn decode_member(&mut self, mut from: impl Buf) -> Result<Member<MemberIdentity>, NotAPacket> {
+        let id = get(&mut from)?;
+        let incarnation = from.try_get_u16().map_err(|_| NotAPacket)?;
+        let state = match from.try_get_u8().map_err(|_| NotAPacket)? {
+            0 => State::Alive,
+            1 => State::Suspect,
+            2 => State::Down,
+            _ => return Err(NotAPacket),
+        };
+        Ok(Member::new(id, incarnation, state))
+    }
+}
+
+/// A message as its number, the member it is about, and the number of a probe.
+fn parts(message: &Message<MemberIdentity>) -> (u8, Option<MemberIdentity>, Option<u8>) {
+    match *message {
+        Message::Ping(number) => (0, None, Some(number)),
+        Message::Ack(number) => (1, None, Some(number)),
+        Message::PingReq {
+            target,
+            probe_number,
+        } => (2, Some(target), Some(probe_number)),
+        Message::IndirectPing {
+            origin,
+            probe_number,
+        } => (3, Some(origin), Some(probe_number)),
+        Message::IndirectAck {
+            target,
+            probe_number,
+        } => (4, Some(target), Some(probe_number)),
+        Message::ForwardedAck {
+            origin,
+            probe_number,
+        } => (5, Some(origin), Some(probe_number)),
+        Message::Announce => (6, None, None),
+        Message::Feed => (7, None, None),
+        Message::Gossip => (8, None, None),
+        Message::Broadcast => (9, None, None),
+        Message::TurnUndead => (10, None, None),
+    }
+}
+
+/// The member that a message is about, besides its sender and receiver.
+pub(super) fn about(message: &Message<MemberIdentity>) -> Option<MemberIdentity> {
+    parts(message).1
+}
+
+fn message(from: &mut impl Buf) -> Result<Message<MemberIdentity>, NotAPacket> {
+    let tag = from.try_get_u8().map_err(|_| NotAPacket)?;
+    let number = |from: &mut _| Buf::try_get_u8(from).map_err(|_| NotAPacket);
+    Ok(match tag {
+        0 => Message::Ping(number(from)?),
+        1 => Message::Ack(number(from)?),
+        2..=5 => {
+            let (member, probe_number) = (get(from)?, number(from)?);
+            match tag {
+                2 => Message::PingReq {
+                    target: member,
+                    probe_number,
+                },
+                3 => Message::IndirectPing {
+                    origin: member,
+                    probe_number,
+                },
+                4 => Message::IndirectAck {
+                    target: member,
+                    probe_number,
+                },
+                _ => Message::ForwardedAck {
+                    origin: member,
+                    probe_number,
+                },
+            }
+        }
+        6 => Message::Announce,
+        7 => Message::Feed,
+        8 => Message::Gossip,
+        10 => Message::TurnUndead,
+        // Broadcasts have no use here.
+        _ => return Err(NotAPacket),
+    })
+}
+
+fn put(to: &mut impl BufMut, identity: &MemberIdentity) {
+    to.put_slice(&identity.node.0);
+    to.put_u64(identity.renewal);
+}
+
+fn get(from: &mut impl Buf) -> Result<MemberIdentity, NotAPacket> {
+    let mut node = [0; 32];
+    from.try_copy_to_slice(&mut node).map_err(|_| NotAPacket)?;
+    let renewal = from.try_get_u64().map_err(|_| NotAPacket)?;
+    Ok(MemberIdentity {
+        node: NodeId(node),
+        renewal,
+    })
+}
