@@ -42,7 +42,9 @@ pub mod cluster {
     pub mod assertions;
     pub mod clock_offset;
     pub mod membership;
+    pub mod node_names;
     pub mod proven_addresses;
+    pub mod routes;
     pub mod shares;
     pub mod staleness;
     pub mod tool_index;

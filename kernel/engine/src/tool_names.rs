@@ -36,6 +36,24 @@ pub fn shown(server: &ServerId, name: &str) -> String {
     shown
 }
 
+/// What an agent sees of another node's tool: `node__server__tool`, closed with a hash where that could be
+/// read in another way. `handle` is what the node is called here, `id` all digits of its id: the hash stays
+/// the same whatever it is called.
+#[must_use]
+pub fn shown_remote(handle: &str, id: &str, server: &ServerId, name: &str) -> String {
+    let own = format!("{server}{SEPARATOR}{name}");
+    let exact = format!("{handle}{SEPARATOR}{own}");
+    let mut shown: String = exact.chars().map(presentable).collect();
+    let whole = shown == exact && shown.len() <= SHOWN_MAX;
+    if whole && shown.find(SEPARATOR) == Some(handle.len()) && reads_back(&own, server) {
+        return shown;
+    }
+    shown.truncate(SHOWN_MAX - HASH_LEN - 1);
+    shown.push('_');
+    shown.push_str(&hash(&format!("{id}/{}", canonical(server, name))));
+    shown
+}
+
 /// What a name says of a server it has the form of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading<'a> {

@@ -1,0 +1,212 @@
+//! What each node is called here. Nodes choose their names themselves, so two may choose one, and one may
+//! choose that of a server of this node; who came first keeps it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use mgp_protocol::federation::hello::NodeName;
+use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::ServerId;
+use serde::{Deserialize, Serialize};
+
+/// Digits of the id that tell apart two nodes of one name.
+const DIGITS: usize = 6;
+
+/// A node's name as it stands in the names of its tools: small letters, digits and `-`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeHandle(Box<str>);
+
+/// The names of all nodes, to be kept over restarts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeNames {
+    handles: BTreeMap<NodeHandle, NodeId>,
+}
+
+/// Why a text names no node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotANode {
+    /// Nobody is called so.
+    #[error("no node is called {typed:?}; there {}", there(.known))]
+    Unknown {
+        /// As it was typed.
+        typed: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// The beginning of more than one id.
+    #[error("{0:?} begins the ids of several nodes: type more of it, or the name")]
+    Several(String),
+}
+
+fn there(known: &[String]) -> String {
+    match known.is_empty() {
+        true => "are no other nodes".to_owned(),
+        false => format!("are {}", known.join(", ")),
+    }
+}
+
+impl NodeHandle {
+    /// The name itself.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for NodeHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl NodeNames {
+    /// A node calls itself so. It keeps the name it has, as long as it could be given it; another one's
+    /// name, and that of a server of this node, it gets with digits of its id.
+    pub fn called<'a>(
+        &mut self,
+        node: NodeId,
+        name: &NodeName,
+        servers: impl IntoIterator<Item = &'a ServerId>,
+    ) -> NodeHandle {
+        let servers: BTreeSet<String> = servers.into_iter().map(presented).collect();
+        let before = self.of(node).cloned();
+        self.handles.retain(|_, held| *held != node);
+        let free = |handle: &NodeHandle| {
+            !self.handles.contains_key(handle) && !servers.contains(&*handle.0)
+        };
+        let plain = NodeHandle(name.as_str().into());
+        let digits = node.to_string();
+        let told_apart = (DIGITS..=digits.len()).map(|most| {
+            let digits = &digits[..most];
+            NodeHandle(format!("{name}-{digits}").into())
+        });
+        let own = |handle: &NodeHandle| {
+            let told_apart = handle.0.strip_prefix(&format!("{name}-"));
+            *handle == plain || told_apart.is_some_and(|end| digits.starts_with(end))
+        };
+        let kept = before.filter(|before| own(before) && free(before));
+        let mut choices = kept.into_iter().chain([plain.clone()]).chain(told_apart);
+        let handle = choices.find(free);
+        let handle = handle.expect("no two nodes have all digits in common");
+        self.handles.insert(handle.clone(), node);
+        handle
+    }
+
+    /// The node is no longer of the cluster.
+    pub fn forget(&mut self, node: NodeId) {
+        self.handles.retain(|_, held| *held != node);
+    }
+
+    /// What a node is called.
+    #[must_use]
+    pub fn of(&self, node: NodeId) -> Option<&NodeHandle> {
+        let mut all = self.handles.iter();
+        all.find(|(_, held)| **held == node)
+            .map(|(handle, _)| handle)
+    }
+
+    /// The node of this name.
+    #[must_use]
+    pub fn get(&self, handle: &str) -> Option<NodeId> {
+        self.handles.get(&NodeHandle(handle.into())).copied()
+    }
+
+    /// Reads what a person typed: a name, an id or its beginning.
+    ///
+    /// # Errors
+    /// [`NotANode`] for what is none, or not only one. Nothing is guessed.
+    pub fn read(&self, typed: &str) -> Result<NodeId, NotANode> {
+        if let Some(node) = self.get(typed) {
+            return Ok(node);
+        }
+        let long = typed.len() >= DIGITS;
+        let begins = |node: &&NodeId| long && node.to_string().starts_with(typed);
+        let mut nodes = self.handles.values().filter(begins);
+        match (nodes.next(), nodes.next()) {
+            (Some(node), None) => Ok(*node),
+            (Some(_), Some(_)) => Err(NotANode::Several(typed.to_owned())),
+            (None, _) => Err(NotANode::Unknown {
+                typed: typed.to_owned(),
+                known: self.handles.keys().map(ToString::to_string).collect(),
+            }),
+        }
+    }
+}
+
+/// A server's id as the names of its tools begin.
+fn presented(server: &ServerId) -> String {
+    server.as_str().replace('.', "_").to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(n: u8) -> NodeId {
+        NodeId([n; 32])
+    }
+
+    fn name(text: &str) -> NodeName {
+        NodeName::parse(text).unwrap()
+    }
+
+    /// PRJ-008: a name leads to whom it led before, whoever comes.
+    #[test]
+    fn who_has_a_name_keeps_it() {
+        let mut names = NodeNames::default();
+        let files = [ServerId::new("Files")];
+        assert_eq!(names.called(node(1), &name("nas"), &files).as_str(), "nas");
+        assert_eq!(
+            names.called(node(2), &name("nas"), &files).as_str(),
+            "nas-020202"
+        );
+        assert_eq!(
+            names.called(node(3), &name("files"), &files).as_str(),
+            "files-030303"
+        );
+        assert_eq!(names.called(node(1), &name("nas"), &files).as_str(), "nas");
+        assert_eq!(
+            names.called(node(2), &name("nas"), []).as_str(),
+            "nas-020202"
+        );
+        assert_eq!(names.called(node(2), &name("attic"), []).as_str(), "attic");
+        names.forget(node(1));
+        assert_eq!(
+            (names.get("nas"), names.get("attic")),
+            (None, Some(node(2)))
+        );
+        let bytes = rmp_serde::to_vec_named(&names).unwrap();
+        assert_eq!(rmp_serde::from_slice::<NodeNames>(&bytes).unwrap(), names);
+    }
+
+    /// A server of this node takes its name back: what is local never changes.
+    #[test]
+    fn a_local_server_of_the_name_comes_first() {
+        let mut names = NodeNames::default();
+        names.called(node(1), &name("nas"), []);
+        let server = [ServerId::new("nas")];
+        assert_eq!(
+            names.called(node(1), &name("nas"), &server).as_str(),
+            "nas-010101"
+        );
+    }
+
+    #[test]
+    fn what_is_typed_is_read_and_never_guessed() {
+        let mut names = NodeNames::default();
+        names.called(node(0x11), &name("nas"), []);
+        let mut other = [0x11; 32];
+        other[31] = 0;
+        names.called(NodeId(other), &name("attic"), []);
+        assert_eq!(names.read("nas"), Ok(node(0x11)));
+        assert_eq!(names.read(&node(0x11).to_string()), Ok(node(0x11)));
+        assert_eq!(
+            names.read("11111111"),
+            Err(NotANode::Several("11111111".to_owned()))
+        );
+        let words = names.read("naz").unwrap_err().to_string();
+        assert!(words.contains("attic, nas"), "{words}");
+        assert!(names.read("1").is_err() && names.read("").is_err());
+    }
+}
