@@ -211,8 +211,10 @@ impl Actor for AccessActor {
                 "a decision was not in the audit log, and is now"
             );
             let trace = TraceId::mint(randomness::bytes());
-            let event = events::recovered(&operation, books.grants(), &trace);
-            self.audit.decided(event).await?;
+            if let Some(change) = operation.change.grants() {
+                let event = events::recovered(&operation, change, books.grants(), &trace);
+                self.audit.decided(event).await?;
+            }
         }
         Ok(AccessState::new(
             books,

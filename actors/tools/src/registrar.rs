@@ -262,8 +262,10 @@ impl Registrar {
         let granted = self.access.record(by, trace.id.clone(), move |ledger| {
             let (grants, authority) = (ledger.grants, ledger.authority);
             // A denial by the operator must not be undone by registering again.
-            let subject = grants::Subject::Agent(AgentId::new(grant.agent_id.clone()));
-            let resource = grants::GrantResource::Server(ServerId::new(grant.server_id.clone()));
+            let here = authority.here();
+            let subject = grants::Subject::Agent(here.agent(AgentId::new(grant.agent_id.clone())));
+            let server = here.server(ServerId::new(grant.server_id.clone()));
+            let resource = grants::GrantResource::Server(server);
             let standing = grants.standing(&subject, &resource, authority);
             if standing
                 .iter()

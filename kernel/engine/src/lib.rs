@@ -102,7 +102,6 @@ pub mod store {
 
 pub mod clock;
 pub mod env;
-mod hex;
 pub mod node_key;
 pub mod timestamps;
 pub mod tool_names;

@@ -3,11 +3,9 @@
 use std::fmt;
 
 use ed25519_dalek::{Signature as Signed, Signer, SigningKey, VerifyingKey, verify_batch};
-use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::NodeId;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::hex::hex_id;
 
 /// Signatures verified in one batch: twice as fast as one by one. If one is bad, its batch is verified
 /// again one by one.
@@ -25,11 +23,6 @@ pub struct PublicKey(pub [u8; 32]);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Signature(pub [u8; 64]);
 
-hex_id! {
-    /// A node that issues operations: the hash of its key.
-    Issuer, 32
-}
-
 impl NodeKey {
     /// Takes 32 bytes of good randomness.
     #[must_use]
@@ -43,10 +36,10 @@ impl NodeKey {
         PublicKey(self.0.verifying_key().to_bytes())
     }
 
-    /// The node's id as an issuer of grants.
+    /// The id of the node whose key this is.
     #[must_use]
-    pub fn issuer(&self) -> Issuer {
-        self.public().issuer()
+    pub fn node(&self) -> NodeId {
+        self.public().node()
     }
 
     /// Signs.
@@ -58,18 +51,12 @@ impl NodeKey {
 
 impl fmt::Debug for NodeKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NodeKey(of {})", self.issuer())
+        write!(f, "NodeKey(of {})", self.node())
     }
 }
 
 impl PublicKey {
     /// The id of the node whose key this is.
-    #[must_use]
-    pub fn issuer(&self) -> Issuer {
-        Issuer(self.node().0)
-    }
-
-    /// The same id, as links name a node.
     #[must_use]
     pub fn node(&self) -> NodeId {
         NodeId::of_key(&self.0)
@@ -181,7 +168,7 @@ mod tests {
         assert!(key.public().signed(b"grant", &signature));
         assert!(!key.public().signed(b"grans", &signature));
         assert!(!other.public().signed(b"grant", &signature));
-        assert_ne!(key.issuer(), other.issuer());
+        assert_ne!(key.node(), other.node());
         assert!(!format!("{key:?}").contains("0101"));
     }
 

@@ -1,9 +1,14 @@
 //! Ids as types, so that an agent cannot be passed where a server is meant.
 
+pub mod hex;
+mod node;
+
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+pub use self::node::{NodeAgent, NodeId, NodeServer};
 
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident) => {

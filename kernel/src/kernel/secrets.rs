@@ -139,8 +139,8 @@ mod tests {
     #[test]
     fn a_node_keeps_its_key() {
         let dir = tempfile::tempdir().unwrap();
-        let issuer = node_key(dir.path()).unwrap().issuer();
-        assert_eq!(node_key(dir.path()).unwrap().issuer(), issuer);
+        let node = node_key(dir.path()).unwrap().node();
+        assert_eq!(node_key(dir.path()).unwrap().node(), node);
         let file = dir.path().join("node.key").metadata().unwrap();
         let mode = std::os::unix::fs::PermissionsExt::mode(&file.permissions());
         assert_eq!(mode & 0o777, 0o600);

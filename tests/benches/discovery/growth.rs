@@ -9,7 +9,7 @@ use mgp_engine::policy::grants::{Authority, Grants};
 use mgp_engine::tools::index::{
     Filter, Index, IndexSearch, SearchRequest, ServerIndex, Strategy, Vector,
 };
-use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use mgp_protocol::mgp::access::DefaultPolicy;
 use mgp_tests::load::latency::Latencies;
 use mgp_tests::load::{Cell, Table, Usage};
@@ -130,7 +130,13 @@ fn rules() -> (access::GrantTable, Principal) {
         kernel: DefaultPolicy::OptOut,
         servers: [closed].into(),
     };
-    let table = access::GrantTable::build(&Grants::default(), &Authority::nobody(), defaults, 0, 1);
+    let table = access::GrantTable::build(
+        &Grants::default(),
+        &Authority::nobody(NodeId([0; 32])),
+        defaults,
+        0,
+        1,
+    );
     (table, Principal::Agent(AgentId::new("agent.ann")))
 }
 

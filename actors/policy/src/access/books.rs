@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use mgp_engine::node_key::Issuer;
 use mgp_engine::node_key::{NodeKey, SignatureClaim, first_bad};
 use mgp_engine::policy::grants::{Applied, Authority, Grants, Operation, Signed};
+use mgp_protocol::ids::NodeId;
 
 use mgp_store::journal::{self, Journal};
 use mgp_store::trouble::Trouble;
@@ -49,9 +49,9 @@ pub enum UnusableGrants {
         /// Which file.
         path: String,
         /// The node that signed it.
-        of: Issuer,
+        of: NodeId,
         /// The node of the present key.
-        here: Issuer,
+        here: NodeId,
     },
 }
 
@@ -63,11 +63,11 @@ impl Books {
     pub fn open(path: &Path, key: NodeKey) -> Result<Self, UnusableGrants> {
         let opened = Journal::open(path, KIND)?;
         let (grants, operations) = put_together(path, &opened.entries, &key)?;
-        let here = key.issuer();
+        let here = key.node();
         Ok(Self {
             journal: opened.journal,
             grants,
-            authority: Authority::nobody().with(here),
+            authority: Authority::home(here),
             key,
             operations,
             cut: opened.cut,
@@ -135,21 +135,29 @@ fn put_together(
     });
     let signed: Vec<Signed> = signed.collect::<Result<_, _>>()?;
     verify(&signed).map_err(|at| bad(at, "is not signed by the node it names".into()))?;
-    let here = key.issuer();
+    let here = key.node();
     let mut grants = Grants::default();
-    for (at, Signed { operation, .. }) in signed.iter().enumerate() {
-        let of = operation.place.issuer;
+    for (at, written) in signed.iter().map(Signed::written).enumerate() {
+        let of = written.issuer();
         if of != here {
             let path = shown.clone();
             return Err(UnusableGrants::Foreign { path, of, here });
         }
-        match grants.apply(operation) {
+        let operation = written.operation();
+        if operation.cluster.is_some() || operation.change.grants().is_none() {
+            return Err(bad(
+                at,
+                "is of a kind that this kernel does not know".into(),
+            ));
+        }
+        match grants.apply(written) {
             Ok(Applied::Appended) => {}
             Ok(other) => return Err(bad(at, format!("is not the next one ({other:?})"))),
             Err(error) => return Err(bad(at, format!("is none to take: {error}"))),
         }
     }
-    let operations = signed.into_iter().map(|signed| signed.operation);
+    let operations = signed.into_iter();
+    let operations = operations.map(|signed| signed.into_written().into_operation());
     Ok((grants, operations.collect()))
 }
 
@@ -165,20 +173,23 @@ fn verify(signed: &[Signed]) -> Result<(), usize> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use mgp_engine::policy::grants::{GrantChange, GrantId, LogPosition, OperationId, Revoke};
+    use mgp_engine::policy::grants::{
+        GrantChange, GrantId, LogChange, LogPosition, OperationId, Revoke,
+    };
 
     use super::*;
 
     fn operation(key: &NodeKey, sequence: u64, previous: OperationId) -> Operation {
         Operation {
+            cluster: None,
             place: LogPosition {
-                issuer: key.issuer(),
+                issuer: key.node(),
                 sequence,
             },
             previous,
             author: "operator".into(),
             told_at_ms: 1,
-            change: GrantChange::Revoke(Revoke::Ids(vec![GrantId([1; 16])])),
+            change: LogChange::Grants(GrantChange::Revoke(Revoke::Ids(vec![GrantId([1; 16])]))),
         }
     }
 
@@ -194,10 +205,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("grants.journal");
         let (key, other) = (NodeKey::new(&[1; 32]), NodeKey::new(&[2; 32]));
-        let first = operation(&key, 0, OperationId::START);
-        let mut forged = Signed::new(operation(&key, 1, first.id()), &key);
-        forged.operation.author = "somebody".into();
-        journal(&path, &[Signed::new(first, &key), forged]).await;
+        let first = Signed::new(operation(&key, 0, OperationId::START), &key);
+        let second = operation(&key, 1, first.written().id());
+        // Signed by another key, and said to be of this one.
+        let forged = Signed::with(second, key.public(), |bytes| other.sign(bytes));
+        journal(&path, &[first, forged]).await;
         let why = Books::open(&path, key).unwrap_err().to_string();
         assert!(why.contains("entry 2 is not signed by the node"), "{why}");
 

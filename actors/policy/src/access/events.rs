@@ -10,7 +10,13 @@ use serde_json::{Value, json};
 use mgp_store::audit::{by_agent, event};
 
 /// The event of an operation; `grants` are the ones before it.
-pub(super) fn of(operation: &Operation, grants: &Grants, by: &Principal, trace: &TraceId) -> Event {
+pub(super) fn of(
+    operation: &Operation,
+    change: &GrantChange,
+    grants: &Grants,
+    by: &Principal,
+    trace: &TraceId,
+) -> Event {
     let actor = match by {
         Principal::Operator(name) => Actor {
             kind: ActorKind::Operator,
@@ -18,26 +24,33 @@ pub(super) fn of(operation: &Operation, grants: &Grants, by: &Principal, trace: 
         },
         Principal::Agent(agent) => by_agent(agent.as_str()),
     };
-    told(operation, grants, actor, trace, false)
+    let details = details(operation, change, false);
+    told(operation, change, grants, actor, trace, details)
 }
 
 /// The event of an operation that was on disk but not in the audit log when the kernel ended.
-pub(super) fn recovered(operation: &Operation, grants: &Grants, trace: &TraceId) -> Event {
+pub(super) fn recovered(
+    operation: &Operation,
+    change: &GrantChange,
+    grants: &Grants,
+    trace: &TraceId,
+) -> Event {
     let actor = Actor {
         kind: ActorKind::Operator,
         id: operation.author.clone(),
     };
-    told(operation, grants, actor, trace, true)
+    let details = details(operation, change, true);
+    told(operation, change, grants, actor, trace, details)
 }
 
 fn told(
     operation: &Operation,
+    change: &GrantChange,
     grants: &Grants,
     actor: Actor,
     trace: &TraceId,
-    recovered: bool,
+    mut details: Value,
 ) -> Event {
-    let change = &operation.change;
     let about = match change {
         GrantChange::Grant(grant) => Some(grant),
         GrantChange::Revoke(_) => {
@@ -45,12 +58,11 @@ fn told(
             first.map(|granted| &granted.grant)
         }
     };
-    let mut details = details(operation, recovered);
     if let Some(GrantResource::Permission(permission)) = about.map(|grant| &grant.resource) {
         details["permission_type"] = json!(permission);
         details["decided_by"] = json!(operation.author);
     }
-    let event_type = event_type(operation, grants, about);
+    let event_type = event_type(change, operation.told_at_ms, grants, about);
     let result = match event_type == EventType::PermissionDenied {
         true => Outcome::Denied,
         false => Outcome::Success,
@@ -59,17 +71,17 @@ fn told(
     event(event_type, actor, target, trace, result, details)
 }
 
-fn event_type(operation: &Operation, grants: &Grants, about: Option<&Grant>) -> EventType {
-    let Operation {
-        change, told_at_ms, ..
-    } = operation;
+fn event_type(
+    change: &GrantChange,
+    told_at_ms: u64,
+    grants: &Grants,
+    about: Option<&Grant>,
+) -> EventType {
     let of_server = matches!(about.map(|g| &g.subject), Some(Subject::Server(_)));
     match change {
         GrantChange::Grant(grant) if of_server => match grant.permission {
             Permission::Allow => EventType::PermissionGranted,
-            Permission::Deny if ends_one(grant, grants, *told_at_ms) => {
-                EventType::PermissionRevoked
-            }
+            Permission::Deny if ends_one(grant, grants, told_at_ms) => EventType::PermissionRevoked,
             Permission::Deny => EventType::PermissionDenied,
         },
         GrantChange::Grant(_) => EventType::AccessGranted,
@@ -90,12 +102,12 @@ fn ends_one(denial: &Grant, grants: &Grants, now_ms: u64) -> bool {
 
 fn target(grant: &Grant) -> Target {
     let (agent, of) = match &grant.subject {
-        Subject::Agent(agent) => (Some(agent.to_string()), None),
-        Subject::Server(server) => (None, Some(server.to_string())),
+        Subject::Agent(agent) => (Some(agent.agent.to_string()), None),
+        Subject::Server(server) => (None, Some(server.server.to_string())),
     };
     let (server, tool) = match &grant.resource {
-        GrantResource::Server(server) => (Some(server.to_string()), None),
-        GrantResource::Tool(server, tool) => (Some(server.to_string()), Some(tool.clone())),
+        GrantResource::Server(on) => (Some(on.server.to_string()), None),
+        GrantResource::Tool(on, tool) => (Some(on.server.to_string()), Some(tool.clone())),
         GrantResource::Permission(_) => (of, None),
     };
     Target {
@@ -106,12 +118,12 @@ fn target(grant: &Grant) -> Target {
 }
 
 /// `operation` is its sequence in this node's journal: each has one record.
-fn details(operation: &Operation, recovered: bool) -> Value {
+fn details(operation: &Operation, change: &GrantChange, recovered: bool) -> Value {
     let ids = |ids: &[mgp_engine::policy::grants::GrantId]| -> Vec<String> {
         ids.iter().map(ToString::to_string).collect()
     };
     let mut details = json!({"operation": operation.place.sequence});
-    match &operation.change {
+    match change {
         GrantChange::Grant(grant) => {
             details["grant_id"] = json!(grant.id.to_string());
             details["permission"] = json!(grant.permission);
@@ -120,7 +132,7 @@ fn details(operation: &Operation, recovered: bool) -> Value {
             details["granted_by"] = json!(grant.told_by);
             details["replaced"] = json!(ids(&grant.replaces));
         }
-        change @ GrantChange::Revoke(_) => details["revoked"] = json!(ids(change.revoked())),
+        GrantChange::Revoke(_) => details["revoked"] = json!(ids(change.revoked())),
     }
     if recovered {
         details["recovered"] = json!(true);

@@ -25,7 +25,7 @@ impl Books {
         let last = newest_first
             .filter_map(|number| fs::read(log.path(*number)).ok())
             .find_map(|bytes| last_decision(&bytes));
-        let (end, _) = self.grants.next(self.key.issuer());
+        let (end, _) = self.grants.next(self.key.node());
         if let Some(lost) = last.filter(|last| *last >= end) {
             let (path, log) = (self.journal.path().display(), log.path(0));
             let log = log.parent().unwrap_or(&log).display();

@@ -8,7 +8,8 @@ use std::time::Duration;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
 use mgp_engine::policy::grants::{
-    Applied, Authority, GrantChange, GrantId, Grants, LogPosition, Operation, Signed, Subject,
+    Applied, Authority, GrantChange, GrantId, Grants, LogChange, LogPosition, Operation, Signed,
+    Subject,
 };
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::audit::{Event, TraceId};
@@ -183,27 +184,31 @@ impl AccessState {
         by: &Principal,
         trace: &TraceId,
     ) -> Result<(), Refusal> {
-        let issuer = self.key.issuer();
+        let issuer = self.key.node();
         let (sequence, previous) = self.grants.next(issuer);
         let operation = Operation {
+            cluster: None,
             place: LogPosition { issuer, sequence },
             previous,
             author: by.name().to_owned(),
             told_at_ms: unix_ms(),
-            change: change.clone(),
+            change: LogChange::Grants(change.clone()),
         };
         let subjects = self.grants.subjects(change);
-        let event = events::of(&operation, &self.grants, by, trace);
-        match self.grants.apply(&operation) {
+        let event = events::of(&operation, change, &self.grants, by, trace);
+        operation
+            .check()
+            .map_err(|bad| Refusal::BadParams(bad.to_string()))?;
+        let signed = Signed::new(operation, &self.key);
+        match self.grants.apply(signed.written()) {
             Ok(Applied::Appended) => {}
             Ok(other) => return Err(Refusal::Broken(format!("not the next one: {other:?}"))),
             Err(refused) => return Err(Refusal::BadParams(refused.to_string())),
         }
-        let signed = Signed::new(operation, &self.key);
         batch.entries.push(signed.to_bytes());
         batch.events.push(event);
         let agents = subjects.into_iter().filter_map(|subject| match subject {
-            Subject::Agent(agent) => Some(agent),
+            Subject::Agent(agent) => Some(agent.agent),
             Subject::Server(_) => None,
         });
         batch.agents.extend(agents);

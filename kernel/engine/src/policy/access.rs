@@ -12,7 +12,7 @@ mod tests;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source, Standing};
 
 pub use self::explain::{explain, list};
@@ -194,7 +194,7 @@ impl GrantTable {
             defaults_since: generation,
         };
         let agents = grants.all().filter_map(|g| match &g.grant.subject {
-            Subject::Agent(agent) => Some(agent.clone()),
+            Subject::Agent(agent) => at(authority, &agent.node).then(|| agent.agent.clone()),
             Subject::Server(_) => None,
         });
         let all: BTreeSet<AgentId> = agents.collect();
@@ -408,6 +408,10 @@ impl GrantTable {
     }
 }
 
+fn at(authority: &Authority, node: &NodeId) -> bool {
+    authority.here() == *node
+}
+
 /// An agent's grants in force at `now_ms`, by server.
 fn servers(
     agent: &AgentId,
@@ -416,17 +420,22 @@ fn servers(
     now_ms: u64,
 ) -> HashMap<ServerId, AgentRules> {
     let mut servers: HashMap<ServerId, AgentRules> = HashMap::new();
-    for granted in grants.of(&Subject::Agent(agent.clone())) {
+    let subject = Subject::Agent(authority.here().agent(agent.clone()));
+    for granted in grants.of(&subject) {
         if grants.force(granted, authority, now_ms) != Force::InForce {
             continue;
         }
         let list = match &granted.grant.resource {
-            GrantResource::Server(server) => &mut servers.entry(server.clone()).or_default().whole,
-            GrantResource::Tool(server, tool) => {
-                let rules = servers.entry(server.clone()).or_default();
+            GrantResource::Server(on) if at(authority, &on.node) => {
+                &mut servers.entry(on.server.clone()).or_default().whole
+            }
+            GrantResource::Tool(on, tool) if at(authority, &on.node) => {
+                let rules = servers.entry(on.server.clone()).or_default();
                 rules.tools.entry(tool.as_str().into()).or_default()
             }
-            GrantResource::Permission(_) => continue,
+            GrantResource::Server(_) | GrantResource::Tool(..) | GrantResource::Permission(_) => {
+                continue;
+            }
         };
         list.push(AccessEntry::of(granted));
     }

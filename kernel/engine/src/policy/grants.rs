@@ -11,20 +11,21 @@ mod operation;
 mod signed;
 #[cfg(test)]
 mod tests;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::Permission;
-
-use crate::node_key::Issuer;
 
 use self::log::IssuerLog;
 pub use self::operation::{
-    BadOperation, Grant, GrantChange, GrantId, GrantResource, IDS_MAX, LogPosition, NAME_MAX,
-    Operation, OperationId, Revoke, Subject, TEXT_MAX,
+    BadOperation, ClusterId, Grant, GrantChange, GrantId, GrantResource, IDS_MAX, LogChange,
+    LogPosition, LogTip, MemberChange, NAME_MAX, Operation, OperationId, Revoke, Role, Subject,
+    TEXT_MAX,
 };
-pub use self::signed::{Signed, Unreadable};
-pub use crate::hex::BadDigits;
+pub use self::signed::Signed;
+pub use self::written::{OPERATION_MAX, Unreadable, Written};
 
 /// Most issuers whose logs are kept: the admin nodes of a cluster, each admitted by a person. Operations of
 /// further issuers are refused.
@@ -35,36 +36,52 @@ pub const GRANTS_END: u64 = 1_000_000;
 /// All sequence numbers of an issuer; after that it needs a new key.
 pub const SEQUENCE_END: u64 = GRANTS_END + (1 << 16);
 
-/// Who may issue, and which part of each log counts: told from outside, by membership.
+/// Who may issue, and which part of each log counts, as seen at one node: told from outside, by membership.
 ///
 /// An issuer whose authority ended keeps the operations below its end.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Authority(BTreeMap<Issuer, u64>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authority {
+    here: NodeId,
+    ends: BTreeMap<NodeId, u64>,
+}
 
 impl Authority {
-    /// Nobody is authorised: nothing is granted or revoked.
+    /// At this node, nobody is authorised: nothing is granted or revoked.
     #[must_use]
-    pub fn nobody() -> Self {
-        Self::default()
+    pub fn nobody(here: NodeId) -> Self {
+        let ends = BTreeMap::new();
+        Self { here, ends }
+    }
+
+    /// A node's own journal counts, at its own servers.
+    #[must_use]
+    pub fn home(here: NodeId) -> Self {
+        Self::nobody(here).with(here)
+    }
+
+    /// The node where it is judged.
+    #[must_use]
+    pub fn here(&self) -> NodeId {
+        self.here
     }
 
     /// Authorises this issuer, with its whole log.
     #[must_use]
-    pub fn with(self, issuer: Issuer) -> Self {
+    pub fn with(self, issuer: NodeId) -> Self {
         self.with_until(issuer, u64::MAX)
     }
 
     /// Authorises this issuer for its operations with a sequence number below `end`.
     #[must_use]
-    pub fn with_until(mut self, issuer: Issuer, end: u64) -> Self {
-        self.0.insert(issuer, end);
+    pub fn with_until(mut self, issuer: NodeId, end: u64) -> Self {
+        self.ends.insert(issuer, end);
         self
     }
 
     /// True when the operation at this place of a log counts.
     #[must_use]
     pub fn covers(&self, place: LogPosition) -> bool {
-        self.0
+        self.ends
             .get(&place.issuer)
             .is_some_and(|end| place.sequence < *end)
     }
@@ -134,14 +151,14 @@ pub enum Force {
 struct Sweep {
     place: LogPosition,
     subject: Subject,
-    until: BTreeMap<Issuer, u64>,
+    until: BTreeMap<NodeId, u64>,
 }
 
 /// The union of all logs. Quick to read for one subject; bounded by [`ISSUERS_MAX`] times [`SEQUENCE_END`]
 /// operations.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
-    logs: BTreeMap<Issuer, IssuerLog>,
+    logs: BTreeMap<NodeId, IssuerLog>,
     /// By operation as well: a forked log has two for one place.
     granted: BTreeMap<Subject, BTreeMap<(GrantId, LogPosition, OperationId), Granted>>,
     revoked: BTreeMap<GrantId, BTreeSet<LogPosition>>,
@@ -166,9 +183,9 @@ impl Grants {
     ///
     /// # Errors
     /// [`NotApplied`]; then nothing has changed.
-    pub fn apply(&mut self, operation: &Operation) -> Result<Applied, NotApplied> {
-        operation.check()?;
-        let issuer = operation.place.issuer;
+    pub fn apply(&mut self, operation: &Written) -> Result<Applied, NotApplied> {
+        operation.operation().check()?;
+        let issuer = operation.issuer();
         if !self.logs.contains_key(&issuer) && self.logs.len() >= ISSUERS_MAX {
             return Err(NotApplied::TooManyIssuers);
         }
@@ -186,12 +203,15 @@ impl Grants {
     }
 
     /// What counts as soon as it is seen.
-    fn take_away(&mut self, operation: &Operation) {
-        let place = operation.place;
-        for id in operation.change.revoked() {
+    fn take_away(&mut self, operation: &Written) {
+        let place = operation.place();
+        let Some(change) = operation.operation().change.grants() else {
+            return;
+        };
+        for id in change.revoked() {
             self.revoked.entry(*id).or_default().insert(place);
         }
-        match &operation.change {
+        match change {
             GrantChange::Grant(grant) if grant.permission == Permission::Deny => {
                 self.keep(operation, grant)
             }
@@ -212,21 +232,22 @@ impl Grants {
     }
 
     /// What counts once its log has no gap before it.
-    fn allow(&mut self, operation: &Operation) {
-        if let GrantChange::Grant(grant) = &operation.change {
+    fn allow(&mut self, operation: &Written) {
+        if let Some(GrantChange::Grant(grant)) = operation.operation().change.grants() {
             self.keep(operation, grant);
         }
     }
 
-    fn keep(&mut self, operation: &Operation, grant: &Grant) {
+    fn keep(&mut self, operation: &Written, grant: &Grant) {
+        let told = operation.operation();
         let of_subject = self.granted.entry(grant.subject.clone()).or_default();
         let granted = Granted {
             grant: grant.clone(),
-            place: operation.place,
-            author: operation.author.clone(),
-            told_at_ms: operation.told_at_ms,
+            place: told.place,
+            author: told.author.clone(),
+            told_at_ms: told.told_at_ms,
         };
-        of_subject.insert((grant.id, operation.place, operation.id()), granted);
+        of_subject.insert((grant.id, told.place, operation.id()), granted);
     }
 
     /// Every grant of a subject, whether it counts or not.
@@ -246,7 +267,7 @@ impl Grants {
     #[must_use]
     pub fn named(&self, id: GrantId) -> Option<&Granted> {
         let first = LogPosition {
-            issuer: Issuer([0; 32]),
+            issuer: NodeId([0; 32]),
             sequence: 0,
         };
         let from = (id, first, OperationId([0; 32]));
@@ -344,7 +365,7 @@ impl Grants {
 
     /// The place of this issuer's next operation, and the id of the one before it.
     #[must_use]
-    pub fn next(&self, issuer: Issuer) -> (u64, OperationId) {
+    pub fn next(&self, issuer: NodeId) -> (u64, OperationId) {
         self.logs
             .get(&issuer)
             .map_or((0, OperationId::START), IssuerLog::next)
@@ -352,7 +373,7 @@ impl Grants {
 
     /// For each log, the first missing sequence number, for asking other nodes for the rest.
     #[must_use]
-    pub fn known(&self) -> BTreeMap<Issuer, u64> {
+    pub fn known(&self) -> BTreeMap<NodeId, u64> {
         self.logs
             .iter()
             .map(|(issuer, log)| (*issuer, log.next().0))
@@ -360,7 +381,7 @@ impl Grants {
     }
 
     /// Issuers whose logs are forked.
-    pub fn forked(&self) -> impl Iterator<Item = Issuer> {
+    pub fn forked(&self) -> impl Iterator<Item = NodeId> {
         let forked = self.logs.iter().filter(|(_, log)| log.is_forked());
         forked.map(|(issuer, _)| *issuer)
     }

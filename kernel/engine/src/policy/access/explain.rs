@@ -34,14 +34,12 @@ pub fn explain(
             notes: Vec::new(),
         };
     };
-    let subject = Subject::Agent(agent.clone());
-    let of_tool = tool.map(|tool| GrantResource::Tool(server.clone(), tool.to_owned()));
+    let subject = Subject::Agent(authority.here().agent(agent.clone()));
+    let on = authority.here().server(server.clone());
+    let of_tool = tool.map(|tool| GrantResource::Tool(on.clone(), tool.to_owned()));
     let levels = [
         (Source::ToolGrant, of_tool),
-        (
-            Source::ServerGrant,
-            Some(GrantResource::Server(server.clone())),
-        ),
+        (Source::ServerGrant, Some(GrantResource::Server(on.clone()))),
     ];
     let mut considered = Vec::new();
     let mut decided: Option<(Permission, Source, String)> = None;
@@ -113,8 +111,8 @@ fn policy(defaults: &Defaults, server: &ServerId) -> (DefaultPolicy, String) {
 
 fn named(resource: &GrantResource) -> String {
     match resource {
-        GrantResource::Server(server) => format!("all of server {server}"),
-        GrantResource::Tool(server, tool) => format!("tool {server}:{tool}"),
+        GrantResource::Server(on) => format!("all of server {}", on.server),
+        GrantResource::Tool(on, tool) => format!("tool {}:{tool}", on.server),
         GrantResource::Permission(permission) => format!("permission {permission}"),
     }
 }
@@ -136,10 +134,10 @@ fn sentence(granted: &Granted, force: &Force) -> String {
         },
         Force::Expired(end) => format!("does not count: it expired at {}", rfc3339_ms(*end)),
         Force::Revoked(place) => {
-            let (issuer, sequence) = (place.issuer.to_string(), place.sequence);
             format!(
-                "does not count: it was taken back by node {} (operation {sequence})",
-                &issuer[..8]
+                "does not count: it was taken back by node {} (operation {})",
+                place.issuer.short(),
+                place.sequence
             )
         }
         Force::NotAuthorised => "does not count: the node that issued it may not".to_owned(),
@@ -181,16 +179,16 @@ fn shown(granted: &Granted) -> Option<access::Entry> {
     let Subject::Agent(agent) = &granted.grant.subject else {
         return None;
     };
-    let (entry_type, server, tool) = match &granted.grant.resource {
-        GrantResource::Server(server) => (EntryType::ServerGrant, server, None),
-        GrantResource::Tool(server, tool) => (EntryType::ToolGrant, server, Some(tool.clone())),
+    let (entry_type, on, tool) = match &granted.grant.resource {
+        GrantResource::Server(on) => (EntryType::ServerGrant, on, None),
+        GrantResource::Tool(on, tool) => (EntryType::ToolGrant, on, Some(tool.clone())),
         GrantResource::Permission(_) => return None,
     };
     Some(access::Entry {
         grant_id: granted.grant.id.to_string(),
         entry_type,
-        agent_id: agent.to_string(),
-        server_id: server.to_string(),
+        agent_id: agent.agent.to_string(),
+        server_id: on.server.to_string(),
         tool_name: tool,
         permission: granted.grant.permission,
         granted_by: shown_author(granted).to_owned(),

@@ -1,6 +1,6 @@
 //! Requests to access control: who may make them, and what they do.
 
-use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use mgp_protocol::mgp::access::{self, BadTarget, EntryType, Permission, target};
 
 use super::Principal;
@@ -101,6 +101,7 @@ pub fn grant(
 ) -> Result<GrantChange, GrantRefusal> {
     may(principal, GrantRequest::Administer)?;
     let (subject, resource) = entry(
+        authority.here(),
         request.entry_type,
         &request.agent_id,
         &request.server_id,
@@ -137,6 +138,7 @@ pub fn revoke(
 ) -> Result<Vec<GrantChange>, GrantRefusal> {
     may(principal, GrantRequest::Administer)?;
     let (subject, resource) = entry(
+        authority.here(),
         request.entry_type,
         &request.agent_id,
         &request.server_id,
@@ -154,6 +156,7 @@ pub fn revoke(
 /// another server of its name begins without. Denials remain.
 #[must_use]
 pub fn vacate(server: &ServerId, grants: &Grants, authority: &Authority) -> Vec<GrantChange> {
+    let server = &authority.here().server(server.clone());
     let about = |grant: &Grant| {
         let on = match &grant.resource {
             GrantResource::Server(on) | GrantResource::Tool(on, _) => on == server,
@@ -175,17 +178,18 @@ pub fn vacate(server: &ServerId, grants: &Grants, authority: &Authority) -> Vec<
 }
 
 fn entry(
+    here: NodeId,
     entry_type: EntryType,
     agent: &str,
     server: &str,
     tool: Option<&str>,
 ) -> Result<(Subject, GrantResource), GrantRefusal> {
-    let server = ServerId::new(server);
+    let server = here.server(ServerId::new(server));
     let resource = match target(entry_type, tool)? {
         Some(tool) => GrantResource::Tool(server, tool.to_owned()),
         None => GrantResource::Server(server),
     };
-    Ok((Subject::Agent(AgentId::new(agent)), resource))
+    Ok((Subject::Agent(here.agent(AgentId::new(agent))), resource))
 }
 
 fn end(text: &str, now_ms: u64) -> Result<u64, GrantRefusal> {

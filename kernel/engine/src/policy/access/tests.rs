@@ -1,20 +1,22 @@
 use std::collections::BTreeMap;
 
+use mgp_protocol::ids::NodeServer;
 use mgp_protocol::mgp::access::{self as words, EntryType};
 use proptest::prelude::*;
 
 use super::*;
-use crate::node_key::Issuer;
-use crate::policy::grants::{Grant, GrantChange, LogPosition, Operation, OperationId, Revoke};
+use crate::policy::grants::{
+    Grant, GrantChange, LogChange, LogPosition, Operation, OperationId, Revoke, Written,
+};
 
 const NOW: u64 = 10_000;
 
-fn issuer(n: u8) -> Issuer {
-    Issuer([n; 32])
+fn issuer(n: u8) -> NodeId {
+    NodeId([n; 32])
 }
 
 fn authority() -> Authority {
-    Authority::nobody().with(issuer(1))
+    Authority::home(issuer(1))
 }
 
 fn id(n: u8) -> GrantId {
@@ -33,6 +35,10 @@ fn server(name: &str) -> ServerId {
     ServerId::new(name)
 }
 
+fn at(name: &str) -> NodeServer {
+    issuer(1).server(server(name))
+}
+
 fn defaults(kernel: DefaultPolicy) -> Defaults {
     Defaults {
         kernel,
@@ -47,13 +53,14 @@ fn write(grants: &mut Grants, by: u8, change: GrantChange) {
         sequence,
     };
     let operation = Operation {
+        cluster: None,
         place,
         previous,
         author: "admin".into(),
         told_at_ms: 5000,
-        change,
+        change: LogChange::Grants(change),
     };
-    grants.apply(&operation).unwrap();
+    grants.apply(&Written::new(operation)).unwrap();
 }
 
 fn request(tool: Option<&str>, permission: Permission) -> words::Grant {
@@ -139,46 +146,72 @@ fn the_default_policy_decides_for_who_has_no_entry() {
         .servers
         .insert(server("open"), DefaultPolicy::OptOut);
     let table = GrantTable::build(&Grants::default(), &authority(), policies, NOW, 1);
-    let may = |at: &str| {
+    let may = |name: &str| {
         table
-            .decide(&agent("new"), &server(at), Some("t"), NOW)
+            .decide(&agent("new"), &server(name), Some("t"), NOW)
             .permission
     };
     assert_eq!(may("files"), Permission::Deny);
     assert_eq!(may("open"), Permission::Allow);
 }
 
+/// an entry about a server or an agent of another node is not one about ours of the same name.
+#[test]
+fn what_names_another_node_says_nothing_about_this_one() {
+    let mut grants = Grants::default();
+    let other = issuer(2);
+    let pairs = [(other, issuer(1)), (issuer(1), other), (other, other)];
+    for (n, (home, owner)) in (1..).zip(pairs) {
+        let named = Grant {
+            id: id(n),
+            subject: Subject::Agent(home.agent(AgentId::new("a"))),
+            resource: GrantResource::Server(owner.server(server("files"))),
+            permission: Permission::Allow,
+            not_after_ms: None,
+            told_by: None,
+            justification: None,
+            replaces: Vec::new(),
+        };
+        write(&mut grants, 1, GrantChange::Grant(named));
+    }
+    let (of_default, _) = decided(&grants, DefaultPolicy::OptIn, "t");
+    assert_eq!(of_default, Permission::Deny);
+    give(&mut grants, 9, &request(None, Permission::Allow));
+    let (own, _) = decided(&grants, DefaultPolicy::OptIn, "t");
+    assert_eq!(own, Permission::Allow);
+}
+
 /// MGP-229: with a server goes what was allowed on it and to it, and nothing else; what was denied stays.
 #[test]
 fn a_server_that_is_gone_leaves_nothing_that_was_allowed() {
-    let (here, there) = (server("files"), server("others"));
+    let (here, there) = (at("files"), at("others"));
     let mut grants = Grants::default();
-    let tool = |server: &ServerId| GrantResource::Tool(server.clone(), "read".into());
+    let tool = |server: &NodeServer| GrantResource::Tool(server.clone(), "read".into());
     let camera = || GrantResource::Permission("camera".into());
     let entries = [
         (
-            Subject::Agent(AgentId::new("a")),
+            Subject::Agent(issuer(1).agent(AgentId::new("a"))),
             GrantResource::Server(here.clone()),
             Permission::Allow,
         ),
         (
-            Subject::Agent(AgentId::new("b")),
+            Subject::Agent(issuer(1).agent(AgentId::new("b"))),
             tool(&here),
             Permission::Allow,
         ),
         (Subject::Server(here.clone()), camera(), Permission::Allow),
         (
-            Subject::Agent(AgentId::new("c")),
+            Subject::Agent(issuer(1).agent(AgentId::new("c"))),
             GrantResource::Server(here.clone()),
             Permission::Deny,
         ),
         (
-            Subject::Agent(AgentId::new("a")),
+            Subject::Agent(issuer(1).agent(AgentId::new("a"))),
             GrantResource::Server(there.clone()),
             Permission::Allow,
         ),
         (
-            Subject::Agent(AgentId::new("a")),
+            Subject::Agent(issuer(1).agent(AgentId::new("a"))),
             tool(&there),
             Permission::Allow,
         ),
@@ -197,7 +230,7 @@ fn a_server_that_is_gone_leaves_nothing_that_was_allowed() {
         };
         write(&mut grants, 1, GrantChange::Grant(grant));
     }
-    let gone = vacate(&here, &grants, &authority());
+    let gone = vacate(&here.server, &grants, &authority());
     let ids: Vec<GrantId> = gone
         .iter()
         .flat_map(|change| change.revoked().to_vec())
@@ -207,7 +240,7 @@ fn a_server_that_is_gone_leaves_nothing_that_was_allowed() {
         write(&mut grants, 1, change);
     }
     assert!(
-        vacate(&here, &grants, &authority()).is_empty(),
+        vacate(&here.server, &grants, &authority()).is_empty(),
         "once is enough"
     );
 }
@@ -409,10 +442,10 @@ fn an_explanation_names_what_decides_and_what_does_not() {
 
 fn change() -> impl Strategy<Value = GrantChange> {
     let resource = prop_oneof![
-        Just(GrantResource::Server(server("s"))),
-        Just(GrantResource::Server(server("t"))),
-        Just(GrantResource::Tool(server("s"), "x".into())),
-        Just(GrantResource::Tool(server("s"), "y".into())),
+        Just(GrantResource::Server(at("s"))),
+        Just(GrantResource::Server(at("t"))),
+        Just(GrantResource::Tool(at("s"), "x".into())),
+        Just(GrantResource::Tool(at("s"), "y".into())),
     ];
     let who = prop_oneof![Just("a"), Just("b")];
     let end = proptest::option::of(0_u64..30);
@@ -420,7 +453,7 @@ fn change() -> impl Strategy<Value = GrantChange> {
     let given = given.prop_map(|(n, who, resource, allows, not_after_ms)| {
         GrantChange::Grant(Grant {
             id: id(n),
-            subject: Subject::Agent(AgentId::new(who)),
+            subject: Subject::Agent(issuer(1).agent(AgentId::new(who))),
             resource,
             permission: if allows {
                 Permission::Allow
@@ -434,7 +467,7 @@ fn change() -> impl Strategy<Value = GrantChange> {
         })
     });
     let swept = (0_u64..4).prop_map(|until| {
-        let subject = Subject::Agent(AgentId::new("a"));
+        let subject = Subject::Agent(issuer(1).agent(AgentId::new("a")));
         GrantChange::Revoke(Revoke::UpTo {
             subject,
             until: BTreeMap::from([(issuer(1), until)]),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Applied, NotApplied, Operation, OperationId};
+use super::{Applied, NotApplied, OperationId, Written};
 
 /// Operations kept while an earlier one is missing; later ones are fetched again. Peers send logs in order,
 /// so only operations pushed ahead wait.
@@ -15,7 +15,7 @@ const ASIDE_MAX: usize = 4096;
 pub(super) struct IssuerLog {
     /// Hashes by sequence number, for recognising forks and repetitions.
     appended: Vec<OperationId>,
-    held: BTreeMap<u64, Operation>,
+    held: BTreeMap<u64, Written>,
     fork: Option<BTreeSet<OperationId>>,
 }
 
@@ -46,14 +46,14 @@ impl IssuerLog {
     /// Takes an operation; returns the operations that are part of the log now, in order.
     pub(super) fn take(
         &mut self,
-        operation: &Operation,
-    ) -> Result<(Applied, Vec<Operation>), NotApplied> {
+        operation: &Written,
+    ) -> Result<(Applied, Vec<Written>), NotApplied> {
         let id = operation.id();
         if self.fork.is_some() {
             return Ok((self.aside(id), Vec::new()));
         }
         let (next, head) = self.next();
-        let sequence = operation.place.sequence;
+        let sequence = operation.place().sequence;
         if let Some(known) = self.known(sequence) {
             return Ok(match known == id {
                 true => (Applied::Known, Vec::new()),
@@ -67,14 +67,14 @@ impl IssuerLog {
             self.held.insert(sequence, operation.clone());
             return Ok((Applied::Held, Vec::new()));
         }
-        if operation.previous != head {
+        if operation.operation().previous != head {
             return Ok((self.quarantine(id), Vec::new()));
         }
         Ok(self.append(operation.clone(), id))
     }
 
     /// Appends it, and all operations that waited for it.
-    fn append(&mut self, first: Operation, id: OperationId) -> (Applied, Vec<Operation>) {
+    fn append(&mut self, first: Written, id: OperationId) -> (Applied, Vec<Written>) {
         self.appended.push(id);
         let mut appended = vec![first];
         loop {
@@ -83,7 +83,7 @@ impl IssuerLog {
                 return (Applied::Appended, appended);
             };
             let id = waiting.id();
-            if waiting.previous != head {
+            if waiting.operation().previous != head {
                 return (self.quarantine(id), appended);
             }
             self.appended.push(id);
@@ -95,7 +95,7 @@ impl IssuerLog {
         let appended = usize::try_from(sequence)
             .ok()
             .and_then(|at| self.appended.get(at));
-        let held = || self.held.get(&sequence).map(Operation::id);
+        let held = || self.held.get(&sequence).map(Written::id);
         appended.copied().or_else(held)
     }
 

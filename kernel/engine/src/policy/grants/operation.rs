@@ -1,15 +1,17 @@
 //! One operation of a log: what is signed, stored and sent.
 
+pub(super) mod home_form;
+mod membership;
+
 use std::collections::BTreeMap;
 
-use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::hex_id;
+use mgp_protocol::ids::{NodeAgent, NodeId, NodeServer};
 use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::permission::PermissionType;
 use serde::{Deserialize, Serialize};
 
-use crate::hex::hex_id;
-use crate::node_key::Issuer;
-
+pub use self::membership::{LogTip, MemberChange, Role};
 use super::{GRANTS_END, ISSUERS_MAX, SEQUENCE_END};
 
 /// Longest name in an operation, in bytes: agents, servers, tools, permissions, authors.
@@ -18,9 +20,6 @@ pub const NAME_MAX: usize = 1024;
 pub const TEXT_MAX: usize = 4096;
 /// Most grants that one operation revokes; [`Revoke::UpTo`] revokes more.
 pub const IDS_MAX: usize = 1024;
-/// A prefix of the signed bytes, so that a signature is not valid for anything else.
-const CONTEXT: &[u8] = b"mgp grants operation v1\0";
-
 hex_id! {
     /// The id of a grant: random, never used twice.
     GrantId, 16
@@ -28,6 +27,10 @@ hex_id! {
 hex_id! {
     /// The hash of an operation's bytes.
     OperationId, 32
+}
+hex_id! {
+    /// A cluster: the id of the operation that founded it.
+    ClusterId, 32
 }
 
 impl OperationId {
@@ -39,7 +42,7 @@ impl OperationId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LogPosition {
     /// Whose log.
-    pub issuer: Issuer,
+    pub issuer: NodeId,
     /// Counted from 0, without gaps.
     pub sequence: u64,
 }
@@ -49,9 +52,9 @@ pub struct LogPosition {
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
     /// An agent: access to servers and tools (§5).
-    Agent(AgentId),
+    Agent(NodeAgent),
     /// A server: permissions it asked for (§3).
-    Server(ServerId),
+    Server(NodeServer),
 }
 
 /// What is granted.
@@ -59,9 +62,9 @@ pub enum Subject {
 #[serde(rename_all = "snake_case")]
 pub enum GrantResource {
     /// All tools of a server, future ones included.
-    Server(ServerId),
+    Server(NodeServer),
     /// One tool, by the server's own name for it.
-    Tool(ServerId, String),
+    Tool(NodeServer, String),
     /// A permission type, by its full name.
     Permission(String),
 }
@@ -106,7 +109,7 @@ pub enum Revoke {
         /// The subject.
         subject: Subject,
         /// The last sequence number of each issuer.
-        until: BTreeMap<Issuer, u64>,
+        until: BTreeMap<NodeId, u64>,
     },
 }
 
@@ -130,11 +133,85 @@ impl GrantChange {
             Self::Revoke(Revoke::UpTo { .. }) => &[],
         }
     }
+
+    fn check(&self) -> Result<(), BadOperation> {
+        match self {
+            Self::Grant(grant) => grant.check(),
+            Self::Revoke(Revoke::Ids(ids)) => match ids.len() {
+                1..=IDS_MAX => Ok(()),
+                _ => Err(BadOperation::Ids),
+            },
+            Self::Revoke(Revoke::UpTo { subject, until }) => {
+                subject.check()?;
+                match until.len() {
+                    1..=ISSUERS_MAX => Ok(()),
+                    _ => Err(BadOperation::Logs),
+                }
+            }
+        }
+    }
+}
+
+/// What an operation does, as far as this build knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum LogChange {
+    /// Gives or takes access.
+    Grants(GrantChange),
+    /// Says who is in the cluster.
+    Members(MemberChange),
+    /// Of a kind that this build does not know, by its name. It may take something away, so nothing that its
+    /// issuer allowed counts here.
+    Unknown(String),
+}
+
+impl LogChange {
+    /// The grant or revocation.
+    #[must_use]
+    pub fn grants(&self) -> Option<&GrantChange> {
+        match self {
+            Self::Grants(change) => Some(change),
+            Self::Members(_) | Self::Unknown(_) => None,
+        }
+    }
+
+    /// The change of who is in.
+    #[must_use]
+    pub fn members(&self) -> Option<&MemberChange> {
+        match self {
+            Self::Members(change) => Some(change),
+            Self::Grants(_) | Self::Unknown(_) => None,
+        }
+    }
+
+    /// True when it gives something: such operations end earlier, so that a full log can still take away.
+    fn gives(&self) -> bool {
+        match self {
+            Self::Grants(change) => matches!(change, GrantChange::Grant(_)),
+            Self::Members(change) => change.gives(),
+            Self::Unknown(_) => false,
+        }
+    }
+
+    /// Checks its form.
+    ///
+    /// # Errors
+    /// [`BadOperation`] says what is wrong.
+    pub fn check(&self) -> Result<(), BadOperation> {
+        match self {
+            Self::Grants(change) => change.check(),
+            Self::Members(change) => change.check(),
+            Self::Unknown(_) => Ok(()),
+        }
+    }
 }
 
 /// One entry of an issuer's log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Operation {
+    /// The cluster it belongs to, so that two never mix. None in a node's own journal, which counts at its own
+    /// servers only, and in the operation that founds one.
+    pub cluster: Option<ClusterId>,
     /// Its place.
     pub place: LogPosition,
     /// The id of the operation before it, [`OperationId::START`] for the first.
@@ -144,7 +221,7 @@ pub struct Operation {
     /// When, in milliseconds since 1970, by the issuer's clock.
     pub told_at_ms: u64,
     /// What it does.
-    pub change: GrantChange,
+    pub change: LogChange,
 }
 
 /// An operation that no node takes.
@@ -180,65 +257,14 @@ impl Operation {
     /// [`BadOperation`] says what is wrong.
     pub fn check(&self) -> Result<(), BadOperation> {
         name("an author", &self.author)?;
-        let end = match &self.change {
-            GrantChange::Grant(_) => GRANTS_END,
-            GrantChange::Revoke(_) => SEQUENCE_END,
+        let end = match self.change.gives() {
+            true => GRANTS_END,
+            false => SEQUENCE_END,
         };
         if self.place.sequence >= end {
             return Err(BadOperation::Full);
         }
-        match &self.change {
-            GrantChange::Grant(grant) => grant.check(),
-            GrantChange::Revoke(Revoke::Ids(ids)) => match ids.len() {
-                1..=IDS_MAX => Ok(()),
-                _ => Err(BadOperation::Ids),
-            },
-            GrantChange::Revoke(Revoke::UpTo { subject, until }) => {
-                subject.check()?;
-                match until.len() {
-                    1..=ISSUERS_MAX => Ok(()),
-                    _ => Err(BadOperation::Logs),
-                }
-            }
-        }
-    }
-
-    /// What is signed and hashed: the same for the same operation everywhere, different for any two
-    /// that differ. Numbers are little-endian, texts and lists carry their length in front.
-    #[must_use]
-    pub fn bytes(&self) -> Vec<u8> {
-        let mut out = CanonicalBytes(CONTEXT.to_vec());
-        out.put(&self.place.issuer.0);
-        out.number(self.place.sequence);
-        out.put(&self.previous.0);
-        out.text(&self.author);
-        out.number(self.told_at_ms);
-        match &self.change {
-            GrantChange::Grant(grant) => {
-                out.tag(0);
-                out.grant(grant);
-            }
-            GrantChange::Revoke(Revoke::Ids(ids)) => {
-                out.tag(1);
-                out.ids(ids);
-            }
-            GrantChange::Revoke(Revoke::UpTo { subject, until }) => {
-                out.tag(2);
-                out.subject(subject);
-                out.number(until.len() as u64);
-                for (issuer, sequence) in until {
-                    out.put(&issuer.0);
-                    out.number(*sequence);
-                }
-            }
-        }
-        out.0
-    }
-
-    /// The hash of [`Operation::bytes`].
-    #[must_use]
-    pub fn id(&self) -> OperationId {
-        OperationId(*blake3::hash(&self.bytes()).as_bytes())
+        self.change.check()
     }
 }
 
@@ -252,8 +278,8 @@ fn name(what: &'static str, text: &str) -> Result<(), BadOperation> {
 impl Subject {
     fn check(&self) -> Result<(), BadOperation> {
         match self {
-            Self::Agent(agent) => name("an agent's id", agent.as_str()),
-            Self::Server(server) => name("a server's id", server.as_str()),
+            Self::Agent(agent) => name("an agent's id", agent.agent.as_str()),
+            Self::Server(server) => name("a server's id", server.server.as_str()),
         }
     }
 }
@@ -267,10 +293,10 @@ impl Grant {
         self.subject.check()?;
         match (&self.subject, &self.resource) {
             (Subject::Agent(_), GrantResource::Server(server)) => {
-                name("a server's id", server.as_str())
+                name("a server's id", server.server.as_str())
             }
             (Subject::Agent(_), GrantResource::Tool(server, tool)) => {
-                name("a server's id", server.as_str())?;
+                name("a server's id", server.server.as_str())?;
                 name("a tool's name", tool)
             }
             (Subject::Server(_), GrantResource::Permission(permission)) => {
@@ -298,87 +324,5 @@ impl Grant {
             return Err(BadOperation::ReplacesItself);
         }
         Ok(())
-    }
-}
-
-/// Writes the canonical form.
-struct CanonicalBytes(Vec<u8>);
-
-impl CanonicalBytes {
-    fn put(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn tag(&mut self, tag: u8) {
-        self.0.push(tag);
-    }
-
-    fn number(&mut self, number: u64) {
-        self.put(&number.to_le_bytes());
-    }
-
-    fn text(&mut self, text: &str) {
-        self.number(text.len() as u64);
-        self.put(text.as_bytes());
-    }
-
-    fn maybe_text(&mut self, text: Option<&str>) {
-        self.tag(u8::from(text.is_some()));
-        if let Some(text) = text {
-            self.text(text);
-        }
-    }
-
-    fn ids(&mut self, ids: &[GrantId]) {
-        self.number(ids.len() as u64);
-        for id in ids {
-            self.put(&id.0);
-        }
-    }
-
-    fn subject(&mut self, subject: &Subject) {
-        match subject {
-            Subject::Agent(agent) => {
-                self.tag(0);
-                self.text(agent.as_str());
-            }
-            Subject::Server(server) => {
-                self.tag(1);
-                self.text(server.as_str());
-            }
-        }
-    }
-
-    fn resource(&mut self, resource: &GrantResource) {
-        match resource {
-            GrantResource::Server(server) => {
-                self.tag(0);
-                self.text(server.as_str());
-            }
-            GrantResource::Tool(server, tool) => {
-                self.tag(1);
-                self.text(server.as_str());
-                self.text(tool);
-            }
-            GrantResource::Permission(permission) => {
-                self.tag(2);
-                self.text(permission);
-            }
-        }
-    }
-
-    fn grant(&mut self, grant: &Grant) {
-        self.put(&grant.id.0);
-        self.subject(&grant.subject);
-        self.resource(&grant.resource);
-        self.tag(match grant.permission {
-            Permission::Allow => 0,
-            Permission::Deny => 1,
-        });
-        self.tag(u8::from(grant.not_after_ms.is_some()));
-        self.number(grant.not_after_ms.unwrap_or_default());
-        self.maybe_text(grant.told_by.as_deref());
-        self.maybe_text(grant.justification.as_deref());
-        self.ids(&grant.replaces);
     }
 }

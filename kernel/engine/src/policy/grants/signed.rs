@@ -1,34 +1,92 @@
 //! An operation with the signature of its issuer: what is stored, and what is sent to other nodes.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
-use super::Operation;
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::operation::home_form::HomeOperation;
+use super::{Operation, Unreadable, Written};
 use crate::node_key::{NodeKey, PublicKey, Signature, SignatureClaim};
 
-/// An operation and who signed it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// An operation and who signed it, as it came: what is read is written again to the byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signed {
-    /// What is done.
-    pub operation: Operation,
-    /// Whose signature it is: its hash is the operation's issuer.
-    pub key: PublicKey,
-    /// Of [`Operation::bytes`].
-    pub signature: Signature,
+    written: Written,
+    key: PublicKey,
+    signature: Signature,
+    entry: Arc<[u8]>,
 }
 
-/// Bytes that are no signed operation.
-#[derive(Debug, thiserror::Error)]
-#[error("it holds no signed operation: {0}")]
-pub struct Unreadable(String);
+/// Its form in a journal and on the way between nodes.
+#[derive(Serialize, Deserialize)]
+struct SignedEntry {
+    key: PublicKey,
+    signature: Signature,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    written: Option<BodyBytes>,
+    /// In place of `written`, in entries that name no nodes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    operation: Option<HomeOperation>,
+}
+
+struct BodyBytes(Vec<u8>);
+
+impl Serialize for BodyBytes {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for BodyBytes {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Body;
+        impl Visitor<'_> for Body {
+            type Value = BodyBytes;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("the bytes of an operation")
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<BodyBytes, E> {
+                Ok(BodyBytes(bytes.to_vec()))
+            }
+        }
+        from.deserialize_bytes(Body)
+    }
+}
 
 impl Signed {
     /// Signs an operation.
     #[must_use]
     pub fn new(operation: Operation, key: &NodeKey) -> Self {
+        Self::with(operation, key.public(), |bytes| key.sign(bytes))
+    }
+
+    /// An operation with the signature that `sign` makes of its bytes.
+    ///
+    /// # Panics
+    /// Never: an operation is plain words and numbers.
+    #[must_use]
+    pub fn with(
+        operation: Operation,
+        key: PublicKey,
+        sign: impl FnOnce(&[u8]) -> Signature,
+    ) -> Self {
+        let written = Written::new(operation);
+        let signature = sign(written.signed_bytes());
+        let entry = SignedEntry {
+            key,
+            signature,
+            written: written.body().map(|body| BodyBytes(body.to_vec())),
+            operation: None,
+        };
+        let entry = rmp_serde::to_vec_named(&entry).expect("an operation can always be written");
         Self {
-            key: key.public(),
-            signature: key.sign(&operation.bytes()),
-            operation,
+            written,
+            key,
+            signature,
+            entry: entry.into(),
         }
     }
 
@@ -36,20 +94,35 @@ impl Signed {
     /// whose key this is.
     #[must_use]
     pub fn claim(&self) -> Option<SignatureClaim> {
-        (self.key.issuer() == self.operation.place.issuer).then(|| SignatureClaim {
+        (self.key.node() == self.written.issuer()).then(|| SignatureClaim {
             key: self.key,
-            bytes: self.operation.bytes(),
+            bytes: self.written.signed_bytes().to_vec(),
             signature: self.signature,
         })
     }
 
-    /// Its form in a journal.
-    ///
-    /// # Panics
-    /// Never: an operation is plain words and numbers.
+    /// The operation.
+    #[must_use]
+    pub fn written(&self) -> &Written {
+        &self.written
+    }
+
+    /// The operation, without its signature.
+    #[must_use]
+    pub fn into_written(self) -> Written {
+        self.written
+    }
+
+    /// Its form in a journal and on the way between nodes, as it came.
+    #[must_use]
+    pub fn entry(&self) -> Arc<[u8]> {
+        self.entry.clone()
+    }
+
+    /// Its form in a journal, as it came.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        rmp_serde::to_vec_named(self).expect("an operation can always be written")
+        self.entry.to_vec()
     }
 
     /// Reads that form.
@@ -57,24 +130,38 @@ impl Signed {
     /// # Errors
     /// [`Unreadable`] says why not.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Unreadable> {
-        rmp_serde::from_slice(bytes).map_err(|error| Unreadable(error.to_string()))
+        let read: SignedEntry =
+            rmp_serde::from_slice(bytes).map_err(|error| Unreadable(error.to_string()))?;
+        let written = match (read.written, read.operation) {
+            (Some(body), None) => Written::read(&body.0)?,
+            (None, Some(home)) => Written::of_home_form(home),
+            (None, None) => return Err(Unreadable("there is no operation in it".into())),
+            (Some(_), Some(_)) => return Err(Unreadable("there are two in it".into())),
+        };
+        Ok(Self {
+            written,
+            key: read.key,
+            signature: read.signature,
+            entry: bytes.into(),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use mgp_protocol::ids::{AgentId, ServerId};
+    use mgp_protocol::ids::{AgentId, NodeId, ServerId};
     use mgp_protocol::mgp::access::Permission;
 
     use super::*;
-    use crate::node_key::Issuer;
     use crate::node_key::first_bad;
     use crate::policy::grants::{
-        Grant, GrantChange, GrantId, GrantResource, LogPosition, OperationId, Revoke, Subject,
+        Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, OperationId, Revoke,
+        Subject,
     };
 
-    fn operation(issuer: Issuer, change: GrantChange) -> Operation {
+    fn operation(issuer: NodeId, change: GrantChange) -> Operation {
         Operation {
+            cluster: None,
             place: LogPosition {
                 issuer,
                 sequence: 3,
@@ -82,37 +169,41 @@ mod tests {
             previous: OperationId::START,
             author: "operator".into(),
             told_at_ms: 5,
-            change,
+            change: LogChange::Grants(change),
         }
     }
 
     #[test]
     fn an_operation_is_stored_with_a_signature_that_is_its_issuers() {
         let key = NodeKey::new(&[7; 32]);
+        let node = key.node();
         let grant = Grant {
             id: GrantId([9; 16]),
-            subject: Subject::Agent(AgentId::new("a")),
-            resource: GrantResource::Tool(ServerId::new("files"), "read".into()),
+            subject: Subject::Agent(node.agent(AgentId::new("a"))),
+            resource: GrantResource::Tool(node.server(ServerId::new("files")), "read".into()),
             permission: Permission::Deny,
             not_after_ms: Some(u64::MAX),
             told_by: None,
             justification: Some("é".into()),
             replaces: vec![GrantId([1; 16])],
         };
-        let until = [(key.issuer(), 7)].into();
+        let until = [(node, 7)].into();
         let sweep = Revoke::UpTo {
-            subject: Subject::Server(ServerId::new("s")),
+            subject: Subject::Server(node.server(ServerId::new("s"))),
             until,
         };
         for change in [GrantChange::Grant(grant), GrantChange::Revoke(sweep)] {
-            let signed = Signed::new(operation(key.issuer(), change.clone()), &key);
+            let signed = Signed::new(operation(node, change.clone()), &key);
             let back = Signed::from_bytes(&signed.to_bytes()).unwrap();
             assert_eq!(back, signed);
             assert_eq!(first_bad(&[back.claim().unwrap()]), None);
-            let mut changed = signed.clone();
-            changed.operation.author = "somebody".into();
+            let mut bytes = signed.to_bytes();
+            let at = bytes.windows(8).position(|part| part == b"operator");
+            bytes[at.unwrap()] = b'O';
+            let changed = Signed::from_bytes(&bytes).unwrap();
+            assert_eq!(changed.written().operation().author, "Operator");
             assert_eq!(first_bad(&[changed.claim().unwrap()]), Some(0));
-            let foreign = Signed::new(operation(Issuer([1; 32]), change), &key);
+            let foreign = Signed::new(operation(NodeId([1; 32]), change), &key);
             assert!(foreign.claim().is_none());
         }
         assert!(Signed::from_bytes(b"\x81").is_err());

@@ -30,7 +30,8 @@ pub fn recorded(
     now_ms: u64,
 ) -> BTreeMap<PermissionType, Recorded> {
     let mut out: BTreeMap<PermissionType, Recorded> = BTreeMap::new();
-    for granted in grants.of(&Subject::Server(server.clone())) {
+    let subject = Subject::Server(authority.here().server(server.clone()));
+    for granted in grants.of(&subject) {
         let GrantResource::Permission(name) = &granted.grant.resource else {
             continue;
         };
@@ -71,7 +72,7 @@ pub fn record(
     id: GrantId,
 ) -> Option<GrantChange> {
     let (subject, resource) = (
-        Subject::Server(server.clone()),
+        Subject::Server(authority.here().server(server.clone())),
         GrantResource::permission(permission),
     );
     let standing = grants.standing(&subject, &resource, authority);

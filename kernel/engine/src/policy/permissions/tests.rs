@@ -2,9 +2,10 @@ use mgp_protocol::mgp::permission::Standard;
 use proptest::prelude::*;
 
 use super::*;
-use crate::node_key::Issuer;
-use crate::policy::grants::{Authority, GrantId, Grants, LogPosition, Operation};
-use mgp_protocol::ids::ServerId;
+use crate::policy::grants::{
+    Authority, GrantId, Grants, LogChange, LogPosition, Operation, Written,
+};
+use mgp_protocol::ids::{NodeId, ServerId};
 
 const NOW: u64 = 1000;
 
@@ -222,8 +223,8 @@ fn a_server_is_told_in_its_own_spelling() {
 /// MGP-082: decisions are grants of the log, and a new life of the server begins with them.
 #[test]
 fn decisions_outlive_the_server() {
-    let issuer = Issuer([1; 32]);
-    let authority = Authority::nobody().with(issuer);
+    let issuer = NodeId([1; 32]);
+    let authority = Authority::home(issuer);
     let server = ServerId::new("files");
     let shell = permission("shell");
     let mut grants = Grants::default();
@@ -234,15 +235,15 @@ fn decisions_outlive_the_server() {
             let (sequence, previous) = grants.next(issuer);
             let place = LogPosition { issuer, sequence };
             let author = "op".to_owned();
-            grants
-                .apply(&Operation {
-                    place,
-                    previous,
-                    author,
-                    told_at_ms: 0,
-                    change,
-                })
-                .unwrap();
+            let operation = Operation {
+                cluster: None,
+                place,
+                previous,
+                author,
+                told_at_ms: 0,
+                change: LogChange::Grants(change),
+            };
+            grants.apply(&Written::new(operation)).unwrap();
         }
         recorded(&grants, &authority, &server, NOW)
     };

@@ -6,6 +6,7 @@
 pub struct BadDigits;
 
 /// Makes a type of so many bytes.
+#[macro_export]
 macro_rules! hex_id {
     ($(#[$doc:meta])* $name:ident, $bytes:literal) => {
         $(#[$doc])*
@@ -25,7 +26,7 @@ macro_rules! hex_id {
                     return None;
                 }
                 for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-                    *byte = $crate::hex::digit(pair[0])? << 4 | $crate::hex::digit(pair[1])?;
+                    *byte = $crate::ids::hex::digit(pair[0])? << 4 | $crate::ids::hex::digit(pair[1])?;
                 }
                 Some(Self(bytes))
             }
@@ -38,10 +39,10 @@ macro_rules! hex_id {
         }
 
         impl TryFrom<String> for $name {
-            type Error = $crate::hex::BadDigits;
+            type Error = $crate::ids::hex::BadDigits;
 
             fn try_from(text: String) -> Result<Self, Self::Error> {
-                Self::parse(&text).ok_or($crate::hex::BadDigits)
+                Self::parse(&text).ok_or($crate::ids::hex::BadDigits)
             }
         }
 
@@ -59,10 +60,9 @@ macro_rules! hex_id {
     };
 }
 
-pub(crate) use hex_id;
-
 /// The value of one digit.
-pub(crate) fn digit(of: u8) -> Option<u8> {
+#[must_use]
+pub fn digit(of: u8) -> Option<u8> {
     match of {
         b'0'..=b'9' => Some(of - b'0'),
         b'a'..=b'f' => Some(of - b'a' + 10),

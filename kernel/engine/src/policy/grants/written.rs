@@ -1,0 +1,289 @@
+//! An operation as its issuer wrote it. The bytes are never made anew: a later build may know members and
+//! kinds that this one does not, and its signature is of what it wrote.
+
+use std::fmt;
+use std::sync::Arc;
+
+use mgp_protocol::ids::NodeId;
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::operation::home_form::HomeOperation;
+use super::{ClusterId, GrantChange, LogChange, LogPosition, MemberChange, Operation, OperationId};
+
+/// Most bytes of an operation: some [`super::IDS_MAX`] ids and the longest texts, twice over.
+pub const OPERATION_MAX: usize = 128 << 10;
+/// A prefix of the signed bytes, so that a signature is not valid for anything else.
+const CONTEXT: &[u8] = b"mgp log operation v2\0";
+/// The kinds this build knows, by what they are read as.
+const GRANT_KINDS: [&str; 2] = ["grant", "revoke"];
+const MEMBER_KINDS: [&str; 7] = [
+    "found", "admit", "cut", "rename", "rest", "rekey", "recover",
+];
+
+/// An operation, and the bytes that its issuer signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    operation: Operation,
+    id: OperationId,
+    signed: Arc<[u8]>,
+}
+
+/// Bytes that are no signed operation.
+#[derive(Debug, thiserror::Error)]
+#[error("it holds no signed operation: {0}")]
+pub struct Unreadable(pub(super) String);
+
+/// What every build reads of an operation.
+#[derive(Deserialize)]
+struct OperationHead {
+    #[serde(default)]
+    cluster: Option<ClusterId>,
+    place: LogPosition,
+    previous: OperationId,
+    author: String,
+    told_at_ms: u64,
+}
+
+/// One member of it.
+#[derive(Deserialize)]
+struct ChangeOf<T> {
+    change: T,
+}
+
+/// The name of a change's kind; the rest is passed over.
+struct KindName(String);
+
+impl<'de> Deserialize<'de> for KindName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Kind;
+        impl<'de> Visitor<'de> for Kind {
+            type Value = KindName;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a change")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<KindName, E> {
+                Ok(KindName(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<KindName, A::Error> {
+                let mut names = Vec::new();
+                while let Some((name, _)) = map.next_entry::<String, IgnoredAny>()? {
+                    names.push(name);
+                }
+                // Two kinds in one are none that this build knows.
+                Ok(KindName(names.join(" and ")))
+            }
+        }
+        from.deserialize_any(Kind)
+    }
+}
+
+impl Written {
+    /// Writes an operation.
+    ///
+    /// # Panics
+    /// Never: an operation is plain words and numbers.
+    #[must_use]
+    pub fn new(operation: Operation) -> Self {
+        let body = rmp_serde::to_vec_named(&operation).expect("an operation can be written");
+        Self::of(operation, &[CONTEXT, &body].concat())
+    }
+
+    /// Reads what another one wrote. A kind that is not known, and one whose content cannot be read or breaks a
+    /// rule, is [`LogChange::Unknown`].
+    ///
+    /// # Errors
+    /// [`Unreadable`] when it does not even say whose it is and where it belongs.
+    pub fn read(body: &[u8]) -> Result<Self, Unreadable> {
+        if body.len() > OPERATION_MAX {
+            return Err(Unreadable(format!(
+                "it has more than {OPERATION_MAX} bytes"
+            )));
+        }
+        let head: OperationHead = whole(body)?;
+        let mut operation = Operation {
+            cluster: head.cluster,
+            place: head.place,
+            previous: head.previous,
+            author: head.author,
+            told_at_ms: head.told_at_ms,
+            change: change(body)?,
+        };
+        if operation.change.check().is_err() {
+            operation.change = LogChange::Unknown("one that breaks a rule".into());
+        }
+        Ok(Self::of(operation, &[CONTEXT, body].concat()))
+    }
+
+    /// An entry of the form that names no nodes.
+    pub(super) fn of_home_form(home: HomeOperation) -> Self {
+        let signed = home.bytes();
+        Self::of(home.operation(), &signed)
+    }
+
+    fn of(operation: Operation, signed: &[u8]) -> Self {
+        Self {
+            operation,
+            id: OperationId(*blake3::hash(signed).as_bytes()),
+            signed: signed.into(),
+        }
+    }
+
+    /// What it says.
+    #[must_use]
+    pub fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    /// What it says, without the bytes.
+    #[must_use]
+    pub fn into_operation(self) -> Operation {
+        self.operation
+    }
+
+    /// The hash of what is signed.
+    #[must_use]
+    pub fn id(&self) -> OperationId {
+        self.id
+    }
+
+    /// What is signed.
+    #[must_use]
+    pub fn signed_bytes(&self) -> &[u8] {
+        &self.signed
+    }
+
+    /// What is stored and sent of it; None for the form that is not made of its signed bytes.
+    #[must_use]
+    pub fn body(&self) -> Option<&[u8]> {
+        self.signed.strip_prefix(CONTEXT)
+    }
+
+    /// Its place.
+    #[must_use]
+    pub fn place(&self) -> LogPosition {
+        self.operation.place
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn issuer(&self) -> NodeId {
+        self.operation.place.issuer
+    }
+}
+
+/// Reads a value that fills the bytes to their end.
+fn whole<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> {
+    let mut left = bytes;
+    let read = T::deserialize(&mut rmp_serde::Deserializer::new(&mut left));
+    let read = read.map_err(|error| Unreadable(error.to_string()))?;
+    match left.is_empty() {
+        true => Ok(read),
+        false => Err(Unreadable("there is more behind it".into())),
+    }
+}
+
+fn change(body: &[u8]) -> Result<LogChange, Unreadable> {
+    whole::<ChangeOf<IgnoredAny>>(body)?;
+    let Ok(ChangeOf {
+        change: KindName(kind),
+    }) = whole(body)
+    else {
+        return Ok(LogChange::Unknown("one without a name".into()));
+    };
+    let read = if GRANT_KINDS.contains(&kind.as_str()) {
+        whole::<ChangeOf<GrantChange>>(body).map(|of| LogChange::Grants(of.change))
+    } else if MEMBER_KINDS.contains(&kind.as_str()) {
+        whole::<ChangeOf<MemberChange>>(body).map(|of| LogChange::Members(of.change))
+    } else {
+        Err(Unreadable(String::new()))
+    };
+    Ok(read.unwrap_or(LogChange::Unknown(kind)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::policy::grants::{GrantId, Revoke};
+
+    fn revoke() -> Operation {
+        Operation {
+            cluster: Some(ClusterId([3; 32])),
+            place: LogPosition {
+                issuer: NodeId([1; 32]),
+                sequence: 4,
+            },
+            previous: OperationId([2; 32]),
+            author: "operator".into(),
+            told_at_ms: 5,
+            change: LogChange::Grants(GrantChange::Revoke(Revoke::Ids(vec![GrantId([1; 16])]))),
+        }
+    }
+
+    /// The bytes of an operation of which a later build has changed something.
+    fn body(change: impl FnOnce(&mut Value)) -> Vec<u8> {
+        let mut value = serde_json::to_value(revoke()).unwrap();
+        change(&mut value);
+        rmp_serde::to_vec_named(&value).unwrap()
+    }
+
+    #[test]
+    fn what_was_written_is_read_to_the_same_bytes() {
+        let written = Written::new(revoke());
+        let read = Written::read(written.body().unwrap()).unwrap();
+        assert_eq!(read, written);
+        assert_eq!(read.operation(), &revoke());
+    }
+
+    /// FEDERATION: signed bytes are stored and relayed as they came.
+    #[test]
+    fn what_a_later_build_adds_is_kept_to_the_byte() {
+        let added = body(|value| value["weight"] = json!({"of": [1, 2]}));
+        let read = Written::read(&added).unwrap();
+        assert_eq!(read.body().unwrap(), added);
+        assert_eq!(read.operation(), &revoke());
+        assert_ne!(read.id(), Written::new(revoke()).id());
+        for strange in [
+            json!({"mute": {"all": true}}),
+            json!("mute"),
+            json!({"revoke": {"by_weight": 3}}),
+            json!({"revoke": {"ids": []}}),
+            json!({"revoke": {"ids": ["01010101010101010101010101010101"]}, "mute": {}}),
+        ] {
+            let bytes = body(|value| value["change"] = strange);
+            let read = Written::read(&bytes).unwrap();
+            assert_eq!(read.body().unwrap(), bytes);
+            let LogChange::Unknown(_) = read.operation().change else {
+                panic!("{read:?}");
+            };
+        }
+    }
+
+    /// Two readers must not find two operations in one entry.
+    #[test]
+    fn what_can_be_read_in_two_ways_is_refused() {
+        let mut behind = body(|_| {});
+        behind.push(0xc0);
+        assert!(Written::read(&behind).is_err());
+        // A map of one more member, the place a second time.
+        let mut twice = body(|_| {});
+        assert_eq!(twice[0], 0x86);
+        twice[0] += 1;
+        let place = json!({"place": revoke().place});
+        twice.extend_from_slice(&rmp_serde::to_vec_named(&place).unwrap()[1..]);
+        assert!(Written::read(&twice).is_err());
+        for missing in ["place", "previous", "author", "told_at_ms", "change"] {
+            let bytes = body(|value| {
+                value.as_object_mut().unwrap().remove(missing);
+            });
+            assert!(Written::read(&bytes).is_err(), "{missing}");
+        }
+        assert!(Written::read(&vec![0; OPERATION_MAX + 1]).is_err());
+        assert!(Written::read(b"").is_err());
+    }
+}

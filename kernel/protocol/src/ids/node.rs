@@ -1,0 +1,77 @@
+//! Names that hold in a cluster: of a node, and of what belongs to it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{AgentId, ServerId};
+
+crate::hex_id! {
+    /// A node: the hash of its public key.
+    NodeId, 32
+}
+
+/// An agent and the node that knows who it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NodeAgent {
+    /// Its home: the node whose door it came in by.
+    pub node: NodeId,
+    /// Its id there.
+    pub agent: AgentId,
+}
+
+/// A server and the node that runs it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NodeServer {
+    /// Its owner.
+    pub node: NodeId,
+    /// Its id there.
+    pub server: ServerId,
+}
+
+impl NodeId {
+    /// The digits that people are shown of it. Never enough to decide by.
+    #[must_use]
+    pub fn short(&self) -> String {
+        self.to_string()[..8].to_owned()
+    }
+
+    /// The name of one of its agents.
+    #[must_use]
+    pub fn agent(self, agent: AgentId) -> NodeAgent {
+        NodeAgent { node: self, agent }
+    }
+
+    /// The name of one of its servers.
+    #[must_use]
+    pub fn server(self, server: ServerId) -> NodeServer {
+        NodeServer { node: self, server }
+    }
+}
+
+impl fmt::Display for NodeAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.node.short(), self.agent)
+    }
+}
+
+impl fmt::Display for NodeServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.node.short(), self.server)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_named_by_all_its_digits_in_one_way() {
+        let node = NodeId([0xa5; 32]);
+        assert_eq!(NodeId::parse(&node.to_string()), Some(node));
+        assert_eq!(NodeId::parse(&node.to_string().to_uppercase()), None);
+        assert_eq!(NodeId::parse(&node.short()), None);
+        let agent = node.agent(AgentId::new("agent.a"));
+        assert_eq!(agent.to_string(), "a5a5a5a5/agent.a");
+    }
+}
