@@ -68,6 +68,19 @@ pub mod servers {
     pub mod tree_plan;
 }
 
+/// Many nodes: the logs of their admins, who is in, whom to believe for how long, and what they send each other.
+pub mod cluster {
+    pub mod exchange;
+    pub mod lease;
+    pub mod lives;
+    pub mod logs;
+    pub mod members;
+    pub mod own_log;
+    pub mod replica;
+    #[cfg(test)]
+    mod scene;
+}
+
 /// What is allowed, and what must be checked or asked before it is done.
 pub mod policy {
     pub mod access;

@@ -1,10 +1,12 @@
 //! Grants and revocations as signed operations, and the state that any number of logs of them add up to.
 //!
 //! Each issuer appends to a log of its own. The state is the union of all logs: a grant is in force if its
-//! issuer was authorised, it has not expired, and nobody authorised has revoked it. So the order between
-//! issuers does not matter, repetition is harmless, and no clock decides. What takes rights away
-//! (revocations, and grants that deny) counts as soon as it is seen; what allows counts only as part of a
-//! log without gaps.
+//! issuer was authorised, it has not expired, and nobody who may has ever taken it back. So the order between
+//! issuers does not matter, repetition is harmless, and no clock decides.
+//!
+//! Two things are asked of an operation. What takes away (a revocation of something allowed, a denial) counts as
+//! soon as it is seen, if its issuer may perhaps issue at all. What gives (something allowed, the end of a
+//! denial) counts if its issuer certainly may, at a place of its log that is certain.
 
 mod log;
 mod operation;
@@ -18,7 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::Permission;
 
-use self::log::IssuerLog;
+pub use self::log::{HELD_MAX, LogKey};
+use self::log::{IssuerLog, Taken};
 pub use self::operation::{
     BadOperation, ClusterId, Grant, GrantChange, GrantId, GrantResource, IDS_MAX, LogChange,
     LogPosition, LogTip, MemberChange, NAME_MAX, Operation, OperationId, Revoke, Role, Subject,
@@ -36,9 +39,9 @@ pub const GRANTS_END: u64 = 1_000_000;
 /// All sequence numbers of an issuer; after that it needs a new key.
 pub const SEQUENCE_END: u64 = GRANTS_END + (1 << 16);
 
-/// Who may issue, and which part of each log counts, as seen at one node: told from outside, by membership.
+/// Who may issue, and which part of each log may give, as seen at one node: told from outside, by membership.
 ///
-/// An issuer whose authority ended keeps the operations below its end.
+/// Who is in it takes away with all of its log; what it allows counts below its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
     here: NodeId,
@@ -71,33 +74,38 @@ impl Authority {
         self.with_until(issuer, u64::MAX)
     }
 
-    /// Authorises this issuer for its operations with a sequence number below `end`.
+    /// Lets this issuer give with its operations below `end`, and take away with all of them.
     #[must_use]
     pub fn with_until(mut self, issuer: NodeId, end: u64) -> Self {
         self.ends.insert(issuer, end);
         self
     }
 
-    /// True when the operation at this place of a log counts.
+    /// True when what this issuer takes away is gone.
     #[must_use]
-    pub fn covers(&self, place: LogPosition) -> bool {
-        self.ends
-            .get(&place.issuer)
-            .is_some_and(|end| place.sequence < *end)
+    pub fn takes(&self, issuer: NodeId) -> bool {
+        self.ends.contains_key(&issuer)
+    }
+
+    /// True when what the operation at this place gives may count.
+    #[must_use]
+    pub fn gives(&self, place: LogPosition) -> bool {
+        let end = self.ends.get(&place.issuer);
+        end.is_some_and(|end| place.sequence < *end)
     }
 }
 
 /// What became of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It is part of its issuer's log, together with those that waited for it.
+    /// It is a certain part of its issuer's log, together with those that waited for it.
     Appended,
-    /// Earlier operations are missing: what it takes away counts already, what it allows waits for them.
+    /// Earlier operations are missing: what it takes away counts already, what it gives waits for them.
     Held,
     /// It was known.
     Known,
-    /// Its issuer signed two operations for one place. Nothing that this issuer allowed counts any more;
-    /// everything it took away still does.
+    /// Its issuer signed two operations for one place, this one or earlier. What it gives behind the fork does
+    /// not count, nor does anything it allowed; everything it takes away does.
     Forked,
 }
 
@@ -107,12 +115,15 @@ pub enum NotApplied {
     /// It is malformed.
     #[error(transparent)]
     Bad(#[from] BadOperation),
-    /// It is too far ahead of the known log; fetch the log from `from` on.
+    /// Too many wait for earlier ones already; fetch the log from `from` on.
     #[error("operations from {from} on are missing")]
     Gap {
         /// The first that is missing.
         from: u64,
     },
+    /// The log is forked, and too much of its branches is kept already.
+    #[error("too much of this issuer's log lies on branches; revoke the node")]
+    TooManyBranches,
     /// There are [`ISSUERS_MAX`] logs.
     #[error("there are logs of {ISSUERS_MAX} issuers already; revoke nodes that are gone")]
     TooManyIssuers,
@@ -144,38 +155,34 @@ pub enum Force {
     NotAuthorised,
     /// Its issuer's log is forked.
     Quarantined,
+    /// Operations before it are missing.
+    Waits,
+    /// Its issuer wrote something that this build does not understand, and that may take it away.
+    NotUnderstood,
 }
 
 /// A revocation of everything a subject had up to a place in each log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Sweep {
     place: LogPosition,
-    subject: Subject,
     until: BTreeMap<NodeId, u64>,
 }
 
+/// A change of the members, and the operation it stands in.
+type MemberKey = (LogPosition, OperationId);
+
 /// The union of all logs. Quick to read for one subject; bounded by [`ISSUERS_MAX`] times [`SEQUENCE_END`]
 /// operations.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     logs: BTreeMap<NodeId, IssuerLog>,
     /// By operation as well: a forked log has two for one place.
     granted: BTreeMap<Subject, BTreeMap<(GrantId, LogPosition, OperationId), Granted>>,
     revoked: BTreeMap<GrantId, BTreeSet<LogPosition>>,
-    sweeps: BTreeMap<Subject, Vec<Sweep>>,
-}
-
-impl PartialEq for Grants {
-    /// Equal when they decide the same and hold the same of every log. What a forked log allows decides
-    /// nothing.
-    fn eq(&self, other: &Self) -> bool {
-        self.all()
-            .filter(|g| self.may_count(g))
-            .eq(other.all().filter(|g| other.may_count(g)))
-            && self.revoked == other.revoked
-            && self.sweeps == other.sweeps
-            && self.logs == other.logs
-    }
+    sweeps: BTreeMap<Subject, BTreeSet<Sweep>>,
+    members: BTreeMap<MemberKey, MemberChange>,
+    /// Issuers of operations of an unknown kind.
+    not_understood: BTreeSet<NodeId>,
 }
 
 impl Grants {
@@ -191,50 +198,52 @@ impl Grants {
         }
         let mut new = IssuerLog::default();
         let log = self.logs.get_mut(&issuer).unwrap_or(&mut new);
-        let (applied, appended) = log.take(operation)?;
+        let taken = log.take(operation)?;
+        let applied = match taken {
+            Taken::Known => Applied::Known,
+            Taken::New if log.is_forked() => Applied::Forked,
+            Taken::New if operation.place().sequence < log.certain() => Applied::Appended,
+            Taken::New => Applied::Held,
+        };
         self.logs.entry(issuer).or_insert(new);
-        if applied != Applied::Known {
-            self.take_away(operation);
-        }
-        for operation in appended {
-            self.allow(&operation);
+        if taken == Taken::New {
+            self.note(operation);
         }
         Ok(applied)
     }
 
-    /// What counts as soon as it is seen.
-    fn take_away(&mut self, operation: &Written) {
+    fn note(&mut self, operation: &Written) {
         let place = operation.place();
-        let Some(change) = operation.operation().change.grants() else {
-            return;
-        };
+        match &operation.operation().change {
+            LogChange::Grants(change) => self.note_change(operation, change),
+            LogChange::Members(change) => {
+                let key = (place, operation.id());
+                self.members.insert(key, change.clone());
+            }
+            LogChange::Unknown(_) => {
+                self.not_understood.insert(place.issuer);
+            }
+        }
+    }
+
+    fn note_change(&mut self, operation: &Written, change: &GrantChange) {
+        let place = operation.place();
         for id in change.revoked() {
             self.revoked.entry(*id).or_default().insert(place);
         }
         match change {
-            GrantChange::Grant(grant) if grant.permission == Permission::Deny => {
-                self.keep(operation, grant)
-            }
+            GrantChange::Grant(grant) => self.keep(operation, grant),
             GrantChange::Revoke(Revoke::UpTo { subject, until }) => {
-                let sweeps = self.sweeps.entry(subject.clone()).or_default();
                 let sweep = Sweep {
                     place,
-                    subject: subject.clone(),
                     until: until.clone(),
                 };
-                // Sorted, so that the order of arrival leaves no trace.
-                if let Err(at) = sweeps.binary_search(&sweep) {
-                    sweeps.insert(at, sweep);
-                }
+                self.sweeps
+                    .entry(subject.clone())
+                    .or_default()
+                    .insert(sweep);
             }
-            GrantChange::Grant(_) | GrantChange::Revoke(Revoke::Ids(_)) => {}
-        }
-    }
-
-    /// What counts once its log has no gap before it.
-    fn allow(&mut self, operation: &Written) {
-        if let Some(GrantChange::Grant(grant)) = operation.operation().change.grants() {
-            self.keep(operation, grant);
+            GrantChange::Revoke(Revoke::Ids(_)) => {}
         }
     }
 
@@ -294,51 +303,56 @@ impl Grants {
     /// Whether a grant counts, and why not. `now_ms` is in milliseconds since 1970.
     #[must_use]
     pub fn force(&self, granted: &Granted, authority: &Authority, now_ms: u64) -> Force {
-        if !authority.covers(granted.place) {
+        let place = granted.place;
+        let denies = granted.grant.permission == Permission::Deny;
+        let may = match denies {
+            true => authority.takes(place.issuer),
+            false => authority.gives(place),
+        };
+        if !may {
             return Force::NotAuthorised;
         }
-        if let Some(place) = self.revoker(granted, authority) {
+        if let Some(place) = self.taken_back(granted, authority) {
             return Force::Revoked(place);
         }
         match granted.grant.not_after_ms {
             Some(end) if now_ms >= end => return Force::Expired(end),
             Some(_) | None => {}
         }
-        if self.may_count(granted) {
-            Force::InForce
-        } else {
-            Force::Quarantined
+        match self.doubt(place) {
+            Some(doubt) if !denies => doubt,
+            Some(_) | None => Force::InForce,
         }
     }
 
-    /// A forked log denies and revokes, but allows nothing.
-    fn may_count(&self, granted: &Granted) -> bool {
-        let forked = self
-            .logs
-            .get(&granted.place.issuer)
-            .is_some_and(IssuerLog::is_forked);
-        !forked || granted.grant.permission == Permission::Deny
+    /// Why what the operation at this place gives does not count, whoever its issuer is.
+    fn doubt(&self, place: LogPosition) -> Option<Force> {
+        let log = self.logs.get(&place.issuer)?;
+        if log.is_forked() {
+            Some(Force::Quarantined)
+        } else if self.not_understood.contains(&place.issuer) {
+            Some(Force::NotUnderstood)
+        } else {
+            (place.sequence >= log.certain()).then_some(Force::Waits)
+        }
     }
 
-    /// The first place where somebody authorised revoked the grant.
-    fn revoker(&self, granted: &Granted, authority: &Authority) -> Option<LogPosition> {
-        let by_id = self
-            .revoked
-            .get(&granted.grant.id)
-            .into_iter()
-            .flatten()
-            .copied();
-        let sweeps = self
-            .sweeps
-            .get(&granted.grant.subject)
-            .into_iter()
-            .flatten();
-        let swept = sweeps.filter(|sweep| {
+    /// The first place where somebody who may took the grant back. The end of a denial gives, so that it
+    /// needs as much as a grant that allows.
+    fn taken_back(&self, granted: &Granted, authority: &Authority) -> Option<LogPosition> {
+        let by_id = self.revoked.get(&granted.grant.id);
+        let sweeps = self.sweeps.get(&granted.grant.subject);
+        let swept = sweeps.into_iter().flatten().filter(|sweep| {
             let until = sweep.until.get(&granted.place.issuer);
             until.is_some_and(|until| granted.place.sequence <= *until)
         });
+        let by_id = by_id.into_iter().flatten().copied();
         let places = by_id.chain(swept.map(|sweep| sweep.place));
-        places.filter(|place| authority.covers(*place)).min()
+        let counts = |place: &LogPosition| match granted.grant.permission {
+            Permission::Allow => authority.takes(place.issuer),
+            Permission::Deny => authority.gives(*place) && self.doubt(*place).is_none(),
+        };
+        places.filter(counts).min()
     }
 
     /// The grants of exactly this subject and resource that were not revoked, in force or not: those that a
@@ -357,27 +371,69 @@ impl Grants {
         self.of(subject).filter(stands).collect()
     }
 
-    /// Whether somebody authorised revoked a grant.
+    /// Whether somebody who may has revoked a grant.
     #[must_use]
     pub fn is_revoked(&self, granted: &Granted, authority: &Authority) -> bool {
-        self.revoker(granted, authority).is_some()
+        self.taken_back(granted, authority).is_some()
     }
 
     /// The place of this issuer's next operation, and the id of the one before it.
     #[must_use]
     pub fn next(&self, issuer: NodeId) -> (u64, OperationId) {
-        self.logs
-            .get(&issuer)
-            .map_or((0, OperationId::START), IssuerLog::next)
+        let tip = self.tip(issuer);
+        (tip.next, tip.id)
     }
 
-    /// For each log, the first missing sequence number, for asking other nodes for the rest.
+    /// The end of the certain part of an issuer's log.
     #[must_use]
-    pub fn known(&self) -> BTreeMap<NodeId, u64> {
-        self.logs
-            .iter()
-            .map(|(issuer, log)| (*issuer, log.next().0))
-            .collect()
+    pub fn tip(&self, issuer: NodeId) -> LogTip {
+        let log = self.logs.get(&issuer);
+        log.map_or(LogTip::EMPTY, IssuerLog::tip)
+    }
+
+    /// The end of its first operations; None when not so many are certain.
+    #[must_use]
+    pub fn tip_at(&self, issuer: NodeId, next: u64) -> Option<LogTip> {
+        let log = self.logs.get(&issuer);
+        match log.filter(|log| next <= log.certain()) {
+            Some(log) => Some(log.tip_at(next)),
+            None => (next == 0).then_some(LogTip::EMPTY),
+        }
+    }
+
+    /// The operations of an issuer from this place on, certain or not.
+    pub fn keys(&self, issuer: NodeId, sequence: u64) -> impl Iterator<Item = LogKey> + use<'_> {
+        let log = self.logs.get(&issuer);
+        log.into_iter().flat_map(move |log| log.from(sequence))
+    }
+
+    /// Everyone of whom there is a log.
+    pub fn issuers(&self) -> impl Iterator<Item = NodeId> + use<'_> {
+        self.logs.keys().copied()
+    }
+
+    /// The changes of who is in, certain or not.
+    pub fn member_changes(
+        &self,
+    ) -> impl Iterator<Item = (LogPosition, OperationId, &MemberChange)> {
+        let all = self.members.iter();
+        all.map(|((place, id), change)| (*place, *id, change))
+    }
+
+    /// True when the last operation of an issuer says that nothing comes after it.
+    #[must_use]
+    pub fn rests(&self, issuer: NodeId) -> bool {
+        let tip = self.tip(issuer);
+        tip.next.checked_sub(1).is_some_and(|sequence| {
+            let key = (LogPosition { issuer, sequence }, tip.id);
+            matches!(self.members.get(&key), Some(MemberChange::Rest {}))
+        })
+    }
+
+    /// True when the issuer signed two operations for one place.
+    #[must_use]
+    pub fn is_forked(&self, issuer: NodeId) -> bool {
+        self.logs.get(&issuer).is_some_and(IssuerLog::is_forked)
     }
 
     /// Issuers whose logs are forked.

@@ -141,6 +141,11 @@ fn sentence(granted: &Granted, force: &Force) -> String {
             )
         }
         Force::NotAuthorised => "does not count: the node that issued it may not".to_owned(),
+        Force::Waits => "does not count yet: what its node wrote before it is missing".to_owned(),
+        Force::NotUnderstood => {
+            "does not count: its node wrote something that this version does not understand"
+                .to_owned()
+        }
         Force::Quarantined => {
             "does not count: the log of the node that issued it is forked".to_owned()
         }

@@ -1,33 +1,46 @@
-//! One issuer's log: in its order, without gaps, without two entries for one place.
+//! What is known of one issuer's log: the part that is certain, and what lies behind its end because an
+//! operation before it is missing or the issuer signed two for one place.
+//!
+//! All of it depends on the set of known operations alone, not on the order in which they came.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::{Applied, NotApplied, OperationId, Written};
+use super::{LogTip, NotApplied, OperationId, Written};
 
-/// Operations kept while an earlier one is missing; later ones are fetched again. Peers send logs in order,
-/// so only operations pushed ahead wait.
-pub(super) const AHEAD_MAX: u64 = 1024;
-/// Most operations remembered of a forked log, so that repeated ones are recognised. Beyond it they are
-/// applied again, which changes nothing.
-const ASIDE_MAX: usize = 4096;
+/// Operations kept of one log while earlier ones are missing; more are refused, and come again with those
+/// before them. Peers send logs in order, so only what was pushed ahead waits.
+pub const HELD_MAX: usize = 4096;
+/// Operations kept of the branches of a forked log besides the longest one. A node that signed two branches by
+/// mistake is noticed long before.
+pub(super) const BRANCHES_MAX: u64 = 65_536;
 
-#[derive(Clone, Debug, Default)]
+/// An operation's place and id: a forked log has several in one place.
+pub type LogKey = (u64, OperationId);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct IssuerLog {
-    /// Hashes by sequence number, for recognising forks and repetitions.
-    appended: Vec<OperationId>,
-    held: BTreeMap<u64, Written>,
-    fork: Option<BTreeSet<OperationId>>,
+    items: BTreeMap<LogKey, LogItem>,
+    /// How many operations from the first on are certain: one for each place, each naming the one before.
+    certain: u64,
+    /// The first place that is claimed by two.
+    fork: Option<u64>,
+    /// How many have no unbroken chain to the start.
+    held: usize,
+    /// The length of the longest chain from the start.
+    longest: u64,
 }
 
-impl PartialEq for IssuerLog {
-    /// Two forked logs are equal: which branch came first decides nothing.
-    fn eq(&self, other: &Self) -> bool {
-        match (&self.fork, &other.fork) {
-            (None, None) => self.appended == other.appended && self.held == other.held,
-            (Some(_), Some(_)) => true,
-            (None, Some(_)) | (Some(_), None) => false,
-        }
-    }
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LogItem {
+    previous: OperationId,
+    attached: bool,
+}
+
+/// What became of an operation in its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    Known,
+    New,
 }
 
 impl IssuerLog {
@@ -35,88 +48,120 @@ impl IssuerLog {
         self.fork.is_some()
     }
 
-    pub(super) fn next(&self) -> (u64, OperationId) {
-        let last = self.appended.last().copied();
-        (
-            self.appended.len() as u64,
-            last.unwrap_or(OperationId::START),
-        )
+    pub(super) fn certain(&self) -> u64 {
+        self.certain
     }
 
-    /// Takes an operation; returns the operations that are part of the log now, in order.
-    pub(super) fn take(
-        &mut self,
-        operation: &Written,
-    ) -> Result<(Applied, Vec<Written>), NotApplied> {
-        let id = operation.id();
-        if self.fork.is_some() {
-            return Ok((self.aside(id), Vec::new()));
-        }
-        let (next, head) = self.next();
-        let sequence = operation.place().sequence;
-        if let Some(known) = self.known(sequence) {
-            return Ok(match known == id {
-                true => (Applied::Known, Vec::new()),
-                false => (self.quarantine(id), Vec::new()),
-            });
-        }
-        if sequence >= next + AHEAD_MAX {
-            return Err(NotApplied::Gap { from: next });
-        }
-        if sequence > next {
-            self.held.insert(sequence, operation.clone());
-            return Ok((Applied::Held, Vec::new()));
-        }
-        if operation.operation().previous != head {
-            return Ok((self.quarantine(id), Vec::new()));
-        }
-        Ok(self.append(operation.clone(), id))
+    /// The certain part's end.
+    pub(super) fn tip(&self) -> LogTip {
+        self.tip_at(self.certain)
     }
 
-    /// Appends it, and all operations that waited for it.
-    fn append(&mut self, first: Written, id: OperationId) -> (Applied, Vec<Written>) {
-        self.appended.push(id);
-        let mut appended = vec![first];
-        loop {
-            let (next, head) = self.next();
-            let Some(waiting) = self.held.remove(&next) else {
-                return (Applied::Appended, appended);
-            };
-            let id = waiting.id();
-            if waiting.operation().previous != head {
-                return (self.quarantine(id), appended);
+    /// The end of the first `next` operations, which must be certain.
+    pub(super) fn tip_at(&self, next: u64) -> LogTip {
+        let last = next.checked_sub(1).and_then(|last| self.ids(last).next());
+        LogTip {
+            next,
+            id: last.unwrap_or(OperationId::START),
+        }
+    }
+
+    /// Everything from this place on.
+    pub(super) fn from(&self, sequence: u64) -> impl Iterator<Item = LogKey> + use<'_> {
+        let from = (sequence, OperationId::START);
+        self.items.range(from..).map(|(key, _)| *key)
+    }
+
+    fn ids(&self, sequence: u64) -> impl Iterator<Item = OperationId> + use<'_> {
+        self.at(sequence).map(|(key, _)| key.1)
+    }
+
+    fn at(&self, sequence: u64) -> impl Iterator<Item = (&LogKey, &LogItem)> {
+        let (first, last) = (OperationId::START, OperationId([0xff; 32]));
+        self.items.range((sequence, first)..=(sequence, last))
+    }
+
+    /// Takes an operation.
+    pub(super) fn take(&mut self, written: &Written) -> Result<Taken, NotApplied> {
+        let key @ (sequence, id) = (written.place().sequence, written.id());
+        let previous = written.operation().previous;
+        if self.items.contains_key(&key) {
+            return Ok(Taken::Known);
+        }
+        let attached = self.attaches(sequence, previous);
+        self.has_room(attached)?;
+        let contested = self.contested(sequence, id, previous);
+        self.fork = self.fork.into_iter().chain(contested).min();
+        self.items.insert(key, LogItem { previous, attached });
+        match attached {
+            true => self.attach(key),
+            false => self.held += 1,
+        }
+        self.settle();
+        Ok(Taken::New)
+    }
+
+    fn attaches(&self, sequence: u64, previous: OperationId) -> bool {
+        match sequence.checked_sub(1) {
+            None => true,
+            Some(before) => {
+                let before = self.items.get(&(before, previous));
+                before.is_some_and(|item| item.attached)
             }
-            self.appended.push(id);
-            appended.push(waiting);
         }
     }
 
-    fn known(&self, sequence: u64) -> Option<OperationId> {
-        let appended = usize::try_from(sequence)
-            .ok()
-            .and_then(|at| self.appended.get(at));
-        let held = || self.held.get(&sequence).map(Written::id);
-        appended.copied().or_else(held)
+    fn has_room(&self, attached: bool) -> Result<(), NotApplied> {
+        let from = self.certain;
+        if !attached {
+            return match self.held < HELD_MAX {
+                true => Ok(()),
+                false => Err(NotApplied::Gap { from }),
+            };
+        }
+        let attached = (self.items.len() - self.held) as u64;
+        match attached - self.longest < BRANCHES_MAX {
+            true => Ok(()),
+            false => Err(NotApplied::TooManyBranches),
+        }
     }
 
-    fn quarantine(&mut self, id: OperationId) -> Applied {
-        self.held.clear();
-        self.fork = Some(BTreeSet::from([id]));
-        Applied::Forked
-    }
-
-    /// Nothing is appended to a forked log; what an operation takes away is returned once.
-    fn aside(&mut self, id: OperationId) -> Applied {
-        let Some(aside) = &mut self.fork else {
-            return Applied::Known;
+    /// The first place that this operation shows to be claimed by two.
+    fn contested(&self, sequence: u64, id: OperationId, previous: OperationId) -> Option<u64> {
+        let before = sequence.checked_sub(1);
+        let other_before = before.filter(|before| {
+            self.ids(*before).any(|known| known != previous)
+                || self.at(sequence).any(|(_, item)| item.previous != previous)
+        });
+        let other_here = || {
+            let mut named = self.at(sequence + 1).map(|(_, item)| item.previous);
+            self.ids(sequence).next().is_some() || named.any(|named| named != id)
         };
-        let known = aside.contains(&id) || self.appended.contains(&id);
-        if known {
-            return Applied::Known;
+        other_before.or_else(|| other_here().then_some(sequence))
+    }
+
+    /// What waited for this one has its chain now.
+    fn attach(&mut self, key: LogKey) {
+        let mut reached = vec![key];
+        while let Some((sequence, id)) = reached.pop() {
+            self.longest = self.longest.max(sequence + 1);
+            let last = OperationId([0xff; 32]);
+            let behind = (sequence + 1, OperationId::START)..=(sequence + 1, last);
+            for (key, item) in self.items.range_mut(behind) {
+                if item.previous == id && !item.attached {
+                    item.attached = true;
+                    self.held -= 1;
+                    reached.push(*key);
+                }
+            }
         }
-        if aside.len() < ASIDE_MAX {
-            aside.insert(id);
+    }
+
+    fn settle(&mut self) {
+        let end = self.fork.unwrap_or(u64::MAX);
+        self.certain = self.certain.min(end);
+        while self.certain < end && self.ids(self.certain).next().is_some() {
+            self.certain += 1;
         }
-        Applied::Forked
     }
 }

@@ -185,7 +185,8 @@ impl LogChange {
     }
 
     /// True when it gives something: such operations end earlier, so that a full log can still take away.
-    fn gives(&self) -> bool {
+    #[must_use]
+    pub fn gives(&self) -> bool {
         match self {
             Self::Grants(change) => matches!(change, GrantChange::Grant(_)),
             Self::Members(change) => change.gives(),
@@ -245,6 +246,9 @@ pub enum BadOperation {
     /// A permission for an agent, or a tool for a server.
     #[error("agents are granted servers and tools, servers are granted permissions")]
     WrongResource,
+    /// The first of a log names one before it.
+    #[error("the first operation of a log names none before it")]
+    First,
     /// The log is full: [`GRANTS_END`], [`SEQUENCE_END`].
     #[error("this issuer's log is full; revokes fit a little longer than grants")]
     Full,
@@ -257,6 +261,9 @@ impl Operation {
     /// [`BadOperation`] says what is wrong.
     pub fn check(&self) -> Result<(), BadOperation> {
         name("an author", &self.author)?;
+        if self.place.sequence == 0 && self.previous != OperationId::START {
+            return Err(BadOperation::First);
+        }
         let end = match self.change.gives() {
             true => GRANTS_END,
             false => SEQUENCE_END,

@@ -1,0 +1,181 @@
+//! How long what was granted elsewhere is believed: only while everyone who could take it away was heard within
+//! the lease. Then it lapses by itself. Denials and revocations never do.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use mgp_protocol::hex_id;
+use mgp_protocol::ids::NodeId;
+
+use crate::clock::MonotonicTime;
+use crate::policy::grants::LogTip;
+
+/// The lease where nothing else is configured.
+pub const LEASE: Duration = Duration::from_secs(30);
+/// Questions to one node that may still be answered; an older one is given up, its answer would hardly extend
+/// anything.
+const ASKED_MAX: usize = 8;
+
+hex_id! {
+    /// Sent with a question and back with its answer: random, so that an answer is not older than its question.
+    Nonce, 16
+}
+
+/// A question that was sent.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    nonce: Nonce,
+    at: MonotonicTime,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Heard {
+    asked: VecDeque<Asked>,
+    /// From when what it has told holds.
+    fresh: Option<MonotonicTime>,
+    /// It told of an operation that is not known here yet: fresh from then on, once it is.
+    told: Option<(MonotonicTime, LogTip)>,
+}
+
+/// Whom this node has heard, and when it asked. Empty after a start. All times are of a clock that goes on
+/// while the machine sleeps, and count from the sending of a question, so that no delay on the way stretches
+/// anything.
+#[derive(Clone, Debug)]
+pub struct Leases {
+    length: Duration,
+    nodes: BTreeMap<NodeId, Heard>,
+}
+
+impl Leases {
+    /// Nobody has been heard.
+    #[must_use]
+    pub fn new(length: Duration) -> Self {
+        let nodes = BTreeMap::new();
+        Self { length, nodes }
+    }
+
+    /// How long what a node told is believed.
+    #[must_use]
+    pub fn length(&self) -> Duration {
+        self.length
+    }
+
+    /// A question was sent.
+    pub fn asked(&mut self, node: NodeId, nonce: Nonce, at: MonotonicTime) {
+        let heard = self.nodes.entry(node).or_default();
+        heard.asked.push_back(Asked { nonce, at });
+        if heard.asked.len() > ASKED_MAX {
+            heard.asked.pop_front();
+        }
+    }
+
+    /// When the question of this answer was sent; None for an answer to none, and for a second one.
+    pub fn answered(&mut self, node: NodeId, nonce: Nonce) -> Option<MonotonicTime> {
+        let heard = self.nodes.get_mut(&node)?;
+        let at = heard.asked.iter().position(|asked| asked.nonce == nonce)?;
+        heard.asked.remove(at).map(|asked| asked.at)
+    }
+
+    /// Questions to this node are forgotten: their answers prove nothing any more.
+    pub fn forget_questions(&mut self, node: NodeId) {
+        if let Some(heard) = self.nodes.get_mut(&node) {
+            heard.asked.clear();
+        }
+    }
+
+    /// A node has told the end of its own log in answer to a question of then.
+    pub fn told(&mut self, node: NodeId, asked_at: MonotonicTime, own: LogTip) {
+        let heard = self.nodes.entry(node).or_default();
+        if heard.told.is_none_or(|(at, _)| at < asked_at) {
+            heard.told = Some((asked_at, own));
+        }
+    }
+
+    /// Takes into account what is known here by now of the logs.
+    pub fn settle(&mut self, knows: impl Fn(NodeId, LogTip) -> bool) {
+        for (node, heard) in &mut self.nodes {
+            if let Some((at, tip)) = heard.told
+                && knows(*node, tip)
+            {
+                heard.told = None;
+                heard.fresh = heard.fresh.max(Some(at));
+            }
+        }
+    }
+
+    /// Forgets what a node told: it is not believed any more.
+    pub fn end(&mut self, node: NodeId) {
+        self.nodes.remove(&node);
+    }
+
+    /// Until when what this node could take away is known; None when it is not.
+    #[must_use]
+    pub fn until(&self, node: NodeId, now: MonotonicTime) -> Option<MonotonicTime> {
+        let fresh = self.nodes.get(&node)?.fresh?;
+        (now.since(fresh) < self.length).then(|| fresh + self.length)
+    }
+
+    /// True when the node has answered since this one's start.
+    #[must_use]
+    pub fn was_heard(&self, node: NodeId) -> bool {
+        self.nodes
+            .get(&node)
+            .is_some_and(|heard| heard.fresh.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::grants::OperationId;
+
+    const NODE: NodeId = NodeId([1; 32]);
+
+    fn at(seconds: u64) -> MonotonicTime {
+        MonotonicTime::new(Duration::from_secs(seconds))
+    }
+
+    /// FEDERATION, clocks: the age runs from the question, and only an answer to it counts.
+    #[test]
+    fn a_lease_ends_its_length_after_the_question_however_late_the_answer() {
+        let mut leases = Leases::new(LEASE);
+        let nonce = Nonce([1; 16]);
+        assert_eq!(
+            leases.until(NODE, at(0)),
+            None,
+            "a start begins unconfirmed"
+        );
+        leases.asked(NODE, nonce, at(5));
+        assert_eq!(leases.answered(NODE, Nonce([2; 16])), None);
+        let asked = leases.answered(NODE, nonce).unwrap();
+        assert_eq!(leases.answered(NODE, nonce), None, "an answer counts once");
+        leases.told(NODE, asked, LogTip::EMPTY);
+        leases.settle(|_, _| true);
+        assert_eq!(leases.until(NODE, at(34)), Some(at(35)));
+        assert_eq!(leases.until(NODE, at(35)), None);
+    }
+
+    #[test]
+    fn what_was_told_counts_once_it_is_known_here() {
+        let mut leases = Leases::new(LEASE);
+        let tip = LogTip {
+            next: 3,
+            id: OperationId([3; 32]),
+        };
+        leases.told(NODE, at(5), tip);
+        leases.settle(|_, _| false);
+        assert_eq!(leases.until(NODE, at(6)), None);
+        leases.settle(|node, known| node == NODE && known == tip);
+        assert_eq!(leases.until(NODE, at(6)), Some(at(35)));
+    }
+
+    #[test]
+    fn old_questions_are_given_up() {
+        let mut leases = Leases::new(LEASE);
+        for n in 0..100 {
+            leases.asked(NODE, Nonce([n; 16]), at(u64::from(n)));
+        }
+        assert_eq!(leases.answered(NODE, Nonce([91; 16])), None);
+        assert_eq!(leases.answered(NODE, Nonce([92; 16])), Some(at(92)));
+    }
+}

@@ -1,0 +1,199 @@
+//! The logs of all admins of one cluster, as they are known at one node: what they add up to, who may issue, and
+//! the entries themselves, as they came, for other nodes.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use mgp_protocol::hex_id;
+use mgp_protocol::ids::NodeId;
+use serde::{Deserialize, Serialize};
+
+use super::members::ClusterMembers;
+use crate::policy::grants::{
+    Applied, Authority, ClusterId, Grants, LogChange, LogKey, LogTip, MemberChange, NotApplied,
+    Signed,
+};
+
+hex_id! {
+    /// The hash of the places and ids of operations, in their order.
+    BehindDigest, 32
+}
+
+/// What a node says it has of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogHead {
+    /// The end of the certain part.
+    pub tip: LogTip,
+    /// What lies behind it: ahead of a gap, or on the branches of a fork.
+    pub behind: Option<BehindDigest>,
+}
+
+impl LogHead {
+    /// Of a log of which nothing is known.
+    pub const EMPTY: Self = Self {
+        tip: LogTip::EMPTY,
+        behind: None,
+    };
+}
+
+/// The heads of all logs that a node has something of.
+pub type LogHeads = BTreeMap<NodeId, LogHead>;
+
+/// Entries that are not on disk yet.
+pub type Unstored = BTreeMap<NodeId, BTreeSet<LogKey>>;
+
+/// Why an entry was not taken. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotTaken {
+    /// Of another cluster, or of none.
+    #[error("it belongs to another cluster")]
+    OtherCluster,
+    /// Nobody who may has admitted its issuer as far as is known here.
+    #[error("its issuer is not known to be an admin")]
+    NotAdmitted,
+    /// The log refuses it.
+    #[error(transparent)]
+    NotApplied(#[from] NotApplied),
+}
+
+/// All that a node knows of its cluster's logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterLogs {
+    here: NodeId,
+    cluster: ClusterId,
+    grants: Grants,
+    members: ClusterMembers,
+    authority: Authority,
+    entries: BTreeMap<NodeId, BTreeMap<LogKey, Arc<[u8]>>>,
+}
+
+impl ClusterLogs {
+    /// Nothing is known yet but which cluster it is.
+    #[must_use]
+    pub fn new(here: NodeId, cluster: ClusterId) -> Self {
+        Self {
+            here,
+            cluster,
+            grants: Grants::default(),
+            members: ClusterMembers::nobody(),
+            authority: Authority::nobody(here),
+            entries: BTreeMap::new(),
+        }
+    }
+
+    /// Takes an entry whose signature was verified. In any order, any number of times; one whose issuer's
+    /// admission is not known yet must be offered again.
+    ///
+    /// # Errors
+    /// [`NotTaken`]; then nothing has changed.
+    pub fn take(&mut self, signed: &Signed) -> Result<Applied, NotTaken> {
+        let written = signed.written();
+        let operation = written.operation();
+        let founds = written.id().0 == self.cluster.0;
+        if !founds && operation.cluster != Some(self.cluster) {
+            return Err(NotTaken::OtherCluster);
+        }
+        let issuer = written.issuer();
+        if !founds && !self.members.is_heard(issuer) {
+            return Err(NotTaken::NotAdmitted);
+        }
+        let before = self.grants.tip(issuer);
+        let applied = self.grants.apply(written)?;
+        if applied != Applied::Known {
+            let key = (written.place().sequence, written.id());
+            let of_issuer = self.entries.entry(issuer).or_default();
+            of_issuer.insert(key, signed.entry());
+            if self.concerns_members(&operation.change, issuer, before) {
+                self.members = ClusterMembers::of(&self.grants, self.cluster);
+                self.authority = self.members.authority(self.here);
+            }
+        }
+        Ok(applied)
+    }
+
+    /// Whether the members may have changed: by what it says, or by what became certain or uncertain with it.
+    fn concerns_members(&self, change: &LogChange, issuer: NodeId, before: LogTip) -> bool {
+        let one_more = self.grants.tip(issuer).next == before.next + 1;
+        let cut = self
+            .members
+            .get(issuer)
+            .is_some_and(|member| member.cut.is_some());
+        match change {
+            LogChange::Members(MemberChange::Rest {})
+            | LogChange::Grants(_)
+            | LogChange::Unknown(_) => !one_more || cut,
+            LogChange::Members(_) => true,
+        }
+    }
+
+    /// Which node this is.
+    #[must_use]
+    pub fn here(&self) -> NodeId {
+        self.here
+    }
+
+    /// Which cluster it is.
+    #[must_use]
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// What was granted and revoked.
+    #[must_use]
+    pub fn grants(&self) -> &Grants {
+        &self.grants
+    }
+
+    /// Who is in.
+    #[must_use]
+    pub fn members(&self) -> &ClusterMembers {
+        &self.members
+    }
+
+    /// What grants are judged by here.
+    #[must_use]
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// The bytes of an entry, as they came.
+    #[must_use]
+    pub fn entry(&self, issuer: NodeId, key: LogKey) -> Option<&Arc<[u8]>> {
+        self.entries.get(&issuer)?.get(&key)
+    }
+
+    /// The heads of what is known here, without what is not on disk.
+    #[must_use]
+    pub fn heads(&self, unstored: &Unstored) -> LogHeads {
+        let logs = self.grants.issuers();
+        let heads = logs.map(|issuer| (issuer, self.head(issuer, unstored.get(&issuer))));
+        heads.filter(|(_, head)| *head != LogHead::EMPTY).collect()
+    }
+
+    /// The head of one log.
+    #[must_use]
+    pub fn head(&self, issuer: NodeId, unstored: Option<&BTreeSet<LogKey>>) -> LogHead {
+        let first = unstored.and_then(|unstored| unstored.first());
+        let certain = self.grants.tip(issuer);
+        let tip = match first {
+            Some((sequence, _)) if *sequence < certain.next => self
+                .grants
+                .tip_at(issuer, *sequence)
+                .unwrap_or(LogTip::EMPTY),
+            Some(_) | None => certain,
+        };
+        let stored = |key: &LogKey| unstored.is_none_or(|unstored| !unstored.contains(key));
+        let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 behind the tip");
+        let mut any = false;
+        for (sequence, id) in self.grants.keys(issuer, tip.next).filter(stored) {
+            hasher.update(&sequence.to_le_bytes());
+            hasher.update(&id.0);
+            any = true;
+        }
+        let behind = any.then(|| BehindDigest(hasher.finalize().into()));
+        LogHead { tip, behind }
+    }
+}

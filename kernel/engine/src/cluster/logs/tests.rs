@@ -1,0 +1,396 @@
+use proptest::prelude::*;
+
+use super::super::scene::{
+    Pen, RECOVERY, START, admit, allow, cluster, cut, deny, found, key, node, revoke, subject,
+};
+use super::*;
+use crate::policy::grants::{Force, GrantId, LogPosition, Role};
+
+mod model;
+
+fn logs() -> ClusterLogs {
+    ClusterLogs::new(node(0), cluster())
+}
+
+/// Offers all of it until nothing more is taken.
+fn offered<'a>(entries: impl IntoIterator<Item = &'a Signed>) -> ClusterLogs {
+    let mut logs = logs();
+    let mut left: Vec<&Signed> = entries.into_iter().collect();
+    loop {
+        let before = left.len();
+        left.retain(|entry| logs.take(entry) == Err(NotTaken::NotAdmitted));
+        if left.len() == before {
+            return logs;
+        }
+    }
+}
+
+fn in_force(logs: &ClusterLogs) -> Vec<u8> {
+    let grants = logs.grants();
+    let all = grants.of(&subject());
+    let counts = all.filter(|it| grants.force(it, logs.authority(), 0) == Force::InForce);
+    counts.map(|granted| granted.grant.id.0[0]).collect()
+}
+
+/// The founder, and an admin that it admitted.
+fn two() -> (Vec<Signed>, Pen, Pen) {
+    let (founding, mut first) = found();
+    let admitted = first.write(admit(1, Role::Admin));
+    (vec![founding, admitted], first, Pen::new(1, cluster()))
+}
+
+#[test]
+fn only_what_belongs_to_the_cluster_is_taken() {
+    let (mut all, _, mut second) = two();
+    all.push(second.write(allow(1)));
+    let mut logs = logs();
+    assert_eq!(logs.take(&all[1]), Err(NotTaken::NotAdmitted));
+    let mut stranger = Pen::new(0, ClusterId([7; 32]));
+    let foreign = stranger.write(allow(2));
+    assert_eq!(logs.take(&foreign), Err(NotTaken::OtherCluster));
+    let logs = offered(&all);
+    assert_eq!(in_force(&logs), [1]);
+    assert!(logs.members().is_admin(node(0)) && logs.members().is_admin(node(1)));
+}
+
+/// FEDERATION, who may decide: above a cut nothing is given; what was taken away stays.
+#[test]
+fn a_cut_ends_what_a_log_gives_and_leaves_what_it_took() {
+    let (mut all, mut first, mut second) = two();
+    all.extend([first.write(allow(1)), second.write(allow(2))]);
+    let tip = second.tip;
+    all.extend([
+        second.write(allow(3)),
+        second.write(revoke(1)),
+        second.write(deny(4)),
+    ]);
+    assert_eq!(in_force(&offered(&all)), [2, 3, 4]);
+    all.push(first.write(cut(1, tip)));
+    let logs = offered(&all);
+    assert_eq!(in_force(&logs), [2, 4]);
+    assert!(!logs.members().is_in(node(1)));
+}
+
+/// A cut that names another log than the one that is known leaves nothing of it.
+#[test]
+fn a_cut_of_another_branch_leaves_nothing() {
+    let (mut all, mut first, mut second) = two();
+    let mut other = second.clone();
+    all.push(second.write(allow(2)));
+    other.write(allow(3));
+    all.push(first.write(cut(1, other.tip)));
+    assert!(in_force(&offered(&all)).is_empty());
+}
+
+/// FEDERATION, proof: an admin that forks its log does not undo what those did whom it admitted.
+#[test]
+fn a_fork_of_the_log_that_admitted_somebody_undoes_no_cut_and_no_revoke() {
+    let (mut all, mut first, mut second) = two();
+    let mut third = Pen::new(2, cluster());
+    let mut fourth = Pen::new(3, cluster());
+    let mut clone = second.clone();
+    all.extend([first.write(admit(3, Role::Admin)), fourth.write(allow(5))]);
+    all.extend([first.write(allow(1)), first.write(allow(6))]);
+    all.push(second.write(admit(2, Role::Admin)));
+    all.push(third.write(cut(3, LogTip::EMPTY)));
+    all.extend([third.write(revoke(1)), third.write(allow(7))]);
+    assert_eq!(in_force(&offered(&all)), [6, 7]);
+    // Node 1 signs another operation in place of the admission of node 2.
+    all.push(clone.write(allow(8)));
+    let logs = offered(&all);
+    assert!(logs.grants().is_forked(node(1)));
+    assert_eq!(
+        in_force(&logs),
+        [6],
+        "what node 2 took is gone, what it gave does not count"
+    );
+    assert!(!logs.members().is_in(node(3)) && !logs.members().is_in(node(2)));
+    all.reverse();
+    assert_eq!(offered(&all), logs);
+}
+
+/// What waits for earlier operations takes away, and admits only those who take away.
+#[test]
+fn ahead_of_a_gap_everything_takes_and_nothing_gives() {
+    let (mut all, mut first, mut second) = two();
+    all.extend([first.write(allow(1)), first.write(allow(2))]);
+    let missing = second.write(allow(3));
+    let mut third = Pen::new(2, cluster());
+    all.push(second.write(admit(2, Role::Admin)));
+    all.extend([third.write(revoke(1)), third.write(allow(4))]);
+    let logs = offered(&all);
+    assert_eq!(in_force(&logs), [2]);
+    all.push(missing);
+    assert_eq!(in_force(&offered(&all)), [2, 3, 4]);
+}
+
+/// Two admins that cut each other off are both cut off, whatever comes first; the recovery key goes on.
+#[test]
+fn only_the_recovery_key_helps_when_two_cut_each_other_off() {
+    let (mut all, mut first, mut second) = two();
+    let (of_first, of_second) = (first.tip, second.tip);
+    all.extend([
+        first.write(cut(1, of_second)),
+        second.write(cut(0, of_first)),
+    ]);
+    for _ in 0..2 {
+        let members = offered(&all).members().clone();
+        assert!(!members.is_in(node(0)) && !members.is_in(node(1)));
+        all.reverse();
+    }
+    all.extend([
+        first.write(admit(5, Role::Admin)),
+        second.write(admit(6, Role::Admin)),
+    ]);
+    let mut drawer = Pen::new(RECOVERY, cluster());
+    let name = "again".to_owned();
+    let recover = MemberChange::Recover {
+        key: key(4),
+        name: name.clone(),
+    };
+    all.push(drawer.write(LogChange::Members(recover)));
+    let logs = offered(&all);
+    let is_in: Vec<bool> = [0, 1, 4, 5, 6]
+        .map(|n| logs.members().is_in(node(n)))
+        .into();
+    assert_eq!(is_in, [false, false, true, false, false]);
+    // Nobody else recovers, and nobody cuts the recovery key off.
+    let (mut all, mut first, _) = two();
+    let tip = LogTip::EMPTY;
+    let cut = MemberChange::Cut {
+        node: node(RECOVERY),
+        at: tip,
+    };
+    all.push(first.write(LogChange::Members(cut)));
+    let recover = MemberChange::Recover { key: key(4), name };
+    all.push(first.write(LogChange::Members(recover.clone())));
+    assert!(!offered(&all).members().is_in(node(4)));
+    let mut drawer = Pen::new(RECOVERY, cluster());
+    all.push(drawer.write(LogChange::Members(recover)));
+    assert!(offered(&all).members().is_admin(node(4)));
+}
+
+/// FEDERATION, keys: the old key signs the new one, and its log ends there.
+#[test]
+fn a_new_key_takes_the_place_of_the_old_one() {
+    let (mut all, _, mut second) = two();
+    all.push(second.write(allow(1)));
+    let rekey = MemberChange::Rekey {
+        node: node(1),
+        at: second.tip,
+        key: key(7),
+    };
+    all.push(second.write(LogChange::Members(rekey)));
+    all.push(second.write(allow(2)));
+    let mut again = Pen::new(7, cluster());
+    all.push(again.write(allow(3)));
+    let logs = offered(&all);
+    assert_eq!(in_force(&logs), [1, 3]);
+    assert!(logs.members().is_admin(node(7)) && !logs.members().is_in(node(1)));
+}
+
+/// FEDERATION, versions: an unknown kind is kept and closes what its issuer allows.
+#[test]
+fn an_unknown_kind_closes_what_its_issuer_allows_and_nothing_else() {
+    let (mut all, mut first, mut second) = two();
+    all.extend([
+        first.write(allow(1)),
+        second.write(allow(2)),
+        second.write(deny(3)),
+    ]);
+    let mut unknown = second.write(allow(4)).written().operation().clone();
+    unknown.place.sequence = second.tip.next;
+    unknown.previous = second.tip.id;
+    unknown.change = LogChange::Unknown("mute".into());
+    all.push(Signed::with(unknown, key(1), |_| {
+        crate::node_key::Signature([0; 64])
+    }));
+    let logs = offered(&all);
+    assert_eq!(in_force(&logs), [1, 3]);
+    let place = (second.tip.next, all.last().unwrap().written().id());
+    assert_eq!(
+        logs.entry(node(1), place).map(|entry| entry.to_vec()),
+        Some(all.last().unwrap().to_bytes())
+    );
+}
+
+/// A denial ends only by who certainly may: its end gives.
+#[test]
+fn a_denial_is_not_lifted_from_behind_a_gap_or_a_cut() {
+    let (mut all, mut first, mut second) = two();
+    all.push(first.write(deny(1)));
+    let tip = second.tip;
+    let missing = second.write(allow(2));
+    all.push(second.write(revoke(1)));
+    assert_eq!(in_force(&offered(&all)), [1]);
+    all.push(missing);
+    assert_eq!(in_force(&offered(&all)), [2]);
+    all.push(first.write(cut(1, tip)));
+    assert_eq!(in_force(&offered(&all)), [1]);
+}
+
+#[test]
+fn what_waits_for_earlier_operations_is_bounded() {
+    let (all, _, mut second) = two();
+    let mut logs = offered(&all);
+    let missing = second.write(allow(1));
+    let held = crate::policy::grants::HELD_MAX;
+    for _ in 0..held {
+        assert_eq!(logs.take(&second.write(revoke(9))), Ok(Applied::Held));
+    }
+    let one_more = second.write(revoke(9));
+    let gap = NotTaken::NotApplied(NotApplied::Gap { from: 0 });
+    assert_eq!(logs.take(&one_more), Err(gap));
+    assert_eq!(logs.take(&missing), Ok(Applied::Appended));
+    assert_eq!(logs.take(&one_more), Ok(Applied::Appended));
+    assert_eq!(logs.head(node(1), None).behind, None);
+}
+
+/// What is not on disk is not said to be held.
+#[test]
+fn heads_tell_what_is_stored() {
+    let (mut all, _, mut second) = two();
+    all.extend([second.write(allow(1)), second.write(allow(2))]);
+    let logs = offered(&all);
+    let last = (1, all[3].written().id());
+    let unstored = BTreeSet::from([last]);
+    let head = logs.head(node(1), Some(&unstored));
+    assert_eq!(
+        (head.tip.next, head.tip.id, head.behind),
+        (1, all[2].written().id(), None)
+    );
+    let unstored = BTreeSet::from([(0, all[2].written().id())]);
+    let head = logs.head(node(1), Some(&unstored));
+    assert_eq!((head.tip.next, head.tip.id), (0, START));
+    assert!(head.behind.is_some());
+}
+
+/// What one of the writers does next in a made-up history.
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u8, StepChange),
+    /// Goes on from an earlier place of its log.
+    Fork(u8, u64),
+}
+
+#[derive(Clone, Debug)]
+enum StepChange {
+    Admit(u8, Role),
+    Cut(u8, bool),
+    Rekey(u8, u8),
+    Recover(u8),
+    Allow(u8, u8),
+    Deny(u8),
+    Revoke(u8),
+    UpTo(u8, u64),
+    Unknown,
+}
+
+const WRITERS: [u8; 6] = [0, 1, 2, 3, 4, RECOVERY];
+
+fn step() -> impl Strategy<Value = Step> {
+    let who = (0_usize..WRITERS.len()).prop_map(|at| WRITERS[at]);
+    let role = prop_oneof![3 => Just(Role::Admin), 1 => Just(Role::Member)];
+    let change = prop_oneof![
+        5 => (0_u8..5, role).prop_map(|(n, role)| StepChange::Admit(n, role)),
+        2 => (0_u8..5, any::<bool>()).prop_map(|(n, early)| StepChange::Cut(n, early)),
+        1 => (0_u8..5, 0_u8..5).prop_map(|(n, to)| StepChange::Rekey(n, to)),
+        1 => (0_u8..5).prop_map(StepChange::Recover),
+        6 => (1_u8..20, 1_u8..20).prop_map(|(id, replaces)| StepChange::Allow(id, replaces)),
+        2 => (1_u8..20).prop_map(StepChange::Deny),
+        3 => (1_u8..20).prop_map(StepChange::Revoke),
+        1 => (0_u8..5, 0_u64..6).prop_map(|(n, until)| StepChange::UpTo(n, until)),
+        1 => Just(StepChange::Unknown),
+    ];
+    prop_oneof![
+        12 => (who.clone(), change).prop_map(|(n, change)| Step::Write(n, change)),
+        1 => (who, 0_u64..4).prop_map(|(n, back)| Step::Fork(n, back)),
+    ]
+}
+
+fn history() -> impl Strategy<Value = Vec<Signed>> {
+    proptest::collection::vec(step(), 1..40).prop_map(|steps| {
+        let (founding, first) = found();
+        let mut pens: BTreeMap<u8, Pen> = WRITERS
+            .iter()
+            .map(|n| (*n, Pen::new(*n, cluster())))
+            .collect();
+        let mut tips: BTreeMap<u8, Vec<LogTip>> = BTreeMap::new();
+        pens.insert(0, first);
+        let mut all = vec![founding];
+        for step in steps {
+            match step {
+                Step::Fork(n, back) => {
+                    let known = tips.entry(n).or_default();
+                    let at = usize::try_from(back).unwrap() % (known.len() + 1);
+                    if let (Some(tip), Some(pen)) = (known.get(at), pens.get_mut(&n)) {
+                        pen.tip = *tip;
+                    }
+                }
+                Step::Write(n, change) => {
+                    let change = model::change(&change, &pens);
+                    let pen = pens.get_mut(&n).unwrap();
+                    tips.entry(n).or_default().push(pen.tip);
+                    all.push(pen.write(change));
+                }
+            }
+        }
+        all
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// FEDERATION: merging is commutative, associative and idempotent: any order, anything twice.
+    #[test]
+    fn any_order_and_any_repetition_add_up_to_the_same(
+        (all, order) in history().prop_flat_map(|all| {
+            let twice: Vec<_> = all.iter().chain(&all).cloned().collect();
+            (Just(all), Just(twice).prop_shuffle())
+        }),
+    ) {
+        prop_assert_eq!(offered(&all), offered(&order));
+    }
+
+    /// The engine decides what the rules in plain words decide, of any part of a history.
+    #[test]
+    fn the_engine_decides_what_the_model_decides(
+        part in history().prop_flat_map(|all| {
+            let most = all.len();
+            proptest::sample::subsequence(all, 0..=most)
+        }).prop_shuffle(),
+    ) {
+        let logs = offered(&part);
+        let model = model::Model::of(&part, cluster());
+        prop_assert_eq!(in_force(&logs), model.in_force());
+        for n in 0..5 {
+            prop_assert_eq!(logs.members().is_in(node(n)), model.is_in(node(n)), "node {}", n);
+            prop_assert_eq!(logs.members().is_admin(node(n)), model.is_admin(node(n)));
+        }
+    }
+
+    /// FEDERATION: no clock, no cut and no fork undoes a revocation, whatever comes later.
+    #[test]
+    fn what_was_revoked_never_comes_back(order in history().prop_shuffle()) {
+        let mut logs = logs();
+        let mut gone: BTreeSet<(GrantId, LogPosition)> = BTreeSet::new();
+        for entry in order.iter().chain(&order).chain(&order) {
+            let _ = logs.take(entry);
+            for granted in logs.grants().of(&subject()) {
+                let force = logs.grants().force(granted, logs.authority(), 0);
+                let allows = granted.grant.permission == mgp_protocol::mgp::access::Permission::Allow;
+                let which = (granted.grant.id, granted.place);
+                match force {
+                    Force::Revoked(_) if allows => {
+                        gone.insert(which);
+                    }
+                    Force::InForce if allows => {
+                        prop_assert!(!gone.contains(&which), "{:?} is back", granted);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The rules of the design in plain words, read off a set of operations with no regard to cost.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mgp_protocol::ids::NodeId;
+use mgp_protocol::mgp::access::Permission;
+
+use super::super::super::scene::{
+    Pen, RECOVERY, admit, cut, deny, grant, key, node, revoke, subject,
+};
+use super::StepChange;
+use crate::policy::grants::{
+    ClusterId, Grant, GrantChange, GrantId, LogChange, LogTip, MemberChange, Operation,
+    OperationId, Revoke, Role, Signed,
+};
+
+/// A step as an operation; a cut names the end of the log that its pen knows, or an earlier one.
+pub(super) fn change(step: &StepChange, pens: &BTreeMap<u8, Pen>) -> LogChange {
+    let tip = |n: &u8| pens.get(n).map_or(LogTip::EMPTY, |pen| pen.tip);
+    match step {
+        StepChange::Admit(n, role) => admit(*n, *role),
+        StepChange::Cut(n, true) => cut(*n, LogTip::EMPTY),
+        StepChange::Cut(n, false) => cut(*n, tip(n)),
+        StepChange::Rekey(n, to) => LogChange::Members(MemberChange::Rekey {
+            node: node(*n),
+            at: tip(n),
+            key: key(*to),
+        }),
+        StepChange::Recover(n) => LogChange::Members(MemberChange::Recover {
+            key: key(*n),
+            name: "again".into(),
+        }),
+        StepChange::Allow(id, replaces) if id != replaces => {
+            grant(*id, Permission::Allow, &[*replaces])
+        }
+        StepChange::Allow(id, _) => grant(*id, Permission::Allow, &[]),
+        StepChange::Deny(id) => deny(*id),
+        StepChange::Revoke(id) => revoke(*id),
+        StepChange::UpTo(n, until) => LogChange::Grants(GrantChange::Revoke(Revoke::UpTo {
+            subject: subject(),
+            until: [(node(*n), *until)].into(),
+        })),
+        StepChange::Unknown => LogChange::Unknown("mute".into()),
+    }
+}
+
+/// What a set of operations adds up to.
+pub(super) struct Model {
+    all: Vec<(OperationId, Operation)>,
+    founder: Option<NodeId>,
+    possible: BTreeSet<NodeId>,
+    ends: BTreeMap<NodeId, u64>,
+    roles: BTreeMap<NodeId, Role>,
+}
+
+impl Model {
+    pub(super) fn of(entries: &[Signed], cluster: ClusterId) -> Self {
+        let written = entries.iter().map(Signed::written);
+        let mut all: Vec<_> = written
+            .map(|written| (written.id(), written.operation().clone()))
+            .collect();
+        all.sort_by_key(|(id, _)| *id);
+        all.dedup_by_key(|(id, _)| *id);
+        let founding = all.iter().find(|(id, _)| id.0 == cluster.0);
+        let mut model = Self {
+            founder: founding.map(|(_, operation)| operation.place.issuer),
+            all,
+            possible: BTreeSet::new(),
+            ends: BTreeMap::new(),
+            roles: BTreeMap::new(),
+        };
+        if let Some(founder) = model.founder {
+            model.possible = BTreeSet::from([founder, node(RECOVERY)]);
+            model.roles.insert(founder, Role::Admin);
+            for _ in 0..entries.len() {
+                model.widen();
+            }
+            model
+                .all
+                .retain(|(_, it)| model.possible.contains(&it.place.issuer));
+            model.cut();
+            for _ in 0..entries.len() {
+                model.admit();
+            }
+        }
+        model
+    }
+
+    fn widen(&mut self) {
+        for (_, operation) in &self.all {
+            let by = operation.place.issuer;
+            let made = match operation.change.members() {
+                Some(MemberChange::Admit {
+                    key,
+                    role: Role::Admin,
+                    ..
+                }) => Some(key.node()),
+                Some(MemberChange::Recover { key, .. }) if by == node(RECOVERY) => Some(key.node()),
+                Some(MemberChange::Rekey { node, key, .. }) if self.possible.contains(node) => {
+                    Some(key.node())
+                }
+                _ => None,
+            };
+            if self.possible.contains(&by) {
+                self.possible.extend(made);
+            }
+        }
+    }
+
+    /// The ids that are claimed for a place: of its operations, and by those behind them.
+    fn claimed(&self, issuer: NodeId, sequence: u64) -> BTreeSet<OperationId> {
+        let of_issuer = self.all.iter().filter(|(_, it)| it.place.issuer == issuer);
+        let claims = of_issuer.filter_map(|(id, it)| match it.place.sequence {
+            at if at == sequence => Some(*id),
+            at if at == sequence + 1 => Some(it.previous),
+            _ => None,
+        });
+        claims.collect()
+    }
+
+    fn at(&self, issuer: NodeId, sequence: u64) -> Option<OperationId> {
+        let mut found = self
+            .all
+            .iter()
+            .filter(|(_, it)| it.place.issuer == issuer && it.place.sequence == sequence);
+        found.next().map(|(id, _)| *id)
+    }
+
+    fn certain(&self, issuer: NodeId) -> u64 {
+        let is_certain = |sequence: &u64| {
+            self.at(issuer, *sequence).is_some() && self.claimed(issuer, *sequence).len() == 1
+        };
+        (0..).take_while(is_certain).count() as u64
+    }
+
+    fn is_forked(&self, issuer: NodeId) -> bool {
+        (0..100).any(|sequence| self.claimed(issuer, sequence).len() > 1)
+    }
+
+    fn cut(&mut self) {
+        let mut ends: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for (_, operation) in &self.all {
+            let (cut, at) = match operation.change.members() {
+                Some(MemberChange::Cut { node, at } | MemberChange::Rekey { node, at, .. }) => {
+                    (*node, *at)
+                }
+                _ => continue,
+            };
+            if cut == node(RECOVERY) {
+                continue;
+            }
+            let another = at.next.checked_sub(1).is_some_and(|last| {
+                self.certain(cut) >= at.next && self.at(cut, last) != Some(at.id)
+            });
+            let end = match operation.place.issuer == cut {
+                true => operation.place.sequence + 1,
+                false if another => 0,
+                false => at.next,
+            };
+            let known = ends.entry(cut).or_insert(end);
+            *known = end.min(*known);
+        }
+        self.ends = ends;
+    }
+
+    fn gives(&self, operation: &Operation) -> bool {
+        let by = operation.place.issuer;
+        let end = self.ends.get(&by).copied().unwrap_or(u64::MAX);
+        let admin = by == node(RECOVERY) || self.roles.get(&by) == Some(&Role::Admin);
+        admin && operation.place.sequence < end.min(self.certain(by))
+    }
+
+    fn admit(&mut self) {
+        let mut made = Vec::new();
+        for (_, operation) in self.all.iter().filter(|(_, it)| self.gives(it)) {
+            match operation.change.members() {
+                Some(MemberChange::Admit { key, role, .. }) => made.push((key.node(), *role)),
+                Some(MemberChange::Recover { key, .. })
+                    if operation.place.issuer == node(RECOVERY) =>
+                {
+                    made.push((key.node(), Role::Admin));
+                }
+                Some(MemberChange::Rekey { node, key, .. }) => {
+                    made.extend(self.roles.get(node).map(|role| (key.node(), *role)));
+                }
+                _ => {}
+            }
+        }
+        for (node, role) in made {
+            let known = self.roles.get(&node).copied();
+            self.roles
+                .insert(node, known.map_or(role, |known| known.max(role)));
+        }
+    }
+
+    pub(super) fn is_in(&self, node: NodeId) -> bool {
+        self.roles.contains_key(&node) && !self.ends.contains_key(&node)
+    }
+
+    pub(super) fn is_admin(&self, node: NodeId) -> bool {
+        self.is_in(node) && self.roles.get(&node) == Some(&Role::Admin)
+    }
+
+    fn allows(&self, operation: &Operation) -> bool {
+        let by = operation.place.issuer;
+        let understood = !self
+            .all
+            .iter()
+            .any(|(_, it)| it.place.issuer == by && matches!(it.change, LogChange::Unknown(_)));
+        self.gives(operation) && !self.is_forked(by) && understood
+    }
+
+    fn revokes(&self, by: &Operation, of: &Operation, grant: &Grant) -> bool {
+        let named = match by.change.grants() {
+            Some(GrantChange::Grant(new)) => new.replaces.contains(&grant.id),
+            Some(GrantChange::Revoke(Revoke::Ids(ids))) => ids.contains(&grant.id),
+            Some(GrantChange::Revoke(Revoke::UpTo { subject, until })) => {
+                let last = until.get(&of.place.issuer);
+                *subject == grant.subject && last.is_some_and(|last| of.place.sequence <= *last)
+            }
+            None => false,
+        };
+        named && (grant.permission == Permission::Allow || self.allows(by))
+    }
+
+    /// The ids of the grants that count, one for each operation, in their order.
+    pub(super) fn in_force(&self) -> Vec<u8> {
+        if self.founder.is_none() {
+            return Vec::new();
+        }
+        let mut found: Vec<(GrantId, NodeId, u64, OperationId)> = Vec::new();
+        for (id, operation) in &self.all {
+            let Some(GrantChange::Grant(grant)) = operation.change.grants() else {
+                continue;
+            };
+            let counts = grant.permission == Permission::Deny || self.allows(operation);
+            let mut others = self.all.iter();
+            if counts && !others.any(|(_, by)| self.revokes(by, operation, grant)) {
+                let place = operation.place;
+                found.push((grant.id, place.issuer, place.sequence, *id));
+            }
+        }
+        found.sort();
+        found.iter().map(|(id, ..)| id.0[0]).collect()
+    }
+}

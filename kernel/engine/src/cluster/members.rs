@@ -1,0 +1,330 @@
+//! Who is in the cluster and who may issue, made of the logs alone: the same at every node that knows the same
+//! operations, in whatever order they came.
+//!
+//! Who *perhaps* may issue takes away: whoever was ever admitted by somebody who perhaps may, anywhere in a log.
+//! This set only grows, so no revocation, denial or cut is ever undone, not by cutting off who made it, and not
+//! by a fork of the log that admitted its maker. Who *certainly* may gives: whoever was admitted at a certain
+//! place below every cut by somebody who certainly may.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mgp_protocol::ids::NodeId;
+
+use crate::node_key::PublicKey;
+use crate::policy::grants::{
+    Authority, ClusterId, Grants, LogPosition, LogTip, MemberChange, OperationId, Role,
+};
+
+/// What is known of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterMember {
+    /// Its key.
+    pub key: PublicKey,
+    /// What people call it.
+    pub name: String,
+    /// What it certainly may do; None where its admission is in doubt.
+    pub role: Option<Role>,
+    /// How much of its log may give, when it was cut off.
+    pub cut: Option<u64>,
+    /// True when it perhaps may issue, and so take away.
+    pub may_take: bool,
+}
+
+impl ClusterMember {
+    /// True when it takes part: certainly admitted, and not cut off.
+    #[must_use]
+    pub fn is_in(&self) -> bool {
+        self.role.is_some() && self.cut.is_none()
+    }
+}
+
+/// The members of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterMembers {
+    nodes: BTreeMap<NodeId, ClusterMember>,
+    recovery: Option<NodeId>,
+    founder: Option<NodeId>,
+}
+
+/// An operation about members.
+struct Told<'a> {
+    place: LogPosition,
+    id: OperationId,
+    change: &'a MemberChange,
+}
+
+/// Where the making of the members stands.
+struct Making<'a> {
+    grants: &'a Grants,
+    told: Vec<Told<'a>>,
+    recovery: NodeId,
+    possible: BTreeSet<NodeId>,
+    ends: BTreeMap<NodeId, u64>,
+    roles: BTreeMap<NodeId, Role>,
+}
+
+impl ClusterMembers {
+    /// Nobody, before the founding operation is known.
+    #[must_use]
+    pub fn nobody() -> Self {
+        let nodes = BTreeMap::new();
+        Self {
+            nodes,
+            recovery: None,
+            founder: None,
+        }
+    }
+
+    /// Those that the logs add up to.
+    #[must_use]
+    pub fn of(grants: &Grants, cluster: ClusterId) -> Self {
+        let told = grants.member_changes();
+        let told: Vec<Told<'_>> = told
+            .map(|(place, id, change)| Told { place, id, change })
+            .collect();
+        let founding = told.iter().find(|told| told.id.0 == cluster.0);
+        let Some((founder, MemberChange::Found { recovery, .. })) =
+            founding.map(|told| (told.place.issuer, told.change))
+        else {
+            return Self::nobody();
+        };
+        let recovery = recovery.node();
+        let mut making = Making {
+            grants,
+            told,
+            recovery,
+            possible: BTreeSet::from([founder, recovery]),
+            ends: BTreeMap::new(),
+            roles: BTreeMap::from([(founder, Role::Admin)]),
+        };
+        making.find_possible();
+        making.find_ends();
+        making.find_roles();
+        Self {
+            nodes: making.nodes(),
+            recovery: Some(recovery),
+            founder: Some(founder),
+        }
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, node: NodeId) -> Option<&ClusterMember> {
+        self.nodes.get(&node)
+    }
+
+    /// All that were ever admitted, those that were cut off included.
+    pub fn all(&self) -> impl Iterator<Item = (NodeId, &ClusterMember)> {
+        self.nodes.iter().map(|(node, member)| (*node, member))
+    }
+
+    /// True when the node takes part.
+    #[must_use]
+    pub fn is_in(&self, node: NodeId) -> bool {
+        self.get(node).is_some_and(ClusterMember::is_in)
+    }
+
+    /// True when the node takes part and may issue.
+    #[must_use]
+    pub fn is_admin(&self, node: NodeId) -> bool {
+        let member = self.get(node);
+        member.is_some_and(|member| member.is_in() && member.role == Some(Role::Admin))
+    }
+
+    /// True when the operations of this issuer are kept: it perhaps may issue.
+    #[must_use]
+    pub fn is_heard(&self, issuer: NodeId) -> bool {
+        self.recovery == Some(issuer)
+            || self.founder == Some(issuer)
+            || self.get(issuer).is_some_and(|member| member.may_take)
+    }
+
+    /// Those who could still take something away, without the recovery key, which is nowhere at work.
+    pub fn who_could_revoke(&self) -> impl Iterator<Item = NodeId> + use<'_> {
+        let may = |member: &ClusterMember| member.may_take && member.cut.is_none();
+        self.all()
+            .filter(move |(_, member)| may(member))
+            .map(|(node, _)| node)
+    }
+
+    /// The same as what grants are judged by at this node.
+    #[must_use]
+    pub fn authority(&self, here: NodeId) -> Authority {
+        let mut authority = Authority::nobody(here);
+        for (node, member) in self.all().filter(|(_, member)| member.may_take) {
+            let end = match member.role {
+                Some(Role::Admin) => member.cut.unwrap_or(u64::MAX),
+                Some(Role::Member | Role::Leaf) | None => 0,
+            };
+            authority = authority.with_until(node, end);
+        }
+        match self.recovery {
+            Some(recovery) => authority.with(recovery),
+            None => authority,
+        }
+    }
+}
+
+impl Making<'_> {
+    /// Repeats until nothing is added.
+    fn find_possible(&mut self) {
+        loop {
+            let before = self.possible.len();
+            for told in &self.told {
+                let by = told.place.issuer;
+                if !self.possible.contains(&by) {
+                    continue;
+                }
+                match told.change {
+                    MemberChange::Admit {
+                        key,
+                        role: Role::Admin,
+                        ..
+                    } => {
+                        self.possible.insert(key.node());
+                    }
+                    MemberChange::Recover { key, .. } if by == self.recovery => {
+                        self.possible.insert(key.node());
+                    }
+                    MemberChange::Rekey { node, key, .. } if self.possible.contains(node) => {
+                        self.possible.insert(key.node());
+                    }
+                    MemberChange::Found { .. }
+                    | MemberChange::Admit { .. }
+                    | MemberChange::Cut { .. }
+                    | MemberChange::Rename { .. }
+                    | MemberChange::Rest {}
+                    | MemberChange::Rekey { .. }
+                    | MemberChange::Recover { .. } => {}
+                }
+            }
+            if self.possible.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Cuts take away, so that those of everyone who perhaps may issue count.
+    fn find_ends(&mut self) {
+        for told in &self.told {
+            let (MemberChange::Cut { node, at } | MemberChange::Rekey { node, at, .. }) =
+                told.change
+            else {
+                continue;
+            };
+            let by = told.place.issuer;
+            if !self.possible.contains(&by) || *node == self.recovery {
+                continue;
+            }
+            let end = match by == *node {
+                // It cannot name its own hash; what it says in it counts.
+                true => told.place.sequence + 1,
+                false => self.end(*node, *at),
+            };
+            let known = self.ends.entry(*node).or_insert(end);
+            *known = end.min(*known);
+        }
+    }
+
+    /// Nothing counts of a log that is certain here and another one than the cut names.
+    fn end(&self, node: NodeId, at: LogTip) -> u64 {
+        match self.grants.tip_at(node, at.next) {
+            Some(here) if here != at => 0,
+            Some(_) | None => at.next,
+        }
+    }
+
+    fn gives(&self, place: LogPosition) -> bool {
+        let by = place.issuer;
+        let certain = place.sequence < self.grants.tip(by).next;
+        let end = self.ends.get(&by).copied().unwrap_or(u64::MAX);
+        let may = by == self.recovery || self.roles.get(&by) == Some(&Role::Admin);
+        may && certain && place.sequence < end
+    }
+
+    /// Repeats until nothing is added.
+    fn find_roles(&mut self) {
+        loop {
+            let mut found: Vec<(NodeId, Role)> = Vec::new();
+            for told in self.told.iter().filter(|told| self.gives(told.place)) {
+                match told.change {
+                    MemberChange::Admit { key, role, .. } => found.push((key.node(), *role)),
+                    MemberChange::Recover { key, .. } if told.place.issuer == self.recovery => {
+                        found.push((key.node(), Role::Admin));
+                    }
+                    MemberChange::Rekey { node, key, .. } => {
+                        found.extend(self.roles.get(node).map(|role| (key.node(), *role)));
+                    }
+                    MemberChange::Found { .. }
+                    | MemberChange::Cut { .. }
+                    | MemberChange::Rename { .. }
+                    | MemberChange::Rest {}
+                    | MemberChange::Recover { .. } => {}
+                }
+            }
+            found.retain(|(node, role)| self.roles.get(node).is_none_or(|known| known < role));
+            if found.is_empty() {
+                return;
+            }
+            for (node, role) in found {
+                let known = self.roles.entry(node).or_insert(role);
+                *known = role.max(*known);
+            }
+        }
+    }
+
+    fn nodes(&self) -> BTreeMap<NodeId, ClusterMember> {
+        let mut nodes = BTreeMap::new();
+        let heard = |told: &&Told<'_>| self.possible.contains(&told.place.issuer);
+        for told in self.told.iter().filter(heard) {
+            let (MemberChange::Found { key, .. }
+            | MemberChange::Admit { key, .. }
+            | MemberChange::Rekey { key, .. }
+            | MemberChange::Recover { key, .. }) = told.change
+            else {
+                continue;
+            };
+            let node = key.node();
+            let known = self.roles.contains_key(&node) || self.possible.contains(&node);
+            if node == self.recovery || !known {
+                continue;
+            }
+            nodes.entry(node).or_insert_with(|| ClusterMember {
+                key: *key,
+                name: self.name(node),
+                role: self.roles.get(&node).copied(),
+                cut: self.ends.get(&node).copied(),
+                may_take: self.possible.contains(&node),
+            });
+        }
+        nodes
+    }
+
+    /// The last name that was certainly given; which of two is the last decides nothing.
+    fn name(&self, node: NodeId) -> String {
+        let given = self.told.iter().filter(|told| self.gives(told.place));
+        let names = given.filter_map(|told| match told.change {
+            MemberChange::Found { key, name, .. }
+            | MemberChange::Admit { key, name, .. }
+            | MemberChange::Recover { key, name }
+                if key.node() == node =>
+            {
+                Some((told.place.sequence, told.place.issuer, name))
+            }
+            MemberChange::Rename { node: named, name } if *named == node => {
+                Some((told.place.sequence, told.place.issuer, name))
+            }
+            MemberChange::Found { .. }
+            | MemberChange::Admit { .. }
+            | MemberChange::Recover { .. }
+            | MemberChange::Rename { .. }
+            | MemberChange::Cut { .. }
+            | MemberChange::Rest {}
+            | MemberChange::Rekey { .. } => None,
+        });
+        match names.max() {
+            Some((_, _, name)) => name.clone(),
+            None => node.short(),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The log this node writes itself: when it may write, and what it owes.
+//!
+//! A node whose disk was lost, or put back from a copy, would sign a second operation for a place that others
+//! know already. So it signs nothing after a start until others have shown that they know exactly as much of its
+//! log as it does. What it is asked to revoke meanwhile counts here at once, and is signed as soon as it may.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use mgp_protocol::ids::NodeId;
+
+use super::logs::LogHead;
+use crate::clock::MonotonicTime;
+use crate::policy::grants::Revoke;
+
+/// Revocations owed at most; further ones are refused until these are signed. A person makes one at a time.
+pub const OWED_MAX: usize = 1024;
+
+/// A revocation that was accepted while nothing could be signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwedRevoke {
+    /// What it revokes.
+    pub revoke: Revoke,
+    /// Who asked for it.
+    pub author: String,
+    /// When, in milliseconds since 1970.
+    pub told_at_ms: u64,
+}
+
+/// What is known of this node's own log elsewhere.
+#[derive(Clone, Debug, Default)]
+pub struct OwnLog {
+    confirmed: bool,
+    equal: BTreeSet<NodeId>,
+    /// Who said to know more of it, and since when.
+    claims: BTreeMap<NodeId, MonotonicTime>,
+    /// In the order in which they were asked for.
+    owed: Vec<OwedRevoke>,
+}
+
+impl OwnLog {
+    /// After a start, with what was owed before.
+    #[must_use]
+    pub fn new(owed: Vec<OwedRevoke>) -> Self {
+        Self {
+            owed,
+            ..Self::default()
+        }
+    }
+
+    /// A node has told what it has of this log; `knows` is true when all of that is known here. Only an equal
+    /// head confirms; a shorter one says nothing, it is pushed to.
+    pub fn told(
+        &mut self,
+        by: NodeId,
+        theirs: LogHead,
+        mine: LogHead,
+        knows: bool,
+        now: MonotonicTime,
+    ) {
+        if theirs == mine {
+            self.claims.remove(&by);
+            self.equal.insert(by);
+        } else if !knows {
+            self.claims.entry(by).or_insert(now);
+            // Somebody else writes with this key, or something of it is lost.
+            self.confirmed = false;
+            self.equal.clear();
+        } else {
+            self.claims.remove(&by);
+            self.equal.remove(&by);
+        }
+    }
+
+    /// The log has grown by what others sent: what was equal to the old end confirms nothing.
+    pub fn refilled(&mut self) {
+        self.equal.clear();
+    }
+
+    /// Judges anew. `others` are in the cluster now. Half of them must have confirmed; a node that is alone
+    /// needs nobody. Who says to know more and does not send it within a lease is not waited for.
+    pub fn judge(&mut self, others: &BTreeSet<NodeId>, now: MonotonicTime, lease: Duration) {
+        self.claims
+            .retain(|by, since| others.contains(by) && now.since(*since) < lease);
+        let equal = self.equal.intersection(others).count();
+        if self.claims.is_empty() && equal * 2 >= others.len() && (equal > 0 || others.is_empty()) {
+            self.confirmed = true;
+        }
+    }
+
+    /// True when the node may sign.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
+    /// Accepts a revocation that cannot be signed now; false when there are [`OWED_MAX`].
+    #[must_use]
+    pub fn owe(&mut self, owed: OwedRevoke) -> bool {
+        let room = self.owed.len() < OWED_MAX;
+        if room {
+            self.owed.push(owed);
+        }
+        room
+    }
+
+    /// What is owed, in order.
+    #[must_use]
+    pub fn owed(&self) -> &[OwedRevoke] {
+        &self.owed
+    }
+
+    /// The first of what was owed is signed and on disk.
+    pub fn paid(&mut self) {
+        if !self.owed.is_empty() {
+            self.owed.remove(0);
+        }
+    }
+}

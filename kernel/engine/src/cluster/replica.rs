@@ -1,0 +1,319 @@
+//! One node's part in the logs of its cluster: what it holds, says, believes and may write. Told the time, given
+//! randomness and a signature where it needs them; what it wants done comes out as effects.
+//!
+//! An entry is in force when it is taken, and said to be held only once it is on disk. So what another node says
+//! to hold is not lost by its restart.
+
+mod deciding;
+mod hearing;
+#[cfg(test)]
+mod tests;
+mod writing;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_protocol::ids::NodeId;
+
+pub use self::deciding::{Confirmation, RemoteDenial};
+pub use self::writing::{NotProposed, Proposed};
+use super::exchange::{BehindCursor, batch};
+use super::lease::{Leases, Nonce};
+use super::lives::{LifeId, NodeLives};
+use super::logs::{ClusterLogs, LogHeads, Unstored};
+use super::own_log::{OwedRevoke, OwnLog};
+use crate::clock::MonotonicTime;
+use crate::policy::grants::{ClusterId, LogKey, Operation, Signed};
+
+/// Nodes that tickets name, at most: a node is invited by one.
+const HINTS_MAX: usize = 16;
+
+/// A message to another node, by a link that proves who sent it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogMessage {
+    /// What the sender has; to be answered at once.
+    Ask {
+        /// The sender's life.
+        life: LifeId,
+        /// Comes back with the answer.
+        nonce: Nonce,
+        /// What it has.
+        heads: LogHeads,
+    },
+    /// The answer.
+    Answer {
+        /// The sender's life.
+        life: LifeId,
+        /// Of the question.
+        nonce: Nonce,
+        /// What it has.
+        heads: LogHeads,
+    },
+    /// What the sender has now; who lacks something asks.
+    Tell {
+        /// The sender's life.
+        life: LifeId,
+        /// What it has.
+        heads: LogHeads,
+    },
+    /// Entries of any logs, as they came. Each proves by its signature whose it is.
+    Entries(Vec<Arc<[u8]>>),
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplicaEffect {
+    /// Put on disk, then say so with [`Replica::stored`].
+    Store {
+        /// To be named then. What was asked for earlier is stored earlier.
+        ticket: u64,
+        /// Entries to append.
+        entries: Vec<Arc<[u8]>>,
+        /// The revocations that are owed from then on, all of them; None where they stay as they are.
+        owed: Option<Vec<OwedRevoke>>,
+    },
+    /// Send.
+    Send(NodeId, LogMessage),
+    /// What is in force may have changed.
+    Changed,
+}
+
+/// What the node lends for a moment.
+pub struct ReplicaMeans<'a> {
+    /// The time, by a clock that goes on while the machine sleeps.
+    pub now: MonotonicTime,
+    /// Makes a random number.
+    pub nonce: &'a mut dyn FnMut() -> Nonce,
+    /// Signs with the node's key.
+    pub sign: &'a dyn Fn(Operation) -> Signed,
+}
+
+impl std::fmt::Debug for ReplicaMeans<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ReplicaMeans(at {:?})", self.now)
+    }
+}
+
+/// What is known of another node.
+#[derive(Clone, Debug, Default)]
+struct ReplicaPeer {
+    heads: LogHeads,
+    cursor: Option<BehindCursor>,
+    asked_at: Option<MonotonicTime>,
+    answered_at: Option<MonotonicTime>,
+}
+
+/// Something on its way to the disk.
+#[derive(Clone, Debug)]
+struct Storing {
+    ticket: u64,
+    keys: Vec<(NodeId, LogKey)>,
+}
+
+/// What a replica is made with.
+#[derive(Clone, Debug)]
+pub struct ReplicaStart {
+    /// The node.
+    pub here: NodeId,
+    /// Its cluster.
+    pub cluster: ClusterId,
+    /// Random, for this start.
+    pub life: LifeId,
+    /// How long what others tell is believed.
+    pub lease: Duration,
+    /// The nodes that a ticket names, spoken with before the members are known.
+    pub hints: BTreeSet<NodeId>,
+    /// What was owed.
+    pub owed: Vec<OwedRevoke>,
+    /// The time.
+    pub now: MonotonicTime,
+}
+
+/// The part of one node.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    logs: ClusterLogs,
+    life: LifeId,
+    started: MonotonicTime,
+    hints: BTreeSet<NodeId>,
+    unstored: Unstored,
+    storing: VecDeque<Storing>,
+    tickets: u64,
+    own: OwnLog,
+    /// True when this node's log ended with its rest at the start.
+    rested: bool,
+    leases: Leases,
+    lives: NodeLives,
+    peers: BTreeMap<NodeId, ReplicaPeer>,
+}
+
+impl Replica {
+    /// With what is on disk, in the order in which it was stored.
+    #[must_use]
+    pub fn new(start: ReplicaStart, stored: &[Signed]) -> Self {
+        let mut logs = ClusterLogs::new(start.here, start.cluster);
+        take_all(&mut logs, stored);
+        let rested = logs.grants().rests(start.here);
+        Self {
+            logs,
+            life: start.life,
+            started: start.now,
+            hints: start.hints,
+            unstored: Unstored::new(),
+            storing: VecDeque::new(),
+            tickets: 0,
+            own: OwnLog::new(start.owed),
+            rested,
+            leases: Leases::new(start.lease),
+            lives: NodeLives::default(),
+            peers: BTreeMap::new(),
+        }
+    }
+
+    /// What is known of the logs.
+    #[must_use]
+    pub fn logs(&self) -> &ClusterLogs {
+        &self.logs
+    }
+
+    /// What this node says to hold: what is on its disk.
+    #[must_use]
+    pub fn heads(&self) -> LogHeads {
+        self.logs.heads(&self.unstored)
+    }
+
+    /// Whom this node speaks with: who is in, and who perhaps is; whom its ticket names, until it is in itself.
+    #[must_use]
+    pub fn speaks_with(&self) -> BTreeSet<NodeId> {
+        let members = self.logs.members();
+        let known = members.all().filter(|(_, member)| member.cut.is_none());
+        let known = known.map(|(node, _)| node);
+        let hints = self.hints.iter().copied();
+        let hints = hints.filter(|node| members.get(*node).is_none());
+        let mut all: BTreeSet<NodeId> = known.chain(hints).collect();
+        all.remove(&self.logs.here());
+        all
+    }
+
+    /// This node's ticket names another one to speak with.
+    pub fn invited_by(&mut self, node: NodeId) {
+        if self.hints.len() < HINTS_MAX {
+            self.hints.insert(node);
+        }
+    }
+
+    /// The other nodes that are in now.
+    fn others(&self) -> BTreeSet<NodeId> {
+        let all = self.logs.members().all();
+        let others = all.filter(|(node, member)| *node != self.logs.here() && member.is_in());
+        others.map(|(node, _)| node).collect()
+    }
+
+    /// Time has passed: asks whoever has not been asked for a third of the lease.
+    pub fn tick(&mut self, means: &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect> {
+        let mut effects = self.judge(means);
+        let due = self.leases.length() / 3;
+        for node in self.speaks_with() {
+            let asked_at = self.peers.get(&node).and_then(|peer| peer.asked_at);
+            if asked_at.is_none_or(|at| means.now.since(at) >= due) {
+                effects.push(self.ask(node, means));
+            }
+        }
+        effects
+    }
+
+    /// There is a new link to this node.
+    pub fn linked(&mut self, node: NodeId, means: &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect> {
+        match self.speaks_with().contains(&node) {
+            true => vec![self.ask(node, means)],
+            false => Vec::new(),
+        }
+    }
+
+    fn ask(&mut self, node: NodeId, means: &mut ReplicaMeans<'_>) -> ReplicaEffect {
+        let nonce = (means.nonce)();
+        self.leases.asked(node, nonce, means.now);
+        self.peers.entry(node).or_default().asked_at = Some(means.now);
+        let (life, heads) = (self.life, self.heads());
+        ReplicaEffect::Send(node, LogMessage::Ask { life, nonce, heads })
+    }
+
+    /// Everything up to this ticket is on disk: others are told.
+    pub fn stored(&mut self, ticket: u64, means: &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect> {
+        let mut any = false;
+        while let Some(storing) = self.storing.pop_front_if(|first| first.ticket <= ticket) {
+            for (issuer, key) in storing.keys {
+                any = true;
+                if let Some(keys) = self.unstored.get_mut(&issuer) {
+                    keys.remove(&key);
+                }
+            }
+        }
+        self.unstored.retain(|_, keys| !keys.is_empty());
+        let mut effects = self.judge(means);
+        if any {
+            let heads = self.heads();
+            for node in self.speaks_with() {
+                let (life, heads) = (self.life, heads.clone());
+                let entries = self.entries_for(node);
+                effects.extend(entries);
+                effects.push(ReplicaEffect::Send(node, LogMessage::Tell { life, heads }));
+            }
+        }
+        effects
+    }
+
+    /// What the node lacks by what it last told.
+    fn entries_for(&mut self, node: NodeId) -> Option<ReplicaEffect> {
+        let peer = self.peers.get_mut(&node)?;
+        let batch = batch(&self.logs, &self.unstored, &peer.heads, peer.cursor);
+        peer.cursor = batch.cursor;
+        let send = LogMessage::Entries(batch.entries);
+        (send != LogMessage::Entries(Vec::new())).then_some(ReplicaEffect::Send(node, send))
+    }
+
+    /// Puts entries that were taken on the way to the disk.
+    fn store(&mut self, signed: &[Signed], owed: Option<Vec<OwedRevoke>>) -> Option<ReplicaEffect> {
+        if signed.is_empty() && owed.is_none() {
+            return None;
+        }
+        self.tickets += 1;
+        let keys = signed.iter().map(Signed::written);
+        let keys: Vec<(NodeId, LogKey)> = keys
+            .map(|written| (written.issuer(), (written.place().sequence, written.id())))
+            .collect();
+        for (issuer, key) in &keys {
+            self.unstored.entry(*issuer).or_default().insert(*key);
+        }
+        let ticket = self.tickets;
+        self.storing.push_back(Storing { ticket, keys });
+        Some(ReplicaEffect::Store {
+            ticket,
+            entries: signed.iter().map(Signed::entry).collect(),
+            owed,
+        })
+    }
+}
+
+/// Takes all that can be taken, in whatever order they are; returns those that were new.
+fn take_all<'a>(logs: &mut ClusterLogs, signed: &'a [Signed]) -> Vec<&'a Signed> {
+    let mut new = Vec::new();
+    let mut left: Vec<&Signed> = signed.iter().collect();
+    loop {
+        let before = left.len();
+        left.retain(|signed| match logs.take(signed) {
+            Ok(crate::policy::grants::Applied::Known) => false,
+            Ok(_) => {
+                new.push(*signed);
+                false
+            }
+            Err(super::logs::NotTaken::NotAdmitted) => true,
+            // It comes again with what is missing before it, or is none of this cluster.
+            Err(_) => false,
+        });
+        if left.len() == before || left.is_empty() {
+            return new;
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What this node decides by the logs of its cluster.
+
+use mgp_protocol::ids::{NodeAgent, NodeId, ServerId};
+use mgp_protocol::mgp::access::Permission;
+
+use super::Replica;
+use crate::clock::MonotonicTime;
+use crate::policy::grants::{Force, GrantId, GrantResource, Granted, LogPosition, Revoke, Subject};
+
+/// Why a call from another node is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RemoteDenial {
+    /// One of the two nodes is not in the cluster.
+    #[error("the node is not in the cluster")]
+    NotIn,
+    /// Nothing allows it.
+    #[error("nothing allows it")]
+    NotGranted,
+    /// Somebody denied it.
+    #[error("grant {0} denies it")]
+    Denied(GrantId),
+    /// Somebody who could have taken it away was not heard within the lease.
+    #[error("node {} could have taken it back and was not heard for too long", .0.short())]
+    Lapsed(NodeId),
+}
+
+/// Who has confirmed an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confirmation {
+    /// How many other nodes hold it.
+    pub by: usize,
+    /// How many there are.
+    pub of: usize,
+    /// Those that do not, and when what they allow ends by itself; None where that is not known, because they
+    /// may not know that this node is at work.
+    pub missing: Vec<(NodeId, Option<MonotonicTime>)>,
+}
+
+impl Replica {
+    /// Whether an agent of another node may call a tool of a server of this one, or use the server as a whole.
+    /// Agents of other nodes are let in by grants alone, whatever the default policy.
+    ///
+    /// # Errors
+    /// [`RemoteDenial`] says why not.
+    pub fn may(
+        &self,
+        caller: &NodeAgent,
+        server: &ServerId,
+        tool: Option<&str>,
+        now_ms: u64,
+        now: MonotonicTime,
+    ) -> Result<GrantId, RemoteDenial> {
+        let members = self.logs.members();
+        let here = self.logs.here();
+        if !members.is_in(caller.node) || !members.is_in(here) || self.lives.is_twice(caller.node) {
+            return Err(RemoteDenial::NotIn);
+        }
+        let on = here.server(server.clone());
+        let of_tool = tool.map(|tool| GrantResource::Tool(on.clone(), tool.to_owned()));
+        for resource in of_tool.into_iter().chain([GrantResource::Server(on)]) {
+            let Some(granted) = self.deciding(caller, &resource, now_ms) else {
+                continue;
+            };
+            let id = granted.grant.id;
+            return match granted.grant.permission {
+                Permission::Deny => Err(RemoteDenial::Denied(id)),
+                Permission::Allow => self
+                    .unheard(now)
+                    .map_or(Ok(id), |node| Err(RemoteDenial::Lapsed(node))),
+            };
+        }
+        Err(RemoteDenial::NotGranted)
+    }
+
+    /// The entry in force for exactly this resource; a denial before all others.
+    fn deciding(
+        &self,
+        caller: &NodeAgent,
+        resource: &GrantResource,
+        now_ms: u64,
+    ) -> Option<&Granted> {
+        let of_caller = self.logs.grants().of(&Subject::Agent(caller.clone()));
+        let about = of_caller.filter(|granted| granted.grant.resource == *resource);
+        let in_force = about.filter(|granted| self.force(granted, now_ms) == Force::InForce);
+        in_force.min_by_key(|granted| granted.grant.permission == Permission::Allow)
+    }
+
+    /// Whether a grant counts here, or why not.
+    #[must_use]
+    pub fn force(&self, granted: &Granted, now_ms: u64) -> Force {
+        let allows = granted.grant.permission == Permission::Allow;
+        let owed = self.own.owed().iter().any(|owed| match &owed.revoke {
+            Revoke::Ids(ids) => ids.contains(&granted.grant.id),
+            Revoke::UpTo { subject, until } => {
+                let last = until.get(&granted.place.issuer);
+                *subject == granted.grant.subject
+                    && last.is_some_and(|last| granted.place.sequence <= *last)
+            }
+        });
+        if owed && allows {
+            let issuer = self.logs.here();
+            let sequence = self.logs.grants().tip(issuer).next;
+            return Force::Revoked(LogPosition { issuer, sequence });
+        }
+        self.logs
+            .grants()
+            .force(granted, self.logs.authority(), now_ms)
+    }
+
+    /// Somebody who could take grants back and was not heard within the lease; None when all were. Who rests
+    /// writes nothing until it is heard again.
+    #[must_use]
+    pub fn unheard(&self, now: MonotonicTime) -> Option<NodeId> {
+        let grants = self.logs.grants();
+        let here = self.logs.here();
+        let mut could = self.logs.members().who_could_revoke();
+        let silent = could.find(|node| {
+            let rests = grants.rests(*node) && !self.leases.was_heard(*node);
+            *node != here && !rests && self.leases.until(*node, now).is_none()
+        });
+        silent.or_else(|| self.incomplete())
+    }
+
+    /// Somebody who was cut off, and whose log is not known here up to there: it may admit somebody who revokes.
+    fn incomplete(&self) -> Option<NodeId> {
+        let grants = self.logs.grants();
+        let all = self.logs.members().all();
+        let mut lacking = all.filter(|(node, member)| {
+            let known = grants.tip(*node).next;
+            let lacks = member.cut.is_some_and(|end| known < end);
+            member.may_take && lacks && !grants.is_forked(*node)
+        });
+        lacking.next().map(|(node, _)| node)
+    }
+
+    /// Who has confirmed to hold what this node wrote at this place of its log.
+    #[must_use]
+    pub fn confirmation(&self, sequence: u64) -> Confirmation {
+        let others = self.others();
+        let here = self.logs.here();
+        let holds = |node: &NodeId| {
+            let told = self.peers.get(node).and_then(|peer| peer.heads.get(&here));
+            told.is_some_and(|head| {
+                let same = self.logs.grants().tip_at(here, head.tip.next);
+                head.tip.next > sequence && same == Some(head.tip)
+            })
+        };
+        let missing = others.iter().filter(|node| !holds(node));
+        let missing: Vec<_> = missing
+            .map(|node| (*node, self.ends_by_itself(*node)))
+            .collect();
+        Confirmation {
+            by: others.len() - missing.len(),
+            of: others.len(),
+            missing,
+        }
+    }
+
+    /// When what this node allowed elsewhere ends at a node that hears nothing from it any more.
+    fn ends_by_itself(&self, node: NodeId) -> Option<MonotonicTime> {
+        let answered = self.peers.get(&node).and_then(|peer| peer.answered_at);
+        let last = match answered {
+            Some(at) => at,
+            None if self.rested => return None,
+            None => self.started,
+        };
+        Some(last + self.leases.length())
+    }
+
+    /// True when this node may sign.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.own.is_confirmed()
+    }
+
+    /// How many revocations wait to be signed.
+    #[must_use]
+    pub fn owes(&self) -> usize {
+        self.own.owed().len()
+    }
+
+    /// True when two living nodes have this key.
+    #[must_use]
+    pub fn is_twice(&self, node: NodeId) -> bool {
+        self.lives.is_twice(node)
+    }
+}

@@ -1,0 +1,156 @@
+//! What comes from other nodes.
+
+use mgp_protocol::ids::NodeId;
+
+use super::{LogMessage, Replica, ReplicaEffect, ReplicaMeans, take_all};
+use crate::cluster::exchange::lacks;
+use crate::cluster::lease::Nonce;
+use crate::cluster::lives::LifeId;
+use crate::cluster::logs::{LogHead, LogHeads};
+use crate::policy::grants::Signed;
+
+impl Replica {
+    /// A node has said what it has. `from` is whose key the link has proved.
+    pub fn hear(
+        &mut self,
+        from: NodeId,
+        message: LogMessage,
+        means: &mut ReplicaMeans<'_>,
+    ) -> Vec<ReplicaEffect> {
+        if !self.speaks_with().contains(&from) {
+            return Vec::new();
+        }
+        match message {
+            LogMessage::Ask { life, nonce, heads } => self.asked(from, life, nonce, heads, means),
+            LogMessage::Answer { life, nonce, heads } => {
+                self.answered(from, life, nonce, heads, means)
+            }
+            LogMessage::Tell { life, heads } => self.told(from, life, heads, means),
+            // Their signatures are verified first: `take`.
+            LogMessage::Entries(_) => Vec::new(),
+        }
+    }
+
+    fn asked(
+        &mut self,
+        from: NodeId,
+        life: LifeId,
+        nonce: Nonce,
+        theirs: LogHeads,
+        means: &mut ReplicaMeans<'_>,
+    ) -> Vec<ReplicaEffect> {
+        if !self.believes(from, life, false) {
+            return Vec::new();
+        }
+        let mut effects = self.note(from, theirs, means);
+        let (life, heads) = (self.life, self.heads());
+        let answer = LogMessage::Answer { life, nonce, heads };
+        self.peers.entry(from).or_default().answered_at = Some(means.now);
+        effects.push(ReplicaEffect::Send(from, answer));
+        effects.extend(self.entries_for(from));
+        effects
+    }
+
+    fn answered(
+        &mut self,
+        from: NodeId,
+        life: LifeId,
+        nonce: Nonce,
+        theirs: LogHeads,
+        means: &mut ReplicaMeans<'_>,
+    ) -> Vec<ReplicaEffect> {
+        let asked_at = self.leases.answered(from, nonce);
+        if !self.believes(from, life, asked_at.is_some()) {
+            return Vec::new();
+        }
+        if let Some(asked_at) = asked_at {
+            let own = theirs.get(&from).copied().unwrap_or(LogHead::EMPTY);
+            self.leases.told(from, asked_at, own.tip);
+            self.settle();
+        }
+        let mut effects = self.note(from, theirs, means);
+        effects.extend(self.entries_for(from));
+        effects
+    }
+
+    fn told(
+        &mut self,
+        from: NodeId,
+        life: LifeId,
+        theirs: LogHeads,
+        means: &mut ReplicaMeans<'_>,
+    ) -> Vec<ReplicaEffect> {
+        if !self.believes(from, life, false) {
+            return Vec::new();
+        }
+        let lacks = lacks(&self.logs, &theirs, &self.heads());
+        let mut effects = self.note(from, theirs, means);
+        effects.extend(self.entries_for(from));
+        if lacks {
+            effects.push(self.ask(from, means));
+        }
+        effects
+    }
+
+    /// Whether what this life says is taken into account.
+    fn believes(&mut self, from: NodeId, life: LifeId, answers: bool) -> bool {
+        if self.lives.heard(from, life, answers) {
+            // What was asked before proves nothing about who lives now.
+            self.leases.forget_questions(from);
+        }
+        if self.lives.is_twice(from) {
+            self.leases.end(from);
+            return false;
+        }
+        !self.lives.is_left(from, life)
+    }
+
+    fn note(
+        &mut self,
+        from: NodeId,
+        theirs: LogHeads,
+        means: &mut ReplicaMeans<'_>,
+    ) -> Vec<ReplicaEffect> {
+        let here = self.logs.here();
+        let of_mine = theirs.get(&here).copied().unwrap_or(LogHead::EMPTY);
+        let mine = self.logs.head(here, self.unstored.get(&here));
+        let tip = self.logs.grants().tip_at(here, of_mine.tip.next);
+        let knows =
+            tip == Some(of_mine.tip) && (of_mine.behind.is_none() || of_mine.behind == mine.behind);
+        self.own.told(from, of_mine, mine, knows, means.now);
+        self.peers.entry(from).or_default().heads = theirs;
+        self.judge(means)
+    }
+
+    /// Entries came whose signatures were verified, from whomever.
+    pub fn take(&mut self, signed: &[Signed], means: &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect> {
+        let here = self.logs.here();
+        let before = self.logs.grants().tip(here);
+        let new: Vec<Signed> = take_all(&mut self.logs, signed)
+            .into_iter()
+            .cloned()
+            .collect();
+        if new.is_empty() {
+            return Vec::new();
+        }
+        if self.logs.grants().tip(here) != before {
+            self.own.refilled();
+        }
+        for issuer in new.iter().map(|signed| signed.written().issuer()) {
+            if self.logs.grants().rests(issuer) {
+                self.leases.end(issuer);
+            }
+        }
+        self.settle();
+        let mut effects: Vec<ReplicaEffect> = self.store(&new, None).into_iter().collect();
+        effects.push(ReplicaEffect::Changed);
+        effects.extend(self.judge(means));
+        effects
+    }
+
+    fn settle(&mut self) {
+        let grants = self.logs.grants();
+        self.leases
+            .settle(|node, tip| grants.tip_at(node, tip.next) == Some(tip));
+    }
+}

@@ -1,0 +1,399 @@
+use std::time::Duration;
+
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mgp::access::Permission;
+
+use super::super::lease::LEASE;
+use super::super::scene::{admit, cluster, cut, found, key, node, revoke};
+use super::*;
+use crate::node_key::Signature;
+use crate::policy::grants::{
+    Force, Grant, GrantChange, GrantId, GrantResource, LogChange, LogTip, Role, Subject,
+};
+
+/// Nodes over links that lose nothing, and disks that confirm at once.
+struct Scene {
+    nodes: BTreeMap<u8, Replica>,
+    disks: BTreeMap<u8, (Vec<Signed>, Vec<OwedRevoke>)>,
+    /// Nodes that reach nobody.
+    apart: BTreeSet<u8>,
+    seconds: u64,
+    count: u64,
+}
+
+fn sign(n: u8, operation: Operation) -> Signed {
+    Signed::with(operation, key(n), |_| Signature([0; 64]))
+}
+
+impl Scene {
+    /// Node 0 founds a cluster and admits the others.
+    fn new(admins: u8) -> Self {
+        let mut scene = Self {
+            nodes: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            apart: BTreeSet::new(),
+            seconds: 0,
+            count: 0,
+        };
+        scene.disks.insert(0, (vec![found().0], Vec::new()));
+        for n in 0..admins {
+            scene.start(n);
+        }
+        scene.tick();
+        for n in 1..admins {
+            scene.propose(0, admit(n, Role::Admin)).unwrap();
+        }
+        scene.pass(15);
+        scene
+    }
+
+    fn start(&mut self, n: u8) {
+        self.count += 1;
+        let (entries, owed) = self.disks.entry(n).or_default().clone();
+        let mut life = [0; 16];
+        life[..8].copy_from_slice(&self.count.to_le_bytes());
+        let start = ReplicaStart {
+            here: node(n),
+            cluster: cluster(),
+            life: LifeId(life),
+            lease: LEASE,
+            hints: BTreeSet::from([node(0)]),
+            owed,
+            now: self.now(),
+        };
+        self.nodes.insert(n, Replica::new(start, &entries));
+    }
+
+    fn now(&self) -> MonotonicTime {
+        MonotonicTime::new(Duration::from_secs(self.seconds))
+    }
+
+    /// Time passes, with a tick a second.
+    fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.seconds += 1;
+            self.tick();
+        }
+    }
+
+    fn tick(&mut self) {
+        for n in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.act(n, |replica, means| replica.tick(means));
+        }
+    }
+
+    fn act(
+        &mut self,
+        n: u8,
+        act: impl FnOnce(&mut Replica, &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect>,
+    ) {
+        let mut count = self.count;
+        let mut means = ReplicaMeans {
+            now: self.now(),
+            nonce: &mut || {
+                count += 1;
+                let mut nonce = [0; 16];
+                nonce[..8].copy_from_slice(&count.to_le_bytes());
+                Nonce(nonce)
+            },
+            sign: &|operation| sign(n, operation),
+        };
+        let effects = act(self.nodes.get_mut(&n).unwrap(), &mut means);
+        self.count = count;
+        for effect in effects {
+            self.perform(n, effect);
+        }
+    }
+
+    fn perform(&mut self, n: u8, effect: ReplicaEffect) {
+        match effect {
+            ReplicaEffect::Store {
+                ticket,
+                entries,
+                owed,
+            } => {
+                let disk = self.disks.entry(n).or_default();
+                let read = entries
+                    .iter()
+                    .map(|entry| Signed::from_bytes(entry).unwrap());
+                disk.0.extend(read);
+                disk.1 = owed.unwrap_or(std::mem::take(&mut disk.1));
+                self.act(n, |replica, means| replica.stored(ticket, means));
+            }
+            ReplicaEffect::Send(to, message) => {
+                let reached = self.nodes.keys().copied().find(|other| node(*other) == to);
+                let apart = |n: &u8| self.apart.contains(n);
+                let Some(to) = reached.filter(|to| !apart(to) && !apart(&n)) else {
+                    return;
+                };
+                match message {
+                    LogMessage::Entries(entries) => {
+                        let read = entries
+                            .iter()
+                            .map(|entry| Signed::from_bytes(entry).unwrap());
+                        let read: Vec<Signed> = read.collect();
+                        self.act(to, |replica, means| replica.take(&read, means));
+                    }
+                    message => self.act(to, |replica, means| replica.hear(node(n), message, means)),
+                }
+            }
+            ReplicaEffect::Changed => {}
+        }
+    }
+
+    fn propose(&mut self, n: u8, change: LogChange) -> Result<Proposed, NotProposed> {
+        let mut told = None;
+        self.act(n, |replica, means| {
+            let proposed = replica.propose(change, "operator", 0, means);
+            let (proposed, effects) = match proposed {
+                Ok((proposed, effects)) => (Ok(proposed), effects),
+                Err(refused) => (Err(refused), Vec::new()),
+            };
+            told = Some(proposed);
+            effects
+        });
+        told.unwrap()
+    }
+
+    /// Whether the agent of node 1 may use the server of node 2.
+    fn may(&self) -> Result<GrantId, RemoteDenial> {
+        let caller = node(1).agent(AgentId::new("a"));
+        self.nodes[&2].may(
+            &caller,
+            &ServerId::new("files"),
+            Some("read"),
+            0,
+            self.now(),
+        )
+    }
+}
+
+/// Lets the agent of node 1 use the server of node 2.
+fn allow(id: u8) -> LogChange {
+    LogChange::Grants(GrantChange::Grant(Grant {
+        id: GrantId([id; 16]),
+        subject: Subject::Agent(node(1).agent(AgentId::new("a"))),
+        resource: GrantResource::Server(node(2).server(ServerId::new("files"))),
+        permission: Permission::Allow,
+        not_after_ms: None,
+        told_by: None,
+        justification: None,
+        replaces: Vec::new(),
+    }))
+}
+
+/// PRJ-006: what one admin grants holds at the owner, and what another one revokes is gone there.
+#[test]
+fn a_grant_reaches_the_owner_and_so_does_its_revocation() {
+    let mut scene = Scene::new(3);
+    assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
+    scene.propose(0, allow(1)).unwrap();
+    assert_eq!(scene.may(), Ok(GrantId([1; 16])));
+    let Ok(Proposed::Signed(place)) = scene.propose(1, revoke(1)) else {
+        panic!("node 1 is an admin");
+    };
+    assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
+    let told = scene.nodes[&1].confirmation(place.sequence);
+    assert_eq!((told.by, told.of, told.missing.len()), (2, 2, 0));
+}
+
+/// FEDERATION: "2/3; nas unreachable, stops by itself in 30 s or less", and it does.
+#[test]
+fn who_cannot_be_reached_stops_by_itself() {
+    let mut scene = Scene::new(3);
+    scene.propose(0, allow(1)).unwrap();
+    scene.apart.insert(2);
+    let Ok(Proposed::Signed(place)) = scene.propose(1, revoke(1)) else {
+        panic!("node 1 is an admin");
+    };
+    let told = scene.nodes[&1].confirmation(place.sequence);
+    assert_eq!((told.by, told.of), (1, 2));
+    let [(missing, Some(ends))] = told.missing[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!(missing, node(2));
+    assert!(ends <= scene.now() + LEASE);
+    assert!(scene.may().is_ok());
+    scene.pass(ends.since(scene.now()).as_secs());
+    assert!(matches!(scene.may(), Err(RemoteDenial::Lapsed(_))));
+    scene.apart.clear();
+    scene.pass(11);
+    assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
+}
+
+/// A restart begins unconfirmed: what others could have revoked meanwhile is not known.
+#[test]
+fn after_a_start_nothing_is_allowed_until_everyone_was_heard() {
+    let mut scene = Scene::new(3);
+    scene.propose(0, allow(1)).unwrap();
+    scene.start(2);
+    assert!(matches!(scene.may(), Err(RemoteDenial::Lapsed(_))));
+    scene.apart.insert(1);
+    scene.tick();
+    assert_eq!(scene.may(), Err(RemoteDenial::Lapsed(node(1))));
+    scene.apart.clear();
+    scene.pass(11);
+    assert!(scene.may().is_ok());
+}
+
+/// An admin that stops in good order owes nobody a word; once it is heard again, it does.
+#[test]
+fn who_rests_is_not_waited_for() {
+    let mut scene = Scene::new(3);
+    scene.propose(0, allow(1)).unwrap();
+    scene.propose(1, Replica::rest()).unwrap();
+    scene.apart.insert(1);
+    scene.pass(120);
+    assert!(scene.may().is_ok());
+    scene.apart.clear();
+    scene.start(1);
+    scene.pass(15);
+    assert!(scene.may().is_ok());
+    scene.apart.insert(1);
+    scene.pass(31);
+    assert_eq!(scene.may(), Err(RemoteDenial::Lapsed(node(1))));
+}
+
+/// FEDERATION, lost logs: only the equal head of another node confirms; what is revoked meanwhile counts at
+/// once, is not forgotten by a restart, and is signed then.
+#[test]
+fn after_a_start_a_node_signs_nothing_until_another_one_has_its_head() {
+    let mut scene = Scene::new(3);
+    scene.propose(2, allow(1)).unwrap();
+    scene.apart.insert(2);
+    scene.start(2);
+    scene.tick();
+    assert_eq!(scene.propose(2, allow(2)), Err(NotProposed::NotConfirmed));
+    assert_eq!(scene.propose(2, revoke(1)), Ok(Proposed::Owed));
+    scene.start(2);
+    assert_eq!(scene.nodes[&2].owes(), 1);
+    let granted = scene.nodes[&2]
+        .logs()
+        .grants()
+        .named(GrantId([1; 16]))
+        .unwrap()
+        .clone();
+    assert!(matches!(
+        scene.nodes[&2].force(&granted, 0),
+        Force::Revoked(_)
+    ));
+    scene.apart.clear();
+    scene.pass(11);
+    assert!(scene.nodes[&2].is_confirmed());
+    assert_eq!(scene.nodes[&2].owes(), 0);
+    let elsewhere = &scene.nodes[&0];
+    assert!(matches!(elsewhere.force(&granted, 0), Force::Revoked(_)));
+    assert!(scene.propose(2, allow(2)).is_ok());
+}
+
+/// A log that was put back from a copy is refilled by those who hold more of it, and does not fork.
+#[test]
+fn a_shorter_log_is_refilled_before_anything_is_signed() {
+    let mut scene = Scene::new(3);
+    scene.propose(2, allow(1)).unwrap();
+    let copy = scene.disks[&2].clone();
+    scene.propose(2, allow(2)).unwrap();
+    scene.propose(2, allow(3)).unwrap();
+    scene.disks.insert(2, copy);
+    scene.start(2);
+    assert_eq!(scene.propose(2, allow(4)), Err(NotProposed::NotConfirmed));
+    scene.pass(11);
+    assert!(scene.nodes[&2].is_confirmed());
+    assert_eq!(scene.nodes[&2].logs().grants().tip(node(2)).next, 3);
+    scene.propose(2, allow(4)).unwrap();
+    assert!(!scene.nodes[&0].logs().grants().is_forked(node(2)));
+}
+
+/// Who is alone needs nobody: those who were cut off do not count.
+#[test]
+fn a_node_whose_others_are_gone_is_confirmed() {
+    let mut scene = Scene::new(2);
+    scene.propose(0, cut(1, LogTip::EMPTY)).unwrap();
+    scene.nodes.remove(&1);
+    scene.start(0);
+    scene.tick();
+    assert!(scene.propose(0, allow(1)).is_ok());
+}
+
+/// Two lives of one key are both cut off.
+#[test]
+fn a_clone_and_its_original_are_not_believed() {
+    let mut scene = Scene::new(3);
+    scene.propose(0, allow(1)).unwrap();
+    let original = scene.nodes[&1].clone();
+    scene.start(1);
+    scene.pass(11);
+    assert!(scene.may().is_ok(), "a restart is none");
+    // The original never stopped: it is heard again, and answers.
+    let clone = scene.nodes.insert(1, original).unwrap();
+    scene.pass(11);
+    scene.nodes.insert(1, clone);
+    scene.pass(11);
+    assert!(scene.nodes[&2].is_twice(node(1)));
+    assert_eq!(scene.may(), Err(RemoteDenial::NotIn));
+}
+
+/// What is held behind a fork reaches those who came later, too.
+#[test]
+fn both_branches_of_a_fork_are_sent_on() {
+    let mut scene = Scene::new(3);
+    scene.propose(1, allow(1)).unwrap();
+    scene.apart.insert(2);
+    let fork = scene.nodes[&1].logs().grants().next(node(1));
+    scene.propose(1, allow(2)).unwrap();
+    let other = sign(
+        1,
+        Operation {
+            cluster: Some(cluster()),
+            place: crate::policy::grants::LogPosition {
+                issuer: node(1),
+                sequence: fork.0,
+            },
+            previous: fork.1,
+            author: "operator".into(),
+            told_at_ms: 0,
+            change: revoke(1),
+        },
+    );
+    scene.act(2, |replica, means| replica.take(&[other], means));
+    scene.apart.clear();
+    scene.pass(40);
+    for n in [0, 1, 2] {
+        let grants = scene.nodes[&n].logs().grants();
+        assert!(grants.is_forked(node(1)), "{n}");
+        assert_eq!(scene.nodes[&n].heads(), scene.nodes[&0].heads(), "{n}");
+    }
+    assert_eq!(scene.propose(1, allow(3)), Err(NotProposed::Forked));
+}
+
+/// What is sent at once is bounded, and goes on where it ended.
+#[test]
+fn a_long_log_is_sent_in_parts() {
+    let mut scene = Scene::new(2);
+    scene.apart.insert(1);
+    for _ in 0..600 {
+        scene.propose(0, revoke(9)).unwrap();
+    }
+    let told = scene.nodes[&0].clone();
+    let part = batch(
+        told.logs(),
+        &Unstored::new(),
+        &scene.nodes[&1].heads(),
+        None,
+    );
+    assert_eq!(part.entries.len(), super::super::exchange::BATCH_ENTRIES);
+    scene.apart.clear();
+    scene.pass(31);
+    assert_eq!(scene.nodes[&1].heads(), scene.nodes[&0].heads());
+}
+
+/// Who is no admin writes nothing.
+#[test]
+fn only_admins_write() {
+    let mut scene = Scene::new(3);
+    scene.propose(0, admit(3, Role::Member)).unwrap();
+    scene.start(3);
+    scene.pass(15);
+    assert_eq!(scene.propose(3, allow(1)), Err(NotProposed::NotAdmin));
+    assert_eq!(scene.propose(3, revoke(1)), Err(NotProposed::NotAdmin));
+}

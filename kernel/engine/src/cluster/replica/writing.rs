@@ -1,0 +1,170 @@
+//! What this node writes itself.
+
+use super::{Replica, ReplicaEffect, ReplicaMeans};
+use crate::cluster::own_log::{OWED_MAX, OwedRevoke};
+use crate::policy::grants::{
+    BadOperation, GrantChange, LogChange, LogPosition, MemberChange, Operation, Signed,
+};
+
+/// What became of a change that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proposed {
+    /// It is signed, at this place, and on the way to the disk.
+    Signed(LogPosition),
+    /// It counts here, and is signed once this node's log is confirmed.
+    Owed,
+}
+
+/// Why a change was not made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotProposed {
+    /// This node may not issue.
+    #[error("this node is no admin of the cluster; ask one that is")]
+    NotAdmin,
+    /// Nothing may be signed yet.
+    #[error(
+        "no other node has confirmed the log of this one since its start; it can only revoke until then"
+    )]
+    NotConfirmed,
+    /// Two nodes write with this key.
+    #[error(
+        "this node's log is forked: another node has, or had, its key; `mgp node rekey` gives it a new one"
+    )]
+    Forked,
+    /// Too much is owed.
+    #[error(
+        "{OWED_MAX} revocations wait for another node to confirm the log of this one; connect it to one"
+    )]
+    TooMuchOwed,
+    /// Its form.
+    #[error(transparent)]
+    Bad(#[from] BadOperation),
+}
+
+impl Replica {
+    /// Asks for a change. It is acknowledged once it is stored.
+    ///
+    /// # Errors
+    /// [`NotProposed`]; then nothing has changed.
+    pub fn propose(
+        &mut self,
+        change: LogChange,
+        author: &str,
+        told_at_ms: u64,
+        means: &mut ReplicaMeans<'_>,
+    ) -> Result<(Proposed, Vec<ReplicaEffect>), NotProposed> {
+        change.check()?;
+        self.may_write(&change)?;
+        if self.own.is_confirmed() {
+            let (place, effects) = self.write(change, author, told_at_ms, means)?;
+            return Ok((Proposed::Signed(place), effects));
+        }
+        let LogChange::Grants(GrantChange::Revoke(revoke)) = change else {
+            return Err(NotProposed::NotConfirmed);
+        };
+        let owed = OwedRevoke {
+            revoke,
+            author: author.to_owned(),
+            told_at_ms,
+        };
+        if !self.own.owe(owed) {
+            return Err(NotProposed::TooMuchOwed);
+        }
+        let owed = self.own.owed().to_vec();
+        let mut effects: Vec<ReplicaEffect> = self.store(&[], Some(owed)).into_iter().collect();
+        effects.push(ReplicaEffect::Changed);
+        Ok((Proposed::Owed, effects))
+    }
+
+    /// Who certainly is an admin writes everything; who perhaps is one, what takes away.
+    fn may_write(&self, change: &LogChange) -> Result<(), NotProposed> {
+        let here = self.logs.here();
+        let members = self.logs.members();
+        let perhaps = members
+            .get(here)
+            .is_some_and(|member| member.may_take && member.cut.is_none());
+        if !members.is_admin(here) && (change.gives() || !perhaps) {
+            return Err(NotProposed::NotAdmin);
+        }
+        match self.logs.grants().is_forked(here) {
+            true => Err(NotProposed::Forked),
+            false => Ok(()),
+        }
+    }
+
+    fn write(
+        &mut self,
+        change: LogChange,
+        author: &str,
+        told_at_ms: u64,
+        means: &mut ReplicaMeans<'_>,
+    ) -> Result<(LogPosition, Vec<ReplicaEffect>), NotProposed> {
+        let signed = self.signed(change, author, told_at_ms, means)?;
+        let place = signed.written().place();
+        let mut effects: Vec<ReplicaEffect> = self.store(&[signed], None).into_iter().collect();
+        effects.push(ReplicaEffect::Changed);
+        Ok((place, effects))
+    }
+
+    /// The next operation, taken here.
+    fn signed(
+        &mut self,
+        change: LogChange,
+        author: &str,
+        told_at_ms: u64,
+        means: &mut ReplicaMeans<'_>,
+    ) -> Result<Signed, NotProposed> {
+        let issuer = self.logs.here();
+        let (sequence, previous) = self.logs.grants().next(issuer);
+        let operation = Operation {
+            cluster: Some(self.logs.cluster()),
+            place: LogPosition { issuer, sequence },
+            previous,
+            author: author.to_owned(),
+            told_at_ms,
+            change,
+        };
+        operation.check()?;
+        let signed = (means.sign)(operation);
+        // It is this node's next one, of a form that was checked.
+        let taken = self.logs.take(&signed);
+        debug_assert!(taken.is_ok(), "{taken:?}");
+        Ok(signed)
+    }
+
+    /// Judges whether this node may write, and signs what it owes when it may.
+    pub(super) fn judge(&mut self, means: &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect> {
+        let others = self.others();
+        self.own.judge(&others, means.now, self.leases.length());
+        if !self.own.is_confirmed() || self.own.owed().is_empty() {
+            return Vec::new();
+        }
+        let mut signed = Vec::new();
+        while let Some(owed) = self.own.owed().first().cloned() {
+            let change = LogChange::Grants(GrantChange::Revoke(owed.revoke));
+            if self.may_write(&change).is_err() {
+                break;
+            }
+            match self.signed(change, &owed.author, owed.told_at_ms, means) {
+                Ok(next) => signed.push(next),
+                // Its form was checked when it was accepted; a full log needs a new key.
+                Err(_) => break,
+            }
+            self.own.paid();
+        }
+        if signed.is_empty() {
+            return Vec::new();
+        }
+        // The entries are on disk before the debt is struck out: a crash between pays twice, which is harmless.
+        let owed = Some(self.own.owed().to_vec());
+        let mut effects: Vec<ReplicaEffect> = self.store(&signed, owed).into_iter().collect();
+        effects.push(ReplicaEffect::Changed);
+        effects
+    }
+
+    /// The change a node makes when it stops in good order.
+    #[must_use]
+    pub fn rest() -> LogChange {
+        LogChange::Members(MemberChange::Rest {})
+    }
+}

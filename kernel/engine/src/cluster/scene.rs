@@ -1,0 +1,126 @@
+//! Nodes that write logs, for tests.
+
+use mgp_protocol::ids::{AgentId, NodeId, ServerId};
+use mgp_protocol::mgp::access::Permission;
+
+use crate::node_key::{PublicKey, Signature};
+use crate::policy::grants::{
+    ClusterId, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, LogTip,
+    MemberChange, Operation, OperationId, Revoke, Role, Signed, Subject,
+};
+
+/// The key that lies in a drawer.
+pub(super) const RECOVERY: u8 = 99;
+
+pub(super) fn key(n: u8) -> PublicKey {
+    PublicKey([n; 32])
+}
+
+pub(super) fn node(n: u8) -> NodeId {
+    key(n).node()
+}
+
+/// Writes one log.
+#[derive(Clone)]
+pub(super) struct Pen {
+    pub(super) n: u8,
+    cluster: Option<ClusterId>,
+    pub(super) tip: LogTip,
+}
+
+impl Pen {
+    pub(super) fn new(n: u8, cluster: ClusterId) -> Self {
+        Self {
+            n,
+            cluster: Some(cluster),
+            tip: LogTip::EMPTY,
+        }
+    }
+
+    pub(super) fn write(&mut self, change: LogChange) -> Signed {
+        let signed = Signed::with(
+            Operation {
+                cluster: self.cluster,
+                place: LogPosition {
+                    issuer: node(self.n),
+                    sequence: self.tip.next,
+                },
+                previous: self.tip.id,
+                author: "operator".into(),
+                told_at_ms: 0,
+                change,
+            },
+            key(self.n),
+            |_| Signature([0; 64]),
+        );
+        self.tip = LogTip {
+            next: self.tip.next + 1,
+            id: signed.written().id(),
+        };
+        signed
+    }
+}
+
+/// Node 0 founds a cluster.
+pub(super) fn found() -> (Signed, Pen) {
+    let mut pen = Pen {
+        n: 0,
+        cluster: None,
+        tip: LogTip::EMPTY,
+    };
+    let founding = pen.write(LogChange::Members(MemberChange::Found {
+        key: key(0),
+        recovery: key(RECOVERY),
+        name: "first".into(),
+    }));
+    pen.cluster = Some(ClusterId(founding.written().id().0));
+    (founding, pen)
+}
+
+pub(super) fn cluster() -> ClusterId {
+    ClusterId(found().0.written().id().0)
+}
+
+pub(super) fn admit(n: u8, role: Role) -> LogChange {
+    let name = format!("node-{n}");
+    LogChange::Members(MemberChange::Admit {
+        key: key(n),
+        role,
+        name,
+    })
+}
+
+pub(super) fn cut(n: u8, at: LogTip) -> LogChange {
+    LogChange::Members(MemberChange::Cut { node: node(n), at })
+}
+
+pub(super) fn subject() -> Subject {
+    Subject::Agent(node(1).agent(AgentId::new("a")))
+}
+
+pub(super) fn grant(id: u8, permission: Permission, replaces: &[u8]) -> LogChange {
+    LogChange::Grants(GrantChange::Grant(Grant {
+        id: GrantId([id; 16]),
+        subject: subject(),
+        resource: GrantResource::Server(node(0).server(ServerId::new("files"))),
+        permission,
+        not_after_ms: None,
+        told_by: None,
+        justification: None,
+        replaces: replaces.iter().map(|id| GrantId([*id; 16])).collect(),
+    }))
+}
+
+pub(super) fn allow(id: u8) -> LogChange {
+    grant(id, Permission::Allow, &[])
+}
+
+pub(super) fn deny(id: u8) -> LogChange {
+    grant(id, Permission::Deny, &[])
+}
+
+pub(super) fn revoke(id: u8) -> LogChange {
+    LogChange::Grants(GrantChange::Revoke(Revoke::Ids(vec![GrantId([id; 16])])))
+}
+
+pub(super) const START: OperationId = OperationId::START;

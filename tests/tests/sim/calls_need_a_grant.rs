@@ -1,0 +1,41 @@
+//! No call is let in without a grant in force at the owner.
+
+use mgp_engine::policy::grants::{GrantResource, Subject};
+
+use crate::model::{allows, ever_admins, ever_revoked};
+use crate::play::{Invariant, run};
+use crate::world::{AllowedCall, World};
+
+struct CallsNeedAGrant;
+
+impl Invariant for CallsNeedAGrant {
+    fn holds(&mut self, world: &World) {
+        for call in &world.calls {
+            judge(world, call);
+        }
+    }
+}
+
+fn judge(world: &World, call: &AllowedCall) {
+    let machine = &world.machines[call.machine];
+    let allows = allows(&call.held);
+    let admins = ever_admins(&call.held, world.cluster);
+    let on = machine.node().server(call.server.clone());
+    let mut fitting = allows.get(&call.grant).into_iter().flatten();
+    let fits = fitting.any(|(by, grant)| {
+        let wall_ms = machine.wall_ms(call.at_ms);
+        admins.contains(by)
+            && grant.subject == Subject::Agent(call.caller.clone())
+            && grant.resource == GrantResource::Server(on.clone())
+            && grant.not_after_ms.is_none_or(|end| wall_ms < end)
+    });
+    assert!(fits, "{call:?} fits no grant that {} holds", call.machine);
+    let revoked = ever_revoked(&call.held, world.cluster);
+    assert!(!revoked.contains(&call.grant), "{call:?} was revoked");
+}
+
+/// MGP-080, PRJ-006: the node that owns the server decides, by what it holds.
+#[test]
+fn no_call_without_a_grant_in_force_at_the_owner() {
+    run(crate::SEEDS, || CallsNeedAGrant);
+}

@@ -1,0 +1,75 @@
+//! What others granted lapses where they are not heard, and what they revoked ends everywhere within a lease.
+
+use mgp_engine::cluster::lease::LEASE;
+use mgp_engine::cluster::replica::Replica;
+
+use crate::play::{Invariant, run};
+use crate::world::{AcknowledgedRevoke, AllowedCall, World};
+
+#[derive(Default)]
+struct LeasesClose {
+    revokes: Vec<AcknowledgedRevoke>,
+}
+
+impl Invariant for LeasesClose {
+    fn holds(&mut self, world: &World) {
+        for call in &world.calls {
+            let Some(replica) = &world.machines[call.machine].replica else {
+                continue;
+            };
+            everyone_was_heard(world, replica, call);
+            for revoke in self.revokes.iter().filter(|revoke| revoke.signed) {
+                is_known(world, replica, call, revoke);
+            }
+        }
+        self.revokes.extend(world.revokes.iter().cloned());
+    }
+}
+
+fn lease_ms() -> u64 {
+    u64::try_from(LEASE.as_millis()).unwrap()
+}
+
+/// An answer of every admin who is at work was sent within the lease.
+fn everyone_was_heard(world: &World, replica: &Replica, call: &AllowedCall) {
+    let members = replica.logs().members();
+    let here = world.machines[call.machine].node();
+    for (node, _) in members.all().filter(|(node, _)| members.is_admin(*node)) {
+        if node == here || replica.logs().grants().rests(node) {
+            continue;
+        }
+        let sent_ms = world.answers.get(&(call.machine, node));
+        let heard = sent_ms.is_some_and(|sent| sent + lease_ms() >= call.at_ms);
+        assert!(
+            heard,
+            "{call:?} was allowed, and {node} not heard since {sent_ms:?}"
+        );
+    }
+}
+
+/// Nothing is allowed that was revoked a lease ago, except where the admin who did was cut off, or had said that
+/// it rests and was not heard since.
+fn is_known(world: &World, replica: &Replica, call: &AllowedCall, revoke: &AcknowledgedRevoke) {
+    let members = replica.logs().members();
+    let grants = replica.logs().grants();
+    let cut = members
+        .get(revoke.by)
+        .is_some_and(|member| member.cut.is_some());
+    let rests = grants.issuers().any(|issuer| grants.rests(issuer));
+    let twins = world.machines.iter().any(|machine| machine.cloned);
+    if cut || rests || twins || call.at_ms < revoke.at_ms + lease_ms() {
+        return;
+    }
+    let revoked = revoke.grants.contains(&call.grant);
+    assert!(
+        !revoked,
+        "{call:?} was revoked at {} by {}",
+        revoke.at_ms, revoke.by
+    );
+}
+
+/// FEDERATION, grants: a remote grant is honoured only while all who could revoke it were heard within the lease.
+#[test]
+fn a_lease_that_ends_closes() {
+    run(crate::SEEDS, LeasesClose::default);
+}

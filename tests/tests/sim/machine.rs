@@ -1,0 +1,219 @@
+//! One machine: a key, a disk, a wall clock, and the replica that runs on it, if one does.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::cluster::lease::{LEASE, Nonce};
+use mgp_engine::cluster::lives::LifeId;
+use mgp_engine::cluster::own_log::OwedRevoke;
+use mgp_engine::cluster::replica::{Replica, ReplicaEffect, ReplicaMeans, ReplicaStart};
+use mgp_engine::node_key::{NodeKey, PublicKey, Signature, first_bad};
+use mgp_engine::policy::grants::{ClusterId, LogKey, Operation, Signed};
+use mgp_protocol::ids::NodeId;
+
+use crate::chance::Chance;
+
+/// Signs with a key, or writes something down that only this simulation takes for a signature: real ones take
+/// most of the time of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Pen {
+    key: NodeKey,
+    real: bool,
+}
+
+impl Pen {
+    pub(crate) fn new(bytes: &[u8; 32], real: bool) -> Self {
+        let key = NodeKey::new(bytes);
+        Self { key, real }
+    }
+
+    pub(crate) fn public(&self) -> PublicKey {
+        self.key.public()
+    }
+
+    pub(crate) fn node(&self) -> NodeId {
+        self.key.node()
+    }
+
+    pub(crate) fn sign(&self, operation: Operation) -> Signed {
+        let key = self.key.public();
+        Signed::with(operation, key, |bytes| match self.real {
+            true => self.key.sign(bytes),
+            false => scribble(&key, bytes),
+        })
+    }
+}
+
+fn scribble(key: &PublicKey, bytes: &[u8]) -> Signature {
+    let hash = blake3::keyed_hash(&key.0, bytes);
+    let mut out = [0; 64];
+    out[..32].copy_from_slice(hash.as_bytes());
+    Signature(out)
+}
+
+/// The entries of a message whose signatures hold.
+pub(crate) fn verified(entries: &[Arc<[u8]>], real: bool) -> Vec<Signed> {
+    let read = entries
+        .iter()
+        .filter_map(|entry| Signed::from_bytes(entry).ok());
+    let holds = |signed: &Signed| {
+        signed.claim().is_some_and(|claim| match real {
+            true => first_bad(&[claim]).is_none(),
+            false => scribble(&claim.key, &claim.bytes) == claim.signature,
+        })
+    };
+    read.filter(holds).collect()
+}
+
+/// A write that the disk has not confirmed.
+#[derive(Clone, Debug)]
+struct Write {
+    ticket: u64,
+    entries: Vec<Arc<[u8]>>,
+    owed: Option<Vec<OwedRevoke>>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Disk {
+    pub(crate) entries: Vec<Arc<[u8]>>,
+    pub(crate) owed: Vec<OwedRevoke>,
+    unsynced: VecDeque<Write>,
+}
+
+impl Disk {
+    fn sync(&mut self, writes: usize) -> Option<u64> {
+        let mut last = None;
+        for write in self.unsynced.drain(..writes) {
+            self.entries.extend(write.entries);
+            self.owed = write.owed.unwrap_or(std::mem::take(&mut self.owed));
+            last = Some(write.ticket);
+        }
+        last
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) pen: Pen,
+    pub(crate) disk: Disk,
+    pub(crate) replica: Option<Replica>,
+    /// How far its wall clock is off, in milliseconds.
+    pub(crate) wall_off_ms: i64,
+    /// True when another machine has, or had, the same key.
+    pub(crate) cloned: bool,
+    pub(crate) hints: BTreeSet<NodeId>,
+    /// What it acknowledged: entries that were on its disk.
+    pub(crate) acknowledged: BTreeSet<(NodeId, LogKey)>,
+}
+
+impl Machine {
+    pub(crate) fn new(pen: Pen) -> Self {
+        Self {
+            pen,
+            disk: Disk::default(),
+            replica: None,
+            wall_off_ms: 0,
+            cloned: false,
+            hints: BTreeSet::new(),
+            acknowledged: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn node(&self) -> NodeId {
+        self.pen.node()
+    }
+
+    /// Starts, with what is on the disk.
+    pub(crate) fn start(&mut self, cluster: ClusterId, now_ms: u64, chance: &mut Chance) {
+        let start = ReplicaStart {
+            here: self.node(),
+            cluster,
+            life: LifeId(chance.bytes()),
+            lease: LEASE,
+            hints: self.hints.clone(),
+            owed: self.disk.owed.clone(),
+            now: moment(now_ms),
+        };
+        let read = self.disk.entries.iter();
+        let stored: Vec<Signed> = read
+            .map(|entry| Signed::from_bytes(entry).unwrap())
+            .collect();
+        self.replica = Some(Replica::new(start, &stored));
+    }
+
+    /// Ends at once. Of what the disk had not confirmed, the first so many writes are on it.
+    pub(crate) fn crash(&mut self, kept: u64) {
+        let kept = usize::try_from(kept).unwrap().min(self.disk.unsynced.len());
+        self.disk.sync(kept);
+        self.disk.unsynced.clear();
+        self.replica = None;
+    }
+
+    /// Lets the replica do something. What it wants sent comes back.
+    pub(crate) fn act(
+        &mut self,
+        now_ms: u64,
+        chance: &mut Chance,
+        act: impl FnOnce(&mut Replica, &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect>,
+    ) -> Vec<ReplicaEffect> {
+        let Some(replica) = &mut self.replica else {
+            return Vec::new();
+        };
+        let pen = &self.pen;
+        let mut means = ReplicaMeans {
+            now: moment(now_ms),
+            nonce: &mut || Nonce(chance.bytes()),
+            sign: &|operation| pen.sign(operation),
+        };
+        let (stores, rest): (Vec<_>, Vec<_>) = act(replica, &mut means)
+            .into_iter()
+            .partition(|effect| matches!(effect, ReplicaEffect::Store { .. }));
+        for store in stores {
+            if let ReplicaEffect::Store {
+                ticket,
+                entries,
+                owed,
+            } = store
+            {
+                self.disk.unsynced.push_back(Write {
+                    ticket,
+                    entries,
+                    owed,
+                });
+            }
+        }
+        rest
+    }
+
+    /// The disk confirms what was written.
+    pub(crate) fn sync(&mut self, now_ms: u64, chance: &mut Chance) -> Vec<ReplicaEffect> {
+        let written = self.disk.entries.len();
+        let Some(ticket) = self.disk.sync(self.disk.unsynced.len()) else {
+            return Vec::new();
+        };
+        for entry in &self.disk.entries[written..] {
+            let written = Signed::from_bytes(entry).unwrap().into_written();
+            let key = (written.place().sequence, written.id());
+            self.acknowledged.insert((written.issuer(), key));
+        }
+        self.act(now_ms, chance, |replica, means| {
+            replica.stored(ticket, means)
+        })
+    }
+
+    /// True when all it knows is on its disk.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.disk.unsynced.is_empty()
+    }
+
+    /// What a person or an expiry date sees as the time, in milliseconds since 1970.
+    pub(crate) fn wall_ms(&self, now_ms: u64) -> u64 {
+        (1_000_000_000 + now_ms).saturating_add_signed(self.wall_off_ms)
+    }
+}
+
+pub(crate) fn moment(now_ms: u64) -> MonotonicTime {
+    MonotonicTime::new(Duration::from_millis(now_ms))
+}

@@ -1,0 +1,383 @@
+//! What happens in a run: people who grant and revoke, agents who call, machines that fail.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use mgp_engine::cluster::replica::{Proposed, Replica};
+use mgp_engine::policy::grants::{
+    Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, LogTip, MemberChange,
+    Operation, Revoke, Role, Subject,
+};
+use mgp_protocol::ids::{NodeAgent, ServerId};
+use mgp_protocol::mgp::access::Permission;
+
+use crate::machine::{Machine, moment};
+use crate::world::{AcknowledgedRevoke, AllowedCall, World, agent, server};
+
+/// Things that happen in a run, besides the passing of time.
+const EVENTS: u64 = 600;
+/// How long it is quiet at the end: every log is exchanged, every lease renewed.
+const QUIET_MS: u64 = 180_000;
+
+/// Something that must hold in every run.
+pub(crate) trait Invariant {
+    /// After every event.
+    fn holds(&mut self, world: &World);
+    /// After the quiet at the end.
+    fn holds_at_the_end(&mut self, _world: &World) {}
+}
+
+/// Runs the seeds of one invariant: the one that is asked for, or `usual` many.
+pub(crate) fn run<I: Invariant>(usual: u64, make: impl Fn() -> I) {
+    let asked = |name| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok())
+    };
+    if let Some(seed) = asked("MGP_SIM_SEED") {
+        one(seed, true, &mut make());
+        return;
+    }
+    let mut allowed = 0;
+    for seed in 0..asked("MGP_SIM_SEEDS").unwrap_or(usual) {
+        let play = AssertUnwindSafe(|| one(seed, false, &mut make()));
+        let played = catch_unwind(play);
+        allowed += played.as_ref().copied().unwrap_or(0);
+        if let Err(why) = played {
+            println!(
+                "seed {seed} fails; again: MGP_SIM_SEED={seed} cargo test -p mgp-tests --test sim -- --nocapture"
+            );
+            resume_unwind(why);
+        }
+    }
+    println!("{allowed} calls were allowed");
+    assert!(
+        allowed >= usual,
+        "hardly anything happens in these runs: {allowed} calls"
+    );
+}
+
+/// Plays one seed; answers how many calls were allowed.
+fn one(seed: u64, tells: bool, invariant: &mut impl Invariant) -> u64 {
+    let mut world = World::new(seed, 3 + seed % 5, tells);
+    world.join();
+    for _ in 0..EVENTS {
+        world.event();
+        invariant.holds(&world);
+        world.calls.clear();
+        world.revokes.clear();
+        let ms = 1 + world.chance.below(3_000);
+        world.pass(ms);
+    }
+    world.settle();
+    invariant.holds(&world);
+    invariant.holds_at_the_end(&world);
+    world.allowed
+}
+
+impl World {
+    fn event(&mut self) {
+        let machine = self.any();
+        match self.chance.below(1_000) {
+            0..400 => self.call(machine),
+            400..550 => self.grant(machine, Permission::Allow),
+            550..590 => self.grant(machine, Permission::Deny),
+            590..700 => self.revoke(machine),
+            700..740 => self.admit(machine),
+            740..744 => self.cut(machine),
+            744..746 => self.recover(machine),
+            746..790 => self.stop(machine),
+            790..880 => self.start_one(),
+            880..900 => {
+                self.tell(|| "the network falls apart".into());
+                let machines = self.machines.len();
+                self.network.fall_apart(machines, &mut self.chance);
+            }
+            900..950 => {
+                self.tell(|| "the network is whole".into());
+                self.network.heal();
+            }
+            950..955 => self.clone_machine(machine),
+            955..975 => {
+                let off = i64::try_from(self.chance.below(600_000)).unwrap() - 300_000;
+                self.tell(|| format!("{machine}: its clock is off by {off} ms"));
+                self.machines[machine].wall_off_ms = off;
+            }
+            _ => {
+                let ms = self.chance.below(60_000);
+                self.tell(|| format!("{ms} ms pass"));
+                self.pass(ms);
+            }
+        }
+    }
+
+    fn any(&mut self) -> usize {
+        usize::try_from(self.chance.below(self.machines.len() as u64)).unwrap()
+    }
+
+    /// A call of something that was granted once, mostly.
+    fn call(&mut self, at: usize) {
+        let caller = self.any();
+        let caller = self.machines[caller]
+            .node()
+            .agent(agent(self.chance.below(3)));
+        let server = server(self.chance.below(2));
+        let (caller, on) = match self.chance.pick(&self.wanted.clone()) {
+            Some(wanted) if self.chance.percent(80) => wanted.clone(),
+            Some(_) | None => (caller, self.machines[at].node().server(server)),
+        };
+        let owners = (0..self.machines.len()).filter(|at| self.machines[*at].node() == on.node);
+        for at in owners.collect::<Vec<_>>() {
+            self.call_at(at, &caller, &on.server);
+        }
+    }
+
+    fn call_at(&mut self, at: usize, caller: &NodeAgent, server: &ServerId) {
+        let machine = &self.machines[at];
+        let Some(replica) = &machine.replica else {
+            return;
+        };
+        if caller.node == machine.node() {
+            return;
+        }
+        let wall_ms = machine.wall_ms(self.now_ms);
+        let may = replica.may(caller, server, Some("tool"), wall_ms, moment(self.now_ms));
+        self.tell(|| format!("{at}: {caller} calls {server}: {may:?}"));
+        if let Ok(grant) = may {
+            self.allowed += 1;
+            self.calls.push(AllowedCall {
+                at_ms: self.now_ms,
+                machine: at,
+                caller: caller.clone(),
+                server: server.clone(),
+                grant,
+                held: self.operations(at),
+            });
+        }
+    }
+
+    fn grant(&mut self, at: usize, permission: Permission) {
+        let (home, owner) = (self.any(), self.any());
+        let (home, owner) = (self.machines[home].node(), self.machines[owner].node());
+        let (caller, server) = (agent(self.chance.below(3)), server(self.chance.below(2)));
+        let wall_ms = self.machines[at].wall_ms(self.now_ms);
+        let ends = self.chance.percent(20);
+        let replaces = match self.chance.percent(10) {
+            true => self.chance.pick(&self.grants.clone()).copied(),
+            false => None,
+        };
+        let id = GrantId(self.chance.bytes());
+        let grant = Grant {
+            id,
+            subject: Subject::Agent(home.agent(caller.clone())),
+            resource: GrantResource::Server(owner.server(server.clone())),
+            permission,
+            not_after_ms: ends.then(|| wall_ms + self.chance.below(60_000)),
+            told_by: None,
+            justification: None,
+            replaces: replaces.into_iter().collect(),
+        };
+        let wanted = (home.agent(caller), owner.server(server));
+        if self.propose(at, LogChange::Grants(GrantChange::Grant(grant))) {
+            self.grants.push(id);
+            self.wanted.push(wanted);
+        }
+    }
+
+    fn revoke(&mut self, at: usize) {
+        let Some(id) = self.chance.pick(&self.grants.clone()).copied() else {
+            return;
+        };
+        let revoke = Revoke::Ids(vec![id]);
+        self.propose(at, LogChange::Grants(GrantChange::Revoke(revoke)));
+    }
+
+    fn admit(&mut self, at: usize) {
+        let other = self.any();
+        self.admit_at(at, other);
+    }
+
+    fn admit_at(&mut self, at: usize, other: usize) {
+        let role = *self
+            .chance
+            .pick(&[Role::Admin, Role::Member, Role::Admin])
+            .unwrap();
+        let key = self.machines[other].pen.public();
+        let name = format!("node-{other}");
+        let by = self.machines[at].node();
+        if self.propose(
+            at,
+            LogChange::Members(MemberChange::Admit { key, role, name }),
+        ) {
+            // The ticket names who admits.
+            self.machines[other].hints.insert(by);
+            let now_ms = self.now_ms;
+            if let Some(replica) = &mut self.machines[other].replica {
+                replica.invited_by(by);
+            }
+            let effects = self.machines[other].act(now_ms, &mut self.chance, |replica, means| {
+                replica.linked(by, means)
+            });
+            self.perform(other, effects);
+        }
+    }
+
+    fn cut(&mut self, at: usize) {
+        let other = self.any();
+        let node = self.machines[other].node();
+        let Some(replica) = &self.machines[at].replica else {
+            return;
+        };
+        let tip = replica.logs().grants().tip(node);
+        let at_tip = match self.chance.percent(10) {
+            true => LogTip::EMPTY,
+            false => tip,
+        };
+        self.propose(
+            at,
+            LogChange::Members(MemberChange::Cut { node, at: at_tip }),
+        );
+    }
+
+    /// Proposes, and mostly waits until it is on disk, which acknowledges it.
+    fn propose(&mut self, at: usize, change: LogChange) -> bool {
+        let now_ms = self.now_ms;
+        let wall_ms = self.machines[at].wall_ms(now_ms);
+        let takes = match change.grants() {
+            Some(GrantChange::Revoke(Revoke::Ids(ids))) => ids.iter().copied().collect(),
+            Some(GrantChange::Grant(_) | GrantChange::Revoke(Revoke::UpTo { .. })) | None => {
+                Default::default()
+            }
+        };
+        let mut done = None;
+        let said = format!("{change:?}");
+        let effects =
+            self.machines[at].act(now_ms, &mut self.chance, |replica, means| {
+                match replica.propose(change, "operator", wall_ms, means) {
+                    Ok((proposed, effects)) => {
+                        done = Some(proposed);
+                        effects
+                    }
+                    Err(_) => Vec::new(),
+                }
+            });
+        self.tell(|| format!("{at}: {done:?} {said}"));
+        self.perform(at, effects);
+        if done.is_some() && self.chance.percent(90) {
+            self.sync(at);
+            self.revokes.push(AcknowledgedRevoke {
+                at_ms: self.now_ms,
+                machine: at,
+                by: self.machines[at].node(),
+                signed: matches!(done, Some(Proposed::Signed(_))),
+                grants: takes,
+            });
+        }
+        done.is_some()
+    }
+
+    /// A person takes the recovery key from the drawer, at a machine that knows all of its log.
+    fn recover(&mut self, at: usize) {
+        let other = self.any();
+        let Some(replica) = &self.machines[at].replica else {
+            return;
+        };
+        let issuer = self.recovery.node();
+        let (sequence, previous) = replica.logs().grants().next(issuer);
+        if sequence != self.recovered {
+            return;
+        }
+        self.recovered += 1;
+        let signed = self.recovery.sign(Operation {
+            cluster: Some(self.cluster),
+            place: LogPosition { issuer, sequence },
+            previous,
+            author: "operator".into(),
+            told_at_ms: 0,
+            change: LogChange::Members(MemberChange::Recover {
+                key: self.machines[other].pen.public(),
+                name: "recovered".into(),
+            }),
+        });
+        self.tell(|| format!("{at}: the recovery key admits {other}"));
+        let effects = self.machines[at].act(self.now_ms, &mut self.chance, |replica, means| {
+            replica.take(&[signed], means)
+        });
+        self.perform(at, effects);
+        self.sync(at);
+    }
+
+    fn start_one(&mut self) {
+        let stopped = (0..self.machines.len()).filter(|at| self.machines[*at].replica.is_none());
+        let stopped: Vec<usize> = stopped.collect();
+        if let Some(at) = self.chance.pick(&stopped) {
+            self.tell(|| format!("{at}: starts"));
+            self.machines[*at].start(self.cluster, self.now_ms, &mut self.chance);
+        }
+    }
+
+    fn stop(&mut self, at: usize) {
+        if self.machines[at].replica.is_none() {
+            return;
+        }
+        match self.chance.below(3) {
+            0 => {
+                self.propose(at, Replica::rest());
+                self.sync(at);
+                self.tell(|| format!("{at}: stops in good order"));
+                self.machines[at].crash(u64::MAX >> 1);
+            }
+            _ => {
+                let kept = self.chance.below(4);
+                self.tell(|| format!("{at}: crashes with {kept} writes kept"));
+                self.machines[at].crash(kept);
+            }
+        }
+    }
+
+    /// The founder admits the others, and all of them hear of it.
+    fn join(&mut self) {
+        for other in 1..self.machines.len() {
+            if self.chance.percent(90) {
+                self.admit_at(0, other);
+            }
+            self.pass(1_000);
+        }
+        for _ in 0..60 {
+            self.pass(1_000);
+        }
+    }
+
+    /// Another machine with the same key and a copy of the disk: at most two in a run.
+    fn clone_machine(&mut self, at: usize) {
+        if self.machines.iter().any(|machine| machine.cloned) || self.seed % 2 == 0 {
+            return;
+        }
+        self.tell(|| format!("{at}: is cloned as {}", self.machines.len()));
+        let original = &mut self.machines[at];
+        original.cloned = true;
+        let mut copy = Machine::new(original.pen.clone());
+        copy.disk.entries = original.disk.entries.clone();
+        copy.disk.owed = original.disk.owed.clone();
+        copy.hints = original.hints.clone();
+        copy.cloned = true;
+        copy.start(self.cluster, self.now_ms, &mut self.chance);
+        self.machines.push(copy);
+    }
+
+    /// Everything works again, and nobody does anything.
+    fn settle(&mut self) {
+        self.tell(|| "quiet".into());
+        self.network.heal();
+        self.network.loss = 0;
+        for at in 0..self.machines.len() {
+            if self.machines[at].replica.is_none() {
+                let cluster = self.cluster;
+                self.machines[at].start(cluster, self.now_ms, &mut self.chance);
+            }
+        }
+        let end = self.now_ms + QUIET_MS;
+        while self.now_ms < end {
+            self.pass(1_000);
+        }
+    }
+}

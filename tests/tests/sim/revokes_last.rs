@@ -1,0 +1,92 @@
+//! No revocation is ever undone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mgp_engine::policy::grants::{Force, GrantId, Granted};
+use mgp_protocol::mgp::access::Permission;
+
+use crate::members_converge::those_in;
+use crate::play::{Invariant, run};
+use crate::world::World;
+
+/// Every so many events all grants of all machines are looked at.
+const EVERY: u64 = 5;
+
+#[derive(Default)]
+struct RevokesLast {
+    events: u64,
+    /// What each machine has said to be revoked, with all it knew on disk.
+    gone: BTreeMap<usize, BTreeSet<GrantId>>,
+    /// What was acknowledged as signed by a machine that has its key for itself.
+    signed: BTreeMap<usize, BTreeSet<GrantId>>,
+}
+
+impl Invariant for RevokesLast {
+    fn holds(&mut self, world: &World) {
+        for revoke in &world.revokes {
+            let gone = self.gone.entry(revoke.machine).or_default();
+            gone.extend(allowing(world, revoke.machine, &revoke.grants));
+            let signed = self.signed.entry(revoke.machine).or_default();
+            signed.extend(revoke.grants.iter().filter(|_| revoke.signed).copied());
+        }
+        self.events += 1;
+        if self.events % EVERY != 0 {
+            return;
+        }
+        for at in world.running() {
+            let gone = self.gone.entry(at).or_default();
+            for (granted, force) in forces(world, at) {
+                let id = granted.grant.id;
+                match force {
+                    Force::InForce => assert!(!gone.contains(&id), "{at}: {id} is back"),
+                    Force::Revoked(_) if world.machines[at].is_synced() => {
+                        gone.insert(id);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn holds_at_the_end(&mut self, world: &World) {
+        let all_in = those_in(world);
+        let revoked: BTreeSet<GrantId> = all_in
+            .iter()
+            .filter_map(|at| self.signed.get(at))
+            .flatten()
+            .copied()
+            .collect();
+        for at in all_in {
+            for (granted, force) in forces(world, at) {
+                let lives = force == Force::InForce && revoked.contains(&granted.grant.id);
+                assert!(!lives, "{at}: {} was revoked elsewhere", granted.grant.id);
+            }
+        }
+    }
+}
+
+/// The grants that allow, and whether they count.
+fn forces(world: &World, at: usize) -> impl Iterator<Item = (&Granted, Force)> {
+    let machine = &world.machines[at];
+    let replica = machine.replica.as_ref().unwrap();
+    let allow = replica.logs().grants().all();
+    let allow = allow.filter(|granted| granted.grant.permission == Permission::Allow);
+    // No time has come yet at which anything expires.
+    allow.map(move |granted| (granted, replica.force(granted, 0)))
+}
+
+fn allowing(world: &World, at: usize, ids: &BTreeSet<GrantId>) -> BTreeSet<GrantId> {
+    match world.machines[at].replica {
+        Some(_) => {
+            let found = forces(world, at).map(|(granted, _)| granted.grant.id);
+            found.filter(|id| ids.contains(id)).collect()
+        }
+        None => BTreeSet::new(),
+    }
+}
+
+/// MGP-082, PRJ-006: revoke wins, for good.
+#[test]
+fn no_revoke_is_ever_undone() {
+    run(crate::SEEDS, RevokesLast::default);
+}

@@ -1,0 +1,235 @@
+//! All machines, the network between them and the time; and what an observer who sees everything wrote down.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mgp_engine::cluster::replica::{LogMessage, ReplicaEffect};
+use mgp_engine::policy::grants::{
+    ClusterId, GrantChange, GrantId, LogChange, LogPosition, MemberChange, Operation, OperationId,
+    Signed,
+};
+use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, NodeServer, ServerId};
+
+use crate::chance::Chance;
+use crate::machine::{Machine, Pen, verified};
+use crate::network::{Network, Packet};
+
+/// A call that a machine allowed.
+#[derive(Clone, Debug)]
+pub(crate) struct AllowedCall {
+    pub(crate) at_ms: u64,
+    pub(crate) machine: usize,
+    pub(crate) caller: NodeAgent,
+    pub(crate) server: ServerId,
+    pub(crate) grant: GrantId,
+    /// Everything the machine knew then.
+    pub(crate) held: Vec<(OperationId, Operation)>,
+}
+
+/// Something that was taken away, and acknowledged to who asked.
+#[derive(Clone, Debug)]
+pub(crate) struct AcknowledgedRevoke {
+    pub(crate) at_ms: u64,
+    pub(crate) machine: usize,
+    pub(crate) by: NodeId,
+    /// False where it is owed.
+    pub(crate) signed: bool,
+    pub(crate) grants: BTreeSet<GrantId>,
+}
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) seed: u64,
+    pub(crate) chance: Chance,
+    pub(crate) now_ms: u64,
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) network: Network,
+    pub(crate) cluster: ClusterId,
+    pub(crate) recovery: Pen,
+    pub(crate) real: bool,
+    pub(crate) tells: bool,
+    pub(crate) grants: Vec<GrantId>,
+    /// Who was granted what, whether it still is or not.
+    pub(crate) wanted: Vec<(NodeAgent, NodeServer)>,
+    /// How many operations the recovery key has signed.
+    pub(crate) recovered: u64,
+    /// How many calls were allowed in all.
+    pub(crate) allowed: u64,
+    /// What happened since the invariants were last checked.
+    pub(crate) calls: Vec<AllowedCall>,
+    pub(crate) revokes: Vec<AcknowledgedRevoke>,
+    /// When the last answer that reached this machine was sent by that node.
+    pub(crate) answers: BTreeMap<(usize, NodeId), u64>,
+}
+
+impl World {
+    /// A founded cluster of one machine; the others have keys, and are in nothing.
+    pub(crate) fn new(seed: u64, machines: u64, tells: bool) -> Self {
+        let mut chance = Chance::new(seed);
+        let real = seed % 100 == 99;
+        let pens = (0..machines).map(|_| Pen::new(&chance.bytes(), real));
+        let machines: Vec<Machine> = pens.map(Machine::new).collect();
+        let recovery = Pen::new(&chance.bytes(), real);
+        let found = found(&machines[0].pen, &recovery);
+        let mut world = Self {
+            seed,
+            now_ms: 0,
+            cluster: ClusterId(found.written().id().0),
+            network: Network::losing(chance.below(25)),
+            machines,
+            recovery,
+            real,
+            tells,
+            grants: Vec::new(),
+            wanted: Vec::new(),
+            recovered: 0,
+            allowed: 0,
+            calls: Vec::new(),
+            revokes: Vec::new(),
+            answers: BTreeMap::new(),
+            chance,
+        };
+        let founder = world.machines[0].node();
+        world.machines[0].disk.entries.push(found.entry());
+        for machine in &mut world.machines {
+            machine.hints.insert(founder);
+            machine.start(world.cluster, 0, &mut world.chance);
+        }
+        world
+    }
+
+    pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
+        if self.tells {
+            println!("{:>9} ms  {}", self.now_ms, what());
+        }
+    }
+
+    /// Time goes on: messages arrive, disks confirm, clocks tick.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        let end = self.now_ms + ms;
+        while let Some((at, packet)) = self.network.arrives(end) {
+            self.now_ms = self.now_ms.max(at);
+            self.arrive(packet);
+        }
+        self.now_ms = end;
+        for at in 0..self.machines.len() {
+            if self.chance.percent(80) {
+                self.sync(at);
+            }
+            let machine = &mut self.machines[at];
+            let effects = machine.act(end, &mut self.chance, |replica, means| replica.tick(means));
+            self.perform(at, effects);
+        }
+    }
+
+    pub(crate) fn sync(&mut self, at: usize) {
+        let effects = self.machines[at].sync(self.now_ms, &mut self.chance);
+        self.perform(at, effects);
+    }
+
+    fn arrive(&mut self, packet: Packet) {
+        let Packet { from, to, .. } = packet;
+        if !self.network.reaches(from, to) || self.machines[to].replica.is_none() {
+            return;
+        }
+        let by = self.machines[from].node();
+        if matches!(packet.message, LogMessage::Answer { .. }) {
+            let last = self.answers.entry((to, by)).or_default();
+            *last = packet.sent_ms.max(*last);
+        }
+        let (now_ms, real) = (self.now_ms, self.real);
+        let machine = &mut self.machines[to];
+        let effects = match packet.message {
+            LogMessage::Entries(entries) => {
+                let signed = verified(&entries, real);
+                machine.act(now_ms, &mut self.chance, |replica, means| {
+                    replica.take(&signed, means)
+                })
+            }
+            message @ (LogMessage::Ask { .. }
+            | LogMessage::Answer { .. }
+            | LogMessage::Tell { .. }) => {
+                machine.act(now_ms, &mut self.chance, |replica, means| {
+                    replica.hear(by, message, means)
+                })
+            }
+        };
+        self.perform(to, effects);
+    }
+
+    /// Sends what is to be sent to every machine with that key.
+    pub(crate) fn perform(&mut self, from: usize, effects: Vec<ReplicaEffect>) {
+        for effect in effects {
+            let ReplicaEffect::Send(node, message) = effect else {
+                continue;
+            };
+            for to in 0..self.machines.len() {
+                if to != from && self.machines[to].node() == node {
+                    let packet = Packet {
+                        from,
+                        to,
+                        sent_ms: self.now_ms,
+                        message: message.clone(),
+                    };
+                    self.network.send(packet, &mut self.chance);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn running(&self) -> Vec<usize> {
+        let all = 0..self.machines.len();
+        all.filter(|at| self.machines[*at].replica.is_some())
+            .collect()
+    }
+
+    /// The operations on a machine's disk, and the ones it has in memory.
+    pub(crate) fn operations(&self, at: usize) -> Vec<(OperationId, Operation)> {
+        let Some(replica) = &self.machines[at].replica else {
+            return Vec::new();
+        };
+        let logs = replica.logs();
+        let grants = logs.grants();
+        let keys = grants
+            .issuers()
+            .flat_map(|issuer| grants.keys(issuer, 0).map(move |key| (issuer, key)));
+        keys.map(|(issuer, key)| {
+            let entry = logs.entry(issuer, key).unwrap();
+            let written = Signed::from_bytes(entry).unwrap().into_written();
+            (written.id(), written.into_operation())
+        })
+        .collect()
+    }
+}
+
+fn found(founder: &Pen, recovery: &Pen) -> Signed {
+    founder.sign(Operation {
+        cluster: None,
+        place: LogPosition {
+            issuer: founder.node(),
+            sequence: 0,
+        },
+        previous: OperationId::START,
+        author: "operator".into(),
+        told_at_ms: 0,
+        change: LogChange::Members(MemberChange::Found {
+            key: founder.public(),
+            recovery: recovery.public(),
+            name: "first".into(),
+        }),
+    })
+}
+
+pub(crate) fn agent(n: u64) -> AgentId {
+    AgentId::new(format!("agent.{n}"))
+}
+
+pub(crate) fn server(n: u64) -> ServerId {
+    ServerId::new(format!("server-{n}"))
+}
+
+/// What an operation takes away by name.
+pub(crate) fn revoked(operation: &Operation) -> BTreeSet<GrantId> {
+    let change = operation.change.grants();
+    let ids = change.map(GrantChange::revoked).unwrap_or_default();
+    ids.iter().copied().collect()
+}
