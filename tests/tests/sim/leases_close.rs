@@ -1,7 +1,7 @@
 //! What others granted lapses where they are not heard, and what they revoked ends everywhere within a lease.
 
-use mgp_engine::cluster::lease::LEASE;
-use mgp_engine::cluster::replica::Replica;
+use mgp_engine::replication::lease::LEASE;
+use mgp_engine::replication::replica::Replica;
 
 use crate::play::{Invariant, run};
 use crate::world::{AcknowledgedRevoke, AllowedCall, World};

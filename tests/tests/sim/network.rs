@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mgp_engine::cluster::replica::LogMessage;
+use mgp_engine::replication::replica::LogMessage;
 
 use crate::chance::Chance;
 

@@ -2,11 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use mgp_engine::cluster::replica::{Proposed, Replica};
 use mgp_engine::policy::grants::{
     Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, LogTip, MemberChange,
     Operation, Revoke, Role, Subject,
 };
+use mgp_engine::replication::replica::{Proposed, Replica};
 use mgp_protocol::ids::{NodeAgent, ServerId};
 use mgp_protocol::mgp::access::Permission;
 

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mgp_engine::cluster::replica::{LogMessage, ReplicaEffect};
 use mgp_engine::policy::grants::{
     ClusterId, GrantChange, GrantId, LogChange, LogPosition, MemberChange, Operation, OperationId,
     Signed,
 };
+use mgp_engine::replication::replica::{LogMessage, ReplicaEffect};
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, NodeServer, ServerId};
 
 use crate::chance::Chance;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::NodeId;
 
 /// Reasons remembered, of all peers. At the bound nothing new is said: who makes so many different
 /// things go wrong is not to fill the log with them.

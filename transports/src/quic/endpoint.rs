@@ -7,7 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use mgp_protocol::federation::ends::LinkClose;
-use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::NodeId;
 use mgp_sync::Credit;
 use quinn::{ClientConfig, ServerConfig, TokioRuntime, VarInt};
 use tokio::time::timeout;

@@ -9,7 +9,7 @@ use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::frames::{CONTROL_BODY, StreamKind};
 use mgp_protocol::federation::hello::{Hello, NoCommonVersion};
-use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::NodeId;
 use mgp_sync::Credit;
 use quinn::ServerConfig;
 use tokio::time::timeout;

@@ -5,7 +5,7 @@ pub(super) mod identity;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::NodeId;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use ring::signature::{ED25519, UnparsedPublicKey};
 use rustls::client::Resumption;

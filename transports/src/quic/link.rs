@@ -10,7 +10,7 @@ use mgp_protocol::federation::call::{CallHeader, CallRefused};
 use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::frames::{CALL_BODY, CONTROL_BODY, FrameKind, StreamKind};
 use mgp_protocol::federation::hello::{Agreed, Hello};
-use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::NodeId;
 use mgp_sync::Credit;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use mgp_protocol::federation::assertion::LinkBinding;
 use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::frames::{FrameKind, PAIRING_BODY};
-use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::NodeId;
 use tokio::time::{Instant, timeout_at};
 
 use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mgp_protocol::federation::ends::LinkClose;
-use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::NodeId;
 use mgp_sync::Snapshot;
 use quinn::VarInt;
 

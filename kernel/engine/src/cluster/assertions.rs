@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use mgp_protocol::federation::assertion::{Assertion, AssertionId, LinkBinding, SignedAssertion};
 use mgp_protocol::federation::foreign_agent::{BadForeignAgent, ForeignAgent};
-use mgp_protocol::federation::node_id::NodeId;
 use mgp_protocol::ids::AgentId;
+use mgp_protocol::ids::NodeId;
 
 use crate::node_key::{NodeKey, PublicKey, Signature};
 

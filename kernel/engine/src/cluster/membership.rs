@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use foca::{AccumulatingRuntime, Foca, Member, NoCustomBroadcast, OwnedNotification, Timer};
-use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::NodeId;
 use rand_core::TryRng;
 
 use self::identity::PacketCodec;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use mgp_protocol::federation::hello::NodeName;
-use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::NodeId;
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::NodeId;
 
 /// Addresses remembered: a few for each node of a large cluster. The one proven longest ago makes room.
 pub const MOST: usize = 1024;

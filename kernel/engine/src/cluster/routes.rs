@@ -10,8 +10,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use mgp_protocol::federation::node_id::NodeId;
 use mgp_protocol::federation::tool_index::{IndexRoot, ServerRecord};
+use mgp_protocol::ids::NodeId;
 use mgp_protocol::ids::ServerId;
 
 pub use self::choice::{

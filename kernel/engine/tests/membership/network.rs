@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::cluster::membership::{Membership, MembershipEffect, MembershipTimer};
-use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::NodeId;
 
 /// One way over a link.
 const DELAY: u64 = 5;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::byte_text::{any_bytes, fixed_bytes};
 use super::message::{BadMessage, decode, encode};
-use super::node_id::NodeId;
+use crate::ids::NodeId;
 
 fixed_bytes! {
     /// Names an assertion on its link: the nonce in it.

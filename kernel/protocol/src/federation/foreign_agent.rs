@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::node_id::NodeId;
+use crate::ids::NodeId;
 use crate::ids::{AgentId, told};
 
 /// An agent as the node knows it that it connected to, and that node.

@@ -1,11 +1,6 @@
 //! Who a node is: the hash of its public key.
 
-use super::byte_text::fixed_bytes;
-
-fixed_bytes! {
-    /// A node: the hash of its Ed25519 public key. The only form in which nodes are compared.
-    NodeId, 32
-}
+use crate::ids::NodeId;
 
 /// Bytes of an id that people are shown: enough to tell one's own nodes apart, too few to decide by.
 const SHOWN: usize = 6;
@@ -38,20 +33,6 @@ impl NodeId {
         let [a, b, c, d, e, f, ..] = self.0;
         three_words([a, b, c, d, e, f])
     }
-
-    /// Reads the 64 digits it is shown as.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let text = text.as_bytes();
-        let mut bytes = [0; 32];
-        if text.len() != 64 {
-            return None;
-        }
-        for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-        }
-        Some(Self(bytes))
-    }
 }
 
 /// What two people compare when two nodes are paired: both see the same words if and only if both have
@@ -81,14 +62,6 @@ fn three_words(bytes: [u8; SHOWN]) -> String {
         letters.map(char::from).iter().collect::<String>()
     });
     words.collect::<Vec<_>>().join("-")
-}
-
-fn digit(of: u8) -> Option<u8> {
-    match of {
-        b'0'..=b'9' => Some(of - b'0'),
-        b'a'..=b'f' => Some(of - b'a' + 10),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

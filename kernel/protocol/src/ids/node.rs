@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{AgentId, ServerId};
 
 crate::hex_id! {
-    /// A node: the hash of its public key.
+    /// A node: the hash of its Ed25519 public key. The only form in which nodes are compared.
     NodeId, 32
 }
 
@@ -30,12 +30,6 @@ pub struct NodeServer {
 }
 
 impl NodeId {
-    /// The digits that people are shown of it. Never enough to decide by.
-    #[must_use]
-    pub fn short(&self) -> String {
-        self.to_string()[..8].to_owned()
-    }
-
     /// The name of one of its agents.
     #[must_use]
     pub fn agent(self, agent: AgentId) -> NodeAgent {
@@ -72,6 +66,6 @@ mod tests {
         assert_eq!(NodeId::parse(&node.to_string().to_uppercase()), None);
         assert_eq!(NodeId::parse(&node.short()), None);
         let agent = node.agent(AgentId::new("agent.a"));
-        assert_eq!(agent.to_string(), "a5a5a5a5/agent.a");
+        assert_eq!(agent.to_string(), "a5a5a5a5a5a5/agent.a");
     }
 }

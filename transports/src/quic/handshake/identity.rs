@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::NodeId;
 use rcgen::{CertificateParams, PKCS_ED25519, PublicKeyData};
 use rustls::SignatureAlgorithm;
 use rustls::SignatureScheme;

@@ -11,7 +11,7 @@ use mgp_protocol::federation::call::{CallHeader, CallTag};
 use mgp_protocol::federation::hello::{
     Hello, LifeId, NodeName, NodeRole, WIRE_VERSIONS, WireFeatures,
 };
-use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::NodeId;
 use mgp_sync::Credit;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use tokio::sync::mpsc;

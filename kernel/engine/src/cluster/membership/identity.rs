@@ -5,7 +5,7 @@
 
 use bytes::{Buf, BufMut};
 use foca::{Codec, Header, Identity, Member, Message, State};
-use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::NodeId;
 
 /// Bytes of an identity.
 const IDENTITY: usize = 32 + 8;

@@ -2,7 +2,7 @@
 
 use bytes::Buf;
 use foca::{Codec, Header, Member, Message, State};
-use mgp_protocol::federation::node_id::NodeId;
+use mgp_protocol::ids::NodeId;
 
 use super::identity::{MemberIdentity, NotAPacket, PacketCodec, STATEMENT, about};
 use super::{MEET_AGAIN, Membership, MembershipEffect, PACKET_MAX, RENEWAL_TIME, RENEWALS_MAX};

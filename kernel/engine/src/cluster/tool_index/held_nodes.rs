@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mgp_protocol::federation::node_id::NodeId;
 use mgp_protocol::federation::tool_index::{IndexDigest, IndexPage, NotBrought};
+use mgp_protocol::ids::NodeId;
 
 use super::{HELD_BYTES_MAX, HeldIndex, IndexEffect, IndexKey, NODES_MAX};
 use crate::clock::MonotonicTime;

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mgp_protocol::federation::node_id::NodeId;
 use mgp_protocol::federation::tool_index::{
     IndexDigest, IndexPage, PullIndex, ServerRecord, ToolRecord,
 };
+use mgp_protocol::ids::NodeId;
 use mgp_protocol::ids::ServerId;
 
 use super::view::{IndexView, OwnRecord};

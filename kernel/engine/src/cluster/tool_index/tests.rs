@@ -4,10 +4,10 @@ mod simulation;
 
 use std::collections::BTreeMap;
 
-use mgp_protocol::federation::node_id::NodeId;
 use mgp_protocol::federation::tool_index::{
     IndexDigest, IndexPage, NotBrought, PullIndex, ServerRecord, ToolRecord,
 };
+use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::discovery::Status;
 
 use super::*;

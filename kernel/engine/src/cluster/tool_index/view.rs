@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use mgp_protocol::federation::node_id::NodeId;
 use mgp_protocol::federation::tool_index::{
     IndexChange, IndexDigest, IndexPage, IndexRoot, PullIndex, RecordBytes,
 };
+use mgp_protocol::ids::NodeId;
 use mgp_protocol::ids::ServerId;
 
 use super::{

@@ -3,11 +3,11 @@
 use mgp_protocol::ids::NodeId;
 
 use super::{LogMessage, Replica, ReplicaEffect, ReplicaMeans, take_all};
-use crate::cluster::exchange::lacks;
-use crate::cluster::lease::Nonce;
-use crate::cluster::lives::LifeId;
-use crate::cluster::logs::{LogHead, LogHeads};
 use crate::policy::grants::Signed;
+use crate::replication::exchange::lacks;
+use crate::replication::lease::Nonce;
+use crate::replication::lives::LifeId;
+use crate::replication::logs::{LogHead, LogHeads};
 
 impl Replica {
     /// A node has said what it has. `from` is whose key the link has proved.

@@ -1,10 +1,10 @@
 //! What this node writes itself.
 
 use super::{Replica, ReplicaEffect, ReplicaMeans};
-use crate::cluster::own_log::{OWED_MAX, OwedRevoke};
 use crate::policy::grants::{
     BadOperation, GrantChange, LogChange, LogPosition, MemberChange, Operation, Signed,
 };
+use crate::replication::own_log::{OWED_MAX, OwedRevoke};
 
 /// What became of a change that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
