@@ -82,7 +82,7 @@ async fn what_others_did_takes_no_room_after_a_cursor() {
     let cursor = heard(&mut agent).await["_mgp.cursor"].clone();
     let second = heard(&mut agent).await["_mgp.cursor"].clone();
     let mut owner = owner(&kernel).await;
-    for _ in 0..1_005 {
+    for _ in 0..1_200 {
         owner
             .call("it__echo", json!({"text": "other"}))
             .await
@@ -125,12 +125,17 @@ async fn channels_of_the_log_outlive_an_error_of_its_disk() {
     let aside = kernel.folder().join("aside");
     std::fs::rename(&file, &aside).unwrap();
     std::fs::create_dir(&file).unwrap();
-    // Many, so that it is tried to read one of them.
-    for _ in 0..100 {
+    // What was written first was tried to be read when what comes later is written.
+    for round in 1..=3 {
         owner
             .call("it__echo", json!({"text": "two"}))
             .await
             .result();
+        wait_until("it is written", DEADLINE, async || {
+            let text = std::fs::read_to_string(&aside).unwrap();
+            text.matches("TOOL_EXECUTED").count() > round
+        })
+        .await;
     }
     assert!(owner.heard(EVENT).is_empty(), "the log cannot be read");
     std::fs::remove_dir(&file).unwrap();
