@@ -326,18 +326,17 @@ async fn the_operators_methods_are_tools_too() {
     let accepted = owner.call("mgp.lifecycle.shutdown", end).await.result();
     assert_eq!(accepted["structuredContent"]["accepted"], true);
     until(&mut owner, "it", "state", "disconnected").await;
-    let log = owner
-        .request("mgp/audit/replay", json!({"limit": 1000}))
-        .await
-        .result();
-    let events = log["events"].as_array().unwrap().iter();
-    let own = |tool: &str| {
-        let of = |e: &&Value| e["target"]["tool_name"] == tool && e["actor"]["type"] == "operator";
-        events.clone().filter(of).count()
-    };
-    assert_eq!(
-        own("mgp.lifecycle.shutdown"),
-        1,
-        "a call is written down: {log}"
-    );
+    // Within the window of the log.
+    wait_until("the call is written down, once", DEADLINE, async || {
+        let log = owner
+            .request("mgp/audit/replay", json!({"limit": 1000}))
+            .await
+            .result();
+        let events = log["events"].as_array().unwrap().iter();
+        let own = events.filter(|e| {
+            e["target"]["tool_name"] == "mgp.lifecycle.shutdown" && e["actor"]["type"] == "operator"
+        });
+        own.count() == 1
+    })
+    .await;
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use futures_util::future::join_all;
-use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program};
+use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -202,6 +202,12 @@ async fn verify_asks_a_running_kernel() {
     let data = kernel.folder().join("data");
     let names = ["audit/00000001.jsonl", "audit.head", "node.witness"];
     let folder = kernel.end(Signal::SIGTERM, DEADLINE).await;
+    let calls = |folder: &Path| {
+        let events = events(folder);
+        let of_calls = events.iter().filter(|e| e["event_type"] == "TOOL_EXECUTED");
+        of_calls.count()
+    };
+    let called = calls(folder.path());
     let before = names.map(|name| std::fs::read(data.join(name)).unwrap());
     let kernel = Kernel::again(folder).await;
     kernel.connected(&["it"]).await;
@@ -210,6 +216,11 @@ async fn verify_asks_a_running_kernel() {
         .call("it__echo", json!({"text": "x"}))
         .await
         .result();
+    // What is written after the files were put back would tell of a gap, not of an end that is missing.
+    wait_until("the call is written down", DEADLINE, async || {
+        calls(kernel.folder()) > called
+    })
+    .await;
     assert_eq!(verify(kernel.folder()).await.0, 0);
     for (name, bytes) in names.iter().zip(&before) {
         std::fs::write(data.join(name), bytes).unwrap();
