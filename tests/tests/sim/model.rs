@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_engine::policy::grants::{
-    ClusterId, Grant, GrantChange, GrantId, MemberChange, Operation, OperationId, Role,
+    ClusterId, Grant, GrantChange, GrantId, MemberChange, MemberRole, Operation, OperationId,
 };
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::Permission;
@@ -32,7 +32,7 @@ pub(crate) fn ever_admins(
             let made = match operation.change.members() {
                 Some(MemberChange::Admit {
                     key,
-                    role: Role::Admin,
+                    role: MemberRole::Admin,
                     ..
                 }) => Some(key.node()),
                 Some(MemberChange::Recover { key, .. }) if Some(by) == recovery => Some(key.node()),

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use mgp_engine::policy::grants::{
     Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, LogTip, MemberChange,
-    Operation, Revoke, Role, Subject,
+    MemberRole, Operation, Revoke, Subject,
 };
 use mgp_engine::replication::replica::{Proposed, Replica};
 use mgp_protocol::ids::{NodeAgent, ServerId};
@@ -199,7 +199,7 @@ impl World {
     fn admit_at(&mut self, at: usize, other: usize) {
         let role = *self
             .chance
-            .pick(&[Role::Admin, Role::Member, Role::Admin])
+            .pick(&[MemberRole::Admin, MemberRole::Member, MemberRole::Admin])
             .unwrap();
         let key = self.machines[other].pen.public();
         let name = format!("node-{other}");
@@ -349,7 +349,7 @@ impl World {
 
     /// Another machine with the same key and a copy of the disk: at most two in a run.
     fn clone_machine(&mut self, at: usize) {
-        if self.machines.iter().any(|machine| machine.cloned) || self.seed % 2 == 0 {
+        if self.machines.iter().any(|machine| machine.cloned) || self.seed.is_multiple_of(2) {
             return;
         }
         self.tell(|| format!("{at}: is cloned as {}", self.machines.len()));

@@ -30,19 +30,19 @@ impl Invariant for RevokesLast {
             signed.extend(revoke.grants.iter().filter(|_| revoke.signed).copied());
         }
         self.events += 1;
-        if self.events % EVERY != 0 {
+        if !self.events.is_multiple_of(EVERY) {
             return;
         }
         for at in world.running() {
             let gone = self.gone.entry(at).or_default();
             for (granted, force) in forces(world, at) {
                 let id = granted.grant.id;
-                match force {
-                    Force::InForce => assert!(!gone.contains(&id), "{at}: {id} is back"),
-                    Force::Revoked(_) if world.machines[at].is_synced() => {
-                        gone.insert(id);
-                    }
-                    _ => {}
+                assert!(
+                    force != Force::InForce || !gone.contains(&id),
+                    "{at}: {id} is back"
+                );
+                if matches!(force, Force::Revoked(_)) && world.machines[at].is_synced() {
+                    gone.insert(id);
                 }
             }
         }

@@ -6,7 +6,7 @@ use mgp_engine::policy::grants::{
     ClusterId, GrantChange, GrantId, LogChange, LogPosition, MemberChange, Operation, OperationId,
     Signed,
 };
-use mgp_engine::replication::replica::{LogMessage, ReplicaEffect};
+use mgp_engine::replication::replica::{LogMessage, Replica, ReplicaEffect};
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, NodeServer, ServerId};
 
 use crate::chance::Chance;
@@ -116,7 +116,7 @@ impl World {
                 self.sync(at);
             }
             let machine = &mut self.machines[at];
-            let effects = machine.act(end, &mut self.chance, |replica, means| replica.tick(means));
+            let effects = machine.act(end, &mut self.chance, Replica::tick);
             self.perform(at, effects);
         }
     }

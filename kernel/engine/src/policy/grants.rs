@@ -20,12 +20,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::Permission;
 
+use self::log::{GrantTaken, IssuerLog};
 pub use self::log::{HELD_MAX, LogKey};
-use self::log::{IssuerLog, Taken};
 pub use self::operation::{
     BadOperation, ClusterId, Grant, GrantChange, GrantId, GrantResource, IDS_MAX, LogChange,
-    LogPosition, LogTip, MemberChange, NAME_MAX, Operation, OperationId, Revoke, Role, Subject,
-    TEXT_MAX,
+    LogPosition, LogTip, MemberChange, MemberRole, NAME_MAX, Operation, OperationId, Revoke,
+    Subject, TEXT_MAX,
 };
 pub use self::signed::Signed;
 pub use self::written::{OPERATION_MAX, Unreadable, Written};
@@ -200,13 +200,13 @@ impl Grants {
         let log = self.logs.get_mut(&issuer).unwrap_or(&mut new);
         let taken = log.take(operation)?;
         let applied = match taken {
-            Taken::Known => Applied::Known,
-            Taken::New if log.is_forked() => Applied::Forked,
-            Taken::New if operation.place().sequence < log.certain() => Applied::Appended,
-            Taken::New => Applied::Held,
+            GrantTaken::Known => Applied::Known,
+            GrantTaken::New if log.is_forked() => Applied::Forked,
+            GrantTaken::New if operation.place().sequence < log.certain() => Applied::Appended,
+            GrantTaken::New => Applied::Held,
         };
         self.logs.entry(issuer).or_insert(new);
-        if taken == Taken::New {
+        if taken == GrantTaken::New {
             self.note(operation);
         }
         Ok(applied)

@@ -47,7 +47,7 @@ pub type Unstored = BTreeMap<NodeId, BTreeSet<LogKey>>;
 
 /// Why an entry was not taken. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotTaken {
+pub enum NotMerged {
     /// Of another cluster, or of none.
     #[error("it belongs to another cluster")]
     OtherCluster,
@@ -88,17 +88,17 @@ impl ClusterLogs {
     /// admission is not known yet must be offered again.
     ///
     /// # Errors
-    /// [`NotTaken`]; then nothing has changed.
-    pub fn take(&mut self, signed: &Signed) -> Result<Applied, NotTaken> {
+    /// [`NotMerged`]; then nothing has changed.
+    pub fn take(&mut self, signed: &Signed) -> Result<Applied, NotMerged> {
         let written = signed.written();
         let operation = written.operation();
         let founds = written.id().0 == self.cluster.0;
         if !founds && operation.cluster != Some(self.cluster) {
-            return Err(NotTaken::OtherCluster);
+            return Err(NotMerged::OtherCluster);
         }
         let issuer = written.issuer();
         if !founds && !self.members.is_heard(issuer) {
-            return Err(NotTaken::NotAdmitted);
+            return Err(NotMerged::NotAdmitted);
         }
         let before = self.grants.tip(issuer);
         let applied = self.grants.apply(written)?;

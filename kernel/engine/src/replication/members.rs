@@ -12,7 +12,7 @@ use mgp_protocol::ids::NodeId;
 
 use crate::node_key::PublicKey;
 use crate::policy::grants::{
-    Authority, ClusterId, Grants, LogPosition, LogTip, MemberChange, OperationId, Role,
+    Authority, ClusterId, Grants, LogPosition, LogTip, MemberChange, MemberRole, OperationId,
 };
 
 /// What is known of a node.
@@ -23,7 +23,7 @@ pub struct ClusterMember {
     /// What people call it.
     pub name: String,
     /// What it certainly may do; None where its admission is in doubt.
-    pub role: Option<Role>,
+    pub role: Option<MemberRole>,
     /// How much of its log may give, when it was cut off.
     pub cut: Option<u64>,
     /// True when it perhaps may issue, and so take away.
@@ -60,7 +60,7 @@ struct Making<'a> {
     recovery: NodeId,
     possible: BTreeSet<NodeId>,
     ends: BTreeMap<NodeId, u64>,
-    roles: BTreeMap<NodeId, Role>,
+    roles: BTreeMap<NodeId, MemberRole>,
 }
 
 impl ClusterMembers {
@@ -95,7 +95,7 @@ impl ClusterMembers {
             recovery,
             possible: BTreeSet::from([founder, recovery]),
             ends: BTreeMap::new(),
-            roles: BTreeMap::from([(founder, Role::Admin)]),
+            roles: BTreeMap::from([(founder, MemberRole::Admin)]),
         };
         making.find_possible();
         making.find_ends();
@@ -128,7 +128,7 @@ impl ClusterMembers {
     #[must_use]
     pub fn is_admin(&self, node: NodeId) -> bool {
         let member = self.get(node);
-        member.is_some_and(|member| member.is_in() && member.role == Some(Role::Admin))
+        member.is_some_and(|member| member.is_in() && member.role == Some(MemberRole::Admin))
     }
 
     /// True when the operations of this issuer are kept: it perhaps may issue.
@@ -153,8 +153,8 @@ impl ClusterMembers {
         let mut authority = Authority::nobody(here);
         for (node, member) in self.all().filter(|(_, member)| member.may_take) {
             let end = match member.role {
-                Some(Role::Admin) => member.cut.unwrap_or(u64::MAX),
-                Some(Role::Member | Role::Leaf) | None => 0,
+                Some(MemberRole::Admin) => member.cut.unwrap_or(u64::MAX),
+                Some(MemberRole::Member | MemberRole::Leaf) | None => 0,
             };
             authority = authority.with_until(node, end);
         }
@@ -178,7 +178,7 @@ impl Making<'_> {
                 match told.change {
                     MemberChange::Admit {
                         key,
-                        role: Role::Admin,
+                        role: MemberRole::Admin,
                         ..
                     } => {
                         self.possible.insert(key.node());
@@ -238,19 +238,19 @@ impl Making<'_> {
         let by = place.issuer;
         let certain = place.sequence < self.grants.tip(by).next;
         let end = self.ends.get(&by).copied().unwrap_or(u64::MAX);
-        let may = by == self.recovery || self.roles.get(&by) == Some(&Role::Admin);
+        let may = by == self.recovery || self.roles.get(&by) == Some(&MemberRole::Admin);
         may && certain && place.sequence < end
     }
 
     /// Repeats until nothing is added.
     fn find_roles(&mut self) {
         loop {
-            let mut found: Vec<(NodeId, Role)> = Vec::new();
+            let mut found: Vec<(NodeId, MemberRole)> = Vec::new();
             for told in self.told.iter().filter(|told| self.gives(told.place)) {
                 match told.change {
                     MemberChange::Admit { key, role, .. } => found.push((key.node(), *role)),
                     MemberChange::Recover { key, .. } if told.place.issuer == self.recovery => {
-                        found.push((key.node(), Role::Admin));
+                        found.push((key.node(), MemberRole::Admin));
                     }
                     MemberChange::Rekey { node, key, .. } => {
                         found.extend(self.roles.get(node).map(|role| (key.node(), *role)));

@@ -308,7 +308,7 @@ fn take_all<'a>(logs: &mut ClusterLogs, signed: &'a [Signed]) -> Vec<&'a Signed>
                 new.push(*signed);
                 false
             }
-            Err(super::logs::NotTaken::NotAdmitted) => true,
+            Err(super::logs::NotMerged::NotAdmitted) => true,
             // It comes again with what is missing before it, or is none of this cluster.
             Err(_) => false,
         });

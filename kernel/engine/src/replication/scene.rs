@@ -6,7 +6,7 @@ use mgp_protocol::mgp::access::Permission;
 use crate::node_key::{PublicKey, Signature};
 use crate::policy::grants::{
     ClusterId, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, LogTip,
-    MemberChange, Operation, OperationId, Revoke, Role, Signed, Subject,
+    MemberChange, MemberRole, Operation, OperationId, Revoke, Signed, Subject,
 };
 
 /// The key that lies in a drawer.
@@ -81,7 +81,7 @@ pub(super) fn cluster() -> ClusterId {
     ClusterId(found().0.written().id().0)
 }
 
-pub(super) fn admit(n: u8, role: Role) -> LogChange {
+pub(super) fn admit(n: u8, role: MemberRole) -> LogChange {
     let name = format!("node-{n}");
     LogChange::Members(MemberChange::Admit {
         key: key(n),

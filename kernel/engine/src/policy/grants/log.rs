@@ -19,7 +19,7 @@ pub type LogKey = (u64, OperationId);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct IssuerLog {
-    items: BTreeMap<LogKey, LogItem>,
+    items: BTreeMap<LogKey, GrantLogItem>,
     /// How many operations from the first on are certain: one for each place, each naming the one before.
     certain: u64,
     /// The first place that is claimed by two.
@@ -31,14 +31,14 @@ pub(super) struct IssuerLog {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct LogItem {
+struct GrantLogItem {
     previous: OperationId,
     attached: bool,
 }
 
 /// What became of an operation in its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum GrantTaken {
     Known,
     New,
 }
@@ -76,29 +76,29 @@ impl IssuerLog {
         self.at(sequence).map(|(key, _)| key.1)
     }
 
-    fn at(&self, sequence: u64) -> impl Iterator<Item = (&LogKey, &LogItem)> {
+    fn at(&self, sequence: u64) -> impl Iterator<Item = (&LogKey, &GrantLogItem)> {
         let (first, last) = (OperationId::START, OperationId([0xff; 32]));
         self.items.range((sequence, first)..=(sequence, last))
     }
 
     /// Takes an operation.
-    pub(super) fn take(&mut self, written: &Written) -> Result<Taken, NotApplied> {
+    pub(super) fn take(&mut self, written: &Written) -> Result<GrantTaken, NotApplied> {
         let key @ (sequence, id) = (written.place().sequence, written.id());
         let previous = written.operation().previous;
         if self.items.contains_key(&key) {
-            return Ok(Taken::Known);
+            return Ok(GrantTaken::Known);
         }
         let attached = self.attaches(sequence, previous);
         self.has_room(attached)?;
         let contested = self.contested(sequence, id, previous);
         self.fork = self.fork.into_iter().chain(contested).min();
-        self.items.insert(key, LogItem { previous, attached });
+        self.items.insert(key, GrantLogItem { previous, attached });
         match attached {
             true => self.attach(key),
             false => self.held += 1,
         }
         self.settle();
-        Ok(Taken::New)
+        Ok(GrantTaken::New)
     }
 
     fn attaches(&self, sequence: u64, previous: OperationId) -> bool {

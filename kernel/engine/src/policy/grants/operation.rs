@@ -11,7 +11,7 @@ use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::permission::PermissionType;
 use serde::{Deserialize, Serialize};
 
-pub use self::membership::{LogTip, MemberChange, Role};
+pub use self::membership::{LogTip, MemberChange, MemberRole};
 use super::{GRANTS_END, ISSUERS_MAX, SEQUENCE_END};
 
 /// Longest name in an operation, in bytes: agents, servers, tools, permissions, authors.

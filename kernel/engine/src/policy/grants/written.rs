@@ -56,8 +56,8 @@ struct KindName(String);
 
 impl<'de> Deserialize<'de> for KindName {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Kind;
-        impl<'de> Visitor<'de> for Kind {
+        struct OperationName;
+        impl<'de> Visitor<'de> for OperationName {
             type Value = KindName;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for KindName {
                 Ok(KindName(names.join(" and ")))
             }
         }
-        from.deserialize_any(Kind)
+        from.deserialize_any(OperationName)
     }
 }
 

@@ -4,7 +4,7 @@ use super::super::scene::{
     Pen, RECOVERY, START, admit, allow, cluster, cut, deny, found, key, node, revoke, subject,
 };
 use super::*;
-use crate::policy::grants::{Force, GrantId, LogPosition, Role};
+use crate::policy::grants::{Force, GrantId, LogPosition, MemberRole};
 
 mod model;
 
@@ -18,7 +18,7 @@ fn offered<'a>(entries: impl IntoIterator<Item = &'a Signed>) -> ClusterLogs {
     let mut left: Vec<&Signed> = entries.into_iter().collect();
     loop {
         let before = left.len();
-        left.retain(|entry| logs.take(entry) == Err(NotTaken::NotAdmitted));
+        left.retain(|entry| logs.take(entry) == Err(NotMerged::NotAdmitted));
         if left.len() == before {
             return logs;
         }
@@ -35,7 +35,7 @@ fn in_force(logs: &ClusterLogs) -> Vec<u8> {
 /// The founder, and an admin that it admitted.
 fn two() -> (Vec<Signed>, Pen, Pen) {
     let (founding, mut first) = found();
-    let admitted = first.write(admit(1, Role::Admin));
+    let admitted = first.write(admit(1, MemberRole::Admin));
     (vec![founding, admitted], first, Pen::new(1, cluster()))
 }
 
@@ -44,10 +44,10 @@ fn only_what_belongs_to_the_cluster_is_taken() {
     let (mut all, _, mut second) = two();
     all.push(second.write(allow(1)));
     let mut logs = logs();
-    assert_eq!(logs.take(&all[1]), Err(NotTaken::NotAdmitted));
+    assert_eq!(logs.take(&all[1]), Err(NotMerged::NotAdmitted));
     let mut stranger = Pen::new(0, ClusterId([7; 32]));
     let foreign = stranger.write(allow(2));
-    assert_eq!(logs.take(&foreign), Err(NotTaken::OtherCluster));
+    assert_eq!(logs.take(&foreign), Err(NotMerged::OtherCluster));
     let logs = offered(&all);
     assert_eq!(in_force(&logs), [1]);
     assert!(logs.members().is_admin(node(0)) && logs.members().is_admin(node(1)));
@@ -89,9 +89,12 @@ fn a_fork_of_the_log_that_admitted_somebody_undoes_no_cut_and_no_revoke() {
     let mut third = Pen::new(2, cluster());
     let mut fourth = Pen::new(3, cluster());
     let mut clone = second.clone();
-    all.extend([first.write(admit(3, Role::Admin)), fourth.write(allow(5))]);
+    all.extend([
+        first.write(admit(3, MemberRole::Admin)),
+        fourth.write(allow(5)),
+    ]);
     all.extend([first.write(allow(1)), first.write(allow(6))]);
-    all.push(second.write(admit(2, Role::Admin)));
+    all.push(second.write(admit(2, MemberRole::Admin)));
     all.push(third.write(cut(3, LogTip::EMPTY)));
     all.extend([third.write(revoke(1)), third.write(allow(7))]);
     assert_eq!(in_force(&offered(&all)), [6, 7]);
@@ -116,7 +119,7 @@ fn ahead_of_a_gap_everything_takes_and_nothing_gives() {
     all.extend([first.write(allow(1)), first.write(allow(2))]);
     let missing = second.write(allow(3));
     let mut third = Pen::new(2, cluster());
-    all.push(second.write(admit(2, Role::Admin)));
+    all.push(second.write(admit(2, MemberRole::Admin)));
     all.extend([third.write(revoke(1)), third.write(allow(4))]);
     let logs = offered(&all);
     assert_eq!(in_force(&logs), [2]);
@@ -139,8 +142,8 @@ fn only_the_recovery_key_helps_when_two_cut_each_other_off() {
         all.reverse();
     }
     all.extend([
-        first.write(admit(5, Role::Admin)),
-        second.write(admit(6, Role::Admin)),
+        first.write(admit(5, MemberRole::Admin)),
+        second.write(admit(6, MemberRole::Admin)),
     ]);
     let mut drawer = Pen::new(RECOVERY, cluster());
     let name = "again".to_owned();
@@ -239,7 +242,7 @@ fn what_waits_for_earlier_operations_is_bounded() {
         assert_eq!(logs.take(&second.write(revoke(9))), Ok(Applied::Held));
     }
     let one_more = second.write(revoke(9));
-    let gap = NotTaken::NotApplied(NotApplied::Gap { from: 0 });
+    let gap = NotMerged::NotApplied(NotApplied::Gap { from: 0 });
     assert_eq!(logs.take(&one_more), Err(gap));
     assert_eq!(logs.take(&missing), Ok(Applied::Appended));
     assert_eq!(logs.take(&one_more), Ok(Applied::Appended));
@@ -275,7 +278,7 @@ enum Step {
 
 #[derive(Clone, Debug)]
 enum StepChange {
-    Admit(u8, Role),
+    Admit(u8, MemberRole),
     Cut(u8, bool),
     Rekey(u8, u8),
     Recover(u8),
@@ -290,7 +293,7 @@ const WRITERS: [u8; 6] = [0, 1, 2, 3, 4, RECOVERY];
 
 fn step() -> impl Strategy<Value = Step> {
     let who = (0_usize..WRITERS.len()).prop_map(|at| WRITERS[at]);
-    let role = prop_oneof![3 => Just(Role::Admin), 1 => Just(Role::Member)];
+    let role = prop_oneof![3 => Just(MemberRole::Admin), 1 => Just(MemberRole::Member)];
     let change = prop_oneof![
         5 => (0_u8..5, role).prop_map(|(n, role)| StepChange::Admit(n, role)),
         2 => (0_u8..5, any::<bool>()).prop_map(|(n, early)| StepChange::Cut(n, early)),
@@ -381,14 +384,11 @@ proptest! {
                 let force = logs.grants().force(granted, logs.authority(), 0);
                 let allows = granted.grant.permission == mgp_protocol::mgp::access::Permission::Allow;
                 let which = (granted.grant.id, granted.place);
-                match force {
-                    Force::Revoked(_) if allows => {
-                        gone.insert(which);
-                    }
-                    Force::InForce if allows => {
-                        prop_assert!(!gone.contains(&which), "{:?} is back", granted);
-                    }
-                    _ => {}
+                if allows && matches!(force, Force::Revoked(_)) {
+                    gone.insert(which);
+                }
+                if allows && force == Force::InForce {
+                    prop_assert!(!gone.contains(&which), "{:?} is back", granted);
                 }
             }
         }

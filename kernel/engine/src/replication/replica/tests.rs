@@ -8,7 +8,7 @@ use super::super::scene::{admit, cluster, cut, found, key, node, revoke};
 use super::*;
 use crate::node_key::Signature;
 use crate::policy::grants::{
-    Force, Grant, GrantChange, GrantId, GrantResource, LogChange, LogTip, Role, Subject,
+    Force, Grant, GrantChange, GrantId, GrantResource, LogChange, LogTip, MemberRole, Subject,
 };
 
 /// Nodes over links that lose nothing, and disks that confirm at once.
@@ -41,7 +41,7 @@ impl Scene {
         }
         scene.tick();
         for n in 1..admins {
-            scene.propose(0, admit(n, Role::Admin)).unwrap();
+            scene.propose(0, admit(n, MemberRole::Admin)).unwrap();
         }
         scene.pass(15);
         scene
@@ -78,7 +78,7 @@ impl Scene {
 
     fn tick(&mut self) {
         for n in self.nodes.keys().copied().collect::<Vec<_>>() {
-            self.act(n, |replica, means| replica.tick(means));
+            self.act(n, Replica::tick);
         }
     }
 
@@ -126,15 +126,14 @@ impl Scene {
                 let Some(to) = reached.filter(|to| !apart(to) && !apart(&n)) else {
                     return;
                 };
-                match message {
-                    LogMessage::Entries(entries) => {
-                        let read = entries
-                            .iter()
-                            .map(|entry| Signed::from_bytes(entry).unwrap());
-                        let read: Vec<Signed> = read.collect();
-                        self.act(to, |replica, means| replica.take(&read, means));
-                    }
-                    message => self.act(to, |replica, means| replica.hear(node(n), message, means)),
+                if let LogMessage::Entries(entries) = message {
+                    let read = entries
+                        .iter()
+                        .map(|entry| Signed::from_bytes(entry).unwrap());
+                    let read: Vec<Signed> = read.collect();
+                    self.act(to, |replica, means| replica.take(&read, means));
+                } else {
+                    self.act(to, |replica, means| replica.hear(node(n), message, means));
                 }
             }
             ReplicaEffect::Changed => {}
@@ -391,7 +390,7 @@ fn a_long_log_is_sent_in_parts() {
 #[test]
 fn only_admins_write() {
     let mut scene = Scene::new(3);
-    scene.propose(0, admit(3, Role::Member)).unwrap();
+    scene.propose(0, admit(3, MemberRole::Member)).unwrap();
     scene.start(3);
     scene.pass(15);
     assert_eq!(scene.propose(3, allow(1)), Err(NotProposed::NotAdmin));

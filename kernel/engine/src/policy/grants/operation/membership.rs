@@ -9,7 +9,7 @@ use crate::node_key::PublicKey;
 /// What a node may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum MemberRole {
     /// Calls the tools of others.
     Leaf,
     /// Shares tools, too.
@@ -53,7 +53,7 @@ pub enum MemberChange {
         /// Its key.
         key: PublicKey,
         /// What it may do.
-        role: Role,
+        role: MemberRole,
         /// What people call it.
         name: String,
     },

@@ -10,8 +10,8 @@ use super::super::super::scene::{
 };
 use super::StepChange;
 use crate::policy::grants::{
-    ClusterId, Grant, GrantChange, GrantId, LogChange, LogTip, MemberChange, Operation,
-    OperationId, Revoke, Role, Signed,
+    ClusterId, Grant, GrantChange, GrantId, LogChange, LogTip, MemberChange, MemberRole, Operation,
+    OperationId, Revoke, Signed,
 };
 
 /// A step as an operation; a cut names the end of the log that its pen knows, or an earlier one.
@@ -50,7 +50,7 @@ pub(super) struct Model {
     founder: Option<NodeId>,
     possible: BTreeSet<NodeId>,
     ends: BTreeMap<NodeId, u64>,
-    roles: BTreeMap<NodeId, Role>,
+    roles: BTreeMap<NodeId, MemberRole>,
 }
 
 impl Model {
@@ -71,7 +71,7 @@ impl Model {
         };
         if let Some(founder) = model.founder {
             model.possible = BTreeSet::from([founder, node(RECOVERY)]);
-            model.roles.insert(founder, Role::Admin);
+            model.roles.insert(founder, MemberRole::Admin);
             for _ in 0..entries.len() {
                 model.widen();
             }
@@ -92,7 +92,7 @@ impl Model {
             let made = match operation.change.members() {
                 Some(MemberChange::Admit {
                     key,
-                    role: Role::Admin,
+                    role: MemberRole::Admin,
                     ..
                 }) => Some(key.node()),
                 Some(MemberChange::Recover { key, .. }) if by == node(RECOVERY) => Some(key.node()),
@@ -166,7 +166,7 @@ impl Model {
     fn gives(&self, operation: &Operation) -> bool {
         let by = operation.place.issuer;
         let end = self.ends.get(&by).copied().unwrap_or(u64::MAX);
-        let admin = by == node(RECOVERY) || self.roles.get(&by) == Some(&Role::Admin);
+        let admin = by == node(RECOVERY) || self.roles.get(&by) == Some(&MemberRole::Admin);
         admin && operation.place.sequence < end.min(self.certain(by))
     }
 
@@ -178,7 +178,7 @@ impl Model {
                 Some(MemberChange::Recover { key, .. })
                     if operation.place.issuer == node(RECOVERY) =>
                 {
-                    made.push((key.node(), Role::Admin));
+                    made.push((key.node(), MemberRole::Admin));
                 }
                 Some(MemberChange::Rekey { node, key, .. }) => {
                     made.extend(self.roles.get(node).map(|role| (key.node(), *role)));
@@ -198,7 +198,7 @@ impl Model {
     }
 
     pub(super) fn is_admin(&self, node: NodeId) -> bool {
-        self.is_in(node) && self.roles.get(&node) == Some(&Role::Admin)
+        self.is_in(node) && self.roles.get(&node) == Some(&MemberRole::Admin)
     }
 
     fn allows(&self, operation: &Operation) -> bool {
