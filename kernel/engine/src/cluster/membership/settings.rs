@@ -1,5 +1,5 @@
 //! The times of the membership protocol. They bound how soon a death is seen, what a node sends when
-//! nothing happens, and how soon all know of one that came; docs/decisions says what was measured.
+//! nothing happens, and how soon all know of one that came; the benchmark `membership` prints it.
 
 use std::num::{NonZeroU8, NonZeroUsize};
 use std::time::Duration;

@@ -431,7 +431,7 @@ fn an_explanation_names_what_decides_and_what_does_not() {
          server files (\"why not\"): in force"
     );
     assert!(
-        told.considered[0].ends_with("it was taken back by node 01010101 (operation 1)"),
+        told.considered[0].ends_with("it was taken back by node 010101010101 (operation 1)"),
         "{told:?}"
     );
     assert_eq!(
