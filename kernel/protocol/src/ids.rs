@@ -108,6 +108,29 @@ impl ServerId {
         }
     }
 
+    /// Between a node's name and the id of its server; in no id that is given.
+    const NODE: char = '/';
+
+    /// A server of another node, which is called `node` here.
+    #[must_use]
+    pub fn of_node(node: &str, server: &Self) -> Self {
+        Self::new(format!("{node}{}{server}", Self::NODE))
+    }
+
+    /// What the node is called here that runs the server, and the server's id there; `None` for a server of
+    /// this node.
+    #[must_use]
+    pub fn at_node(&self) -> Option<(&str, Self)> {
+        let (node, server) = self.0.split_once(Self::NODE)?;
+        Some((node, Self::new(server)))
+    }
+
+    /// True for a server of another node.
+    #[must_use]
+    pub fn is_of_node(&self) -> bool {
+        self.0.contains(Self::NODE)
+    }
+
     /// True for the name of an instance.
     #[must_use]
     pub fn is_instance(&self) -> bool {

@@ -43,6 +43,31 @@ impl NodeId {
     }
 }
 
+impl AgentId {
+    /// Between an agent's id at home and the node that is its home; in no id that is given.
+    const HOME: char = '@';
+
+    /// How an agent of another node is known here: by its id there and all digits of its home. Never the
+    /// same as the id of an agent of this node.
+    #[must_use]
+    pub fn of_node(agent: &NodeAgent) -> Self {
+        Self::new(format!("{}{}{}", agent.agent, Self::HOME, agent.node))
+    }
+
+    /// The other node itself, where it asks what no agent of it does.
+    #[must_use]
+    pub fn node_itself(node: NodeId) -> Self {
+        Self::new(format!("node{}{node}", Self::HOME))
+    }
+
+    /// The agent of another node that has this id here; `None` for an agent of this node.
+    #[must_use]
+    pub fn foreign(&self) -> Option<NodeAgent> {
+        let (agent, home) = self.as_str().split_once(Self::HOME)?;
+        Some(NodeId::parse(home)?.agent(Self::new(agent)))
+    }
+}
+
 impl fmt::Display for NodeAgent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.node.short(), self.agent)
@@ -67,5 +92,7 @@ mod tests {
         assert_eq!(NodeId::parse(&node.short()), None);
         let agent = node.agent(AgentId::new("agent.a"));
         assert_eq!(agent.to_string(), "a5a5a5a5a5a5/agent.a");
+        assert_eq!(AgentId::of_node(&agent).foreign(), Some(agent));
+        assert_eq!(AgentId::new("agent.a").foreign(), None);
     }
 }

@@ -1,0 +1,8 @@
+//! The other kernels of the cluster: links to them, who is there, the logs of grants, the tools each shares.
+//!
+//! Nothing here names a server's process or an agent's connection. What other nodes' agents call goes up as
+//! [`links::InboundNodeCall`]; how a server of another node is reached is [`links::LinkTable`] and
+//! [`tool_index::HeldTools`], both published, so that a call asks no actor.
+
+pub mod links;
+pub mod tool_index;

@@ -1,0 +1,5 @@
+//! Links to other nodes.
+
+mod table;
+
+pub use self::table::{InboundNodeCall, LinkTable, PeerLink};

@@ -1,0 +1,119 @@
+//! The links there are, as calls read them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mgp_engine::cluster::assertions::{
+    Assertions, CallAssertion, LinkEnds, NotBelieved, OwnAssertions,
+};
+use mgp_engine::cluster::clock_offset::ClockOffset;
+use mgp_engine::node_key::{NodeKey, PublicKey};
+use mgp_protocol::federation::assertion::{AssertionId, SignedAssertion};
+use mgp_protocol::federation::foreign_agent::ForeignAgent;
+use mgp_protocol::ids::{AgentId, NodeId};
+use mgp_runtime::randomness;
+use mgp_runtime::time::unix_ms;
+use mgp_transports::quic::{InboundCall, NodeLink};
+use tokio_util::sync::CancellationToken;
+
+/// The links of this node, one for each peer that is linked now.
+#[derive(Debug, Default)]
+pub struct LinkTable {
+    /// By peer.
+    pub links: BTreeMap<NodeId, Arc<PeerLink>>,
+    /// Cancelled when a newer table is published.
+    pub replaced: CancellationToken,
+}
+
+/// One link, with what is remembered as long as it lasts.
+#[derive(Debug)]
+pub struct PeerLink {
+    /// The link.
+    pub link: NodeLink,
+    own: Mutex<OwnAssertions>,
+    believed: Mutex<Assertions>,
+    clock: Mutex<ClockOffset>,
+}
+
+/// A call from another node. Who calls has not been judged.
+#[derive(Debug)]
+pub struct InboundNodeCall {
+    /// The link that it came by.
+    pub peer: Arc<PeerLink>,
+    /// The call.
+    pub call: InboundCall,
+}
+
+impl PeerLink {
+    /// A new link of the node with this key.
+    #[must_use]
+    pub fn new(link: NodeLink, key: &NodeKey) -> Arc<Self> {
+        let home = PublicKey(link.peer_key());
+        let ends = LinkEnds {
+            home,
+            owner: key.node(),
+            binding: link.binding(),
+        };
+        let own = OwnAssertions::new(key.clone(), link.peer(), link.binding());
+        Arc::new(Self {
+            link,
+            own: Mutex::new(own),
+            believed: Mutex::new(Assertions::new(ends)),
+            clock: Mutex::default(),
+        })
+    }
+
+    /// What a call of one of this node's agents says of it.
+    pub fn assertion_of(&self, agent: &AgentId) -> CallAssertion {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        own.of(agent, unix_ms(), randomness::bytes())
+    }
+
+    /// The peer has taken it.
+    pub fn assertion_taken(&self, id: AssertionId) {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        own.taken(id);
+    }
+
+    /// The peer does not know it, or no longer.
+    pub fn assertion_forgotten(&self, id: AssertionId) {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        own.forgotten(id);
+    }
+
+    /// Who makes a call of the peer, by the peer's clock.
+    ///
+    /// # Errors
+    /// [`NotBelieved`].
+    pub fn caller(
+        &self,
+        id: AssertionId,
+        shown: Option<&SignedAssertion>,
+    ) -> Result<ForeignAgent, NotBelieved> {
+        let now_ms = self.peer_clock_ms();
+        let mut believed = self.believed.lock().unwrap_or_else(PoisonError::into_inner);
+        believed.caller(id, shown, now_ms)
+    }
+
+    /// The peer's clock was measured (see [`ClockOffset::measured`]).
+    pub fn clock_measured(&self, asked_ms: u64, way_ms: u64, theirs_ms: u64) {
+        let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        clock.measured(asked_ms, way_ms, theirs_ms);
+    }
+
+    /// What is known of the peer's clock.
+    #[must_use]
+    pub fn clock(&self) -> ClockOffset {
+        let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        clock.clone()
+    }
+
+    /// The peer's wall clock, in milliseconds since 1970; until it was measured, what its hello said.
+    #[must_use]
+    pub fn peer_clock_ms(&self) -> u64 {
+        match self.clock().known() {
+            Some(known) => known.theirs(unix_ms()),
+            None => unix_ms(),
+        }
+    }
+}

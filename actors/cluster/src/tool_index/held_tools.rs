@@ -1,0 +1,41 @@
+//! What other nodes share with this one, as catalog and search read it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use mgp_engine::cluster::staleness::Stage;
+use mgp_protocol::federation::tool_index::{ServerRecord, ToolVector};
+use mgp_protocol::ids::NodeServer;
+use tokio_util::sync::CancellationToken;
+
+/// Everything that is held, of nodes that are not hidden.
+#[derive(Debug, Default)]
+pub struct HeldTools {
+    /// By node and server.
+    pub servers: BTreeMap<NodeServer, Arc<HeldServer>>,
+    /// Cancelled when newer ones are published.
+    pub replaced: CancellationToken,
+}
+
+/// A server of another node.
+#[derive(Debug)]
+pub struct HeldServer {
+    /// What its owner tells of it.
+    pub record: ServerRecord,
+    /// Its tools, by its own names for them.
+    pub tools: BTreeMap<Arc<str>, HeldTool>,
+    /// How fresh that is.
+    pub stage: Stage,
+}
+
+/// A tool of another node's server.
+#[derive(Clone, Debug)]
+pub struct HeldTool {
+    /// Its definition, as the server wrote it.
+    pub definition: ByteString,
+    /// Its owner's operator confirmed that calling it twice is calling it once.
+    pub idempotent: bool,
+    /// Its meaning.
+    pub vector: Option<Arc<ToolVector>>,
+}
