@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mgp_engine::cluster::assertions::{
     Assertions, CallAssertion, LinkEnds, NotBelieved, OwnAssertions,
 };
-use mgp_engine::cluster::clock_offset::ClockOffset;
+use mgp_engine::cluster::clock_offset::{ClockOffset, MeasuredClock};
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_protocol::federation::assertion::{AssertionId, SignedAssertion};
 use mgp_protocol::federation::foreign_agent::ForeignAgent;
@@ -103,15 +103,15 @@ impl PeerLink {
 
     /// What is known of the peer's clock.
     #[must_use]
-    pub fn clock(&self) -> ClockOffset {
+    pub fn clock(&self) -> Option<MeasuredClock> {
         let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
-        clock.clone()
+        clock.known()
     }
 
-    /// The peer's wall clock, in milliseconds since 1970; until it was measured, what its hello said.
+    /// The peer's wall clock, in milliseconds since 1970; ours until it was measured.
     #[must_use]
     pub fn peer_clock_ms(&self) -> u64 {
-        match self.clock().known() {
+        match self.clock() {
             Some(known) => known.theirs(unix_ms()),
             None => unix_ms(),
         }
