@@ -12,7 +12,9 @@ pub mod ends;
 pub mod foreign_agent;
 pub mod frames;
 pub mod hello;
+pub mod logs;
 pub mod node_id;
+pub mod sync;
 pub mod tool_index;
 
 mod byte_text;

@@ -44,9 +44,15 @@ impl ControlInput {
     pub async fn next(&mut self) -> Result<Control, StreamFailure> {
         let read = match self.read().await {
             Ok(Control::Hello(_)) => Err(StreamFailure::Malformed("a second hello")),
-            Ok(message @ (Control::Ping(_) | Control::Pong(_) | Control::Unknown(_))) => {
-                Ok(message)
-            }
+            Ok(
+                message @ (Control::Ping(_)
+                | Control::Pong(_)
+                | Control::Renewal(_)
+                | Control::Logs(_)
+                | Control::Index(_)
+                | Control::IndexReport(_)
+                | Control::Unknown(_)),
+            ) => Ok(message),
             Err(failure) => Err(failure),
         };
         self.judged(read)
@@ -59,9 +65,17 @@ impl ControlInput {
                 None => Ok(hello),
                 Some(gone) => Err(StreamFailure::of_link(&gone)),
             },
-            Ok(Control::Ping(_) | Control::Pong(_) | Control::Unknown(_)) => Err(
-                StreamFailure::Malformed("a link that does not begin with a hello"),
-            ),
+            Ok(
+                Control::Ping(_)
+                | Control::Pong(_)
+                | Control::Renewal(_)
+                | Control::Logs(_)
+                | Control::Index(_)
+                | Control::IndexReport(_)
+                | Control::Unknown(_),
+            ) => Err(StreamFailure::Malformed(
+                "a link that does not begin with a hello",
+            )),
             Err(failure) => Err(failure),
         };
         self.judged(read)

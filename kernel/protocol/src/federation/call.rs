@@ -40,8 +40,9 @@ pub struct CallHeader {
     /// The record of the call in the audit log of the agent's home.
     #[serde(default)]
     pub audit: Option<u64>,
-    /// Who calls.
-    pub assertion: AssertionId,
+    /// The agent that calls; without, it is the node itself.
+    #[serde(default)]
+    pub assertion: Option<AssertionId>,
     /// The assertion itself, until the called node has shown that it has it.
     #[serde(default)]
     pub signed: Option<SignedAssertion>,
@@ -188,7 +189,7 @@ mod tests {
             tag: CallTag([1; 16]),
             trace: "4bf92f3577b34da6a3ce929d0e0e4736".to_owned(),
             audit: Some(7),
-            assertion: AssertionId([2; 16]),
+            assertion: Some(AssertionId([2; 16])),
             signed: None,
             hops: 1,
             left_ms: 30_000,

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::hello::Hello;
+use super::logs::LogsHeld;
 use super::message::{BadMessage, decode, encode};
+use super::tool_index::{IndexDigest, IndexReport};
 
 /// A control message: a map of `kind` and `body`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +17,14 @@ pub enum Control {
     Ping(Ping),
     /// Tells it.
     Pong(Pong),
+    /// Which renewal of itself the sender is in membership: after it was told that it is dead, the next one.
+    Renewal(Renewal),
+    /// What the sender holds of the logs.
+    Logs(LogsHeld),
+    /// What the sender shares with the receiver.
+    Index(IndexDigest),
+    /// What the sender did not take of the receiver's index.
+    IndexReport(IndexReport),
     /// One of a later version. Passed over by who does not know it, kept as it came by who relays it.
     #[serde(skip)]
     Unknown(UnknownControl),
@@ -36,6 +46,13 @@ pub struct Pong {
     pub wall_ms: u64,
 }
 
+/// A node's own number in membership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renewal {
+    /// A later one is a higher number.
+    pub renewal: u64,
+}
+
 /// A message of a kind that is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownControl {
@@ -46,7 +63,15 @@ pub struct UnknownControl {
 }
 
 /// The kinds that are known.
-const KINDS: [&str; 3] = ["hello", "ping", "pong"];
+const KINDS: [&str; 7] = [
+    "hello",
+    "ping",
+    "pong",
+    "renewal",
+    "logs",
+    "index",
+    "index_report",
+];
 
 /// Longest name of a kind.
 const LONGEST_KIND: usize = 64;
@@ -62,7 +87,13 @@ impl Control {
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::Unknown(unknown) => unknown.bytes.clone(),
-            Self::Hello(_) | Self::Ping(_) | Self::Pong(_) => encode(self),
+            Self::Hello(_)
+            | Self::Ping(_)
+            | Self::Pong(_)
+            | Self::Renewal(_)
+            | Self::Logs(_)
+            | Self::Index(_)
+            | Self::IndexReport(_) => encode(self),
         }
     }
 
@@ -73,7 +104,7 @@ impl Control {
     pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
         let ControlKind { kind } = decode(bytes)?;
         if KINDS.contains(&kind.as_str()) {
-            return decode(bytes);
+            return decode(bytes).map(Self::shown_as_text);
         }
         if kind.len() > LONGEST_KIND || !kind.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(BadMessage("the name of its kind is none".to_owned()));
@@ -81,14 +112,25 @@ impl Control {
         let bytes = bytes.to_vec();
         Ok(Self::Unknown(UnknownControl { kind, bytes }))
     }
+
+    /// What a peer wrote for people holds nothing that looks like anything else.
+    fn shown_as_text(mut self) -> Self {
+        if let Self::IndexReport(report) = &mut self {
+            *report = std::mem::take(report).plain();
+        }
+        self
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::hello::{LifeId, NodeName, NodeRole, WIRE_VERSIONS, WireFeatures};
+    use super::super::logs::{HeadHeld, HeldReason, LogHash, LogNonce};
+    use super::super::tool_index::{IndexRoot, RefusedEntry};
     use super::*;
+    use crate::ids::NodeId;
 
-    fn all() -> [Control; 3] {
+    fn all() -> [Control; 7] {
         let hello = Hello {
             versions: WIRE_VERSIONS,
             features: WireFeatures::CALLS,
@@ -102,6 +144,30 @@ mod tests {
             Control::Hello(hello),
             Control::Ping(Ping { nonce }),
             Control::Pong(Pong { nonce, wall_ms }),
+            Control::Renewal(Renewal { renewal: 3 }),
+            Control::Logs(LogsHeld {
+                reason: HeldReason::Ask,
+                life: LifeId([2; 16]),
+                nonce: Some(LogNonce([3; 16])),
+                heads: vec![HeadHeld {
+                    issuer: NodeId([4; 32]),
+                    next: 5,
+                    last: LogHash([6; 32]),
+                    behind: None,
+                }],
+            }),
+            Control::Index(IndexDigest {
+                epoch: 1,
+                version: 2,
+                root: IndexRoot([3; 32]),
+            }),
+            Control::IndexReport(IndexReport {
+                refused: 1,
+                examples: vec![RefusedEntry {
+                    entry: "a".to_owned(),
+                    reason: "b".to_owned(),
+                }],
+            }),
         ]
     }
 

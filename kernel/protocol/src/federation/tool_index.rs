@@ -183,14 +183,19 @@ impl IndexReport {
     /// # Errors
     /// [`BadMessage`].
     pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
-        let mut report: Self = decode(bytes)?;
-        report.examples.truncate(EXAMPLES_MAX);
-        for example in &mut report.examples {
+        decode(bytes).map(Self::plain)
+    }
+
+    /// The same, as it may be shown to people.
+    #[must_use]
+    pub fn plain(mut self) -> Self {
+        self.examples.truncate(EXAMPLES_MAX);
+        for example in &mut self.examples {
             for text in [&mut example.entry, &mut example.reason] {
                 *text = plain(text);
             }
         }
-        Ok(report)
+        self
     }
 }
 

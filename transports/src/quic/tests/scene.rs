@@ -166,7 +166,7 @@ pub(super) fn header(method: &str) -> CallHeader {
         tag: CallTag([1; 16]),
         trace: "trace-1".to_owned(),
         audit: Some(3),
-        assertion: AssertionId([2; 16]),
+        assertion: Some(AssertionId([2; 16])),
         signed: None,
         hops: 1,
         left_ms: 1,
