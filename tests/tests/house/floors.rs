@@ -9,7 +9,7 @@ type Floor = &'static [(&'static str, &'static str)];
 
 /// From the ground up. Each room of the actors is a floor of its own: it names those to its right in
 /// the picture of ARCHITECTURE.md, which are those below it here.
-const FLOORS: [Floor; 12] = [
+const FLOORS: [Floor; 13] = [
     &[
         ("kernel/protocol", "mgp-protocol"),
         ("kernel/sync", "mgp-sync"),
@@ -25,6 +25,7 @@ const FLOORS: [Floor; 12] = [
     &[("actors/store", "mgp-store")],
     &[("actors/callers", "mgp-callers")],
     &[("actors/policy", "mgp-policy")],
+    &[("actors/cluster", "mgp-cluster")],
     &[("actors/servers", "mgp-servers")],
     &[("actors/tools", "mgp-tools")],
     &[("actors/calls", "mgp-calls")],

@@ -22,7 +22,7 @@ use mgp_protocol::ids::ServerId;
 
 pub use self::held::{BrokenIndex, HeldIndex, IndexEffect};
 pub use self::held_nodes::HeldIndexes;
-pub use self::judge::{EntryRefusal, HeldEntry, HeldTool, schemas_of};
+pub use self::judge::{EntryRefusal, HeldEntry, ReadTool, schemas_of};
 pub use self::own::{OfferedServer, OwnIndex};
 pub use self::view::LeftOut;
 

@@ -27,12 +27,12 @@ pub enum HeldEntry {
     /// A server.
     Server(ServerRecord),
     /// A tool.
-    Tool(HeldTool),
+    Tool(ReadTool),
 }
 
 /// A tool of another node.
 #[derive(Clone, Debug, PartialEq)]
-pub struct HeldTool {
+pub struct ReadTool {
     /// The definition, as its server sent it.
     pub definition: Arc<str>,
     /// The hash of its schemas.
@@ -147,7 +147,7 @@ pub(super) fn judge(key: &IndexKey, record: &[u8]) -> Result<HeldEntry, EntryRef
     {
         return Err(EntryRefusal::Vector);
     }
-    Ok(HeldEntry::Tool(HeldTool {
+    Ok(HeldEntry::Tool(ReadTool {
         definition: record.definition.into(),
         schemas: record.schemas,
         idempotent: record.idempotent,
