@@ -1,75 +1,54 @@
 //! The parts of a kernel, put together: first what stands for its whole life, then what answers.
 
-use std::collections::{BTreeMap, HashMap};
-use std::num::NonZeroUsize;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+mod configured;
+mod roots;
 
-use mgp_callers::agent::supervisor::{Agents, AgentsActor};
-use mgp_callers::directory::Directory;
-use mgp_callers::registered_agents::RegisteredAgents;
-use mgp_callers::request::Routes;
-use mgp_callers::request::suspended_calls::SuspendedCalls;
-use mgp_callers::tasks::{TaskRecord, Tasks};
-use mgp_calls::known_names::NameSources;
-use mgp_calls::{
-    CallStreams, ConfirmationRules, Context, Exposing, Policies, Rates, SiftedLists, ToolCounts,
-    Validation,
+use self::configured::{
+    background, confirmation, connector, meanings, nothing, revocation, stateless, table, tasks,
 };
-use mgp_discovery::config::LookUp;
-use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};
-use mgp_doors::bodies::Bodies;
-use mgp_doors::reception::Reception;
-use mgp_doors::revocation::Revocation;
-use mgp_doors::stateless::Stateless;
-use mgp_engine::callers::seal::SealKey;
-use mgp_engine::doors::agent_registry::AgentRegistry;
-use mgp_engine::policy::access::{Defaults, GrantTable as AccessTable};
-use mgp_engine::policy::risk::Caution;
-use mgp_engine::servers::health::HealthRules;
-use mgp_engine::servers::sandbox;
-use mgp_engine::tools::catalog::cursor::CursorKey;
-use mgp_engine::tools::catalog::{Catalog, Paging};
-use mgp_policy::access::{AccessActor, AccessHandle, Books};
-use mgp_policy::approvals::ApprovalsHandle;
-use mgp_policy::permissions::PermissionsHandle;
-use mgp_policy::pins::PinsHandle;
-use mgp_protocol::ids::AgentId;
-use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::randomness;
-use mgp_runtime::task_supervisor::TaskSupervisorHandle;
-use mgp_runtime::time::unix_ms;
-use mgp_servers::guard::{GuardActor, GuardHandle};
-use mgp_servers::sandbox::Sandboxes;
-use mgp_servers::server::{Connector, ResourceFigures, ServerTable, Starts};
-use mgp_store::audit::AuditHandle;
-use mgp_store::trouble::Troubles;
-use mgp_sync::Snapshot;
-use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
-use mgp_tools::events::EventsHandle;
-use mgp_tools::registrar::{Background, Names, Registrar, Waiting};
-use mgp_tools::search::{Meanings, Program, SearchHandle, SearchOptions};
-use mgp_tools::server_events::taken_by;
-use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
-use mgp_transports::http::client::Client;
-use mgp_transports::http::tls::Tls;
-use ractor::{Actor, ActorCell, SpawnErr};
-use tokio::sync::{Mutex, OnceCell};
-use tokio_util::sync::CancellationToken;
-
+use self::roots::{catalog, finder_root, guard, roster, supervisor};
 use super::changes::{access_changed, pending_changed, pins_decided};
 use super::options::UpOptions;
-use super::{DRAIN, StoredState, data_folder, machine};
+use super::{StoredState, data_folder};
 use crate::config::{HttpAuth, KernelConfig};
 use crate::health::HealthMethods;
 use crate::operator::Operator;
 use crate::routes::Routing;
 use crate::source::ConfigSource;
 use crate::tree::{RootActor, ServerParts, TreeActor, TreeHandle};
-
-/// How long the process of the model may take for a text, which it does when nobody else wants the
-/// machine: what takes a twentieth of a second of a core may take some seconds of a busy one.
-const MODEL_PATIENCE: Duration = Duration::from_secs(60);
+use mgp_callers::agent::supervisor::{Agents, AgentsActor};
+use mgp_callers::directory::Directory;
+use mgp_callers::request::Routes;
+use mgp_calls::known_names::NameSources;
+use mgp_calls::{
+    CallStreams, Context, Exposing, Policies, Rates, SiftedLists, ToolCounts, Validation,
+};
+use mgp_doors::agent_registry::AgentRegistryHandle;
+use mgp_doors::bodies::Bodies;
+use mgp_doors::reception::Reception;
+use mgp_doors::revocation::Revocation;
+use mgp_policy::access::{AccessActor, AccessHandle};
+use mgp_policy::approvals::ApprovalsHandle;
+use mgp_policy::permissions::PermissionsHandle;
+use mgp_policy::pins::PinsHandle;
+use mgp_protocol::ids::AgentId;
+use mgp_runtime::mailbox::Mailbox;
+use mgp_servers::guard::GuardHandle;
+use mgp_servers::server::{Connector, ServerTable};
+use mgp_store::audit::AuditHandle;
+use mgp_store::trouble::Troubles;
+use mgp_sync::Snapshot;
+use mgp_tools::catalog::{CatalogHandle, Shown};
+use mgp_tools::events::EventsHandle;
+use mgp_tools::registrar::{Names, Registrar, Waiting};
+use mgp_tools::search::{SearchHandle, SearchOptions};
+use mgp_tools::server_events::taken_by;
+use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use ractor::{Actor, SpawnErr};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
 /// What a tree that has started gives to the rest of the kernel.
 pub(super) struct StartedKernel {
@@ -364,229 +343,4 @@ impl Parts {
             },
         })
     }
-}
-
-/// What registered servers are started with.
-fn background(kernel: &KernelConfig) -> Background {
-    Background {
-        limits: kernel.limits.clone(),
-        tools: kernel.tools.clone(),
-        permissions: kernel.permissions.clone(),
-        sandbox: sandbox::SandboxRules {
-            read: kernel.discovery.registered.read.clone(),
-            write: kernel.discovery.registered.write.clone(),
-            ..kernel.sandbox.clone()
-        },
-        interpreters: kernel.discovery.registered.interpreters.clone(),
-    }
-}
-
-/// What ends every child when the kernel dies, itself one of the parts.
-async fn guard(mark: &str) -> Result<(GuardHandle, RootActor), SpawnErr> {
-    let guard = GuardActor {
-        exe: "/proc/self/exe".into(),
-        args: vec!["__guard".into()],
-        mark: mark.to_owned(),
-    };
-    let (guard, _) = Actor::spawn(None, guard, ()).await?;
-    let root = RootActor::lasting("guard", guard.get_cell());
-    Ok((GuardHandle::new(Mailbox::new(guard)), root))
-}
-
-/// What gives texts their meaning.
-fn meanings(kernel: &KernelConfig) -> Meanings {
-    Meanings {
-        embedding: kernel.discovery.embedding(),
-        program: Program {
-            exe: "/proc/self/exe".into(),
-            args: vec!["__embed".into()],
-            patience: MODEL_PATIENCE,
-        },
-        idle: kernel.discovery.model_idle,
-    }
-}
-
-/// What calls are decided by before the configuration is in force.
-fn table(kernel: &KernelConfig, books: &Books) -> Arc<Snapshot<AccessTable>> {
-    let defaults = Defaults {
-        kernel: kernel.access.default_policy,
-        servers: HashMap::new(),
-    };
-    let (grants, authority) = (books.grants(), books.authority());
-    let table = AccessTable::build(grants, authority, defaults, unix_ms(), 1);
-    Arc::new(Snapshot::new(table))
-}
-
-/// How a person's yes is had.
-fn confirmation(kernel: &KernelConfig) -> ConfirmationRules {
-    let asked = &kernel.confirmation;
-    ConfirmationRules {
-        caution: Caution {
-            confirm_moderate: asked.moderate,
-        },
-        patience: asked.timeout,
-        operator_queue: asked.operator_queue,
-    }
-}
-
-/// What is offered before any server is connected.
-fn nothing(kernel: &KernelConfig) -> Shown {
-    let size = kernel.lists.page_size.try_into();
-    Shown {
-        catalog: Arc::new(Catalog::empty(Paging {
-            size: size.unwrap_or(NonZeroUsize::MIN),
-            key: CursorKey::new(randomness::bytes()),
-        })),
-        peers: BTreeMap::new(),
-        fetched: BTreeMap::new(),
-        replaced: CancellationToken::new(),
-    }
-}
-
-fn connector(options: &UpOptions, mark: String, health: HealthRules) -> Connector {
-    Connector {
-        client: Client::new(Tls::system()),
-        version: env!("CARGO_PKG_VERSION").into(),
-        mark,
-        folder: machine::folder(),
-        drain: DRAIN,
-        hurry: OnceLock::new(),
-        health,
-        sandboxes: sandboxes(options),
-        starts: Starts::default(),
-        figures: ResourceFigures::new(),
-    }
-}
-
-/// Where servers are that are trusted least, and what nobody opens to them.
-fn sandboxes(options: &UpOptions) -> Sandboxes {
-    let files = options.loaded.files.iter().map(|file| file.path.clone());
-    let look_up = options.look_up.as_ref();
-    let trust = look_up.and_then(LookUp::trust_file);
-    let secrets = look_up.and_then(LookUp::secrets_folder);
-    let kernels = [options.data_dir.clone(), options.socket.clone()];
-    let kernels = kernels.into_iter().chain(trust).chain(secrets);
-    let kernels = kernels.chain(options.record_folders.iter().cloned());
-    let written = options.loaded.servers.iter().flatten();
-    let written = written.flat_map(|server| &server.sandbox.write);
-    let written = written.chain(&options.loaded.kernel.discovery.registered.write);
-    Sandboxes {
-        exe: "/proc/self/exe".into(),
-        folder: options.data_dir.join("sandbox"),
-        kernels: files.chain(kernels).collect(),
-        home: std::env::home_dir(),
-        written: std::sync::Mutex::new(written.cloned().collect()),
-        machine: OnceCell::new(),
-    }
-}
-
-/// Whose tasks wait for a person, or follow a call, on behalf of a part of the kernel.
-async fn supervisor(
-    name: &'static str,
-    root: &mut Vec<RootActor>,
-) -> Result<TaskSupervisorHandle, SpawnErr> {
-    let (handle, cell) = TaskSupervisorHandle::start().await?;
-    root.push(RootActor::lasting(name, cell));
-    Ok(handle)
-}
-
-fn finder_root(search: &SearchHandle, cell: ActorCell) -> RootActor {
-    let search = search.clone();
-    let restart = move || {
-        let search = search.clone();
-        async move { search.start().await }
-    };
-    RootActor::restarted("search", cell, restart)
-}
-
-/// What merges what servers offer. Started again, it asks them what they offer.
-async fn catalog(
-    shown: &Arc<Snapshot<Shown>>,
-    directory: &Arc<Directory>,
-    search: &SearchHandle,
-    servers: &Arc<ServerTable>,
-    events: &EventsHandle,
-) -> Result<(CatalogHandle, RootActor), SpawnErr> {
-    let actor = CatalogActor {
-        shown: shown.clone(),
-        directory: directory.clone(),
-        search: search.clone(),
-        events: events.clone(),
-    };
-    let handle = CatalogHandle::new(shown.clone());
-    let cell = handle.start(actor.clone()).await?;
-    let (again, servers) = (handle.clone(), servers.clone());
-    let restart = move || {
-        let (catalog, actor, servers) = (again.clone(), actor.clone(), servers.clone());
-        async move { catalog.restart(actor, &servers).await }
-    };
-    Ok((handle, RootActor::restarted("catalog", cell, restart)))
-}
-
-/// Where agents have things under way.
-fn revocation(
-    kernel: &KernelConfig,
-    directory: &Arc<Directory>,
-    tasks: &Arc<Tasks>,
-) -> Arc<Revocation> {
-    Arc::new(Revocation {
-        directory: directory.clone(),
-        suspended: SuspendedCalls::new(kernel.questions.answer_timeout),
-        tasks: tasks.clone(),
-        sessions: OnceLock::new(),
-    })
-}
-
-/// Who has a token, and who keeps it.
-async fn roster(
-    options: &UpOptions,
-    before: AgentRegistry,
-    revocation: &Arc<Revocation>,
-    audit: &AuditHandle,
-) -> Result<(AgentRegistryHandle, ActorCell), SpawnErr> {
-    let registered_agents = RegisteredAgents::new(before);
-    let actor = AgentRegistryActor {
-        file: data_folder::roster_file(&options.data_dir),
-        registered_agents: registered_agents.clone(),
-        revocation: revocation.clone(),
-        audit: audit.clone(),
-    };
-    let (actor, _) = Actor::spawn(None, actor, ()).await?;
-    let cell = actor.get_cell();
-    Ok((
-        AgentRegistryHandle::new(Mailbox::new(actor), registered_agents),
-        cell,
-    ))
-}
-
-fn tasks(
-    options: &UpOptions,
-    seal: &SealKey,
-    before: Vec<TaskRecord>,
-    directory: &Arc<Directory>,
-    supervisor: TaskSupervisorHandle,
-) -> Arc<Tasks> {
-    let folder = data_folder::tasks_folder(&options.data_dir);
-    let boot = u64::from_le_bytes(randomness::bytes());
-    let patience = options.loaded.kernel.questions.answer_timeout;
-    Tasks::new(
-        seal.clone(),
-        boot,
-        patience,
-        folder,
-        before,
-        directory.clone(),
-        supervisor,
-    )
-}
-
-fn stateless(seal: SealKey, revocation: &Revocation, routes: Arc<dyn Routes>) -> Arc<Stateless> {
-    let tasks = revocation.tasks.clone();
-    Arc::new(Stateless {
-        routes,
-        suspended: revocation.suspended.clone(),
-        seal,
-        boot: tasks.boot(),
-        tasks,
-    })
 }
