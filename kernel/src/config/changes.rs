@@ -128,6 +128,7 @@ fn differing(one: &KernelConfig, other: &KernelConfig) -> Vec<&'static str> {
         ("pins", one.pin != other.pin),
         ("sandbox", one.sandbox != other.sandbox),
         ("discovery", one.discovery != other.discovery),
+        ("cluster", one.cluster != other.cluster),
     ];
     let differ = all.into_iter().filter(|(_, differs)| *differs);
     differ.map(|(section, _)| section).collect()

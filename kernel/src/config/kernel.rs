@@ -14,6 +14,7 @@ use mgp_engine::servers::spec::ServerLimits;
 use super::reading::{Env, Section};
 use super::sections::agents::read_agents;
 use super::sections::audit::AuditConfig;
+use super::sections::cluster::ClusterConfig;
 use super::sections::discovery::DiscoveryConfig;
 use super::sections::http::{HttpAuth, HttpConfig};
 use super::sections::oauth::OAuthConfig;
@@ -67,6 +68,8 @@ pub struct KernelConfig {
     pub sandbox: sandbox::SandboxRules,
     /// `[discovery]`: how tools are found.
     pub discovery: DiscoveryConfig,
+    /// `[cluster]`: this node among others.
+    pub cluster: ClusterConfig,
     /// `[agents.*]`: which agents answer others.
     pub answering: AnsweringAgents,
 }
@@ -95,6 +98,7 @@ impl KernelConfig {
         read_pins(root.own("pins"), &mut self.pin);
         read_sandbox(root.own("sandbox"), &mut self.sandbox);
         self.discovery.read(root.own("discovery"), folder, env);
+        self.cluster.read(root.own("cluster"));
         read_agents(root, &mut self.answering);
     }
 }

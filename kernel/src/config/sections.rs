@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod audit;
+pub(crate) mod cluster;
 pub(crate) mod discovery;
 pub(crate) mod http;
 pub(crate) mod limits;

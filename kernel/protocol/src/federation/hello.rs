@@ -192,6 +192,19 @@ impl NodeName {
         Ok(Self(text.into()))
     }
 
+    /// The name for a node on a machine of this name: what of it can stand in a node's name.
+    #[must_use]
+    pub fn of_machine(host: &str) -> Self {
+        let first = host.split('.').next().unwrap_or_default();
+        let plain = |c: char| match c.to_ascii_lowercase() {
+            c @ ('a'..='z' | '0'..='9') => c,
+            _ => '-',
+        };
+        let name: String = first.chars().map(plain).take(Self::MAX_LEN).collect();
+        let name = name.trim_matches('-');
+        Self::parse(name).unwrap_or_else(|_| Self("node".into()))
+    }
+
     /// The name itself.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -287,6 +300,21 @@ mod tests {
         }
         assert!(NodeName::parse(&"a".repeat(24)).is_ok());
         assert!(NodeName::parse(&"a".repeat(25)).is_err());
+    }
+
+    #[test]
+    fn every_machine_has_a_name_for_its_node() {
+        for (host, name) in [
+            ("nas", "nas"),
+            ("NAS-2.fritz.box", "nas-2"),
+            ("Günthers MacBook", "g-nthers-macbook"),
+            ("_a_", "a"),
+            ("", "node"),
+            ("---.lan", "node"),
+            ("abcdefghijklmnopqrstuvw-yz", "abcdefghijklmnopqrstuvw"),
+        ] {
+            assert_eq!(NodeName::of_machine(host).as_str(), name, "{host}");
+        }
     }
 
     /// A name from the wire is judged like one that was typed.

@@ -1,5 +1,9 @@
 //! `mgp/kernel/*`: the kernel about itself. For the operator.
 
+pub mod lan;
+pub mod nodes;
+pub mod shares;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};

@@ -96,6 +96,12 @@ enabled = true #> false live
 moderate = false #> true waits
 timeout_secs = 10 #> 11 waits
 operator_queue = true #> false waits
+[cluster]
+name = "nas" #> "desk" waits
+listen = "[::]:7332" #> "[::]:7333" waits
+advertise = [] #> ["nas.lan:7332"] waits
+peers = [] #> ["desk.lan:7332"] waits
+lease_secs = 30 #> 31 waits
 [discovery]
 embedding = "off" #> "builtin" waits
 exposure = "all" #> "pinned" waits

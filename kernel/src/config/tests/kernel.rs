@@ -222,3 +222,29 @@ fn a_provider_goes_before_the_model_in_the_program() {
         assert_eq!(read.problems[0].severity, Severity::Fatal);
     }
 }
+
+/// What a node is called and where it is reached is judged when it is written, not when another node comes.
+#[test]
+fn a_cluster_section_is_judged_key_by_key() {
+    let of = |text: &str| read_text(&format!("[cluster]\n{text}\n"));
+    let good = of("name = \"nas\"\nlisten = \"10.0.0.2:7332\"\npeers = [\"desk.lan:7332\"]\nlease_secs = 10");
+    assert_eq!(good.said(), [""; 0]);
+    assert_eq!(good.kernel.cluster.node_name().as_str(), "nas");
+    assert_eq!(good.kernel.cluster.peers, ["desk.lan:7332"]);
+    let many = format!("peers = {:?}", vec!["a:1"; 65]);
+    for (text, words) in [
+        ("name = \"NAS\"", "small letters"),
+        ("listen = \"7332\"", "an address and a port"),
+        ("peers = [\"desk\"]", "has no port"),
+        ("advertise = [\"fe80::1:7332\"]", "brackets"),
+        ("lease_secs = 9", "goes from 10 to 300"),
+        ("lease_secs = 301", "goes from 10 to 300"),
+        (&*many, "more than 64"),
+        ("peer = []", "did you mean `peers`?"),
+    ] {
+        let read = of(text);
+        let said = read.said().join("\n");
+        assert!(said.contains(words), "{text}: {said}");
+        assert_eq!(read.problems[0].severity, Severity::Fatal);
+    }
+}

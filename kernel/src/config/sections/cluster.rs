@@ -1,0 +1,155 @@
+//! `[cluster]`: what this node is called, and where other nodes reach it.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use mgp_protocol::federation::hello::NodeName;
+use nix::sys::utsname::uname;
+
+use crate::config::reading::Section;
+
+/// Most addresses in a list: each of `peers` is tried for as long as it does not answer, and all of `advertise`
+/// stand in each ticket.
+const ADDRESSES_MAX: usize = 64;
+/// Longest address: a name of the DNS and a port.
+const LONGEST: usize = 253 + 6;
+
+/// `[cluster]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// What this node wants to be called; `None` for the machine's name.
+    pub name: Option<NodeName>,
+    /// Where it listens for other nodes, once it is in a cluster or invites to one.
+    pub listen: SocketAddr,
+    /// Where others reach it, as `host:port`; what it finds out itself when empty.
+    pub advertise: Vec<String>,
+    /// Where other nodes of its cluster are, as `host:port`.
+    pub peers: Vec<String>,
+    /// How long what agents of other nodes may do here outlasts the word of who could deny it.
+    pub lease: Duration,
+}
+
+impl Default for ClusterConfig {
+    fn default() -> Self {
+        Self {
+            name: None,
+            listen: SocketAddr::from((Ipv6Addr::UNSPECIFIED, 7332)),
+            advertise: Vec::new(),
+            peers: Vec::new(),
+            lease: Duration::from_secs(30),
+        }
+    }
+}
+
+impl ClusterConfig {
+    /// What this node is called where its cluster says nothing else.
+    #[must_use]
+    pub fn node_name(&self) -> NodeName {
+        let machine = || {
+            let told = uname().ok();
+            let name = told.as_ref().map(|told| told.nodename().to_string_lossy());
+            NodeName::of_machine(&name.unwrap_or_default())
+        };
+        self.name.clone().unwrap_or_else(machine)
+    }
+
+    pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>) {
+        if let Some(text) = section.text("name") {
+            match NodeName::parse(text.get_ref()) {
+                Ok(name) => self.name = Some(name),
+                Err(why) => section.refuse(text.span(), format!("`name` in [cluster]: {why}")),
+            }
+        }
+        if let Some(text) = section.text("listen") {
+            match text.get_ref().parse() {
+                Ok(address) => self.listen = address,
+                Err(_) => {
+                    let words =
+                        "`listen` in [cluster] wants an address and a port, like [::]:7332 for \
+                         every network, or 192.168.1.2:7332 for one";
+                    section.refuse(text.span(), words);
+                }
+            }
+        }
+        addresses(&mut section, "advertise", &mut self.advertise);
+        addresses(&mut section, "peers", &mut self.peers);
+        section.secs("lease_secs", 10..=300, &mut self.lease);
+        section.finish();
+    }
+}
+
+/// A list of `host:port`.
+fn addresses(section: &mut Section<'_, '_, '_>, key: &'static str, into: &mut Vec<String>) {
+    let Some(texts) = section.texts(key) else {
+        return;
+    };
+    if let Some(beyond) = texts.get(ADDRESSES_MAX) {
+        let words = format!("`{key}` in [cluster] names more than {ADDRESSES_MAX} addresses");
+        section.refuse(beyond.span(), words);
+    }
+    for text in &texts {
+        if let Err(why) = host_port(text.get_ref()) {
+            let words = format!("`{key}` in [cluster]: {:?} {why}", text.get_ref());
+            section.refuse(text.span(), words);
+        }
+    }
+    let texts = texts.into_iter().take(ADDRESSES_MAX);
+    *into = texts.map(|text| text.into_inner().to_owned()).collect();
+}
+
+/// Judges `host:port`. Whether there is such a host is seen when it is looked for.
+pub(crate) fn host_port(text: &str) -> Result<(), &'static str> {
+    const WANTED: &str = "is no host and port, like nas.lan:7332 or 192.168.1.2:7332";
+    if text.parse::<SocketAddr>().is_ok_and(|at| at.port() != 0) {
+        return Ok(());
+    }
+    let (host, port) = text
+        .rsplit_once(':')
+        .ok_or("has no port: write nas.lan:7332")?;
+    if host.contains(':') {
+        return Err("is an IPv6 address without brackets: write [fe80::1]:7332");
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    let good = !host.is_empty() && text.len() <= LONGEST && host.chars().all(plain);
+    match port.parse::<u16>() {
+        Ok(1..) if good => Ok(()),
+        Ok(_) | Err(_) => Err(WANTED),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_host_and_a_port() {
+        for good in ["nas:7332", "nas.lan:1", "10.0.0.2:7332", "[fe80::1]:7332"] {
+            assert_eq!(host_port(good), Ok(()), "{good}");
+        }
+        for (bad, words) in [
+            ("nas", "no port"),
+            ("nas:", "no host"),
+            ("nas:0", "no host"),
+            ("10.0.0.2:0", "no host"),
+            (":7332", "no host"),
+            ("na s:7332", "no host"),
+            ("https://nas:7332", "brackets"),
+            ("fe80::1:7332", "brackets"),
+            ("nas:99999", "no host"),
+        ] {
+            assert!(host_port(bad).unwrap_err().contains(words), "{bad}");
+        }
+    }
+
+    /// A node is called as its machine is, whatever that is called.
+    #[test]
+    fn a_node_without_a_name_has_that_of_its_machine() {
+        let name = ClusterConfig::default().node_name();
+        assert!(NodeName::parse(name.as_str()).is_ok());
+        let named = ClusterConfig {
+            name: NodeName::parse("nas").ok(),
+            ..ClusterConfig::default()
+        };
+        assert_eq!(named.node_name().as_str(), "nas");
+    }
+}
