@@ -2,9 +2,12 @@
 //! [`KnownNames`] to read what somebody wrote.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
+use mgp_engine::cluster::node_names::NodeNames;
 use mgp_engine::doors::known_names::{KnownNames, Meant, NotRead};
+use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::Refusal;
 
@@ -26,6 +29,38 @@ pub struct NameSources {
     pub access: AccessHandle,
     /// Agents that the configuration names.
     pub configured: BTreeSet<AgentId>,
+    /// The nodes of the cluster.
+    pub nodes: NodeNaming,
+}
+
+/// Tells what nodes are called at the moment: the others, and this one where it is in a cluster.
+#[derive(Clone)]
+pub struct NodeNaming(Arc<dyn Fn() -> (NodeNames, Option<NodeName>) + Send + Sync>);
+
+impl NodeNaming {
+    /// Asks `now` each time.
+    pub fn new(now: impl Fn() -> (NodeNames, Option<NodeName>) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    /// What the other nodes are called.
+    #[must_use]
+    pub fn others(&self) -> NodeNames {
+        (self.0)().0
+    }
+}
+
+impl Default for NodeNaming {
+    /// There are no other nodes.
+    fn default() -> Self {
+        Self::new(Default::default)
+    }
+}
+
+impl fmt::Debug for NodeNaming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NodeNaming").finish_non_exhaustive()
+    }
 }
 
 impl NameSources {
@@ -49,7 +84,10 @@ impl NameSources {
             });
             (id.clone(), tools)
         });
+        let (nodes, here) = (self.nodes.0)();
         KnownNames {
+            nodes,
+            here,
             agents: agents.chain(self.configured.iter().cloned()).collect(),
             servers: listed.collect(),
         }

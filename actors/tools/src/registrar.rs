@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use mgp_engine::cluster::node_names::NodeNames;
 use mgp_engine::policy::access::{self, Principal};
 use mgp_engine::policy::grants;
 use mgp_engine::policy::trust::TrustLevel;
@@ -273,7 +274,10 @@ impl Registrar {
             {
                 return Ok(Vec::new());
             }
-            let made = access::grant(&grant, &who, grants, authority, ledger.fresh, ledger.now_ms);
+            let (id, now_ms) = (ledger.fresh, ledger.now_ms);
+            // The server is of this node.
+            let names = NodeNames::default();
+            let made = access::grant(&grant, &who, &names, grants, authority, id, now_ms);
             made.map(|change| vec![change])
                 .map_err(|refused| Refusal::BadParams(refused.to_string()))
         });

@@ -19,7 +19,7 @@ use crate::tree::{RootActor, ServerParts, TreeActor, TreeHandle};
 use mgp_callers::agent::supervisor::{Agents, AgentsActor};
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Routes;
-use mgp_calls::known_names::NameSources;
+use mgp_calls::known_names::{NameSources, NodeNaming};
 use mgp_calls::{
     CallStreams, Context, Exposing, Policies, Rates, SiftedLists, ToolCounts, Validation,
 };
@@ -295,6 +295,7 @@ impl Parts {
             directory: self.directory.clone(),
             access: self.access.clone(),
             configured: configured.chain([AgentId::new(AgentId::LOCAL)]).collect(),
+            nodes: NodeNaming::default(),
         }
     }
 

@@ -129,11 +129,14 @@ async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant)
         there,
     )?;
     grant.agent_id = about.agent.to_string();
+    grant.server_id = about.place.server.to_string();
+    let names = cx.name_sources.nodes.others();
     let who = by.clone();
     let trace = request.trace.id.clone();
     let decided = cx.policies.access.record(by, trace, move |ledger| {
         let (grants, authority) = (ledger.grants, ledger.authority);
-        let made = access::grant(&grant, &who, grants, authority, ledger.fresh, ledger.now_ms);
+        let (id, now_ms) = (ledger.fresh, ledger.now_ms);
+        let made = access::grant(&grant, &who, &names, grants, authority, id, now_ms);
         made.map(|change| vec![change]).map_err(refused)
     });
     let changes = decided.await?;
@@ -149,10 +152,11 @@ async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant)
 
 async fn revoke(cx: &Context, request: &Request, by: Principal, mut revoke: Revoke) -> Outcome {
     revoke.agent_id = agent_id(&cx.name_sources, &revoke.agent_id)?;
+    let names = cx.name_sources.nodes.others();
     let who = by.clone();
     let trace = request.trace.id.clone();
     let decided = cx.policies.access.record(by, trace, move |ledger| {
-        access::revoke(&revoke, &who, ledger.grants, ledger.authority).map_err(refused)
+        access::revoke(&revoke, &who, &names, ledger.grants, ledger.authority).map_err(refused)
     });
     let changes = decided.await?;
     let revoked = changes.iter().flat_map(GrantChange::revoked);
@@ -256,6 +260,7 @@ fn refused(refused: GrantRefusal) -> Refusal {
         | GrantRefusal::NoTime(_)
         | GrantRefusal::Past(_)
         | GrantRefusal::Form(_)
+        | GrantRefusal::NoNode(_)
         | GrantRefusal::TooMany => Refusal::BadParams(words),
     }
 }

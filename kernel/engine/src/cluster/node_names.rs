@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use mgp_protocol::federation::hello::NodeName;
-use mgp_protocol::ids::NodeId;
-use mgp_protocol::ids::ServerId;
+use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use serde::{Deserialize, Serialize};
+
+use crate::policy::access::NamesNodes;
 
 /// Digits of the id that tell apart two nodes of one name.
 const DIGITS: usize = 6;
@@ -106,10 +107,27 @@ impl NodeNames {
             .map(|(handle, _)| handle)
     }
 
+    /// All names, in their order.
+    pub fn all(&self) -> impl Iterator<Item = (&NodeHandle, NodeId)> {
+        self.handles.iter().map(|(handle, node)| (handle, *node))
+    }
+
     /// The node of this name.
     #[must_use]
     pub fn get(&self, handle: &str) -> Option<NodeId> {
         self.handles.get(&NodeHandle(handle.into())).copied()
+    }
+
+    /// An agent as people know it: `agent.alice`, and `agent.alice@nas` where its home is another node.
+    #[must_use]
+    pub fn agent(&self, agent: &AgentId) -> String {
+        let Some(foreign) = agent.foreign() else {
+            return agent.to_string();
+        };
+        match self.of(foreign.node) {
+            Some(handle) => format!("{}@{handle}", foreign.agent),
+            None => format!("{}@{}", foreign.agent, foreign.node.short()),
+        }
     }
 
     /// Reads what a person typed: a name, an id or its beginning.
@@ -131,6 +149,12 @@ impl NodeNames {
                 known: self.handles.keys().map(ToString::to_string).collect(),
             }),
         }
+    }
+}
+
+impl NamesNodes for NodeNames {
+    fn node_called(&self, name: &str) -> Option<NodeId> {
+        self.get(name)
     }
 }
 

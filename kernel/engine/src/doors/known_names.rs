@@ -4,13 +4,17 @@
 //! A name is never guessed: a name that could mean two things is refused with both, and an unknown one with
 //! the nearest that exists.
 
+mod of_nodes;
 mod unread;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{AgentId, ServerId};
 
+use self::of_nodes::AtNode;
+use crate::cluster::node_names::NodeNames;
 use crate::doors::nearest::nearest_name;
 use crate::tool_names::{self, Reading, canonical, shown};
 use crate::tools::catalog::NAME_MAX;
@@ -24,6 +28,10 @@ pub struct KnownNames {
     pub agents: BTreeSet<AgentId>,
     /// Servers, and their own names for their tools; `None` of one that has listed none yet.
     pub servers: BTreeMap<ServerId, Option<BTreeSet<Arc<str>>>>,
+    /// The other nodes.
+    pub nodes: NodeNames,
+    /// What this node is called, where it is in a cluster.
+    pub here: Option<NodeName>,
 }
 
 /// A server, or one of its tools.
@@ -74,7 +82,7 @@ impl<T> Meant<T> {
 }
 
 impl KnownNames {
-    /// Reads an agent's name, with or without `agent.`.
+    /// Reads an agent's name, with or without `agent.`; of another node's agent, with `@` and the node.
     ///
     /// # Errors
     /// [`NotRead`] for a name that no agent can have.
@@ -84,12 +92,10 @@ impl KnownNames {
         if self.agents.contains(&id) {
             return Ok(Meant::known(id));
         }
-        // Everybody, where agents are not identified.
-        if id.as_str() != AgentId::ANONYMOUS {
-            // Names of other authorities escape bytes as `%` and two digits.
-            let plain: String = name.chars().filter(|c| *c != '%').collect();
-            AgentId::parse(&plain)?;
+        if let Some((name, node)) = name.rsplit_once('@') {
+            return self.agent_of_node(name, node);
         }
+        judge_agent(&id, name)?;
         let names = self.agents.iter().map(AgentId::as_str);
         let nearest = nearest_name(id.as_str(), names).map(str::to_owned);
         Ok(Meant {
@@ -98,15 +104,19 @@ impl KnownNames {
         })
     }
 
-    /// Reads a server's id.
+    /// Reads a server's id; of another node's server, as `NODE/SERVER`.
     ///
     /// # Errors
     /// [`NotRead`] for an id that no server can have.
     pub fn server(&self, typed: &str) -> Result<Meant<ServerId>, NotRead> {
-        let id = ServerId::parse(typed)?;
-        let unknown = match self.servers.contains_key(&id) {
-            true => None,
-            false => Some(UnknownName::Server(id.clone(), self.near_server(typed))),
+        let id = match typed.contains('/') {
+            true => self.node_server(typed)?,
+            false => ServerId::parse(typed)?,
+        };
+        let unknown = match (self.servers.contains_key(&id), id.is_of_node()) {
+            (true, _) => None,
+            (false, true) => Some(UnknownName::Shared(id.clone(), self.near_server(typed))),
+            (false, false) => Some(UnknownName::Server(id.clone(), self.near_server(typed))),
         };
         Ok(Meant { it: id, unknown })
     }
@@ -138,13 +148,21 @@ impl KnownNames {
     }
 
     /// Reads what is typed for a server or one of its tools: `SERVER`, `SERVER:TOOL`, `SERVER/TOOL`, or
-    /// `SERVER__TOOL` as agents are shown it.
+    /// `SERVER__TOOL` as agents are shown it; of another node, `NODE/SERVER` or `NODE/SERVER:TOOL`.
     ///
     /// # Errors
     /// [`NotRead`] for what has no such form, and for what could mean two things.
     pub fn typed(&self, typed: &str) -> Result<Meant<ServerOrTool>, NotRead> {
+        if let Some(read) = self.at_node(typed) {
+            let AtNode { server, tool } = read?;
+            return self.place(server.as_str(), tool);
+        }
         if let Some((server, tool)) = typed.split_once(['/', ':']) {
-            return self.place(server, Some(tool));
+            let mut meant = self.place(server, Some(tool))?;
+            if let Some(UnknownName::Server(_, near @ None)) = &mut meant.unknown {
+                *near = self.near_node(typed);
+            }
+            return Ok(meant);
         }
         let mut tools = self.shown_so(typed);
         let first = tools.next();
@@ -194,6 +212,14 @@ impl KnownNames {
         let whole = self.servers.contains_key(typed);
         self.servers.iter().filter_map(move |(server, listed)| {
             let has = |own: &str| listed.as_ref().is_none_or(|tools| tools.contains(own));
+            if server.is_of_node() {
+                let mut tools = listed.iter().flatten();
+                let tool = tools.find(|tool| self.shown(server, tool) == typed)?;
+                return Some(ServerOrTool {
+                    server: server.clone(),
+                    tool: Some(tool.to_string()),
+                });
+            }
             let tool = match tool_names::read(server, typed)? {
                 Reading::Own(own) => (!whole || has(own)).then(|| own.to_owned()),
                 Reading::Closed => {
@@ -208,6 +234,12 @@ impl KnownNames {
                 tool: Some(tool?),
             })
         })
+    }
+
+    /// What agents are shown for a tool.
+    fn shown(&self, server: &ServerId, tool: &str) -> String {
+        let of_node = self.shown_of_node(server, tool);
+        of_node.unwrap_or_else(|| shown(server, tool))
     }
 
     fn missing(
@@ -238,13 +270,16 @@ impl KnownNames {
         only.map(|server| canonical(server, tool))
     }
 
-    /// The servers that have a tool of this bare name.
+    /// The servers that have a tool of this bare name. Those of other nodes only where none of this node has:
+    /// what the name means does not change because a node came.
     fn owners<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ServerId> + 'a {
         let has = move |listed: &Option<BTreeSet<Arc<str>>>| {
             listed.as_ref().is_some_and(|own| own.contains(tool))
         };
         let servers = self.servers.iter().filter(move |(_, listed)| has(listed));
-        servers.map(|(server, _)| server)
+        let servers = servers.map(|(server, _)| server);
+        let local = servers.clone().any(|server| !server.is_of_node());
+        servers.filter(move |server| !local || !server.is_of_node())
     }
 
     /// The tool with the most similar name.
@@ -254,13 +289,24 @@ impl KnownNames {
             let own = listed.iter().flatten();
             own.map(move |tool| match bare {
                 true => (tool.to_string(), canonical(server, tool)),
-                false => (shown(server, tool), canonical(server, tool)),
+                false => (self.shown(server, tool), canonical(server, tool)),
             })
         });
         let names: BTreeMap<String, String> = tools.collect();
         let near = nearest_name(typed, names.keys().map(String::as_str))?;
         names.get(near).cloned()
     }
+}
+
+/// A name that no agent has yet.
+fn judge_agent(id: &AgentId, name: &str) -> Result<(), NotRead> {
+    // Everybody, where agents are not identified.
+    if id.as_str() != AgentId::ANONYMOUS {
+        // Names of other authorities escape bytes as `%` and two digits.
+        let plain: String = name.chars().filter(|c| *c != '%').collect();
+        AgentId::parse(&plain)?;
+    }
+    Ok(())
 }
 
 /// An unlisted tool can be named only in a form that has one meaning.

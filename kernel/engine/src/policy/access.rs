@@ -16,7 +16,7 @@ use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source, Standing};
 
 pub use self::explain::{explain, list};
-pub use self::requests::{GrantRefusal, GrantRequest, grant, may, revoke, vacate};
+pub use self::requests::{GrantRefusal, GrantRequest, NamesNodes, grant, may, revoke, vacate};
 use crate::policy::grants::{Authority, Force, GrantId, GrantResource, Granted, Grants, Subject};
 use crate::timestamps::rfc3339_ms;
 

@@ -64,8 +64,7 @@ impl ClusterConfig {
             match text.get_ref().parse() {
                 Ok(address) => self.listen = address,
                 Err(_) => {
-                    let words =
-                        "`listen` in [cluster] wants an address and a port, like [::]:7332 for \
+                    let words = "`listen` in [cluster] wants an address and a port, like [::]:7332 for \
                          every network, or 192.168.1.2:7332 for one";
                     section.refuse(text.span(), words);
                 }

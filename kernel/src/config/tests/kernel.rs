@@ -227,7 +227,9 @@ fn a_provider_goes_before_the_model_in_the_program() {
 #[test]
 fn a_cluster_section_is_judged_key_by_key() {
     let of = |text: &str| read_text(&format!("[cluster]\n{text}\n"));
-    let good = of("name = \"nas\"\nlisten = \"10.0.0.2:7332\"\npeers = [\"desk.lan:7332\"]\nlease_secs = 10");
+    let good = of(
+        "name = \"nas\"\nlisten = \"10.0.0.2:7332\"\npeers = [\"desk.lan:7332\"]\nlease_secs = 10",
+    );
     assert_eq!(good.said(), [""; 0]);
     assert_eq!(good.kernel.cluster.node_name().as_str(), "nas");
     assert_eq!(good.kernel.cluster.peers, ["desk.lan:7332"]);

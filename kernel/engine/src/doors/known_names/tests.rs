@@ -1,3 +1,5 @@
+use mgp_protocol::ids::NodeId;
+
 use super::*;
 
 /// `agent.claude` with a token; a server that lists two tools, one that lists what agents are shown
@@ -14,7 +16,26 @@ fn known() -> KnownNames {
     KnownNames {
         agents: agents.map(AgentId::new).into(),
         servers: servers.map(|(id, tools)| (ServerId::new(id), tools)).into(),
+        ..KnownNames::default()
     }
+}
+
+fn nas() -> NodeId {
+    NodeId([7; 32])
+}
+
+/// The same at a node called `desk`, beside a node called `nas` that shares `demo` with it.
+fn in_a_cluster() -> KnownNames {
+    let mut known = known();
+    let name = |name| NodeName::parse(name).unwrap();
+    known
+        .nodes
+        .called(nas(), &name("nas"), known.servers.keys());
+    known.here = Some(name("desk"));
+    let tools = ["time", "fetch"].map(Arc::from);
+    let demo = ServerId::of_node("nas", &ServerId::new("demo"));
+    known.servers.insert(demo, Some(tools.into()));
+    known
 }
 
 fn read(typed: &str) -> Result<String, String> {
@@ -138,4 +159,90 @@ fn what_could_be_two_things_is_refused_with_both() {
     known.servers.insert(ServerId::new("files__copy"), None);
     let copy = known.typed("files__copy").unwrap();
     assert_eq!(copy.it.canonical(), "files__copy");
+}
+
+/// PRJ-008: what belongs to another node is named with the node.
+#[test]
+fn servers_and_tools_of_other_nodes_are_read_with_their_node() {
+    let known = in_a_cluster();
+    let read = |typed: &str| {
+        let meant = known.typed(typed).and_then(Meant::there);
+        meant.map(|meant| meant.it.canonical())
+    };
+    let digits = nas().to_string();
+    let by_id = format!("{}/demo", &digits[..12]);
+    for typed in ["nas/demo", &*by_id] {
+        assert_eq!(read(typed).as_deref(), Ok("nas/demo"), "{typed}");
+    }
+    for typed in ["nas/demo:time", "nas/demo/time", "nas__demo__time"] {
+        assert_eq!(read(typed).as_deref(), Ok("nas/demo:time"), "{typed}");
+    }
+    // One's own node can be named, too.
+    assert_eq!(read("desk/files").as_deref(), Ok("files"));
+    assert_eq!(
+        read("desk/files:write_file").as_deref(),
+        Ok("files:write_file")
+    );
+    let whole = known.server("nas/demo").unwrap();
+    assert_eq!((whole.it.as_str(), whole.unknown), ("nas/demo", None));
+    for (typed, words) in [
+        ("naz/demo", "did you mean nas/demo?"),
+        ("naz/demo:time", "did you mean nas/demo:time?"),
+        ("nas/dmeo", "did you mean nas/demo?"),
+        ("nas/demo:tiem", "did you mean nas/demo:time?"),
+        ("nas__demo__tiem", "did you mean nas/demo:time?"),
+        ("nas/attic", "`mgp cluster status`"),
+    ] {
+        let said = read(typed).unwrap_err().to_string();
+        assert!(said.contains(words), "{typed}: {said}");
+    }
+    let said = known.server("naz/demo").unwrap_err().to_string();
+    assert!(said.contains("there are nas (did you mean nas?)"), "{said}");
+}
+
+/// PRJ-008: what was typed before a node came means the same when it is there.
+#[test]
+fn a_node_that_comes_changes_no_name() {
+    let mut known = in_a_cluster();
+    let tool = |known: &KnownNames| known.tool("fetch").map(|meant| meant.it.canonical());
+    assert_eq!(tool(&known).as_deref(), Ok("fetch:fetch"));
+    known.servers.remove("fetch");
+    assert_eq!(tool(&known).as_deref(), Ok("nas/demo:fetch"));
+    // A server of the node's name, added later: what is typed is the server.
+    let own = ["demo"].map(Arc::from);
+    known.servers.insert(ServerId::new("nas"), Some(own.into()));
+    let read = known.typed("nas/demo").and_then(Meant::there).unwrap();
+    assert_eq!(read.it.canonical(), "nas:demo");
+}
+
+/// PRJ-008: agents of other nodes are named with their home; whether they are there is known there only.
+#[test]
+fn agents_of_other_nodes_are_read_with_their_home() {
+    let mut known = in_a_cluster();
+    let alice = AgentId::of_node(&nas().agent(AgentId::new("agent.alice")));
+    for typed in ["alice@nas", "agent.alice@nas"] {
+        let meant = known.agent(typed).and_then(Meant::there).unwrap();
+        assert_eq!(meant.it, alice);
+        let doubt = meant.unknown.unwrap().to_string();
+        assert!(doubt.contains("only nas itself knows"), "{doubt}");
+    }
+    known.agents.insert(alice.clone());
+    for typed in ["alice@nas", alice.as_str()] {
+        let meant = known.agent(typed).unwrap();
+        assert_eq!((meant.it, meant.unknown), (alice.clone(), None));
+    }
+    assert_eq!(known.nodes.agent(&alice), "agent.alice@nas");
+    // Who has no name of its own is somebody at every node.
+    assert!(known.agent("local@nas").is_ok());
+    assert_eq!(known.agent("claude@desk"), known.agent("claude"));
+    for (typed, words) in [
+        ("alice@naz", "did you mean nas?"),
+        ("al ice@nas", "' '"),
+        ("operator@nas", "kernel's own"),
+        ("@nas", "empty"),
+        ("alice@", "no node is called"),
+    ] {
+        let said = known.agent(typed).unwrap_err().to_string();
+        assert!(said.contains(words), "{typed}: {said}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Names that do not exist or cannot be read, with messages that say what to type instead.
 
+use crate::cluster::node_names::NotANode;
 use mgp_protocol::ids::{AgentId, BadAgentName, BadServerId, ServerId, told};
 
 /// A name that does not exist yet.
@@ -11,6 +12,14 @@ pub enum UnknownName {
     /// With the nearest server or tool.
     #[error("there is no server {}{}; `mgp servers list` shows all", .0, meant(.1))]
     Server(ServerId, Option<String>),
+    /// No such server of another node is to be had here; with the nearest server or tool.
+    #[error(
+        "{} is not shared with this node{}; `mgp cluster status` shows what is", .0, meant(.1)
+    )]
+    Shared(ServerId, Option<String>),
+    /// An agent of another node that never called here, and what the node is called.
+    #[error("only {1} itself knows whether it has an agent {0}")]
+    Elsewhere(AgentId, String),
     /// The server exists, and does not list the tool; with the nearest tool.
     #[error("server {} has no tool {}{}; `mgp tools list` shows all", .0, .1, meant(.2))]
     Tool(ServerId, String, Option<String>),
@@ -23,7 +32,7 @@ impl UnknownName {
     /// True when it may exist all the same.
     #[must_use]
     pub fn is_doubt(&self) -> bool {
-        matches!(self, Self::Unlisted(..))
+        matches!(self, Self::Unlisted(..) | Self::Elsewhere(..))
     }
 }
 
@@ -36,6 +45,9 @@ pub enum NotRead {
     /// No agent can have this name.
     #[error(transparent)]
     Agent(#[from] BadAgentName),
+    /// No node of the cluster is called so; with the nearest.
+    #[error("{}{}", .0, meant(.1))]
+    Node(NotANode, Option<String>),
     /// No server can have this id.
     #[error(transparent)]
     Server(#[from] BadServerId),
@@ -67,8 +79,10 @@ impl NotRead {
     pub fn is_near(&self) -> bool {
         let nearest = match self {
             Self::Unknown(UnknownName::Agent(_, near) | UnknownName::Server(_, near)) => near,
-            Self::Unknown(UnknownName::Tool(_, _, near)) | Self::Nobodys(_, near) => near,
-            Self::Unknown(UnknownName::Unlisted(..))
+            Self::Unknown(UnknownName::Shared(_, near) | UnknownName::Tool(_, _, near))
+            | Self::Node(_, near)
+            | Self::Nobodys(_, near) => near,
+            Self::Unknown(UnknownName::Unlisted(..) | UnknownName::Elsewhere(..))
             | Self::Agent(_)
             | Self::Server(_)
             | Self::NoTool

@@ -48,6 +48,9 @@ pub enum GrantRefusal {
     /// A name or text is too long or empty.
     #[error(transparent)]
     Form(#[from] BadOperation),
+    /// The server is named with a node that is not there.
+    #[error("no node of the cluster is called {0:?}")]
+    NoNode(String),
     /// Too many entries of this kind to replace in one step.
     #[error("there are more than {IDS_MAX} such entries; revoke them first")]
     TooMany,
@@ -60,9 +63,12 @@ impl GrantRefusal {
     pub fn code(&self) -> i64 {
         match self {
             Self::NotOperator { .. } | Self::NotOneself { .. } => 1000,
-            Self::Target(_) | Self::NoTime(_) | Self::Past(_) | Self::Form(_) | Self::TooMany => {
-                mgp_protocol::jsonrpc::INVALID_PARAMS
-            }
+            Self::Target(_)
+            | Self::NoTime(_)
+            | Self::Past(_)
+            | Self::Form(_)
+            | Self::NoNode(_)
+            | Self::TooMany => mgp_protocol::jsonrpc::INVALID_PARAMS,
         }
     }
 }
@@ -86,14 +92,22 @@ pub fn may(principal: &Principal, asked: GrantRequest<'_>) -> Result<(), GrantRe
     }
 }
 
+/// Who has the names by which people know nodes.
+pub trait NamesNodes {
+    /// The node that is called so here.
+    fn node_called(&self, name: &str) -> Option<NodeId>;
+}
+
 /// The operation of `mgp/access/grant`: the new entry, which replaces all earlier ones for the same agent
-/// and the same server or tool. `id` is random and new.
+/// and the same server or tool. `id` is random and new. A server of another node has the node's name before its
+/// own, an agent of another node the node's id behind its own: both are in the operation by all digits.
 ///
 /// # Errors
 /// [`GrantRefusal`] says what is wrong; then nothing may be recorded.
 pub fn grant(
     request: &access::Grant,
     principal: &Principal,
+    names: &impl NamesNodes,
     grants: &Grants,
     authority: &Authority,
     id: GrantId,
@@ -101,7 +115,7 @@ pub fn grant(
 ) -> Result<GrantChange, GrantRefusal> {
     may(principal, GrantRequest::Administer)?;
     let (subject, resource) = entry(
-        authority.here(),
+        (authority.here(), names),
         request.entry_type,
         &request.agent_id,
         &request.server_id,
@@ -133,12 +147,13 @@ pub fn grant(
 pub fn revoke(
     request: &access::Revoke,
     principal: &Principal,
+    names: &impl NamesNodes,
     grants: &Grants,
     authority: &Authority,
 ) -> Result<Vec<GrantChange>, GrantRefusal> {
     may(principal, GrantRequest::Administer)?;
     let (subject, resource) = entry(
-        authority.here(),
+        (authority.here(), names),
         request.entry_type,
         &request.agent_id,
         &request.server_id,
@@ -178,18 +193,27 @@ pub fn vacate(server: &ServerId, grants: &Grants, authority: &Authority) -> Vec<
 }
 
 fn entry(
-    here: NodeId,
+    (here, names): (NodeId, &impl NamesNodes),
     entry_type: EntryType,
     agent: &str,
     server: &str,
     tool: Option<&str>,
 ) -> Result<(Subject, GrantResource), GrantRefusal> {
-    let server = here.server(ServerId::new(server));
+    let server = ServerId::new(server);
+    let server = match server.at_node() {
+        Some((node, own)) => match names.node_called(node) {
+            Some(node) => node.server(own),
+            None => return Err(GrantRefusal::NoNode(node.to_owned())),
+        },
+        None => here.server(server),
+    };
     let resource = match target(entry_type, tool)? {
         Some(tool) => GrantResource::Tool(server, tool.to_owned()),
         None => GrantResource::Server(server),
     };
-    Ok((Subject::Agent(here.agent(AgentId::new(agent))), resource))
+    let agent = AgentId::new(agent);
+    let agent = agent.foreign().unwrap_or_else(|| here.agent(agent));
+    Ok((Subject::Agent(agent), resource))
 }
 
 fn end(text: &str, now_ms: u64) -> Result<u64, GrantRefusal> {

@@ -83,14 +83,47 @@ fn revoking(tool: Option<&str>) -> words::Revoke {
     serde_json::from_value(json).unwrap()
 }
 
+/// A cluster in which the node 2 is called `nas`.
+struct Nas;
+
+impl NamesNodes for Nas {
+    fn node_called(&self, name: &str) -> Option<NodeId> {
+        (name == "nas").then(|| issuer(2))
+    }
+}
+
+/// What is granted names the nodes by all digits: names are given anew in every cluster.
+#[test]
+fn agents_and_servers_of_other_nodes_are_granted_by_the_nodes_ids() {
+    let there = AgentId::of_node(&issuer(3).agent(AgentId::new("agent.alice")));
+    let mut asked = request(Some("read"), Permission::Allow);
+    asked.agent_id = there.to_string();
+    asked.server_id = "nas/files".into();
+    let made = |asked: &words::Grant| {
+        let grants = Grants::default();
+        grant(asked, &operator(), &Nas, &grants, &authority(), id(1), NOW)
+    };
+    let Ok(GrantChange::Grant(granted)) = made(&asked) else {
+        panic!("it is granted");
+    };
+    let alice = issuer(3).agent(AgentId::new("agent.alice"));
+    assert_eq!(granted.subject, Subject::Agent(alice));
+    let files = issuer(2).server(server("files"));
+    let read = GrantResource::Tool(files, "read".into());
+    assert_eq!(granted.resource, read);
+    asked.server_id = "attic/files".into();
+    let refused = made(&asked).unwrap_err();
+    assert_eq!(refused, GrantRefusal::NoNode("attic".into()));
+}
+
 /// Grants as the operator asks for it.
 fn give(grants: &mut Grants, n: u8, request: &words::Grant) {
-    let change = grant(request, &operator(), grants, &authority(), id(n), NOW).unwrap();
+    let change = grant(request, &operator(), &Nas, grants, &authority(), id(n), NOW).unwrap();
     write(grants, 1, change);
 }
 
 fn take(grants: &mut Grants, request: &words::Revoke) -> usize {
-    let changes = revoke(request, &operator(), grants, &authority()).unwrap();
+    let changes = revoke(request, &operator(), &Nas, grants, &authority()).unwrap();
     let ids = changes.iter().map(|change| change.revoked().len()).sum();
     for change in changes {
         write(grants, 1, change);
@@ -293,7 +326,16 @@ fn the_last_decision_of_the_operator_counts() {
 fn a_grant_that_does_not_fit_is_refused() {
     let grants = Grants::default();
     let refused = |request: words::Grant| {
-        let refused = grant(&request, &operator(), &grants, &authority(), id(1), NOW).unwrap_err();
+        let refused = grant(
+            &request,
+            &operator(),
+            &Nas,
+            &grants,
+            &authority(),
+            id(1),
+            NOW,
+        )
+        .unwrap_err();
         (refused.code(), refused)
     };
     let mut no_tool = request(None, Permission::Allow);
@@ -325,9 +367,9 @@ fn only_the_operator_grants_and_an_agent_asks_about_itself() {
     let grants = Grants::default();
     let asked = request(None, Permission::Allow);
     let named = agent("admin");
-    let refused = grant(&asked, &named, &grants, &authority(), id(1), NOW).unwrap_err();
+    let refused = grant(&asked, &named, &Nas, &grants, &authority(), id(1), NOW).unwrap_err();
     assert_eq!(refused.code(), 1000);
-    let refused = revoke(&revoking(None), &named, &grants, &authority()).unwrap_err();
+    let refused = revoke(&revoking(None), &named, &Nas, &grants, &authority()).unwrap_err();
     assert_eq!(refused.code(), 1000);
     let table = table(&grants, DefaultPolicy::OptIn);
     let found = table.decide(&named, &server("files"), None, NOW);
