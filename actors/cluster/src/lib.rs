@@ -5,4 +5,5 @@
 //! [`tool_index::HeldTools`], both published, so that a call asks no actor.
 
 pub mod links;
+pub mod shares;
 pub mod tool_index;

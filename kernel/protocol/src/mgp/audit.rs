@@ -148,6 +148,13 @@ impl EventType {
     pub const AGENT_RENEWED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.agent_renewed"));
     /// An agent has no token any more, and what it had under way ends.
     pub const AGENT_REMOVED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.agent_removed"));
+    /// A server of this node, or some of its tools, is shared with other nodes.
+    pub const SERVER_SHARED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.server_shared"));
+    /// It is so no longer.
+    pub const SERVER_UNSHARED: Self =
+        Self::Custom(CustomType::own("dev.cloto.mgp.server_unshared"));
+    /// What another node told of its tools was not taken, or not all of it.
+    pub const INDEX_REFUSED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.index_refused"));
     /// Old records are about to be removed; names the last of them.
     pub const LOG_TRIMMED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_trimmed"));
     /// The log itself was found hurt, or was mended.

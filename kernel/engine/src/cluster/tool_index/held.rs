@@ -97,6 +97,17 @@ impl HeldIndex {
         all.filter_map(|(key, told)| Some((key, told.it.as_ref().ok()?)))
     }
 
+    /// What was taken of one server: itself first, then its tools.
+    pub fn of_server(
+        &self,
+        server: &ServerId,
+    ) -> impl Iterator<Item = (&IndexKey, &HeldEntry)> + use<'_> {
+        let (first, server) = (IndexKey::server(server), server.clone());
+        let its = self.entries.range(first..);
+        let its = its.take_while(move |(key, _)| key.server == server);
+        its.filter_map(|(key, told)| Some((key, told.it.as_ref().ok()?)))
+    }
+
     /// Entries that were not taken, and why.
     pub fn refused(&self) -> impl Iterator<Item = (&IndexKey, &EntryRefusal)> {
         let all = self.entries.iter();

@@ -1,0 +1,299 @@
+//! What this node shares with others, kept on disk and published.
+//! The operator changes it; the index of this node and the rules for agents of other nodes follow it.
+//!
+//! A change is in the audit log and on disk before it is published, and published before it is acknowledged.
+
+mod shares_file;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use mgp_engine::cluster::shares::{
+    Share, ShareAudience, ShareChange, ShareRefusal, ShareRequest, Shares,
+};
+use mgp_protocol::ids::{NodeId, ServerId};
+use mgp_protocol::mgp::audit::{Actor as AuditActor, EventType, Outcome, Target, TraceId};
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
+use mgp_runtime::{randomness, task};
+use mgp_store::audit::{AuditHandle, NotWritten, event};
+use mgp_sync::Snapshot;
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
+use serde_json::json;
+
+pub use self::shares_file::UnusableShares;
+
+/// What the actor needs.
+#[derive(Clone, Debug)]
+pub struct SharesStart {
+    /// The file; made when something is shared for the first time.
+    pub file: PathBuf,
+    /// Told the rules whenever they have changed.
+    pub changed: EventSink<Arc<Shares>>,
+    /// The audit log.
+    pub audit: AuditHandle,
+}
+
+/// Handle of the actor.
+#[derive(Clone, Debug)]
+pub struct SharesHandle {
+    mailbox: Mailbox<SharesMsg>,
+    shared: Arc<Snapshot<Shares>>,
+}
+
+/// What somebody wants to share.
+#[derive(Clone, Debug)]
+pub struct ShareWish {
+    /// A server of this node.
+    pub server: ServerId,
+    /// With whom.
+    pub to: ShareAudience,
+    /// The pattern as it was typed; all tools without.
+    pub tools: Option<String>,
+    /// The server's own names for its tools; `None` when it has listed none yet.
+    pub listed: Option<BTreeSet<Arc<str>>>,
+    /// The rule is for what is to come as well.
+    pub not_yet: bool,
+}
+
+/// Why nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum NotShared {
+    /// As it was asked for it cannot be.
+    #[error(transparent)]
+    Refused(#[from] ShareRefusal),
+    /// The audit log takes nothing.
+    #[error(transparent)]
+    NotRecorded(#[from] NotWritten),
+    /// The disk failed.
+    #[error("it cannot be kept on disk ({0}), and what is not kept is not shared")]
+    NotKept(String),
+    /// The actor is not there.
+    #[error("what is shared cannot be changed: {0}")]
+    Unreachable(#[from] AskError),
+}
+
+/// What the rules say, and what is to become of them.
+type Change = Box<dyn FnOnce(&Shares) -> Result<Vec<ShareChange>, ShareRefusal> + Send>;
+
+impl SharesHandle {
+    /// Reads the rules and starts the actor.
+    ///
+    /// # Errors
+    /// The actor cannot be started; the file cannot be read, in words for who starts the kernel.
+    pub async fn start(start: SharesStart) -> Result<(Self, ActorCell), SpawnErr> {
+        let file = start.file.clone();
+        let reading = task::blocking("shares.read", move || shares_file::read(&file));
+        let failed = |error| SpawnErr::StartupFailed(error);
+        let shares = reading.await.map_err(|error| failed(error.into()))?;
+        let shares = shares.map_err(|error| failed(error.into()))?;
+        let shared = Arc::new(Snapshot::new(shares));
+        let actor = SharesActor {
+            shared: Arc::clone(&shared),
+            start,
+        };
+        let (actor, _) = Actor::spawn(None, actor, ()).await?;
+        let cell = actor.get_cell();
+        let mailbox = Mailbox::new(actor);
+        Ok((Self { mailbox, shared }, cell))
+    }
+
+    /// The rules of this moment.
+    #[must_use]
+    pub fn now(&self) -> Arc<Shares> {
+        self.shared.load()
+    }
+
+    /// Shares something. Returns the rule; `None` when it was shared so already.
+    ///
+    /// # Errors
+    /// [`NotShared`]; then all is as before.
+    pub async fn add(&self, wish: ShareWish, by: AuditActor) -> Result<Option<Share>, NotShared> {
+        let share = move |shares: &Shares| {
+            let request = ShareRequest {
+                server: wish.server,
+                to: wish.to,
+                tools: wish.tools.as_deref(),
+                listed: wish.listed.as_ref(),
+                not_yet: wish.not_yet,
+            };
+            Ok(shares.share(&request)?.into_iter().collect())
+        };
+        let changes = self.change(share, by).await?;
+        Ok(changes.into_iter().find_map(|change| match change {
+            ShareChange::Share(share) => Some(share),
+            ShareChange::Unshare(_) | ShareChange::Forget(_) | ShareChange::Vacate(_) => None,
+        }))
+    }
+
+    /// Ends what is shared of a server: with everybody or one audience, by one pattern or all of them.
+    /// Returns the rules that ended.
+    ///
+    /// # Errors
+    /// [`NotShared`]; then all is as before.
+    pub async fn remove(
+        &self,
+        server: ServerId,
+        to: Option<ShareAudience>,
+        tools: Option<String>,
+        by: AuditActor,
+    ) -> Result<Vec<Share>, NotShared> {
+        let unshare = move |shares: &Shares| shares.unshare(&server, to, tools.as_deref());
+        let changes = self.change(unshare, by).await?;
+        let ended = changes.into_iter().filter_map(|change| match change {
+            ShareChange::Unshare(share) => Some(share),
+            ShareChange::Share(_) | ShareChange::Forget(_) | ShareChange::Vacate(_) => None,
+        });
+        Ok(ended.collect())
+    }
+
+    /// A node is no longer of the cluster: a node of its name begins without.
+    ///
+    /// # Errors
+    /// [`NotShared`].
+    pub async fn forget(&self, node: NodeId, by: AuditActor) -> Result<(), NotShared> {
+        let forget = move |_: &Shares| Ok(vec![ShareChange::Forget(node)]);
+        self.change(forget, by).await.map(drop)
+    }
+
+    /// A server was removed: one of its name begins unshared.
+    ///
+    /// # Errors
+    /// [`NotShared`].
+    pub async fn vacate(&self, server: ServerId, by: AuditActor) -> Result<(), NotShared> {
+        let vacate = move |_: &Shares| Ok(vec![ShareChange::Vacate(server)]);
+        self.change(vacate, by).await.map(drop)
+    }
+
+    /// Returns the changes that were made.
+    async fn change(
+        &self,
+        change: impl FnOnce(&Shares) -> Result<Vec<ShareChange>, ShareRefusal> + Send + 'static,
+        by: AuditActor,
+    ) -> Result<Vec<ShareChange>, NotShared> {
+        let change: Change = Box::new(change);
+        let ask = |reply| SharesMsg { change, by, reply };
+        self.mailbox.ask(ask).await?
+    }
+}
+
+/// A change that is asked for.
+pub struct SharesMsg {
+    change: Change,
+    by: AuditActor,
+    reply: Reply<Result<Vec<ShareChange>, NotShared>>,
+}
+
+impl std::fmt::Debug for SharesMsg {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharesMsg")
+    }
+}
+
+#[derive(Debug)]
+struct SharesActor {
+    shared: Arc<Snapshot<Shares>>,
+    start: SharesStart,
+}
+
+impl Actor for SharesActor {
+    type Msg = Queued<SharesMsg>;
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        (): (),
+    ) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        queued: Self::Msg,
+        (): &mut (),
+    ) -> Result<(), ActorProcessingErr> {
+        let SharesMsg { change, by, reply } = queued.open();
+        let outcome = self.change(change, &by).await;
+        reply.send(outcome);
+        Ok(())
+    }
+}
+
+impl SharesActor {
+    async fn change(
+        &self,
+        change: Change,
+        by: &AuditActor,
+    ) -> Result<Vec<ShareChange>, NotShared> {
+        let before = self.shared.load();
+        let mut shares = Shares::clone(&before);
+        let mut changes = change(&before)?;
+        changes.retain(|change| shares.apply(change));
+        if changes.is_empty() {
+            return Ok(changes);
+        }
+        let trace = TraceId::mint(randomness::bytes());
+        for change in &changes {
+            let event = recorded(change, by, &trace, Outcome::Success);
+            self.start.audit.decided(event).await?;
+        }
+        let (file, kept) = (self.start.file.clone(), shares.clone());
+        let writing = task::blocking("shares.keep", move || shares_file::write(&file, &kept));
+        let written = match writing.await {
+            Ok(written) => written.map_err(|error| error.to_string()),
+            Err(broken) => Err(broken.to_string()),
+        };
+        if let Err(why) = written {
+            for change in &changes {
+                let event = recorded(change, by, &trace, Outcome::Failure);
+                self.start.audit.tell(event);
+            }
+            return Err(NotShared::NotKept(why));
+        }
+        let shares = Arc::new(shares);
+        self.shared.store(Arc::clone(&shares));
+        self.start.changed.send(shares);
+        Ok(changes)
+    }
+}
+
+fn recorded(
+    change: &ShareChange,
+    by: &AuditActor,
+    trace: &TraceId,
+    outcome: Outcome,
+) -> mgp_protocol::mgp::audit::Event {
+    let (kind, server, details) = match change {
+        ShareChange::Share(share) => (
+            EventType::SERVER_SHARED,
+            Some(&share.server),
+            json!({"to": share.to.to_string(), "tools": share.tools}),
+        ),
+        ShareChange::Unshare(share) => (
+            EventType::SERVER_UNSHARED,
+            Some(&share.server),
+            json!({"to": share.to.to_string(), "tools": share.tools}),
+        ),
+        ShareChange::Forget(node) => (
+            EventType::SERVER_UNSHARED,
+            None,
+            json!({"to": ShareAudience::Node(*node).to_string(), "reason": "the node left"}),
+        ),
+        ShareChange::Vacate(server) => (
+            EventType::SERVER_UNSHARED,
+            Some(server),
+            json!({"reason": "the server was removed"}),
+        ),
+    };
+    let target = Target {
+        server_id: server.map(ToString::to_string),
+        ..Target::default()
+    };
+    event(kind, by.clone(), target, trace, outcome, details)
+}

@@ -1,0 +1,69 @@
+//! The rules on disk. Without the file nothing is shared, so its loss opens nothing.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use mgp_engine::cluster::shares::{SHARES_MAX, Share, ShareChange, Shares};
+use mgp_store::atomic_file;
+
+/// Why the file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum UnusableShares {
+    /// The disk.
+    #[error("{}: {error}", .path.display())]
+    Disk {
+        /// Its path.
+        path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// It was changed after it was written.
+    #[error(
+        "{} is damaged ({why}): nobody knows what this node shares; put a copy back, or share nothing with `echo '[]' > {}` and share anew",
+        .path.display(), .path.display()
+    )]
+    Damaged {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+pub(super) fn read(path: &Path) -> Result<Shares, UnusableShares> {
+    let damaged = |why: String| UnusableShares::Damaged {
+        path: path.to_owned(),
+        why,
+    };
+    let bytes = match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Shares::default()),
+        Err(error) => {
+            let path = path.to_owned();
+            return Err(UnusableShares::Disk { path, error });
+        }
+        Ok(bytes) => bytes,
+    };
+    let rules: Vec<Share> =
+        serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+    if rules.len() > SHARES_MAX {
+        return Err(damaged(format!("it has more than {SHARES_MAX} rules")));
+    }
+    let mut shares = Shares::default();
+    for rule in rules {
+        shares.apply(&ShareChange::Share(rule));
+    }
+    Ok(shares)
+}
+
+/// On disk when this returns.
+pub(super) fn write(path: &Path, shares: &Shares) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
+    let rules: Vec<Share> = shares.all().collect();
+    atomic_file::write(path, &serde_json::to_vec(&rules)?)
+}

@@ -1,0 +1,153 @@
+//! Copies of other nodes' indexes on disk, so that what is known of a node outlives a restart. Everything in
+//! them can be copied again: a file that is damaged is not read, and nobody waits for the disk.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use mgp_engine::cluster::tool_index::{
+    BYTES_MAX, HELD_BYTES_MAX, HeldEntry, HeldIndex, IndexKey, NODES_MAX,
+};
+use mgp_protocol::federation::tool_index::{
+    IndexChange, IndexDigest, IndexPage, RecordBytes, ToolRecord,
+};
+use mgp_protocol::ids::NodeId;
+use mgp_runtime::time::{unix_ms, unix_ms_of};
+use mgp_store::atomic_file;
+
+use super::node_handles::private_folder;
+
+/// Longest file: the records, their names and little else.
+const FILE_MAX: u64 = 2 * BYTES_MAX as u64;
+const ENDING: &str = ".index";
+
+/// What is to become of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum KeptChange {
+    /// The node was heard: what is kept is so old and no older.
+    Heard,
+    /// The copy is another one, or there is none any more.
+    Changed,
+}
+
+/// A copy to be written.
+pub(super) struct WrittenCopy {
+    digest: IndexDigest,
+    entries: Vec<(IndexKey, HeldEntry)>,
+}
+
+/// What the disk has to do.
+pub(super) type CopyOrders = BTreeMap<NodeId, Option<WrittenCopy>>;
+
+impl WrittenCopy {
+    /// Of a copy that is whole.
+    pub(super) fn of(index: &HeldIndex) -> Option<Self> {
+        let entries = index.entries();
+        let entries = entries.map(|(key, entry)| (key.clone(), entry.clone()));
+        Some(Self {
+            digest: index.digest()?,
+            entries: entries.collect(),
+        })
+    }
+
+    /// As a page that has everything.
+    fn page(self) -> IndexPage {
+        let change = |(key, entry): (IndexKey, HeldEntry)| {
+            let record = match entry {
+                HeldEntry::Server(record) => record.encode(),
+                HeldEntry::Tool(tool) => ToolRecord {
+                    definition: tool.definition.to_string(),
+                    schemas: tool.schemas,
+                    idempotent: tool.idempotent,
+                    vector: tool.vector,
+                }
+                .encode(),
+            };
+            IndexChange {
+                server: key.server.to_string(),
+                tool: key.tool.as_deref().map(str::to_owned),
+                record: Some(RecordBytes(record)),
+            }
+        };
+        IndexPage {
+            number: 0,
+            epoch: self.digest.epoch,
+            after: 0,
+            upto: self.digest.version,
+            digest: self.digest,
+            changes: self.entries.into_iter().map(change).collect(),
+        }
+    }
+}
+
+/// All copies that are whole, and how long ago their nodes were heard.
+pub(super) fn read(folder: &Path) -> Vec<(NodeId, HeldIndex, Duration)> {
+    let Ok(files) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut room = HELD_BYTES_MAX;
+    let mut copies = Vec::new();
+    for file in files.flatten().take(2 * NODES_MAX) {
+        let name = file.file_name();
+        let node = name.to_str().and_then(|name| name.strip_suffix(ENDING));
+        let Some(node) = node.and_then(NodeId::parse) else {
+            continue;
+        };
+        match read_one(&file.path(), room) {
+            // One of which an entry was refused is not the same without it, and is copied again.
+            Ok((index, age)) if index.digest().is_some() => {
+                room = room.saturating_sub(index.bytes());
+                copies.push((node, index, age));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let path = file.path();
+                tracing::warn!(path = %path.display(), %error, "a kept copy of another node's index cannot be read; it is copied again");
+            }
+        }
+    }
+    copies
+}
+
+fn read_one(path: &Path, room: usize) -> io::Result<(HeldIndex, Duration)> {
+    let file = File::open(path)?;
+    let heard = unix_ms_of(file.metadata()?.modified()?);
+    let mut bytes = Vec::new();
+    file.take(FILE_MAX).read_to_end(&mut bytes)?;
+    let page = IndexPage::decode(&bytes).map_err(io::Error::other)?;
+    let index = HeldIndex::restored(page.digest, page.changes, room);
+    let age = Duration::from_millis(unix_ms().saturating_sub(heard));
+    Ok((index, age))
+}
+
+/// Writes copies, and removes the files of nodes that have none.
+pub(super) fn write(folder: &Path, orders: CopyOrders, heard: &[NodeId]) -> io::Result<()> {
+    for (node, copy) in orders {
+        let path = place(folder, node);
+        match copy {
+            Some(copy) => {
+                private_folder(folder)?;
+                atomic_file::write_unsynced(&path, &copy.page().encode())?;
+            }
+            None => gone_is_well(fs::remove_file(&path))?,
+        }
+    }
+    for node in heard {
+        let file = File::options().write(true).open(place(folder, *node));
+        gone_is_well(file.and_then(|file| file.set_modified(SystemTime::now())))?;
+    }
+    Ok(())
+}
+
+fn gone_is_well(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+fn place(folder: &Path, node: NodeId) -> PathBuf {
+    folder.join(format!("{node}{ENDING}"))
+}

@@ -1,0 +1,92 @@
+//! What each node is called here, kept on disk: a name leads to whom it led before.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use mgp_engine::cluster::node_names::NodeNames;
+use mgp_protocol::federation::hello::NodeName;
+use mgp_protocol::ids::{NodeId, ServerId};
+use mgp_store::atomic_file;
+use tokio_util::sync::CancellationToken;
+
+/// The names of all other nodes of the cluster, as they stand in the names of their tools.
+#[derive(Debug, Default)]
+pub struct NamedNodes {
+    /// The names.
+    pub names: NodeNames,
+    /// Cancelled when other ones are published.
+    pub replaced: CancellationToken,
+}
+
+/// Why the names cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum UnusableNames {
+    /// The disk.
+    #[error("{}: {error}", .path.display())]
+    Disk {
+        /// Its path.
+        path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// It was changed after it was written.
+    #[error(
+        "{} is damaged ({why}): put a copy back, or remove it; then nodes that share a name may change theirs",
+        .path.display()
+    )]
+    Damaged {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+pub(super) fn read(folder: &Path) -> Result<NodeNames, UnusableNames> {
+    let path = place(folder);
+    match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(NodeNames::default()),
+        Err(error) => Err(UnusableNames::Disk { path, error }),
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| UnusableNames::Damaged {
+            path,
+            why: error.to_string(),
+        }),
+    }
+}
+
+/// On disk when this returns.
+pub(super) fn write(folder: &Path, names: &NodeNames) -> io::Result<()> {
+    private_folder(folder)?;
+    atomic_file::write(&place(folder), &serde_json::to_vec(names)?)
+}
+
+/// The names of these nodes and no others; each keeps its own where it may. Beside servers of this node none
+/// is called like one of them.
+pub(super) fn named<'a>(
+    before: &NodeNames,
+    members: impl Iterator<Item = (NodeId, &'a NodeName)> + Clone,
+    servers: impl Iterator<Item = &'a ServerId> + Clone,
+) -> NodeNames {
+    let mut names = before.clone();
+    let members: BTreeMap<NodeId, &NodeName> = members.collect();
+    for (_, node) in before.all() {
+        if !members.contains_key(&node) {
+            names.forget(node);
+        }
+    }
+    for (node, name) in members {
+        names.called(node, name, servers.clone());
+    }
+    names
+}
+
+pub(super) fn private_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn place(folder: &Path) -> PathBuf {
+    folder.join("names.json")
+}

@@ -1,0 +1,91 @@
+//! How each node stands, for people.
+
+use std::time::Duration;
+
+use mgp_engine::cluster::staleness::Stage;
+use mgp_engine::cluster::tool_index::{HeldIndex, LeftOut};
+use mgp_protocol::federation::tool_index::{EXAMPLES_MAX, IndexReport, RefusedEntry, plain};
+use mgp_protocol::ids::NodeId;
+
+use super::state::ToolIndexState;
+
+/// A node of the cluster, by what it shares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexedNode {
+    /// The node.
+    pub node: NodeId,
+    /// What it is called here.
+    pub name: Option<String>,
+    /// Whether there is a link to it.
+    pub linked: bool,
+    /// Servers it shares with this node.
+    pub servers: usize,
+    /// Tools of these.
+    pub tools: usize,
+    /// Bytes of their definitions and vectors.
+    pub bytes: usize,
+    /// How long ago it was heard; `None` when it never was.
+    pub age: Option<Duration>,
+    /// What is done with its tools.
+    pub stage: Option<Stage>,
+    /// Whether the copy is what the node last told of.
+    pub current: bool,
+    /// Why nothing more is taken of it for now.
+    pub broken: Option<String>,
+    /// What was not taken of it.
+    pub refused: IndexReport,
+    /// What it did not take of this node's index, as it says.
+    pub reported: Option<IndexReport>,
+    /// What is shared with it and not told, since it is beyond what a node may tell.
+    pub left_out: IndexReport,
+}
+
+impl ToolIndexState {
+    pub(super) fn status(&self) -> Vec<IndexedNode> {
+        let members = self.others().map(|(node, _)| node);
+        members.map(|node| self.status_of(node)).collect()
+    }
+
+    fn status_of(&self, node: NodeId) -> IndexedNode {
+        let now = self.now();
+        let peer = self.peers.get(&node);
+        let held = self.held.get(node, now);
+        let index = held.map(|(index, _)| index);
+        let entries = || index.into_iter().flat_map(HeldIndex::entries);
+        let name = self.names.of(node);
+        let left_out = self.own.left_out(node);
+        let left_out = left_out.map(|(key, why): (_, LeftOut)| (key.to_string(), why.to_string()));
+        let refused = index.into_iter().flat_map(HeldIndex::refused);
+        let refused = refused.map(|(key, why)| (key.to_string(), why.to_string()));
+        IndexedNode {
+            node,
+            name: name.map(ToString::to_string),
+            linked: peer.is_some_and(super::peers::IndexPeer::is_linked),
+            servers: entries().filter(|(key, _)| key.tool.is_none()).count(),
+            tools: entries().filter(|(key, _)| key.tool.is_some()).count(),
+            bytes: index.map_or(0, HeldIndex::bytes),
+            age: self.held.age(node, now),
+            stage: held.map(|(_, stage)| stage),
+            current: index.is_some_and(HeldIndex::is_current),
+            broken: index
+                .and_then(HeldIndex::broken)
+                .map(|broken| broken.to_string()),
+            refused: counted(refused),
+            reported: peer.and_then(|peer| peer.report.clone()),
+            left_out: counted(left_out),
+        }
+    }
+}
+
+/// How many there are, and some of them.
+fn counted(entries: impl Iterator<Item = (String, String)>) -> IndexReport {
+    let mut report = IndexReport::default();
+    for (entry, reason) in entries {
+        report.refused += 1;
+        if report.examples.len() < EXAMPLES_MAX {
+            let entry = plain(&entry);
+            report.examples.push(RefusedEntry { entry, reason });
+        }
+    }
+    report
+}

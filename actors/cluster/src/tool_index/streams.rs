@@ -1,0 +1,82 @@
+//! The streams on which pages travel: one pull each when this node asks, any number when it answers.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mgp_engine::cluster::tool_index::PULL_TIME;
+use mgp_protocol::federation::sync::SyncOpening;
+use mgp_protocol::federation::tool_index::{IndexPage, NotBrought, PullIndex};
+use mgp_protocol::ids::NodeId;
+use mgp_runtime::mailbox::Mailbox;
+use mgp_transports::quic::SyncStream;
+use tokio::time::Instant;
+
+use super::ToolIndexMsg;
+use crate::links::PeerLink;
+
+/// Brings a page.
+pub(super) async fn pull(
+    link: Arc<PeerLink>,
+    pull: PullIndex,
+) -> Result<Box<IndexPage>, NotBrought> {
+    match page(&link, &pull).await {
+        Ok(page) => Ok(Box::new(page)),
+        Err(why) => {
+            let node = link.link.peer().short();
+            tracing::debug!(node, %why, "no page of another node's index came");
+            Err(NotBrought::Lost)
+        }
+    }
+}
+
+async fn page(link: &PeerLink, pull: &PullIndex) -> Result<IndexPage, String> {
+    let until = Instant::now() + PULL_TIME;
+    let mut stream = link.link.sync(until).await.map_err(words)?;
+    let opening = Bytes::from(SyncOpening::Index.encode());
+    stream.send(opening).await.map_err(words)?;
+    stream.send(pull.encode().into()).await.map_err(words)?;
+    stream.finish();
+    let page = stream.next().await.map_err(words)?;
+    let page = page.ok_or_else(|| "the stream ended without it".to_owned())?;
+    IndexPage::decode(&page).map_err(words)
+}
+
+/// Answers pulls until the peer asks no more. How many streams a peer may have, and for how long, the link
+/// bounds.
+pub(super) async fn serve(
+    mailbox: Mailbox<ToolIndexMsg>,
+    node: NodeId,
+    mut stream: Box<SyncStream>,
+) {
+    let why = loop {
+        match answer(&mailbox, node, &mut stream).await {
+            Ok(true) => {}
+            Ok(false) => break "it asks no more".to_owned(),
+            Err(why) => break why,
+        }
+    };
+    stream.finish();
+    let node = node.short();
+    tracing::debug!(node, why, "a node copies no more of this node's index");
+}
+
+/// Answers one pull; false after the last.
+async fn answer(
+    mailbox: &Mailbox<ToolIndexMsg>,
+    node: NodeId,
+    stream: &mut SyncStream,
+) -> Result<bool, String> {
+    let Some(message) = stream.next().await.map_err(words)? else {
+        return Ok(false);
+    };
+    let pull = PullIndex::decode(&message).map_err(words)?;
+    let ask = |reply| ToolIndexMsg::Page(node, pull, reply);
+    let page = mailbox.ask(ask).await.map_err(words)?;
+    let page = page.ok_or_else(|| "it is not of the cluster".to_owned())?;
+    stream.send(page.encode().into()).await.map_err(words)?;
+    Ok(true)
+}
+
+fn words(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

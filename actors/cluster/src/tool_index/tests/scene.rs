@@ -1,0 +1,396 @@
+//! Nodes with an index each: pages go over real links, digests by hand.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::UdpSocket;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_engine::cluster::shares::{Share, ShareAudience, ShareChange, Shares, ToolPattern};
+use mgp_engine::cluster::tool_index::{OfferedServer, schemas_of};
+use mgp_engine::node_key::NodeKey;
+use mgp_protocol::federation::control::Control;
+use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::hello::{
+    Hello, LifeId, NodeName, NodeRole, WIRE_VERSIONS, WireFeatures,
+};
+use mgp_protocol::federation::sync::SyncOpening;
+use mgp_protocol::federation::tool_index::{ServerRecord, ToolRecord};
+use mgp_protocol::ids::{NodeId, ServerId};
+use mgp_protocol::mgp::discovery::Status;
+use mgp_runtime::event_sink::EventSink;
+use mgp_store::audit::AuditHandle;
+use mgp_sync::{Credit, Snapshot};
+use mgp_transports::quic::{
+    AcceptedPeer, ControlInput, ControlOutput, InboundStream, InboundStreams, LinkConfig, LinkEndpoint, NewLink, NodeIdentity,
+    NodeSigner, SyncStream,
+};
+use ractor::ActorCell;
+use tokio::sync::{Mutex as AsyncMutex, mpsc};
+use tokio::task::JoinHandle;
+
+use super::super::{
+    HeldTools, NamedNodes, ToolIndexEvent, ToolIndexHandle, ToolIndexStart,
+};
+use crate::links::PeerLink;
+
+/// What should happen at all happens within this time.
+pub(super) async fn soon<T>(event: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(Duration::from_secs(60), event).await;
+    done.expect("it happens soon")
+}
+
+#[derive(Debug)]
+struct SceneKey(NodeKey);
+
+impl NodeSigner for SceneKey {
+    fn public_key(&self) -> [u8; 32] {
+        self.0.public().0
+    }
+
+    fn sign(&self, bytes: &[u8]) -> [u8; 64] {
+        self.0.sign(bytes).0
+    }
+}
+
+/// Where what a node tells another one goes.
+type Outputs = Arc<Mutex<BTreeMap<NodeId, mpsc::UnboundedSender<Control>>>>;
+
+pub(super) struct IndexNode {
+    n: u8,
+    pub(super) id: NodeId,
+    pub(super) index: ToolIndexHandle,
+    cell: ActorCell,
+    pub(super) held: Arc<Snapshot<HeldTools>>,
+    names: Arc<Snapshot<NamedNodes>>,
+    pub(super) events: AsyncMutex<mpsc::UnboundedReceiver<ToolIndexEvent>>,
+    outputs: Outputs,
+    pub(super) folder: tempfile::TempDir,
+    pub(super) wire: Wire,
+}
+
+/// A node as others link to it.
+pub(super) struct Wire {
+    key: NodeKey,
+    endpoint: LinkEndpoint,
+    at: String,
+    pinned: Mutex<HashSet<NodeId>>,
+    accepted: AsyncMutex<mpsc::UnboundedReceiver<NewLink>>,
+    _accepting: JoinHandle<()>,
+}
+
+impl Wire {
+    pub(super) fn new(n: u8) -> Self {
+        let key = NodeKey::new(&[n; 32]);
+        let identity = NodeIdentity::new(Arc::new(SceneKey(key.clone()))).unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = socket.local_addr().unwrap().to_string();
+        let hello = Hello {
+            versions: WIRE_VERSIONS,
+            features: WireFeatures::CALLS,
+            life: LifeId([n; 16]),
+            name: NodeName::parse("node").unwrap(),
+            role: NodeRole::Member,
+            wall_ms: 5,
+        };
+        let config = LinkConfig {
+            identity,
+            greeting: Arc::new(move || hello.clone()),
+            memory: Credit::new(1 << 30),
+        };
+        let (endpoint, mut acceptor) = LinkEndpoint::new(socket, config).unwrap();
+        let (taken, accepted) = mpsc::unbounded_channel();
+        let accepting = tokio::spawn(async move {
+            while let Some(one) = acceptor.next().await {
+                match one {
+                    AcceptedPeer::Link(link) => drop(taken.send(*link)),
+                    AcceptedPeer::Pairing(_) => {}
+                }
+            }
+        });
+        Self {
+            key,
+            endpoint,
+            at,
+            pinned: Mutex::default(),
+            accepted: AsyncMutex::new(accepted),
+            _accepting: accepting,
+        }
+    }
+
+    pub(super) fn id(&self) -> NodeId {
+        self.key.node()
+    }
+}
+
+/// The links of both ends, first of the first.
+pub(super) type Ends = (Arc<PeerLink>, Arc<PeerLink>);
+
+/// One end of a link.
+pub(super) struct End {
+    pub(super) link: Arc<PeerLink>,
+    pub(super) inbound: InboundStreams,
+    pub(super) control_input: ControlInput,
+    pub(super) control_output: ControlOutput,
+}
+
+/// Two ends of a link.
+pub(super) async fn wired(one: &Wire, other: &Wire) -> (End, End) {
+    for (node, peer) in [(one, other), (other, one)] {
+        let mut pinned = node.pinned.lock().unwrap();
+        pinned.insert(peer.id());
+        node.endpoint.pin(pinned.clone());
+    }
+    let dialed = soon(one.endpoint.dial(other.id(), &other.at)).await.unwrap();
+    let taken = soon(other.accepted.lock().await.recv()).await.unwrap();
+    (End::of(one, dialed), End::of(other, taken))
+}
+
+impl End {
+    fn of(wire: &Wire, new: NewLink) -> Self {
+        Self {
+            link: PeerLink::new(new.link, &wire.key),
+            inbound: new.inbound,
+            control_input: new.control_input,
+            control_output: new.control_output,
+        }
+    }
+
+    /// The end is this node's: it reads, writes and serves what comes by it.
+    pub(super) fn belongs_to(self, node: &IndexNode) -> Arc<PeerLink> {
+        let peer = self.link.link.peer();
+        let (say, said) = mpsc::unbounded_channel();
+        node.outputs.lock().unwrap().insert(peer, say);
+        tokio::spawn(write(said, self.control_output));
+        tokio::spawn(read(node.index.clone(), peer, self.control_input));
+        tokio::spawn(serve(node.index.clone(), peer, self.inbound));
+        node.index.link_up(Arc::clone(&self.link));
+        self.link
+    }
+}
+
+async fn write(mut said: mpsc::UnboundedReceiver<Control>, mut output: ControlOutput) {
+    while let Some(control) = said.recv().await {
+        if output.send(&control).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read(index: ToolIndexHandle, peer: NodeId, mut input: ControlInput) {
+    while let Ok(control) = input.next().await {
+        match control.clone() {
+            Control::Index(digest) => index.heard(peer, digest),
+            Control::IndexReport(report) => index.report(peer, report),
+            Control::Hello(_)
+            | Control::Ping(_)
+            | Control::Pong(_)
+            | Control::Renewal(_)
+            | Control::Logs(_)
+            | Control::Unknown(_) => panic!("{control:?}"),
+        }
+    }
+    index.link_down(peer);
+}
+
+impl IndexNode {
+    pub(super) async fn new(n: u8) -> Self {
+        Self::at(n, tempfile::tempdir().unwrap()).await
+    }
+
+    /// One that finds what is in the folder.
+    pub(super) async fn at(n: u8, folder: tempfile::TempDir) -> Self {
+        let wire = Wire::new(n);
+        let id = wire.id();
+        let (held, names) = (Arc::default(), Arc::default());
+        let (happened, events) = mpsc::unbounded_channel();
+        let outputs = Outputs::default();
+        let told = Arc::clone(&outputs);
+        let start = ToolIndexStart {
+            here: id,
+            folder: folder.path().join("index"),
+            held: Arc::clone(&held),
+            names: Arc::clone(&names),
+            events: EventSink::new(move |event| drop(happened.send(event))),
+            control: EventSink::new(move |(node, control)| {
+                let outputs = told.lock().unwrap();
+                drop(outputs.get(&node).map(|output| output.send(control)));
+            }),
+            audit: AuditHandle::off(),
+        };
+        let (index, cell) = ToolIndexHandle::start(start).await.unwrap();
+        Self {
+            n,
+            id,
+            index,
+            cell,
+            held,
+            names,
+            events: AsyncMutex::new(events),
+            outputs,
+            folder,
+            wire,
+        }
+    }
+
+    /// The same node after a restart of its kernel.
+    pub(super) async fn again(self) -> Self {
+        self.cell.stop(None);
+        Self::at(self.n, self.folder).await
+    }
+
+    pub(super) fn offer(&self, servers: &[(&str, &[&str])]) {
+        self.offer_words(servers, "1");
+    }
+
+    pub(super) fn offer_words(&self, servers: &[(&str, &[&str])], words: &str) {
+        let servers = servers.iter().map(|(server, names)| {
+            (ServerId::new(*server), Arc::new(offered(names, words)))
+        });
+        self.index.offer(servers.collect());
+    }
+
+    /// Waits until what is published is so.
+    pub(super) async fn sees(&self, it: impl Fn(&HeldTools) -> bool) -> Arc<HeldTools> {
+        soon(async {
+            loop {
+                let held = self.held.load();
+                if it(&held) {
+                    return held;
+                }
+                held.replaced.cancelled().await;
+            }
+        })
+        .await
+    }
+
+    /// Waits until the other nodes are called so, and nobody else has a name.
+    pub(super) async fn is_named(&self, wanted: &[(&Self, &str)]) {
+        let wanted: BTreeMap<String, NodeId> = wanted
+            .iter()
+            .map(|(node, name)| ((*name).to_owned(), node.id))
+            .collect();
+        soon(async {
+            loop {
+                let named = self.names.load();
+                let names = named.names.all();
+                let names: BTreeMap<String, NodeId> =
+                    names.map(|(name, node)| (name.to_string(), node)).collect();
+                if names == wanted {
+                    return;
+                }
+                named.replaced.cancelled().await;
+            }
+        })
+        .await;
+    }
+
+    /// The next event that is not about publications.
+    pub(super) async fn report(&self) -> ToolIndexEvent {
+        let mut events = self.events.lock().await;
+        loop {
+            match soon(events.recv()).await.unwrap() {
+                ToolIndexEvent::Changed | ToolIndexEvent::Renamed => {}
+                event @ (ToolIndexEvent::Reported(..) | ToolIndexEvent::Refused(..)) => {
+                    return event;
+                }
+            }
+        }
+    }
+}
+
+/// All know each other.
+pub(super) fn members(nodes: &[&IndexNode]) {
+    let all: BTreeMap<NodeId, NodeName> = nodes
+        .iter()
+        .map(|node| (node.id, NodeName::parse(&format!("node-{}", node.n)).unwrap()))
+        .collect();
+    for node in nodes {
+        node.index.set_members(all.clone());
+    }
+}
+
+/// Links two nodes.
+pub(super) async fn link(one: &IndexNode, other: &IndexNode) -> Ends {
+    let (first, second) = wired(&one.wire, &other.wire).await;
+    (first.belongs_to(one), second.belongs_to(other))
+}
+
+async fn serve(index: ToolIndexHandle, peer: NodeId, mut inbound: InboundStreams) {
+    while let Ok(stream) = inbound.next().await {
+        match stream {
+            InboundStream::Sync(mut stream) => {
+                assert_eq!(opening(&mut stream).await, SyncOpening::Index);
+                index.serve(peer, stream);
+            }
+            InboundStream::Call(call) => panic!("{call:?}"),
+        }
+    }
+}
+
+pub(super) async fn opening(stream: &mut SyncStream) -> SyncOpening {
+    let first = stream.next().await.unwrap().unwrap();
+    SyncOpening::decode(&first).unwrap()
+}
+
+/// The link ends.
+pub(super) fn cut(ends: Ends, why: LinkClose) {
+    ends.0.link.close(why);
+    ends.1.link.close(why);
+}
+
+pub(super) fn definition(name: &str, words: &str) -> String {
+    let definition = serde_json::json!({
+        "name": name, "description": words, "inputSchema": {"type": "object"}
+    });
+    definition.to_string()
+}
+
+pub(super) fn tool(name: &str, words: &str) -> ToolRecord {
+    let definition = definition(name, words);
+    ToolRecord {
+        schemas: schemas_of(&definition).unwrap(),
+        definition,
+        idempotent: false,
+        vector: None,
+    }
+}
+
+pub(super) fn server_record() -> ServerRecord {
+    ServerRecord {
+        state: Status::Connected,
+        specification: None,
+        replica: false,
+        stateful: false,
+    }
+}
+
+pub(super) fn offered(names: &[&str], words: &str) -> OfferedServer {
+    let tools = names.iter();
+    OfferedServer {
+        record: server_record(),
+        tools: tools
+            .map(|name| (Arc::from(*name), tool(name, words)))
+            .collect(),
+    }
+}
+
+pub(super) fn rules(rules: &[(&str, Option<NodeId>, &str)]) -> Arc<Shares> {
+    let mut shares = Shares::default();
+    for (server, to, tools) in rules {
+        shares.apply(&ShareChange::Share(Share {
+            server: ServerId::new(*server),
+            to: to.map_or(ShareAudience::Cluster, ShareAudience::Node),
+            tools: ToolPattern::try_from((*tools).to_owned()).unwrap(),
+        }));
+    }
+    Arc::new(shares)
+}
+
+/// All tools, as their owners call them.
+pub(super) fn tools(held: &HeldTools) -> Vec<String> {
+    let tools = held.servers.iter().flat_map(|(server, held)| {
+        let tools = held.tools.keys();
+        tools.map(move |tool| format!("{}:{tool}", server.server))
+    });
+    tools.collect()
+}
