@@ -226,11 +226,7 @@ impl Actor for SharesActor {
 }
 
 impl SharesActor {
-    async fn change(
-        &self,
-        change: Change,
-        by: &AuditActor,
-    ) -> Result<Vec<ShareChange>, NotShared> {
+    async fn change(&self, change: Change, by: &AuditActor) -> Result<Vec<ShareChange>, NotShared> {
         let before = self.shared.load();
         let mut shares = Shares::clone(&before);
         let mut changes = change(&before)?;

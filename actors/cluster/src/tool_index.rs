@@ -174,7 +174,9 @@ impl ToolIndexHandle {
         match self.mailbox.tell(message) {
             // The kernel is ending.
             Ok(()) | Err(AskError::Stopped) => {}
-            Err(error) => tracing::error!(%error, "the index of all nodes was not told of a change"),
+            Err(error) => {
+                tracing::error!(%error, "the index of all nodes was not told of a change")
+            }
         }
     }
 }

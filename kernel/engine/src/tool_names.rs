@@ -22,9 +22,12 @@ pub fn canonical(server: &ServerId, name: &str) -> String {
     format!("{server}:{name}")
 }
 
-/// What an agent sees and calls.
+/// What an agent sees and calls. A tool of another node has the node's name in front.
 #[must_use]
 pub fn shown(server: &ServerId, name: &str) -> String {
+    if let Some((node, server)) = server.at_node() {
+        return shown_remote(node, node, &server, name);
+    }
     let exact = format!("{server}{SEPARATOR}{name}");
     let mut shown: String = exact.chars().map(presentable).collect();
     if shown == exact && shown.len() <= SHOWN_MAX && reads_back(&shown, server) {
@@ -37,8 +40,8 @@ pub fn shown(server: &ServerId, name: &str) -> String {
 }
 
 /// What an agent sees of another node's tool: `node__server__tool`, closed with a hash where that could be
-/// read in another way. `handle` is what the node is called here, `id` all digits of its id: the hash stays
-/// the same whatever it is called.
+/// read in another way. `handle` is what the node is called here, `id` what the hash knows it by: with all
+/// digits of its id, the hash stays the same whatever it is called.
 #[must_use]
 pub fn shown_remote(handle: &str, id: &str, server: &ServerId, name: &str) -> String {
     let own = format!("{server}{SEPARATOR}{name}");
@@ -67,9 +70,16 @@ pub enum Reading<'a> {
 /// presented alike share the closed form.
 #[must_use]
 pub fn read<'a>(server: &ServerId, name: &'a str) -> Option<Reading<'a>> {
-    let id = server.as_str();
-    let after = |separator| name.strip_prefix(id)?.strip_prefix(separator);
-    let own = after(":").or_else(|| after(SEPARATOR).filter(|own| shown(server, own) == name));
+    // As the names of its tools begin.
+    let exact = match server.at_node() {
+        Some((node, server)) => format!("{node}{SEPARATOR}{server}"),
+        None => server.to_string(),
+    };
+    let id = exact.as_str();
+    let typed = name.strip_prefix(server.as_str());
+    let typed = typed.and_then(|rest| rest.strip_prefix(':'));
+    let after = || name.strip_prefix(id)?.strip_prefix(SEPARATOR);
+    let own = typed.or_else(|| after().filter(|own| shown(server, own) == name));
     if let Some(own) = own.filter(|own| !own.is_empty()) {
         return Some(Reading::Own(own));
     }

@@ -49,13 +49,24 @@ async fn rules_are_kept_over_a_restart_and_end_when_they_are_ended() {
 
     let (shares, _cell, seen) = start(&file).await;
     assert_eq!(shares.now().len(), 2);
-    let refused = shares.remove(ServerId::new("files"), None, Some("write".into()), by_operator());
+    let refused = shares.remove(
+        ServerId::new("files"),
+        None,
+        Some("write".into()),
+        by_operator(),
+    );
     let words = refused.await.unwrap_err().to_string();
     assert!(words.contains("read to cluster"), "{words}");
     let ended = shares.remove(ServerId::new("files"), None, None, by_operator());
     assert_eq!(ended.await.unwrap(), [rule]);
-    shares.vacate(ServerId::new("git"), by_operator()).await.unwrap();
-    shares.vacate(ServerId::new("git"), by_operator()).await.unwrap();
+    shares
+        .vacate(ServerId::new("git"), by_operator())
+        .await
+        .unwrap();
+    shares
+        .vacate(ServerId::new("git"), by_operator())
+        .await
+        .unwrap();
     assert_eq!(*seen.lock().unwrap(), [1, 0]);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "[]");
 }

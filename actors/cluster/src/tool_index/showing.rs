@@ -60,8 +60,10 @@ impl ShownServers {
 
     /// All servers of a node change with its stage.
     fn touch_stages(&mut self, held: &HeldIndexes, now: MonotonicTime) {
-        let stages: BTreeMap<NodeId, Stage> =
-            held.all(now).map(|(node, _, stage)| (node, stage)).collect();
+        let stages: BTreeMap<NodeId, Stage> = held
+            .all(now)
+            .map(|(node, _, stage)| (node, stage))
+            .collect();
         let shown = self.servers.keys();
         let gone = shown.filter(|server| !stages.contains_key(&server.node));
         self.touched.extend(gone.cloned());

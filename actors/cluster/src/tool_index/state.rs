@@ -18,8 +18,8 @@ use mgp_protocol::federation::tool_index::{
 use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_protocol::mgp::audit::{Actor, ActorKind, EventType, Outcome, Target, TraceId};
 use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::randomness;
+use mgp_runtime::task::{self, SupervisedTask};
 use mgp_store::audit::event;
 use ractor::ActorProcessingErr;
 use serde_json::json;
@@ -37,7 +37,7 @@ use crate::links::PeerLink;
 /// for.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// How long what changed waits for more before it is written: a copy of many pages is written once.
-const KEEP: Duration = Duration::from_secs(5);
+const KEEP: Duration = Duration::from_secs(1);
 /// How often the log tells of the same node's index.
 const NEWS: Duration = Duration::from_secs(60);
 
@@ -199,7 +199,9 @@ impl ToolIndexState {
             return;
         }
         peer.report = Some(report.clone()).filter(|report| !report.examples.is_empty());
-        if is_news(peer, now) && let Some(example) = report.examples.first() {
+        if is_news(peer, now)
+            && let Some(example) = report.examples.first()
+        {
             let (node, refused) = (node.short(), report.refused);
             let (entry, reason) = (&example.entry, &example.reason);
             tracing::warn!(

@@ -37,16 +37,25 @@ async fn what_is_shared_is_seen_by_whom_it_is_shared_with() {
     let only_attic = rules(&[("demo", None, "time"), ("secret", Some(attic.id), "*")]);
     nas.index.set_shares(only_attic);
     desk.sees(|held| tools(held) == ["demo:time"]).await;
-    attic.sees(|held| tools(held) == ["demo:time", "secret:key"]).await;
+    attic
+        .sees(|held| tools(held) == ["demo:time", "secret:key"])
+        .await;
 
     nas.offer_words(&[("demo", &["time"])], "2");
     let changed = scene::definition("time", "2");
     let is_new = |held: &HeldTools| {
         let mut servers = held.servers.values();
-        servers.any(|server| server.tools.get("time").is_some_and(|t| *t.definition == *changed))
+        servers.any(|server| {
+            server
+                .tools
+                .get("time")
+                .is_some_and(|t| *t.definition == *changed)
+        })
     };
     desk.sees(is_new).await;
-    attic.sees(|held| is_new(held) && tools(held) == ["demo:time"]).await;
+    attic
+        .sees(|held| is_new(held) && tools(held) == ["demo:time"])
+        .await;
 
     nas.index.set_shares(rules(&[]));
     desk.sees(|held| held.servers.is_empty()).await;
@@ -102,7 +111,7 @@ async fn a_node_that_lags_catches_up_while_everything_changes() {
     let whole = |held: &HeldTools| {
         let tools = held.servers.values().next().map(|server| &server.tools);
         tools.is_some_and(|tools| {
-            let newest = tools.get("tool_1999").map(|tool| &*tool.definition == last);
+            let newest = tools.get("tool_1999").map(|tool| *tool.definition == *last);
             tools.len() == 2_000 - 19 && newest == Some(true)
         })
     };
@@ -125,7 +134,8 @@ async fn nodes_of_one_name_are_told_apart_and_keep_their_names() {
             .map(|(node, name)| (node.id, NodeName::parse(name).unwrap()))
             .collect::<BTreeMap<_, _>>()
     };
-    desk.index.set_members(called(&[(&other, "nas"), (&desk, "desk")]));
+    desk.index
+        .set_members(called(&[(&other, "nas"), (&desk, "desk")]));
     desk.is_named(&[(&other, "nas")]).await;
     let both = called(&[(&nas, "nas"), (&other, "nas"), (&desk, "desk")]);
     desk.index.set_members(both.clone());
@@ -138,7 +148,8 @@ async fn nodes_of_one_name_are_told_apart_and_keep_their_names() {
     desk.offer(&[("nas", &["time"])]);
     desk.index.set_members(both);
     desk.is_named(&[(&other, &taken), (&nas, &digits)]).await;
-    desk.index.set_members(called(&[(&desk, "desk"), (&other, "attic")]));
+    desk.index
+        .set_members(called(&[(&desk, "desk"), (&other, "attic")]));
     desk.is_named(&[(&other, "attic")]).await;
 }
 

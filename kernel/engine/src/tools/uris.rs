@@ -34,10 +34,17 @@ pub fn wrap_template(server: &ServerId, template: &str) -> String {
 
 /// The server and its own URI out of either wrapped form; `None` for every other URI.
 ///
-/// The forms are told apart by the colon: a URI has one after its scheme, an encoded one has none.
+/// The forms are told apart by the colon: a URI has one after its scheme, an encoded one has none. In front of
+/// either, `node/server` is told from `server` by what follows: a scheme has its colon before any slash, and
+/// an encoded URI has no slash.
 #[must_use]
 pub fn unwrap(wrapped: &str) -> Option<(&str, Cow<'_, str>)> {
-    let (server, uri) = wrapped.strip_prefix(WRAPPED)?.split_once('/')?;
+    let wrapped = wrapped.strip_prefix(WRAPPED)?;
+    let (first, rest) = wrapped.split_once('/')?;
+    let second = rest.split_once('/').map(|(second, _)| second);
+    let at_node = second.filter(|second| ServerId::parse(second).is_ok());
+    let end = first.len() + at_node.map_or(0, |second| 1 + second.len());
+    let (server, uri) = (&wrapped[..end], &wrapped[end + 1..]);
     if uri.contains(':') {
         return Some((server, Cow::Borrowed(uri)));
     }
@@ -86,6 +93,13 @@ mod tests {
         assert_eq!(unwrap(&wrapped), Some(("files", "file:///a b%2F".into())));
         let template = wrap_template(&files, "file:///{+path}");
         assert_eq!(template, "mcpk://files/file:///{+path}");
+        let far = ServerId::of_node("nas", &files);
+        for wrapped in [
+            wrap(&far, "file:///a/b"),
+            wrap_template(&far, "file:///a/b"),
+        ] {
+            assert_eq!(unwrap(&wrapped), Some(("nas/files", "file:///a/b".into())));
+        }
         let read = "mcpk://files/file:///a%2Fb";
         assert_eq!(unwrap(read), Some(("files", "file:///a%2Fb".into())));
     }

@@ -12,7 +12,10 @@ use super::*;
 fn folder(owner: NodeId) -> tempfile::TempDir {
     let mut own = OwnIndex::new(5);
     own.reshare((*rules(&[("demo", None, "*")])).clone());
-    own.offer(&ServerId::new("demo"), Some(&offered(&["time", "echo"], "1")));
+    own.offer(
+        &ServerId::new("demo"),
+        Some(&offered(&["time", "echo"], "1")),
+    );
     let pull = PullIndex {
         number: 1,
         epoch: 0,
@@ -41,7 +44,10 @@ async fn what_is_kept_of_a_node_that_does_not_come_ages() {
     let dir = folder(nas);
     let path = dir.path().to_owned();
     let desk = IndexNode::at(2, dir).await;
-    assert!(desk.held.load().servers.is_empty(), "nobody is of the cluster yet");
+    assert!(
+        desk.held.load().servers.is_empty(),
+        "nobody is of the cluster yet"
+    );
     desk.index
         .set_members([(nas, NodeName::parse("nas").unwrap())].into());
     let begun = tokio::time::Instant::now();
@@ -59,7 +65,11 @@ async fn what_is_kept_of_a_node_that_does_not_come_ages() {
     };
     let held = sees(true).await;
     assert_eq!(tools(&held), ["demo:echo", "demo:time"]);
-    assert!(held.servers.values().all(|server| server.stage == Stage::Stale));
+    assert!(
+        held.servers
+            .values()
+            .all(|server| server.stage == Stage::Stale)
+    );
     sees(false).await;
     let hidden = begun.elapsed();
     let half_a_minute = Duration::from_secs(20)..Duration::from_secs(31);
@@ -99,8 +109,12 @@ async fn a_kept_copy_is_shown_until_its_owner_is_heard() {
     let held = desk.sees(|held| tools(held) == ["demo:time"]).await;
     assert_eq!(held.servers.values().next().unwrap().stage, Stage::Stale);
     let _links = scene::link(&nas, &desk).await;
-    desk.sees(|held| held.servers.values().all(|server| server.stage == Stage::Fresh))
-        .await;
+    desk.sees(|held| {
+        held.servers
+            .values()
+            .all(|server| server.stage == Stage::Fresh)
+    })
+    .await;
     let status = soon(desk.index.status()).await.unwrap();
     assert!(status[0].current && status[0].linked);
     desk.index.set_members(BTreeMap::new());

@@ -1,7 +1,6 @@
 //! Peers that tell what is not so, or more than they may.
 
 use mgp_engine::cluster::tool_index::SERVERS_MAX;
-use mgp_protocol::federation::ends::StreamReset;
 use mgp_protocol::federation::sync::SyncOpening;
 use mgp_protocol::federation::tool_index::{IndexChange, IndexRoot, RecordBytes};
 use mgp_transports::quic::InboundStream;
@@ -12,6 +11,8 @@ use super::*;
 /// A peer that answers each pull with what it likes.
 struct Liar {
     end: scene::End,
+    /// Its socket.
+    _wire: Wire,
 }
 
 fn digest(version: u64) -> IndexDigest {
@@ -38,9 +39,7 @@ impl Liar {
         let all = all.map(|(node, name)| (node, NodeName::parse(name).unwrap()));
         desk.index.set_members(all.into());
         at_desk.belongs_to(desk);
-        // The socket lives as long as the test.
-        std::mem::forget(wire);
-        Self { end }
+        Self { end, _wire: wire }
     }
 
     /// Tells a digest and answers the pull after it.
@@ -109,7 +108,11 @@ async fn a_bad_entry_is_refused_with_its_reason_on_both_sides() {
     liar.tells(4, |pull| page(pull, 4, changes)).await;
     let report = liar.report().await;
     assert_eq!(report.refused, 2);
-    let said: Vec<_> = report.examples.iter().map(|one| one.reason.as_str()).collect();
+    let said: Vec<_> = report
+        .examples
+        .iter()
+        .map(|one| one.reason.as_str())
+        .collect();
     let all = said.join("; ");
     assert!(all.contains("names another tool"), "{all}");
     // What it told has not the hash that it told either, so that the copy is not whole.
@@ -158,9 +161,13 @@ async fn an_answer_to_another_question_and_no_answer_are_asked_again() {
     assert!(desk.held.load().servers.is_empty());
     drop(stream);
     let (_, mut stream) = liar.asked().await;
-    soon(stream.send(b"not a page".as_slice().into())).await.unwrap();
+    soon(stream.send(b"not a page".as_slice().into()))
+        .await
+        .unwrap();
     let (pull, mut stream) = liar.asked().await;
-    soon(stream.send(page(pull, 1, whole()).into())).await.unwrap();
+    soon(stream.send(page(pull, 1, whole()).into()))
+        .await
+        .unwrap();
     desk.sees(|held| held.servers.len() == 1).await;
 }
 
@@ -186,5 +193,4 @@ async fn a_pull_that_cannot_be_read_ends_the_stream() {
     }
     soon(stream.send(b"x".as_slice().into())).await.unwrap();
     assert_eq!(soon(stream.next()).await.unwrap(), None);
-    let _ = StreamReset::Malformed;
 }

@@ -21,16 +21,14 @@ use mgp_runtime::event_sink::EventSink;
 use mgp_store::audit::AuditHandle;
 use mgp_sync::{Credit, Snapshot};
 use mgp_transports::quic::{
-    AcceptedPeer, ControlInput, ControlOutput, InboundStream, InboundStreams, LinkConfig, LinkEndpoint, NewLink, NodeIdentity,
-    NodeSigner, SyncStream,
+    AcceptedPeer, ControlInput, ControlOutput, InboundStream, InboundStreams, LinkConfig,
+    LinkEndpoint, NewLink, NodeIdentity, NodeSigner, SyncStream,
 };
 use ractor::ActorCell;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::task::JoinHandle;
 
-use super::super::{
-    HeldTools, NamedNodes, ToolIndexEvent, ToolIndexHandle, ToolIndexStart,
-};
+use super::super::{HeldTools, NamedNodes, ToolIndexEvent, ToolIndexHandle, ToolIndexStart};
 use crate::links::PeerLink;
 
 /// What should happen at all happens within this time.
@@ -140,7 +138,9 @@ pub(super) async fn wired(one: &Wire, other: &Wire) -> (End, End) {
         pinned.insert(peer.id());
         node.endpoint.pin(pinned.clone());
     }
-    let dialed = soon(one.endpoint.dial(other.id(), &other.at)).await.unwrap();
+    let dialed = soon(one.endpoint.dial(other.id(), &other.at))
+        .await
+        .unwrap();
     let taken = soon(other.accepted.lock().await.recv()).await.unwrap();
     (End::of(one, dialed), End::of(other, taken))
 }
@@ -201,7 +201,8 @@ impl IndexNode {
     pub(super) async fn at(n: u8, folder: tempfile::TempDir) -> Self {
         let wire = Wire::new(n);
         let id = wire.id();
-        let (held, names) = (Arc::default(), Arc::default());
+        let held = Arc::new(Snapshot::new(HeldTools::default()));
+        let names = Arc::new(Snapshot::new(NamedNodes::default()));
         let (happened, events) = mpsc::unbounded_channel();
         let outputs = Outputs::default();
         let told = Arc::clone(&outputs);
@@ -243,9 +244,9 @@ impl IndexNode {
     }
 
     pub(super) fn offer_words(&self, servers: &[(&str, &[&str])], words: &str) {
-        let servers = servers.iter().map(|(server, names)| {
-            (ServerId::new(*server), Arc::new(offered(names, words)))
-        });
+        let servers = servers
+            .iter()
+            .map(|(server, names)| (ServerId::new(*server), Arc::new(offered(names, words))));
         self.index.offer(servers.collect());
     }
 
@@ -302,7 +303,12 @@ impl IndexNode {
 pub(super) fn members(nodes: &[&IndexNode]) {
     let all: BTreeMap<NodeId, NodeName> = nodes
         .iter()
-        .map(|node| (node.id, NodeName::parse(&format!("node-{}", node.n)).unwrap()))
+        .map(|node| {
+            (
+                node.id,
+                NodeName::parse(&format!("node-{}", node.n)).unwrap(),
+            )
+        })
         .collect();
     for node in nodes {
         node.index.set_members(all.clone());

@@ -61,7 +61,9 @@ impl Front {
         previous: Option<&Self>,
         offers: &[&ServerOffer],
     ) -> Self {
-        let resources = owners(offers);
+        // URIs of this node's own servers lead where they led before, whatever other nodes have.
+        let here = offers.iter().filter(|offer| !offer.server().is_of_node());
+        let resources = owners(&here.copied().collect::<Vec<_>>());
         let templates = shown_templates(offers);
         let tools = || offers.iter().flat_map(|offer| offer.tools.items.iter());
         let prompts = || offers.iter().flat_map(|offer| offer.prompts.items.iter());
@@ -190,19 +192,21 @@ fn by_own_name<D: Definition>(items: &[Arc<D>]) -> HashMap<Arc<str>, Arc<D>> {
     items.iter().map(named).collect()
 }
 
-/// Shown names first, then `server:name`, then bare names that only one server has and that
-/// cannot be taken for one of the others: else a server could answer for another one that is stopped.
+/// Shown names first, then `server:name`, then bare names that only one server of this node has and
+/// that cannot be taken for one of the others: else a server could answer for another one that is stopped.
+/// No bare name leads to another node, nor is any taken away because another node has it, too.
 fn by_every_name<'a, D: Definition + 'a>(
     items: impl Iterator<Item = &'a Arc<D>> + Clone,
     canonical: impl Fn(&D) -> &Arc<str>,
 ) -> HashMap<Arc<str>, Arc<D>> {
     let mut owners: HashMap<&Arc<str>, usize> = HashMap::new();
-    for item in items.clone() {
+    let here = items.clone().filter(|item| !item.server().is_of_node());
+    for item in here.clone() {
         *owners.entry(item.own()).or_default() += 1;
     }
     let shown = items.clone().map(|item| (item.shown(), item));
     let full = items.clone().map(|item| (canonical(item), item));
-    let bare = items.map(|item| (item.own(), item));
+    let bare = here.map(|item| (item.own(), item));
     let bare = bare.filter(|(name, _)| owners[name] == 1 && !tool_names::is_qualified(name));
     let mut names = HashMap::new();
     for (name, item) in shown.chain(full).chain(bare) {
@@ -228,13 +232,15 @@ fn owners(offers: &[&ServerOffer]) -> HashMap<Arc<str>, Option<Arc<CatalogResour
     owners
 }
 
-/// A URI that several servers have is wrapped, and so is one that looks wrapped: else a server could
-/// take reads meant for another one.
+/// A URI that several servers have is wrapped, and so is one that looks wrapped, and each of another node:
+/// else a server could take reads meant for another one.
 fn resource_entry(
     resource: &CatalogResource,
     owners: &HashMap<Arc<str>, Option<Arc<CatalogResource>>>,
 ) -> ListedItem {
-    let alone = owners[&resource.uri].is_some() && !resource.uri.starts_with(WRAPPED);
+    let here = !resource.server.is_of_node();
+    let alone = here && matches!(owners.get(&resource.uri), Some(Some(_)));
+    let alone = alone && !resource.uri.starts_with(WRAPPED);
     if alone {
         return entry(&resource.uri, &resource.raw);
     }
@@ -251,11 +257,12 @@ fn resource_entry(
 fn shown_templates(offers: &[&ServerOffer]) -> Vec<(Arc<str>, Arc<ResourceTemplate>)> {
     let all = || offers.iter().flat_map(|offer| offer.templates.items.iter());
     let mut owners: HashMap<&str, usize> = HashMap::new();
-    for template in all() {
+    for template in all().filter(|template| !template.server.is_of_node()) {
         *owners.entry(&template.uri).or_default() += 1;
     }
     let shown = |template: &Arc<ResourceTemplate>| {
-        let alone = owners[&*template.uri] == 1 && !template.uri.starts_with(WRAPPED);
+        let alone = owners.get(&*template.uri) == Some(&1) && !template.server.is_of_node();
+        let alone = alone && !template.uri.starts_with(WRAPPED);
         let text = if alone {
             Arc::clone(&template.uri)
         } else {

@@ -166,6 +166,8 @@ pub(super) trait Definition: Sized {
     const KIND: ListKind;
     /// Reads a definition that is a single line.
     fn read(server: &ServerId, raw: &str, terms: &RequirementTerms) -> Result<Self, BadItem>;
+    /// Its server.
+    fn server(&self) -> &ServerId;
     /// What the server knows it by.
     fn own(&self) -> &Arc<str>;
     /// What agents know it by when it stands alone.
@@ -230,6 +232,10 @@ impl Definition for CatalogTool {
         self.legacy_raw.as_ref()
     }
 
+    fn server(&self) -> &ServerId {
+        &self.server
+    }
+
     fn own(&self) -> &Arc<str> {
         &self.own_name
     }
@@ -268,6 +274,10 @@ impl Definition for CatalogPrompt {
         })
     }
 
+    fn server(&self) -> &ServerId {
+        &self.server
+    }
+
     fn own(&self) -> &Arc<str> {
         &self.own_name
     }
@@ -295,6 +305,10 @@ impl Definition for CatalogResource {
         })
     }
 
+    fn server(&self) -> &ServerId {
+        &self.server
+    }
+
     fn own(&self) -> &Arc<str> {
         &self.uri
     }
@@ -317,6 +331,10 @@ impl Definition for ResourceTemplate {
             uri: uri.text.into(),
             raw: raw.into(),
         })
+    }
+
+    fn server(&self) -> &ServerId {
+        &self.server
     }
 
     fn own(&self) -> &Arc<str> {

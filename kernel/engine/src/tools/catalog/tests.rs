@@ -1,5 +1,6 @@
 mod eras;
 mod left_out;
+mod nodes;
 mod pages;
 
 use super::*;
