@@ -3,6 +3,7 @@
 
 pub mod catalog;
 pub mod events;
+pub mod offering;
 pub mod registrar;
 pub mod search;
 pub mod server_events;

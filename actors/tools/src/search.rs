@@ -14,17 +14,19 @@ mod kinds;
 mod model;
 mod provider;
 mod query;
+mod remote;
 mod uses;
 mod vector_file;
 mod worker;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use mgp_engine::policy::access::GrantTable;
-use mgp_engine::tools::catalog::CatalogTool;
+use mgp_engine::tools::catalog::{CatalogTool, ServerOffer};
 use mgp_engine::tools::index::{Draft, Index, ServerIndex};
+use mgp_protocol::federation::tool_index::ToolVector;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery::security::Security;
 use mgp_sync::snapshot::Snapshot;
@@ -33,7 +35,7 @@ use tokio::sync::Semaphore;
 
 use crate::shown::Shown;
 use mgp_runtime::mailbox::{Mailbox, Queued};
-use mgp_runtime::task;
+use mgp_runtime::task::{self, SupervisedTask};
 use mgp_servers::server::ServerTable;
 
 use self::embedding_queue::EmbeddingQueue;
@@ -41,6 +43,7 @@ use self::model::Models;
 pub use self::model::{Embedding, Meanings, ModelLocation, Program, serve};
 pub use self::provider::{Key, Provider};
 pub use self::query::{Coverage, Hit, ServerStatusFilter, ToolQuery, ToolsFound};
+pub use self::remote::RemoteTools;
 
 /// Searches that run at once; each takes some milliseconds of a core.
 const SEARCHING: usize = 2;
@@ -54,6 +57,9 @@ pub struct SearchHandle {
     parts: Arc<SearchParts>,
 }
 
+/// What other nodes share, from when there is a cluster.
+type Remote = OnceLock<RemoteTools>;
+
 /// What searches read and what outlives the actor.
 #[derive(Debug)]
 struct SearchParts {
@@ -64,6 +70,9 @@ struct SearchParts {
     table: Arc<Snapshot<GrantTable>>,
     servers: Arc<ServerTable>,
     kinds: kinds::Kinds,
+    remote: Arc<Remote>,
+    /// Follows what other nodes share; ends with the last handle.
+    following: OnceLock<SupervisedTask<()>>,
     room: Semaphore,
     running: Semaphore,
 }
@@ -115,6 +124,8 @@ impl SearchOptions {
             table: self.table,
             servers: self.servers,
             kinds: kinds::Kinds::default(),
+            remote: Arc::default(),
+            following: OnceLock::new(),
             room: Semaphore::new(WAITING + SEARCHING),
             running: Semaphore::new(SEARCHING),
         };
@@ -144,10 +155,36 @@ impl SearchHandle {
             shown: self.parts.shown.clone(),
             index: self.parts.index.clone(),
             queue: self.parts.queue.clone(),
+            remote: self.parts.remote.clone(),
+            model: self.parts.models.id(),
         };
         let cell = self.mailbox.start(actor, ()).await?;
         self.published();
         Ok(cell)
+    }
+
+    /// From now on the vectors that other nodes made of their tools are used. Once.
+    pub fn look_at(&self, remote: RemoteTools) {
+        if let Ok(()) = self.parts.remote.set(remote.clone()) {
+            let following = remote::follow(remote, self.mailbox.clone());
+            let following = task::supervised("search.follow", following);
+            let _ = self.parts.following.set(following);
+        }
+    }
+
+    /// The vectors of a server's tools, as they are told to other nodes.
+    #[must_use]
+    pub fn told_vectors(&self, server: &ServerId) -> BTreeMap<Arc<str>, ToolVector> {
+        let index = self.parts.index.load();
+        let indexed = index.server(server).zip(self.parts.models.id());
+        let told = indexed.map(|(indexed, model)| remote::told(indexed, &model));
+        told.unwrap_or_default()
+    }
+
+    /// What is indexed; another one whenever something in it changes.
+    #[must_use]
+    pub fn indexed(&self) -> Arc<Index> {
+        self.parts.index.load()
     }
 
     /// The catalog has changed. May be dropped when the mailbox is full: a waiting message of the same kind
@@ -175,6 +212,9 @@ struct SearchActor {
     /// Where the index is published; only this actor writes it.
     index: Arc<Snapshot<Index>>,
     queue: Arc<EmbeddingQueue>,
+    remote: Arc<Remote>,
+    /// What other nodes know the model by.
+    model: Option<String>,
 }
 
 /// The state of the actor: what each server's index was made from.
@@ -188,6 +228,8 @@ struct SearchState {
 struct Stock {
     tools: Vec<Arc<CatalogTool>>,
     about: Box<str>,
+    /// Of each tool, the vector that came with it from its node.
+    vectors: Vec<Option<Arc<ToolVector>>>,
 }
 
 impl Stock {
@@ -197,18 +239,21 @@ impl Stock {
         self.tools.len() == other.tools.len()
             && self.about == other.about
             && pairs.all(|(one, other)| Arc::ptr_eq(one, other))
+            && self.vectors == other.vectors
     }
 
     fn shelf(&self, server: &ServerId, dimension: Option<usize>) -> ServerIndex {
-        let draft = |tool: &Arc<CatalogTool>| {
+        let draft = |(tool, vector): (&Arc<CatalogTool>, &Option<Arc<ToolVector>>)| {
             let security = Security::of(&tool.raw);
             let (name, raw) = (&tool.own_name, &tool.raw);
             let risk = tool.requirements.risk.level;
             Draft::read(server, name, raw, security.as_ref(), risk)
                 .placed(&tool.requirements.rules().categories)
                 .fitting(dimension)
+                .meaning(remote::vector(vector.as_deref(), dimension))
         };
-        ServerIndex::new(server, &self.about, self.tools.iter().map(draft).collect())
+        let drafts = self.tools.iter().zip(&self.vectors).map(draft);
+        ServerIndex::new(server, &self.about, drafts.collect())
     }
 }
 
@@ -247,13 +292,23 @@ impl Actor for SearchActor {
 }
 
 impl SearchActor {
+    /// The vectors that came with the tools of a server of another node, of the model that is used here.
+    fn vectors(&self, offer: &ServerOffer) -> Vec<Option<Arc<ToolVector>>> {
+        let remote = self.remote.get().zip(self.model.as_deref());
+        match remote.filter(|_| offer.server().is_of_node()) {
+            Some((remote, model)) => remote.vectors(offer, model),
+            None => vec![None; offer.tools().len()],
+        }
+    }
+
     /// Brings the index up to date with the catalog.
     async fn catch_up(&self, state: &mut SearchState) {
         let shown = self.shown.load();
-        let stock = |offer: &Arc<mgp_engine::tools::catalog::ServerOffer>| {
+        let stock = |offer: &Arc<ServerOffer>| {
             let peer = shown.peers.get(offer.server());
             let about = peer.and_then(|peer| peer.instructions.clone());
             let stock = Stock {
+                vectors: self.vectors(offer),
                 tools: offer.tools().to_vec(),
                 about: about.unwrap_or_default(),
             };
@@ -293,7 +348,10 @@ impl SearchActor {
         };
         let shelf = Arc::new(shelf);
         self.index.update(|index| index.with(shelf.clone()));
-        self.queue.want(server, missing);
+        // What another node offers is embedded there, once for all.
+        if !server.is_of_node() {
+            self.queue.want(server, missing);
+        }
     }
 
     async fn embedded(&self, server: &ServerId) {

@@ -45,6 +45,17 @@ impl Embedding {
         }
     }
 
+    /// What other nodes know the model by; `None` where its vectors can be told to nobody.
+    pub(super) fn id(&self) -> Option<String> {
+        let id = match self {
+            Self::Off => return None,
+            Self::Builtin => NAME,
+            Self::Provider(provider) => &provider.model,
+        };
+        let plain = id.len() <= MODEL_MAX && id.bytes().all(|byte| byte.is_ascii_graphic());
+        (plain && !id.is_empty()).then(|| id.to_owned())
+    }
+
     /// The name under which the vectors are stored.
     pub(super) fn name(&self) -> String {
         match self {
@@ -54,6 +65,9 @@ impl Embedding {
         }
     }
 }
+
+/// Longest id of a model that other nodes take, in bytes.
+const MODEL_MAX: usize = 128;
 
 /// Where embeddings come from, and how the built-in model is run.
 #[derive(Clone, Debug)]
@@ -89,6 +103,11 @@ impl Models {
             owner: Arc::new(ModelOwner::new(meanings.program)),
             idle: meanings.idle,
         }
+    }
+
+    /// See [`Embedding::id`].
+    pub(super) fn id(&self) -> Option<String> {
+        self.embedding.id()
     }
 
     /// The name under which vectors are stored.

@@ -9,6 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::vectors::Vector;
+
 /// Bytes of a description that are read. What follows is example and licence, not what a tool is.
 const DESCRIPTION_READ: usize = 4096;
 /// Bytes of a schema that are searched for parameters.
@@ -51,6 +53,7 @@ pub struct Draft {
     pub(super) parameters: Box<[Box<str>]>,
     pub(super) remarks: Box<str>,
     pub(super) embedding: Option<Box<[f32]>>,
+    pub(super) vector: Option<Vector>,
 }
 
 #[derive(Default, Deserialize)]
@@ -107,6 +110,7 @@ impl Draft {
             parameters: parameters.names.into(),
             remarks: parameters.remarks.into(),
             embedding: definition.embedding.and_then(|raw| embedding(raw.get())),
+            vector: None,
         }
     }
 }
@@ -133,6 +137,14 @@ impl Draft {
     pub fn fitting(mut self, dimension: Option<usize>) -> Self {
         let fits = |given: &[f32]| Some(given.len()) == dimension;
         self.embedding = self.embedding.filter(|given| fits(given));
+        self
+    }
+
+    /// The same tool with the vector that its node made of it by the model that is used here: none is made
+    /// anew.
+    #[must_use]
+    pub fn meaning(mut self, vector: Option<Vector>) -> Self {
+        self.vector = vector;
         self
     }
 }

@@ -1,5 +1,6 @@
 //! Scores and their order.
 
+mod elsewhere;
 mod evidence;
 mod lists;
 mod scene;
@@ -131,7 +132,8 @@ fn by_both(scene: &VisibleTools<'_>, search: &IndexSearch<'_>, like: Vec<f32>) -
     let words = words(scene, &lists, search);
     let mut both = together(&standing_out(&lists, search, &words), &like);
     out_of_the_crowd(scene, &mut both);
-    let both = with_company(scene, both);
+    let mut both = with_company(scene, both);
+    elsewhere::no_further_than_here(scene, &mut both, &words, &like);
     let score = |score: f32| score.max(0.0) / (score.max(0.0) + HALF_BY_BOTH);
     Ranked {
         strategy: Strategy::Hybrid,
@@ -223,6 +225,7 @@ fn likeness(scene: &VisibleTools<'_>, search: &IndexSearch<'_>) -> Option<Vec<f3
     if !parts.is_empty() {
         mix_in(&parts, &mut like);
     }
+    elsewhere::no_liker_than_here(scene, &mut like);
     Some(like)
 }
 

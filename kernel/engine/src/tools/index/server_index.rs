@@ -28,7 +28,7 @@ pub struct Text {
 /// What the vector of a tool is made of.
 #[derive(Clone, Debug, PartialEq)]
 enum Meaning {
-    /// The server sent one.
+    /// The server sent one, or its node did.
     Given(Vector),
     /// All that is said of it, and its name by itself: a name is the densest thing said.
     Told { whole: Text, name: Text },
@@ -75,6 +75,12 @@ impl ServerIndex {
     #[must_use]
     pub fn entries(&self) -> &[IndexedTool] {
         &self.entries
+    }
+
+    /// Those that can be found by meaning, by name, each with its vector.
+    pub fn vectors(&self) -> impl Iterator<Item = (&Arc<str>, Vector)> {
+        let entries = self.entries.iter().enumerate();
+        entries.filter_map(|(row, entry)| Some((&entry.name, self.rows.vector(row)?)))
     }
 
     /// How many of them can be found by meaning.
@@ -139,7 +145,7 @@ impl ServerIndex {
 
 fn meaning(draft: &Draft) -> Meaning {
     let given = draft.embedding.as_ref().and_then(|given| Vector::of(given));
-    if let Some(vector) = given {
+    if let Some(vector) = draft.vector.clone().or(given) {
         return Meaning::Given(vector);
     }
     let entry = &draft.entry;

@@ -521,3 +521,60 @@ fn rare_words_count_more() {
         "s:get_weather"
     );
 }
+
+/// A server of another node whose tools have this vector.
+fn elsewhere(plans: &[Plan], vector: &Vector) -> Arc<ServerIndex> {
+    let server = "nas/files";
+    let drafts = plans.iter().map(|plan| draft(server, plan));
+    let drafts = drafts.map(|draft| draft.meaning(Some(vector.clone())));
+    let server = ServerIndex::new(&ServerId::new(server), "", drafts.collect());
+    assert!(server.texts().next().is_none(), "nothing is embedded anew");
+    assert_eq!(server.embedded(), plans.len());
+    Arc::new(server)
+}
+
+/// PRJ-008: a tool of another node that came with a vector which fits whatever is looked for is not ahead of
+/// the tool of this node that does it; where none does, it is found.
+#[test]
+fn a_vector_that_fits_everything_is_not_ahead_of_what_is_here() {
+    let request = SearchRequest::read("list the letters of a mailbox");
+    assert_eq!(request.meanings().len(), 1);
+    let near = |share: f32| Vector::of(&[share, 1.0 - share]).unwrap();
+    let asked = near(1.0);
+    let plans: Vec<Plan> = (0..30)
+        .map(|n| plan(&format!("other_{n}"), "something else"))
+        .collect();
+    let here = |likest: f32| {
+        let drafts = std::iter::once(plan("letters", "lists letters")).chain(plans.clone());
+        let drafts = drafts.enumerate().map(|(n, plan)| {
+            let share = if n == 0 { likest } else { 0.0 };
+            draft("mail", &plan).meaning(Some(near(share)))
+        });
+        Arc::new(ServerIndex::new(
+            &ServerId::new("mail"),
+            "",
+            drafts.collect(),
+        ))
+    };
+    let fits_all: Vec<Plan> = (0..3)
+        .map(|n| plan(&format!("all_{n}"), "everything"))
+        .collect();
+    let first = |likest: f32, strategy| {
+        let index = Index::default()
+            .with(here(likest))
+            .with(elsewhere(&fits_all, &asked));
+        let found = index.search(&IndexSearch {
+            request: &request,
+            meanings: std::slice::from_ref(&asked),
+            strategy,
+            filter: &ALL.filter,
+            most: 3,
+            visible: &|_| true,
+        });
+        found.hits[0].entry.server.to_string()
+    };
+    for strategy in [Strategy::Semantic, Strategy::Hybrid] {
+        assert_eq!(first(0.7, strategy), "mail", "{strategy:?}");
+    }
+    assert_eq!(first(0.0, Strategy::Semantic), "nas/files");
+}

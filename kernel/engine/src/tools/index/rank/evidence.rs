@@ -13,7 +13,7 @@ const OF_WORDS: f32 = 0.5;
 /// what nobody does would turn away names, too, which are often a single word. One rare word reaches it.
 const WORDS_ALONE_MIN: f32 = 0.25;
 /// What likeness must come to where words were not asked for.
-const LIKENESS_ALONE_MIN: f32 = 0.4;
+pub(super) const LIKENESS_ALONE_MIN: f32 = 0.4;
 
 /// What speaks for a tool that was found.
 #[derive(Clone, Copy, Debug, PartialEq)]

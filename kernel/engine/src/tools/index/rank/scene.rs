@@ -35,12 +35,15 @@ impl<'a> VisibleTools<'a> {
         servers: impl Iterator<Item = &'a ServerIndex>,
         search: &IndexSearch<'_>,
     ) -> Self {
+        // Among equals, what is here comes before what is elsewhere.
+        let (there, here): (Vec<_>, Vec<_>) =
+            servers.partition(|server| server.server.is_of_node());
         let mut scene = Self {
             views: Vec::new(),
             numbers: Vec::new(),
             count: 0,
         };
-        for server in servers {
+        for server in here.into_iter().chain(there) {
             let (at, first) = (scene.numbers.len(), scene.count);
             for entry in &*server.entries {
                 let seen = search.filter.takes(entry) && (search.visible)(entry);
@@ -67,6 +70,13 @@ impl<'a> VisibleTools<'a> {
     /// How many tools are seen.
     pub(super) fn count(&self) -> usize {
         self.count
+    }
+
+    /// The tools of other nodes, or those of this one.
+    pub(super) fn seen_of(&self, nodes: bool) -> impl Iterator<Item = usize> {
+        let views = self.views.iter();
+        let views = views.filter(move |view| view.server.server.is_of_node() == nodes);
+        views.flat_map(SeenServer::seen)
     }
 
     pub(super) fn views(&self) -> &[SeenServer<'a>] {
