@@ -538,9 +538,9 @@ fn elsewhere(plans: &[Plan], vector: &Vector) -> Arc<ServerIndex> {
 #[test]
 fn a_vector_that_fits_everything_is_not_ahead_of_what_is_here() {
     let request = SearchRequest::read("list the letters of a mailbox");
-    assert_eq!(request.meanings().len(), 1);
     let near = |share: f32| Vector::of(&[share, 1.0 - share]).unwrap();
     let asked = near(1.0);
+    let meanings = vec![asked.clone(); request.meanings().len()];
     let plans: Vec<Plan> = (0..30)
         .map(|n| plan(&format!("other_{n}"), "something else"))
         .collect();
@@ -565,7 +565,7 @@ fn a_vector_that_fits_everything_is_not_ahead_of_what_is_here() {
             .with(elsewhere(&fits_all, &asked));
         let found = index.search(&IndexSearch {
             request: &request,
-            meanings: std::slice::from_ref(&asked),
+            meanings: &meanings,
             strategy,
             filter: &ALL.filter,
             most: 3,
