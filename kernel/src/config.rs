@@ -28,6 +28,8 @@ pub use kernel::KernelConfig;
 pub use mentions::Mention;
 pub use reading::{Env, Location, Problem, Severity};
 pub use sections::audit::AuditConfig;
+pub use sections::cluster::ClusterConfig;
+pub(crate) use sections::cluster::host_port;
 pub use sections::discovery::{DiscoveryConfig, RegisteredConfig};
 pub use sections::http::{HttpAuth, HttpConfig};
 pub use sections::oauth::OAuthConfig;

@@ -6,6 +6,7 @@ mod approvals;
 mod audit;
 mod calls;
 mod events;
+mod nodes;
 mod prompts;
 mod resources;
 mod servers;
@@ -25,6 +26,10 @@ pub use approvals::{Answer, Approve, Deny};
 pub use audit::{Acknowledge, Audit, TailAudit};
 pub use calls::{Calls, ShowCall};
 pub use events::{Events, TailEvents};
+pub use nodes::{
+    Asking, Audience, Cluster, Invite, Join, Lan, Leave, NamedNode, Nodes, Rename, Share, Unshare,
+    Withdraw,
+};
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};
 pub use servers::{Add, Logs, Named, Removed, Restarted, Servers, Update};
@@ -155,6 +160,21 @@ pub enum Command {
     Grants(Grants),
     /// Say whether an agent may use a server or a tool, and by which rule.
     Explain(Explain),
+    /// Look after this node and the others of its cluster.
+    #[command(subcommand)]
+    Node(Nodes),
+    /// Show the cluster.
+    #[command(subcommand)]
+    Cluster(Cluster),
+    /// Show a server of this node to other nodes.
+    Share(Share),
+    /// Take that back.
+    Unshare(Unshare),
+    /// Show what is shared.
+    Shares,
+    /// Be seen on the local network, or not.
+    #[command(subcommand)]
+    Lan(Lan),
 }
 
 /// The processes that the program starts of itself.

@@ -6,9 +6,11 @@ mod approvals;
 mod audit;
 mod calls;
 mod events;
+mod nodes;
 mod prompts;
 mod resources;
 mod servers;
+mod shares;
 mod status;
 mod tools;
 mod trust;
@@ -46,5 +48,11 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Revoke(typed) => access::revoke(context, &typed),
         Command::Grants(typed) => access::grants(context, typed.agent.as_deref()),
         Command::Explain(typed) => access::explain(context, &typed),
+        Command::Node(typed) => nodes::run(context, typed),
+        Command::Cluster(typed) => nodes::cluster(context, &typed),
+        Command::Share(typed) => shares::share(context, &typed),
+        Command::Unshare(typed) => shares::unshare(context, &typed),
+        Command::Shares => shares::shares(context),
+        Command::Lan(typed) => nodes::lan(context, &typed),
     }
 }

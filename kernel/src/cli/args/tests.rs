@@ -141,3 +141,45 @@ fn exit_codes_are_the_documented_ones() {
         "no kernel is running at /run/mgp.sock: start one with `mgp up`"
     );
 }
+
+/// A ticket leads in, so that what is typed beside it must be right.
+#[test]
+fn nodes_are_invited_and_join_by_a_ticket() {
+    let invite = typed("mgp node invite --role admin --for 1h --address nas.lan:7332");
+    let Invocation::Command(Command::Node(Nodes::Invite(invite))) = invite.unwrap().command else {
+        panic!("it is an invitation");
+    };
+    assert_eq!((invite.role.as_str(), invite.during), ("admin", 3600));
+    assert!(!invite.approved);
+    let usual = typed("mgp node invite").unwrap().command;
+    assert!(matches!(
+        usual,
+        Invocation::Command(Command::Node(Nodes::Invite(Invite { during: 900, role, .. })))
+            if role == "member"
+    ));
+    for good in [
+        "mgp node join mgp1-abc --name desk",
+        "mgp node join -",
+        "mgp node join --no-wait",
+        "mgp node approve",
+        "mgp node approve bafog-tulik-zonub",
+        "mgp node rename attic --node nas",
+        "mgp cluster status --json",
+        "mgp share files --to node:desk --tools read_*",
+        "mgp unshare files",
+        "mgp shares",
+        "mgp lan on",
+    ] {
+        assert!(typed(good).is_ok(), "{good}");
+    }
+    for wrong in [
+        "mgp node invite --role owner",
+        "mgp node join --name desk",
+        "mgp node revoke",
+        "mgp share files",
+        "mgp share files --to desk",
+        "mgp lan",
+    ] {
+        assert!(typed(wrong).is_err(), "{wrong}");
+    }
+}

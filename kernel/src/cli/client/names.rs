@@ -76,7 +76,7 @@ pub(in crate::cli) fn tell(notes: &[String]) {
 }
 
 /// A name that cannot be read is a command line that is wrong.
-fn wrong(failure: Failure) -> Failure {
+pub(in crate::cli) fn wrong(failure: Failure) -> Failure {
     if let Failure::Refused { code, message, .. } = &failure
         && *code == INVALID_PARAMS
     {

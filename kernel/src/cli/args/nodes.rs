@@ -1,0 +1,149 @@
+//! `mgp node …`, `mgp cluster …`, and beside them what is shared and who is seen.
+
+mod lan;
+mod shares;
+
+use clap::{Args, Subcommand};
+
+use super::times;
+
+pub use lan::Lan;
+pub use shares::{Audience, Share, Unshare};
+
+/// `mgp node …`.
+#[derive(Debug, Subcommand)]
+pub enum Nodes {
+    /// Show who this node is.
+    Id,
+    /// Make a ticket with which one node may ask to be let in; the first one founds a cluster.
+    Invite(Invite),
+    /// Ask the node that made a ticket to be let into its cluster, and wait for the answer.
+    Join(Join),
+    /// Let a node in that asks and shows the right words.
+    Approve(Asking),
+    /// Turn a node away that asks.
+    Refuse(Asking),
+    /// Show the nodes of the cluster, and who asks to be let in.
+    List,
+    /// Cut a node off, everywhere and for good.
+    Revoke(NamedNode),
+    /// Call a node something else.
+    Rename(Rename),
+    /// Leave the cluster, and forget it.
+    Leave(Leave),
+    /// Show the tickets that are good still, and who asks to be let in.
+    Tickets,
+    /// Make a ticket good for nothing.
+    Withdraw(Withdraw),
+}
+
+/// `mgp cluster …`.
+#[derive(Debug, Subcommand)]
+pub enum Cluster {
+    /// Show who is there, how far away, and what is shared by whom.
+    Status,
+}
+
+/// `mgp node invite`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp node invite                          # good for 15 minutes; you approve who shows it
+  mgp node invite --role admin             # for a node that may grant and let nodes in, too
+  mgp node invite --for 1h --address nas.lan:7332
+  mgp node invite --approved --json        # unattended: whoever shows it first is in
+
+The ticket is a secret, and good once. The other node types `mgp node join`; both then show the same
+three words.")]
+pub struct Invite {
+    /// What the node may do: admin, member (shares and calls) or leaf (only calls).
+    #[arg(long, value_name = "ROLE", value_parser = ["admin", "member", "leaf"], default_value = "member")]
+    pub role: String,
+    /// How long the ticket is good: 90s, 15m, 1h or 1d.
+    #[arg(long = "for", value_name = "TIME", value_parser = times::seconds, default_value = "15m")]
+    pub during: u64,
+    /// Let in who shows it without asking anybody.
+    #[arg(long)]
+    pub approved: bool,
+    /// Where this node is reached, as HOST:PORT; may be given several times. Without it: the addresses of
+    /// the networks it is in.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub address: Vec<String>,
+}
+
+/// `mgp node join`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp node join mgp1-…                     # the ticket `mgp node invite` printed there
+  mgp node join -                          # reads it from the terminal or a pipe
+  mgp node join                            # comes back to a join that still waits
+
+A command line is read by every user of the machine: on one with other users, take `-`.")]
+pub struct Join {
+    /// The ticket; `-` reads it from stdin. Without it: the join that waits.
+    #[arg(value_name = "TICKET|-")]
+    pub ticket: Option<String>,
+    /// What this node wants to be called; as [cluster] name in mgp.toml says, or the machine's name, when
+    /// not given.
+    #[arg(long, value_name = "NAME", requires = "ticket")]
+    pub name: Option<String>,
+    /// Do not wait for the answer.
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+/// `mgp node approve` and `mgp node refuse`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp node tickets                         # who asks, and with which words
+  mgp node approve bafog-tulik-zonub       # if the other node shows the same three words
+  mgp node refuse desk")]
+pub struct Asking {
+    /// The three words, or the name or id of the node; not needed where only one asks.
+    #[arg(value_name = "WORDS|NODE")]
+    pub node: Option<String>,
+}
+
+/// A node by its name, its id or the beginning of it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp node revoke nas")]
+pub struct NamedNode {
+    /// Its name, its id or the beginning of it.
+    pub node: String,
+}
+
+/// `mgp node rename`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp node rename attic                    # this node
+  mgp node rename attic --node nas         # another one
+
+What it shares is then called after its new name: attic/files instead of nas/files. Grants stay.")]
+pub struct Rename {
+    /// The new name: small letters, digits and '-'.
+    pub name: String,
+    /// The node, when it is not this one.
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<String>,
+}
+
+/// `mgp node leave`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp node leave
+  mgp node leave --last-admin              # although nobody could let nodes in then")]
+pub struct Leave {
+    /// Leave although no other node is an admin.
+    #[arg(long)]
+    pub last_admin: bool,
+}
+
+/// `mgp node withdraw`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp node tickets
+  mgp node withdraw 3f2a")]
+pub struct Withdraw {
+    /// The ticket's name, as `mgp node tickets` shows it.
+    pub ticket: String,
+}

@@ -1,0 +1,15 @@
+//! `mgp lan …`.
+
+use clap::Subcommand;
+
+/// `mgp lan …`.
+#[derive(Debug, Subcommand)]
+pub enum Lan {
+    /// Announce this node on the local network, and look for the others of its cluster there: its id, its
+    /// port and its addresses, never a name of a tool or an agent.
+    On,
+    /// Take that back.
+    Off,
+    /// Show whether it is on, and who was seen.
+    Status,
+}

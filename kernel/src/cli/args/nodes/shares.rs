@@ -1,0 +1,75 @@
+//! `mgp share` and `mgp unshare`.
+
+use std::fmt;
+
+use clap::Args;
+
+/// With whom something is shared, as it is typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Audience(String);
+
+/// `mgp share`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp share files --to cluster             # all of it, with every node
+  mgp share files --to node:desk --tools 'read_*'
+  mgp grant alice@desk files               # sharing shows it; a grant lets agents call it")]
+pub struct Share {
+    /// A server of this node.
+    pub server: String,
+    /// With whom: cluster, or node:NAME.
+    #[arg(long, value_name = "cluster|node:NAME", value_parser = audience)]
+    pub to: Audience,
+    /// Only these tools, by the server's own names: one, or the beginning of several and '*'.
+    #[arg(long, value_name = "PATTERN")]
+    pub tools: Option<String>,
+    /// For a server or tools that are still to come: nobody looks whether the names are right.
+    #[arg(long)]
+    pub yet_unknown: bool,
+}
+
+/// `mgp unshare`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp unshare files                        # with nobody any more
+  mgp unshare files --to node:desk
+  mgp unshare files --tools 'read_*'       # the rule of just this pattern")]
+pub struct Unshare {
+    /// The server.
+    pub server: String,
+    /// With whom no more: cluster, or node:NAME; with nobody when not given.
+    #[arg(long, value_name = "cluster|node:NAME", value_parser = audience)]
+    pub to: Option<Audience>,
+    /// Only the rule of this pattern.
+    #[arg(long, value_name = "PATTERN")]
+    pub tools: Option<String>,
+}
+
+impl fmt::Display for Audience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn audience(typed: &str) -> Result<Audience, String> {
+    match typed.strip_prefix("node:") {
+        Some("") => Err("which node? write node:NAME; `mgp node list` shows them".into()),
+        Some(_) => Ok(Audience(typed.into())),
+        None if typed == "cluster" => Ok(Audience(typed.into())),
+        None => Err(format!("write cluster for every node, or node:{typed}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn something_is_shared_with_the_cluster_or_one_node() {
+        for good in ["cluster", "node:desk"] {
+            assert_eq!(audience(good).unwrap().to_string(), good);
+        }
+        assert!(audience("desk").unwrap_err().contains("node:desk"));
+        assert!(audience("node:").unwrap_err().contains("mgp node list"));
+    }
+}

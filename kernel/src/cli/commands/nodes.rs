@@ -1,0 +1,185 @@
+//! `mgp node …`, `mgp cluster …` and `mgp lan …`: this node, the others, and how a node comes in.
+
+mod invite;
+mod join;
+mod lan;
+mod list;
+
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::kernel::nodes::{
+    Answered, Approve, Confirmations, Id, Identity, Leave, Left, Node, Refuse, Rename, Revoke,
+    Revoked,
+};
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::cli::args::{self, Asking, Cluster, Nodes};
+use crate::cli::client::{CliContext, names};
+use crate::cli::failure::Failure;
+use crate::cli::print::{say, titled};
+use crate::cli::words::{plain, time};
+
+pub(super) use lan::run as lan;
+
+pub(super) fn run(context: &CliContext, typed: Nodes) -> Result<(), Failure> {
+    match typed {
+        Nodes::Id => id(context),
+        Nodes::Invite(typed) => invite::invite(context, typed),
+        Nodes::Join(typed) => join::join(context, typed),
+        Nodes::Approve(typed) => approve(context, typed),
+        Nodes::Refuse(typed) => refuse(context, typed),
+        Nodes::List => list::nodes(context),
+        Nodes::Revoke(typed) => revoke(context, typed.node),
+        Nodes::Rename(typed) => rename(context, typed),
+        Nodes::Leave(typed) => leave(context, &typed),
+        Nodes::Tickets => invite::tickets(context),
+        Nodes::Withdraw(typed) => invite::withdraw(context, typed.ticket),
+    }
+}
+
+pub(super) fn cluster(context: &CliContext, typed: &Cluster) -> Result<(), Failure> {
+    match typed {
+        Cluster::Status => list::status(context),
+    }
+}
+
+/// Asks the kernel; a name it cannot read is a command line that is wrong.
+fn ask(
+    context: &CliContext,
+    method: &str,
+    params: &impl Serialize,
+    doing: &str,
+) -> Result<Box<RawValue>, Failure> {
+    let answer = context.ask(method, params, doing);
+    answer.map_err(names::wrong)
+}
+
+fn id(context: &CliContext) -> Result<(), Failure> {
+    let answer = ask(context, Id::METHOD, &json!({}), "asking the kernel")?;
+    context.show(&answer, |node: Identity| {
+        let none = "none yet: `mgp node invite` founds one, `mgp node join` enters one";
+        let cluster = match (&node.cluster, node.role) {
+            (Some(cluster), Some(role)) => format!("{cluster}, as {}", role.as_str()),
+            (Some(cluster), None) => cluster.clone(),
+            (None, _) => none.to_owned(),
+        };
+        let listens = node.listens.as_deref().unwrap_or("not for other nodes");
+        let rows = [
+            ("name", &*node.name),
+            ("id", &*node.id),
+            ("words", &*node.words),
+            ("cluster", &*cluster),
+            ("listens", listens),
+        ];
+        let text: String = rows
+            .into_iter()
+            .map(|(title, row)| titled(title, 9, &[row.to_owned()]))
+            .collect();
+        say(plain(text.trim_end()))
+    })
+}
+
+fn approve(context: &CliContext, typed: Asking) -> Result<(), Failure> {
+    let params = Approve {
+        node: typed.node,
+        words: None,
+    };
+    let answer = ask(context, Approve::METHOD, &params, "letting it in")?;
+    context.show(&answer, |let_in: Answered| {
+        let Answered {
+            name, words, role, ..
+        } = let_in;
+        say(plain(&format!(
+            "{name} ({words}) is in, as {}; what it may call is up to you: `mgp share --help`, `mgp grant --help`",
+            role.as_str()
+        )))
+    })
+}
+
+fn refuse(context: &CliContext, typed: Asking) -> Result<(), Failure> {
+    let params = Refuse { node: typed.node };
+    let answer = ask(context, Refuse::METHOD, &params, "turning it away")?;
+    context.show(&answer, |refused: Answered| {
+        let Answered { name, words, .. } = refused;
+        say(plain(&format!(
+            "{name} ({words}) is turned away, and its ticket is used up"
+        )))
+    })
+}
+
+fn revoke(context: &CliContext, node: String) -> Result<(), Failure> {
+    let params = Revoke { node };
+    let answer = ask(context, Revoke::METHOD, &params, "telling the others")?;
+    context.show(&answer, |revoked: Revoked| {
+        let told = confirmed(&revoked.confirmed);
+        say(plain(&format!("{} is cut off{told}", revoked.name)))
+    })
+}
+
+fn rename(context: &CliContext, typed: args::Rename) -> Result<(), Failure> {
+    let params = Rename {
+        node: typed.node,
+        name: typed.name,
+    };
+    let answer = ask(context, Rename::METHOD, &params, "telling the others")?;
+    context.show(&answer, |node: Node| {
+        say(plain(&format!("{} is called {}", node.words, node.name)))
+    })
+}
+
+fn leave(context: &CliContext, typed: &args::Leave) -> Result<(), Failure> {
+    let params = Leave {
+        last_admin: typed.last_admin,
+    };
+    let answer = ask(context, Leave::METHOD, &params, "telling the others")?;
+    context.show(&answer, |left: Left| {
+        let told = confirmed(&left.confirmed);
+        say(plain(&format!(
+            "this node has left the cluster {}{told}; to come back it needs a new ticket",
+            left.cluster
+        )))
+    })
+}
+
+/// `: 3/3 in 180 ms`, or `: 2/3; nas unreachable, stops by itself in 30 s or less`; nothing where nobody
+/// else has to know.
+pub(super) fn confirmed(by: &Confirmations) -> String {
+    let Confirmations {
+        nodes,
+        of,
+        after_ms,
+        missing,
+        lapses_secs,
+    } = by;
+    if *of == 0 {
+        return String::new();
+    }
+    if missing.is_empty() {
+        return format!(": {nodes}/{of} in {}", time(*after_ms));
+    }
+    let missing = missing.join(", ");
+    format!(": {nodes}/{of}; {missing} unreachable, stops by itself in {lapses_secs} s or less")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_a_revocation_is_told_in_one_line() {
+        let mut by = Confirmations::default();
+        assert_eq!(confirmed(&by), "");
+        by.of = 3;
+        by.nodes = 3;
+        by.after_ms = 180;
+        assert_eq!(confirmed(&by), ": 3/3 in 180 ms");
+        by.nodes = 2;
+        by.missing = vec!["nas".into()];
+        by.lapses_secs = 30;
+        assert_eq!(
+            confirmed(&by),
+            ": 2/3; nas unreachable, stops by itself in 30 s or less"
+        );
+    }
+}

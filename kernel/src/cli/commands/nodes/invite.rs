@@ -1,0 +1,169 @@
+//! `mgp node invite|tickets|withdraw`: tickets, and who shows one.
+
+use mgp_engine::timestamps::parse_rfc3339;
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::kernel::nodes::{
+    Invitations, Invite, Invited, Role, Ticket, Tickets, WaitingNode, Withdraw,
+};
+use mgp_runtime::time::unix_ms;
+use serde_json::json;
+
+use super::ask;
+use crate::cli::args;
+use crate::cli::client::CliContext;
+use crate::cli::failure::Failure;
+use crate::cli::print::{report, say, table};
+use crate::cli::words::{one_line, plain, time};
+use crate::config::host_port;
+
+/// Widest column of a table, in characters.
+const WIDTH: usize = 48;
+
+/// The only time a ticket is printed: alone on stdout, so that it can be taken from there. All else goes to
+/// stderr.
+pub(super) fn invite(context: &CliContext, typed: args::Invite) -> Result<(), Failure> {
+    for address in &typed.address {
+        host_port(address).map_err(|why| Failure::Usage(format!("{address:?} {why}")))?;
+    }
+    let role = [Role::Admin, Role::Member, Role::Leaf];
+    let params = Invite {
+        role: role.into_iter().find(|role| role.as_str() == typed.role),
+        lives_secs: Some(typed.during),
+        approved: typed.approved,
+        addresses: typed.address,
+    };
+    let answer = ask(context, Invite::METHOD, &params, "making a ticket")?;
+    context.show(&answer, |invited: Invited| {
+        if let Some(founded) = &invited.founded {
+            report(format_args!(
+                "this node has founded the cluster {}\n\
+                 its recovery key, the only way on when no admin is left; it is shown this once, so write it \
+                 down and keep it off this machine:\n  {}\n",
+                plain(&founded.cluster),
+                plain(&founded.recovery_key)
+            ));
+        }
+        let Ticket {
+            id,
+            role,
+            expires_at,
+            approved,
+            addresses,
+        } = &invited.about;
+        report(plain(&format!(
+            "ticket {id}, for one node as {}, good until {expires_at}; it leads to {}\n\
+             it is a secret, and shown this once. On the other machine: `mgp node join -`, and paste it there",
+            role.as_str(),
+            addresses.join(", ")
+        )));
+        say(plain(&invited.ticket))?;
+        report(match approved {
+            true => "whoever shows it first is let in without asking you",
+            false => {
+                "then `mgp node tickets` shows who asks, and `mgp node approve WORDS` lets it in"
+            }
+        });
+        Ok(())
+    })
+}
+
+pub(super) fn tickets(context: &CliContext) -> Result<(), Failure> {
+    let answer = ask(context, Tickets::METHOD, &json!({}), "asking the kernel")?;
+    context.show(&answer, |told: Invitations| {
+        if told.tickets.is_empty() && told.waiting.is_empty() {
+            return say("no ticket is out, and nobody asks: `mgp node invite` makes one");
+        }
+        say(in_words(&told, unix_ms()).trim_end())
+    })
+}
+
+fn in_words(told: &Invitations, now_ms: u64) -> String {
+    let mut text = waiting(&told.waiting, now_ms);
+    if !told.tickets.is_empty() {
+        let mut table = table(&["TICKET", "ROLE", "GOOD FOR", "APPROVAL", "LEADS TO"]);
+        for ticket in &told.tickets {
+            let addresses = ticket.addresses.join(", ");
+            let approval = match ticket.approved {
+                true => "none asked",
+                false => "yours",
+            };
+            table.add_row(vec![
+                one_line(&ticket.id, WIDTH),
+                ticket.role.as_str().into(),
+                left(&ticket.expires_at, now_ms),
+                approval.into(),
+                one_line(&addresses, WIDTH),
+            ]);
+        }
+        text += &table.trim_fmt();
+    }
+    text
+}
+
+/// The nodes that ask, each with what to read and what to type.
+pub(super) fn waiting(nodes: &[WaitingNode], now_ms: u64) -> String {
+    let told = nodes.iter().map(|node| {
+        let (name, words) = (plain(&node.name), plain(&node.words));
+        format!(
+            "{words}  {name} asks to be let in as {}, from {}; {} left\n\
+             \u{20}        if it shows the same three words: mgp node approve {words}   or   mgp node refuse {words}\n",
+            node.role.as_str(),
+            plain(&node.from),
+            left(&node.until, now_ms)
+        )
+    });
+    let told: String = told.collect();
+    match told.is_empty() {
+        true => told,
+        false => told + "\n",
+    }
+}
+
+/// How long until then.
+pub(super) fn left(end: &str, now_ms: u64) -> String {
+    let end = parse_rfc3339(end).map(|end| time(end.saturating_sub(now_ms)));
+    end.unwrap_or_default()
+}
+
+pub(super) fn withdraw(context: &CliContext, ticket: String) -> Result<(), Failure> {
+    let params = Withdraw { ticket };
+    let answer = ask(context, Withdraw::METHOD, &params, "asking the kernel")?;
+    context.show(&answer, |ticket: Ticket| {
+        say(plain(&format!(
+            "ticket {} is good for nothing any more",
+            ticket.id
+        )))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever decides sees the words, and what to type for both answers.
+    #[test]
+    fn who_asks_is_shown_with_the_words_and_what_to_type() {
+        let told = Invitations {
+            tickets: vec![Ticket {
+                id: "3f2a".into(),
+                expires_at: "1970-01-01T00:10:00Z".into(),
+                addresses: vec!["10.0.0.2:7332".into()],
+                ..Ticket::default()
+            }],
+            waiting: vec![WaitingNode {
+                name: "desk\u{1b}[2J".into(),
+                words: "bafog-tulik-zonub".into(),
+                from: "10.0.0.3:50000".into(),
+                until: "1970-01-01T00:05:00Z".into(),
+                ..WaitingNode::default()
+            }],
+        };
+        let text = in_words(&told, 60_000);
+        assert!(text.contains("mgp node approve bafog-tulik-zonub"), "{text}");
+        assert!(text.contains("mgp node refuse bafog-tulik-zonub"), "{text}");
+        assert!(text.contains("as member, from 10.0.0.3:50000; 4 min left"), "{text}");
+        assert!(text.contains("3f2a") && text.contains("9 min"), "{text}");
+        // A node that asks writes nothing of its own on this terminal.
+        assert!(!text.contains('\u{1b}'), "{text}");
+    }
+}
