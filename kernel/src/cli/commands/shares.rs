@@ -120,6 +120,9 @@ mod tests {
         };
         assert_eq!(in_words(&whole), "files, with cluster");
         let text = listed(&[share, whole]);
-        assert!(text.contains("not listed yet") && text.contains("read_*"), "{text}");
+        assert!(
+            text.contains("not listed yet") && text.contains("read_*"),
+            "{text}"
+        );
     }
 }

@@ -159,9 +159,15 @@ mod tests {
             }],
         };
         let text = in_words(&told, 60_000);
-        assert!(text.contains("mgp node approve bafog-tulik-zonub"), "{text}");
+        assert!(
+            text.contains("mgp node approve bafog-tulik-zonub"),
+            "{text}"
+        );
         assert!(text.contains("mgp node refuse bafog-tulik-zonub"), "{text}");
-        assert!(text.contains("as member, from 10.0.0.3:50000; 4 min left"), "{text}");
+        assert!(
+            text.contains("as member, from 10.0.0.3:50000; 4 min left"),
+            "{text}"
+        );
         assert!(text.contains("3f2a") && text.contains("9 min"), "{text}");
         // A node that asks writes nothing of its own on this terminal.
         assert!(!text.contains('\u{1b}'), "{text}");

@@ -66,7 +66,9 @@ async fn begin(client: &mut KernelClient, join: Option<&Join>) -> Result<Box<Raw
         }
         None => {
             let none = json!({});
-            client.ask(Admission::METHOD, &none, "asking the kernel").await?
+            client
+                .ask(Admission::METHOD, &none, "asking the kernel")
+                .await?
         }
     };
     match read::<Option<Admitting>>(&answer)? {
@@ -256,6 +258,9 @@ mod tests {
         assert!(said(Stage::Failed).contains("nobody knows it"));
         assert!(at(Stage::Admitted).is_ok() && at(Stage::Waiting).is_ok());
         let all = [Stage::Refused, Stage::Expired, Stage::Failed];
-        assert!(all.into_iter().all(|stage| stage.is_over() && failed(stage)));
+        assert!(
+            all.into_iter()
+                .all(|stage| stage.is_over() && failed(stage))
+        );
     }
 }

@@ -21,12 +21,15 @@ pub(in crate::cli::commands) fn run(context: &CliContext, typed: &Lan) -> Result
         Lan::Status => Status::METHOD,
     };
     let answer = ask(context, method, &json!({}), "asking the kernel")?;
-    context.show(&answer, |presence: Presence| say(in_words(&presence).trim_end()))
+    context.show(&answer, |presence: Presence| {
+        say(in_words(&presence).trim_end())
+    })
 }
 
 fn in_words(presence: &Presence) -> String {
     if !presence.on {
-        return "off: this node is not announced, and looks for nobody; `mgp lan on` changes that".into();
+        return "off: this node is not announced, and looks for nobody; `mgp lan on` changes that"
+            .into();
     }
     let mut text = match presence.announced {
         true => "on: this node is announced".to_owned(),
@@ -81,6 +84,9 @@ mod tests {
             ..Seen::default()
         });
         let text = in_words(&presence);
-        assert!(text.contains("10.0.0.2:7332") && text.contains("not trusted"), "{text}");
+        assert!(
+            text.contains("10.0.0.2:7332") && text.contains("not trusted"),
+            "{text}"
+        );
     }
 }

@@ -40,10 +40,7 @@ pub(super) fn status(context: &CliContext) -> Result<(), Failure> {
     show(context, in_words)
 }
 
-fn show(
-    context: &CliContext,
-    in_words: impl FnOnce(&Cluster) -> String,
-) -> Result<(), Failure> {
+fn show(context: &CliContext, in_words: impl FnOnce(&Cluster) -> String) -> Result<(), Failure> {
     let answer = ask(context, List::METHOD, &json!({}), "asking the kernel")?;
     context.show(&answer, |cluster: Cluster| {
         let asking = waiting(&cluster.waiting, unix_ms());
@@ -119,7 +116,8 @@ fn clock(offset_ms: Option<i64>) -> String {
 
 fn shares(node: &Node) -> String {
     let servers = node.servers.iter();
-    let servers = servers.map(|server| format!("{} ({})", one_line(&server.id, WIDTH), server.tools));
+    let servers =
+        servers.map(|server| format!("{} ({})", one_line(&server.id, WIDTH), server.tools));
     let servers: Vec<String> = servers.collect();
     match servers.is_empty() {
         true => "nothing".to_owned(),
