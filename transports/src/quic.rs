@@ -39,7 +39,7 @@ pub use limits::{
     CALLS, DIALED_ADDRESSES, HANDSHAKE, HANDSHAKES, IDLE, LINK_MEMORY, LINKS_OF_A_NODE, PAIRINGS,
     SYNCS,
 };
-pub use link::{CallNotBegun, LinkGone, NewLink, NodeLink};
+pub use link::{CallNotBegun, LinkGone, NewLink, NodeLink, PacketLoss};
 pub use packets::{PacketFate, PacketInput};
 pub use pairing::{PairingLink, PairingOpen};
 pub use streams::{CallFrame, CallInput, CallOutput, SyncStream};

@@ -39,8 +39,10 @@ pub mod tools {
 
 /// Other nodes: the links to them, what is shared with them, what they offer, and who of them is there.
 pub mod cluster {
+    pub mod address_hints;
     pub mod assertions;
     pub mod clock_offset;
+    pub mod link_plan;
     pub mod membership;
     pub mod node_names;
     pub mod proven_addresses;

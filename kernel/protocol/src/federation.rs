@@ -5,6 +5,7 @@
 //! it, which nobody on the way writes anew. Members that are not known are passed over, messages and
 //! features that are not known are kept as they came, so that kernels of two versions can be linked.
 
+pub mod addresses;
 pub mod assertion;
 pub mod call;
 pub mod control;

@@ -65,6 +65,15 @@ struct LinkCore {
     _entered: Entered,
 }
 
+/// Packets of QUIC itself, since the link began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketLoss {
+    /// How many were sent.
+    pub sent: u64,
+    /// How many of them were lost, and sent again.
+    pub lost: u64,
+}
+
 /// Why a link ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
@@ -194,6 +203,16 @@ impl NodeLink {
     #[must_use]
     pub fn round_trip(&self) -> Duration {
         self.0.connection.rtt()
+    }
+
+    /// What got lost on the way to the peer.
+    #[must_use]
+    pub fn loss(&self) -> PacketLoss {
+        let path = self.0.connection.stats().path;
+        PacketLoss {
+            sent: path.sent_packets,
+            lost: path.lost_packets,
+        }
     }
 
     /// True for the same link, not only the same peer.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::addresses::NodeAddresses;
 use super::hello::Hello;
 use super::logs::LogsHeld;
 use super::message::{BadMessage, decode, encode};
@@ -19,6 +20,8 @@ pub enum Control {
     Pong(Pong),
     /// Which renewal of itself the sender is in membership: after it was told that it is dead, the next one.
     Renewal(Renewal),
+    /// Where other members were proven to be.
+    Addresses(NodeAddresses),
     /// What the sender holds of the logs.
     Logs(LogsHeld),
     /// What the sender shares with the receiver.
@@ -63,11 +66,12 @@ pub struct UnknownControl {
 }
 
 /// The kinds that are known.
-const KINDS: [&str; 7] = [
+const KINDS: [&str; 8] = [
     "hello",
     "ping",
     "pong",
     "renewal",
+    "addresses",
     "logs",
     "index",
     "index_report",
@@ -91,6 +95,7 @@ impl Control {
             | Self::Ping(_)
             | Self::Pong(_)
             | Self::Renewal(_)
+            | Self::Addresses(_)
             | Self::Logs(_)
             | Self::Index(_)
             | Self::IndexReport(_) => encode(self),
@@ -124,13 +129,14 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
+    use super::super::addresses::NodeAddress;
     use super::super::hello::{LifeId, NodeName, NodeRole, WIRE_VERSIONS, WireFeatures};
     use super::super::logs::{HeadHeld, HeldReason, LogHash, LogNonce};
     use super::super::tool_index::{IndexRoot, RefusedEntry};
     use super::*;
     use crate::ids::NodeId;
 
-    fn all() -> [Control; 7] {
+    fn all() -> [Control; 8] {
         let hello = Hello {
             versions: WIRE_VERSIONS,
             features: WireFeatures::CALLS,
@@ -145,6 +151,12 @@ mod tests {
             Control::Ping(Ping { nonce }),
             Control::Pong(Pong { nonce, wall_ms }),
             Control::Renewal(Renewal { renewal: 3 }),
+            Control::Addresses(NodeAddresses {
+                nodes: vec![NodeAddress {
+                    node: NodeId([7; 32]),
+                    address: "192.0.2.1:4410".parse().unwrap(),
+                }],
+            }),
             Control::Logs(LogsHeld {
                 reason: HeldReason::Ask,
                 life: LifeId([2; 16]),

@@ -1,0 +1,199 @@
+//! Where a node may be dialed: what was proven first, then what was heard, then the names a person wrote
+//! down. A hint sends a dial somewhere and nothing else: who answers there shows a key.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use mgp_protocol::federation::addresses::is_dialable;
+use mgp_protocol::ids::NodeId;
+
+use super::proven_addresses::ProvenAddresses;
+
+/// Hints kept for each node and each way they come; the newest ones.
+const KEPT: usize = 4;
+/// Places that are tried in one dial.
+pub const TRIED: usize = 8;
+
+/// Where one node may be.
+#[derive(Debug, Default)]
+struct NodeHints {
+    /// It announced itself there.
+    found: Vec<SocketAddr>,
+    /// Other members said so.
+    told: Vec<SocketAddr>,
+}
+
+/// All that is known of where nodes are. Only what is asked for is remembered: pinned nodes.
+#[derive(Debug, Default)]
+pub struct AddressHints {
+    proven: ProvenAddresses,
+    nodes: BTreeMap<NodeId, NodeHints>,
+    /// Names a person wrote down, and who answered there last.
+    names: BTreeMap<String, Option<NodeId>>,
+}
+
+impl AddressHints {
+    /// These nodes are pinned from now on; nothing is known of others.
+    pub fn pin(&mut self, pinned: impl Iterator<Item = NodeId>) {
+        let mut before = std::mem::take(&mut self.nodes);
+        for node in pinned {
+            let hints = before.remove(&node).unwrap_or_default();
+            self.nodes.insert(node, hints);
+        }
+        for gone in before.into_keys() {
+            self.proven.forget(gone);
+            for at in self.names.values_mut().filter(|at| **at == Some(gone)) {
+                *at = None;
+            }
+        }
+    }
+
+    /// The names a person wrote down.
+    pub fn name(&mut self, names: impl Iterator<Item = String>) {
+        let before = std::mem::take(&mut self.names);
+        let known = |name: &String| before.get(name).copied().flatten();
+        self.names = names
+            .map(|name| (known(&name), name))
+            .map(|(at, name)| (name, at))
+            .collect();
+    }
+
+    /// The node showed its key there.
+    pub fn proven(&mut self, node: NodeId, address: SocketAddr) {
+        if self.nodes.contains_key(&node) {
+            self.proven.proven(address, node);
+        }
+    }
+
+    /// Who answered where a name leads.
+    pub fn answered(&mut self, name: &str, node: NodeId) {
+        if let Some(at) = self.names.get_mut(name) {
+            *at = Some(node);
+        }
+    }
+
+    /// The node, or somebody in its name, announced itself. True when that is news.
+    pub fn found(&mut self, node: NodeId, address: SocketAddr) -> bool {
+        let hints = self.nodes.get_mut(&node);
+        hints.is_some_and(|hints| remember(&mut hints.found, address))
+    }
+
+    /// The peer says that the node is there. True when that is news.
+    pub fn told(&mut self, by: SocketAddr, node: NodeId, address: SocketAddr) -> bool {
+        // Another machine's own machine is not this one.
+        if address.ip().is_loopback() && !by.ip().is_loopback() {
+            return false;
+        }
+        let hints = self.nodes.get_mut(&node);
+        hints.is_some_and(|hints| remember(&mut hints.told, address))
+    }
+
+    /// Where to dial the node, the likeliest place first. Names that lead to nodes that are linked are left out.
+    pub fn of(&self, node: NodeId, is_linked: impl Fn(NodeId) -> bool) -> Vec<String> {
+        let hints = self.nodes.get(&node);
+        let heard = hints
+            .into_iter()
+            .flat_map(|hints| hints.found.iter().chain(&hints.told));
+        let proven = self.proven.of(node).into_iter().take(KEPT);
+        let addresses = proven
+            .chain(heard.copied())
+            .map(|address| address.to_string());
+        let leads_here = |at: &Option<NodeId>| *at == Some(node);
+        let may_lead = |at: &Option<NodeId>| !at.is_some_and(&is_linked) && !leads_here(at);
+        let sure = self.names.iter().filter(|(_, at)| leads_here(at));
+        let perhaps = self.names.iter().filter(|(_, at)| may_lead(at));
+        let names = sure.chain(perhaps).map(|(name, _)| name.clone());
+        let mut places = Vec::new();
+        for place in addresses.chain(names) {
+            if places.len() < TRIED && !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        places
+    }
+}
+
+/// Puts the address first. True when it was not there.
+fn remember(known: &mut Vec<SocketAddr>, address: SocketAddr) -> bool {
+    if !is_dialable(address) {
+        return false;
+    }
+    let before = known.iter().position(|other| *other == address);
+    if let Some(at) = before {
+        known.remove(at);
+    }
+    known.insert(0, address);
+    known.truncate(KEPT);
+    before.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], port))
+    }
+
+    fn pinned(nodes: &[NodeId]) -> AddressHints {
+        let mut hints = AddressHints::default();
+        hints.pin(nodes.iter().copied());
+        hints
+    }
+
+    const A: NodeId = NodeId([1; 32]);
+    const B: NodeId = NodeId([2; 32]);
+
+    #[test]
+    fn what_was_proven_comes_first_and_names_last() {
+        let mut hints = pinned(&[A, B]);
+        hints.name(["a.example:1".to_owned(), "b.example:1".to_owned()].into_iter());
+        assert!(hints.found(A, at(1)));
+        assert!(!hints.found(A, at(1)));
+        assert!(hints.told(at(9), A, at(2)));
+        hints.proven(A, at(3));
+        let text = |port| at(port).to_string();
+        let mut expected = vec![text(3), text(1), text(2)];
+        expected.extend(["a.example:1".to_owned(), "b.example:1".to_owned()]);
+        assert_eq!(hints.of(A, |_| false), expected);
+        hints.answered("b.example:1", A);
+        hints.answered("a.example:1", B);
+        expected.swap(3, 4);
+        assert_eq!(hints.of(A, |_| false), expected);
+        expected.pop();
+        assert_eq!(hints.of(A, |node| node == B), expected, "b is linked");
+        // Names that stay keep who answered there.
+        hints.name(["a.example:1".to_owned()].into_iter());
+        assert_eq!(hints.of(A, |node| node == B), expected[..3]);
+    }
+
+    /// Of nodes that are not pinned nothing is kept, and of others not more than a few.
+    #[test]
+    fn hints_are_bounded_and_only_for_pinned_nodes() {
+        let mut hints = pinned(&[A]);
+        assert!(!hints.found(B, at(1)) && !hints.told(at(9), B, at(1)));
+        hints.proven(B, at(1));
+        assert!(hints.of(B, |_| false).is_empty());
+        for port in 1..100 {
+            hints.found(A, at(port));
+            hints.told(at(9), A, at(1000 + port));
+            hints.proven(A, at(2000 + port));
+        }
+        let places = hints.of(A, |_| false);
+        assert_eq!(places.len(), TRIED);
+        assert_eq!(places[0], at(2099).to_string());
+        assert_eq!(places[KEPT], at(99).to_string());
+        assert!(!hints.found(A, at(0)), "nobody is at port 0");
+        hints.pin(std::iter::once(B));
+        hints.pin(std::iter::once(A));
+        assert!(hints.of(A, |_| false).is_empty(), "it was revoked");
+    }
+
+    #[test]
+    fn the_loopback_of_another_machine_is_not_ours() {
+        let mut hints = pinned(&[A]);
+        let own = SocketAddr::from(([127, 0, 0, 1], 4));
+        assert!(!hints.told(at(9), A, own));
+        assert!(hints.told(own, A, own));
+    }
+}

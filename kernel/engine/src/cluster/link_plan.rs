@@ -1,0 +1,125 @@
+//! Which of two links to a node stays, and when a node is dialed again.
+
+use std::time::Duration;
+
+use mgp_protocol::federation::hello::LifeId;
+use mgp_protocol::ids::NodeId;
+
+/// The first wait after a dial that failed; each further one is twice as long.
+const FIRST: Duration = Duration::from_millis(200);
+/// Longest wait. A cluster that was cut in two is whole again five seconds after it can be, and a dial
+/// itself may take three of them.
+const LONGEST: Duration = Duration::from_secs(2);
+/// The node with the larger id lets the other one dial first, so that their links seldom cross.
+const COURTESY: Duration = Duration::from_millis(100);
+
+/// What tells two links to one node apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkFacts {
+    /// This node dialed.
+    pub dialed: bool,
+    /// The life of the peer.
+    pub life: LifeId,
+}
+
+/// Whether a new link takes the place of the one that is there. Both ends answer alike: of two that cross,
+/// the one stays that the smaller id dialed; a later one of the same dialer, or of another life of the peer,
+/// means that the one before is lost, whether that was noticed or not.
+#[must_use]
+pub fn takes_over(own: NodeId, peer: NodeId, held: LinkFacts, new: LinkFacts) -> bool {
+    if held.life != new.life || held.dialed == new.dialed {
+        return true;
+    }
+    new.dialed == (own < peer)
+}
+
+/// When one node is dialed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DialPlan {
+    failed: u32,
+}
+
+impl DialPlan {
+    /// The wait before a first dial.
+    #[must_use]
+    pub fn first(own: NodeId, peer: NodeId) -> Duration {
+        match own < peer {
+            true => Duration::ZERO,
+            false => COURTESY,
+        }
+    }
+
+    /// A dial failed: the wait before the next one. `chance` is random, so that nodes do not dial in step.
+    pub fn failed(&mut self, chance: u64) -> Duration {
+        let doubled = FIRST.saturating_mul(1 << self.failed.min(8));
+        self.failed = self.failed.saturating_add(1);
+        let wait = doubled.min(LONGEST);
+        let part = u32::try_from(chance % 1000).unwrap_or_default();
+        wait / 2 + wait / 2 * part / 1000
+    }
+
+    /// A link came about, or there is a reason to think that one may.
+    pub fn reset(&mut self) {
+        self.failed = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(dialed: bool, life: u8) -> LinkFacts {
+        let life = LifeId([life; 16]);
+        LinkFacts { dialed, life }
+    }
+
+    /// Whatever the order in which two crossing links come to both ends, the same one stays.
+    #[test]
+    fn both_ends_keep_the_same_one_of_two_links_that_cross() {
+        let (small, large) = (NodeId([1; 32]), NodeId([2; 32]));
+        let kept = |own: NodeId, peer: NodeId, order: [bool; 2]| {
+            let [held, new] = order.map(|dialed| facts(dialed, 7));
+            let taken = takes_over(own, peer, held, new);
+            // Whose dial it was.
+            let dialed = if taken { new.dialed } else { held.dialed };
+            if dialed { own } else { peer }
+        };
+        for order in [[true, false], [false, true]] {
+            assert_eq!(kept(small, large, order), small);
+            assert_eq!(kept(large, small, order), small);
+        }
+    }
+
+    #[test]
+    fn a_later_link_of_the_same_dialer_or_of_another_life_takes_over() {
+        let (small, large) = (NodeId([1; 32]), NodeId([2; 32]));
+        for dialed in [true, false] {
+            assert!(takes_over(small, large, facts(dialed, 7), facts(dialed, 7)));
+            assert!(takes_over(
+                small,
+                large,
+                facts(dialed, 7),
+                facts(!dialed, 8)
+            ));
+            assert!(takes_over(
+                large,
+                small,
+                facts(dialed, 7),
+                facts(!dialed, 8)
+            ));
+        }
+    }
+
+    #[test]
+    fn waits_grow_to_a_bound_and_are_spread() {
+        let mut plan = DialPlan::default();
+        let waits: Vec<_> = (0..20).map(|_| plan.failed(999)).collect();
+        assert!(waits.is_sorted() && waits[0] < FIRST);
+        assert!(waits[19] <= LONGEST && waits[19] > LONGEST * 9 / 10);
+        assert!(plan.failed(0) >= LONGEST / 2);
+        plan.reset();
+        assert!(plan.failed(500) < FIRST);
+        assert!(DialPlan::first(NodeId([1; 32]), NodeId([2; 32])).is_zero());
+        assert_eq!(DialPlan::first(NodeId([2; 32]), NodeId([1; 32])), COURTESY);
+    }
+}
