@@ -1,5 +1,364 @@
-//! Links to other nodes.
+//! Links to other nodes: keeps one to each member, and tells which members are there.
+//! The kernel says who is a member and where to listen; calls read the published links, the logs and the index
+//! get what comes over them.
+//!
+//! Each link has a task that reads and writes it. The actor owns the socket, dials, and decides with the engines
+//! which of two links stays. After a failure it is restarted, and all links begin anew.
 
+mod alarms;
+mod dialing;
+mod live;
+mod members;
+mod outbox;
+mod parts;
+mod socket;
+mod state;
+mod status;
 mod table;
+#[cfg(test)]
+mod tests;
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::node_key::{NodeKey, PublicKey};
+use mgp_protocol::federation::control::Control;
+use mgp_protocol::federation::hello::{LifeId, NodeName, NodeRole};
+use mgp_protocol::ids::NodeId;
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
+use mgp_sync::{Credit, Snapshot};
+use mgp_transports::quic::{LinkEndpoint, LinkGone, PairingLink, SyncStream};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
+
+use self::dialing::Dialed;
+use self::live::{AcceptedLink, Heard};
+use self::parts::LinksParts;
+use self::state::LinksState;
+
+pub use self::socket::OpenFailed;
+pub use self::status::{LinkStatus, LinkedStatus};
 pub use self::table::{InboundNodeCall, LinkTable, PeerLink};
+
+/// What the links need.
+#[derive(Debug)]
+pub struct LinksStart {
+    /// The node's key.
+    pub key: NodeKey,
+    /// What the node is called.
+    pub name: NodeName,
+    /// What it takes itself for.
+    pub role: NodeRole,
+    /// This life of it.
+    pub life: LifeId,
+    /// Where the links are published.
+    pub table: Arc<Snapshot<LinkTable>>,
+    /// What comes over links, and their comings and goings.
+    pub events: EventSink<LinkEvent>,
+    /// What the messages of all links may take.
+    pub memory: Arc<Credit>,
+    /// Its waits.
+    pub times: LinkTimes,
+}
+
+/// The waits of links.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkTimes {
+    /// How often the peer's clock is asked for. Eight answers are kept: those of the last minute.
+    pub clock: Duration,
+    /// How long a link goes on whose place another one took: calls that began on it mostly end meanwhile.
+    pub drain: Duration,
+    /// How soon a socket that broke is opened again.
+    pub reopen: Duration,
+}
+
+impl Default for LinkTimes {
+    fn default() -> Self {
+        Self {
+            clock: Duration::from_secs(5),
+            drain: Duration::from_secs(30),
+            reopen: Duration::from_secs(1),
+        }
+    }
+}
+
+/// A member with which links are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinnedPeer {
+    /// Its key.
+    pub key: PublicKey,
+    /// What the cluster calls it.
+    pub name: String,
+    /// What the cluster's log says it may do.
+    pub role: NodeRole,
+}
+
+/// What happens on links.
+#[derive(Debug)]
+pub enum LinkEvent {
+    /// A link is there and published. Comes again, without [`Self::Down`] before, when another one took its
+    /// place.
+    Up(Arc<PeerLink>),
+    /// There is no link to the node any more.
+    Down {
+        /// The node.
+        node: NodeId,
+        /// Why it ended.
+        why: LinkGone,
+    },
+    /// Membership takes the node for there, whether this node has a link to it or not.
+    Present(NodeId),
+    /// And no longer.
+    Missing(NodeId),
+    /// A message for the logs or the index.
+    Control(NodeId, Control),
+    /// The node copies.
+    Sync(NodeId, Box<SyncStream>),
+    /// One of its agents calls.
+    Call(Box<InboundNodeCall>),
+    /// A node that is not known asks to be paired.
+    Pairing(Box<PairingLink>),
+}
+
+/// Handle for everyone; clones are the same one.
+#[derive(Clone, Debug)]
+pub struct LinksHandle {
+    mailbox: Mailbox<LinksMsg>,
+    parts: Arc<LinksParts>,
+}
+
+impl LinksHandle {
+    /// Restarts the actor after a failure: with the same socket's address, pins and names.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn start(&self) -> Result<ActorCell, SpawnErr> {
+        let actor = LinksActor {
+            parts: Arc::clone(&self.parts),
+            mailbox: self.mailbox.clone(),
+        };
+        self.mailbox.start(actor, ()).await
+    }
+
+    /// Opens the socket, and dials from now on. Another one that is open is closed.
+    ///
+    /// # Errors
+    /// [`OpenFailed`].
+    pub async fn open(&self, listen: SocketAddr) -> Result<SocketAddr, OpenFailed> {
+        let ask = |reply| LinksMsg::Open(listen, reply);
+        self.mailbox.ask(ask).await?
+    }
+
+    /// Ends all links and closes the socket.
+    ///
+    /// # Errors
+    /// The actor is not reachable.
+    pub async fn close(&self) -> Result<(), AskError> {
+        self.mailbox.ask(LinksMsg::Close).await
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.endpoint()?.address().ok()
+    }
+
+    /// The socket, for pairing to dial through.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<LinkEndpoint> {
+        (*self.parts.endpoint.load()).clone()
+    }
+
+    /// Exactly these nodes may have links from when this resolves: those of others are cut by then. `names` are
+    /// places, as `host:port`, where members may be.
+    ///
+    /// # Errors
+    /// The actor is not reachable.
+    pub async fn pin(
+        &self,
+        peers: BTreeMap<NodeId, PinnedPeer>,
+        names: Vec<String>,
+    ) -> Result<(), AskError> {
+        let ask = |reply| LinksMsg::Pin(Pins { peers, names }, reply);
+        self.mailbox.ask(ask).await
+    }
+
+    /// A node, or somebody in its name, was found there. Nothing of strangers is kept.
+    pub fn found_at(&self, node: NodeId, address: SocketAddr) {
+        // One that is lost for want of room is announced again.
+        let _ = self.mailbox.tell(LinksMsg::Found(node, address));
+    }
+
+    /// Tells a node, if there is a link to it. Of what waits to be sent, an older word of the same kind about
+    /// the same is left out.
+    ///
+    /// # Errors
+    /// The actor is not reachable.
+    pub fn tell(&self, node: NodeId, message: Control) -> Result<(), AskError> {
+        self.mailbox.tell(LinksMsg::Tell(node, message))
+    }
+
+    /// The link to a node.
+    #[must_use]
+    pub fn link(&self, node: NodeId) -> Option<Arc<PeerLink>> {
+        self.parts.table.load().links.get(&node).cloned()
+    }
+
+    /// The nodes with a link.
+    #[must_use]
+    pub fn linked(&self) -> Vec<NodeId> {
+        self.parts.table.load().links.keys().copied().collect()
+    }
+
+    /// What the node says of itself on links that begin from now on.
+    pub fn set_greeting(&self, name: NodeName, role: NodeRole) {
+        self.parts.said.store(Arc::new((name, role)));
+    }
+
+    /// Whether nodes that are not known may ask to be paired.
+    ///
+    /// # Errors
+    /// The actor is not reachable.
+    pub async fn set_pairing(&self, open: bool) -> Result<(), AskError> {
+        self.mailbox
+            .ask(|reply| LinksMsg::Pairing(open, reply))
+            .await
+    }
+
+    /// Each member, and how the link to it is.
+    ///
+    /// # Errors
+    /// The actor is not reachable.
+    pub async fn status(&self) -> Result<Vec<LinkStatus>, AskError> {
+        self.mailbox.ask(LinksMsg::Status).await
+    }
+}
+
+/// Who may have links, and names of places where they may be.
+#[derive(Clone, Debug, Default)]
+pub struct Pins {
+    peers: BTreeMap<NodeId, PinnedPeer>,
+    names: Vec<String>,
+}
+
+/// Messages to the actor.
+#[derive(Debug)]
+pub enum LinksMsg {
+    /// Open the socket.
+    Open(SocketAddr, Reply<Result<SocketAddr, OpenFailed>>),
+    /// Close it.
+    Close(Reply<()>),
+    /// Who may have links.
+    Pin(Pins, Reply<()>),
+    /// A hint.
+    Found(NodeId, SocketAddr),
+    /// Tell a node.
+    Tell(NodeId, Control),
+    /// Whether strangers may ask.
+    Pairing(bool, Reply<()>),
+    /// How the links are.
+    Status(Reply<Vec<LinkStatus>>),
+    /// Somebody dialed and was taken.
+    Accepted(AcceptedLink),
+    /// The socket with this number takes nobody any more.
+    SocketLost(u64),
+    /// A dial is over.
+    Dialed(Box<Dialed>),
+    /// Something that the actor itself is told came over the link with this number.
+    Heard(u64, Heard, Reply<()>),
+    /// The link with this number ended.
+    Ended(u64, LinkGone),
+    /// Something is due.
+    Alarm,
+}
+
+/// Fixed at construction.
+#[derive(Debug)]
+pub struct LinksActor {
+    parts: Arc<LinksParts>,
+    mailbox: Mailbox<LinksMsg>,
+}
+
+impl LinksActor {
+    /// Starts the actor. No socket is open yet.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn start(start: LinksStart) -> Result<(LinksHandle, ActorCell), SpawnErr> {
+        let parts = LinksParts::new(start);
+        let parts = parts.map_err(|error| SpawnErr::StartupFailed(error.into()))?;
+        let handle = LinksHandle {
+            mailbox: Mailbox::restarted(),
+            parts: Arc::new(parts),
+        };
+        let cell = handle.start().await?;
+        Ok((handle, cell))
+    }
+}
+
+impl Actor for LinksActor {
+    type Msg = Queued<LinksMsg>;
+    type State = LinksState;
+    type Arguments = ();
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        (): (),
+    ) -> Result<LinksState, ActorProcessingErr> {
+        Ok(LinksState::new(
+            Arc::clone(&self.parts),
+            self.mailbox.clone(),
+        ))
+    }
+
+    async fn post_start(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        state: &mut LinksState,
+    ) -> Result<(), ActorProcessingErr> {
+        state.go_on();
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        queued: Self::Msg,
+        state: &mut LinksState,
+    ) -> Result<(), ActorProcessingErr> {
+        match queued.open() {
+            LinksMsg::Open(listen, reply) => reply.send(state.open(listen).await),
+            LinksMsg::Close(reply) => {
+                state.close().await;
+                reply.send(());
+            }
+            LinksMsg::Pin(pins, reply) => {
+                state.pin(pins);
+                reply.send(());
+            }
+            LinksMsg::Found(node, address) => state.found(node, address),
+            LinksMsg::Tell(node, message) => state.tell(node, message),
+            LinksMsg::Pairing(open, reply) => {
+                state.set_pairing(open);
+                reply.send(());
+            }
+            LinksMsg::Status(reply) => reply.send(state.status()),
+            LinksMsg::Accepted(accepted) => {
+                state.linked(*accepted.link);
+                accepted.taken.send(());
+            }
+            LinksMsg::SocketLost(number) => state.socket_lost(number),
+            LinksMsg::Dialed(dialed) => state.dialed(*dialed),
+            LinksMsg::Heard(number, heard, reply) => {
+                state.heard(number, heard);
+                reply.send(());
+            }
+            LinksMsg::Ended(number, why) => state.ended(number, &why),
+            LinksMsg::Alarm => state.alarm(),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! The socket, and the task that lets in who dials.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_runtime::mailbox::{AskError, Mailbox, Reply};
+use mgp_runtime::task::{self, SupervisedTask};
+use mgp_transports::quic::{AcceptedPeer, Acceptor, LinkEndpoint, PairingOpen};
+
+use super::live::AcceptedLink;
+use super::parts::LinksParts;
+use super::{LinkEvent, LinksMsg};
+
+/// Longest that peers are waited for when the socket is closed: then they miss this node by themselves.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Why there is no socket.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenFailed {
+    /// The address cannot be used.
+    #[error(
+        "no links to other nodes: cannot listen on UDP {0}: {1}; look for another program there, or name another address"
+    )]
+    Listen(SocketAddr, #[source] io::Error),
+    /// The actor is not reachable.
+    #[error("links to other nodes: {0}")]
+    Actor(#[from] AskError),
+}
+
+/// A socket that is open. Closed when it is dropped.
+#[derive(Debug)]
+pub(super) struct OpenSocket {
+    pub(super) number: u64,
+    pub(super) endpoint: LinkEndpoint,
+    pub(super) pairing: Option<PairingOpen>,
+    _accepting: SupervisedTask<()>,
+}
+
+impl OpenSocket {
+    pub(super) fn open(
+        number: u64,
+        listen: SocketAddr,
+        parts: &Arc<LinksParts>,
+        mailbox: Mailbox<LinksMsg>,
+    ) -> Result<Self, OpenFailed> {
+        let failed = |error| OpenFailed::Listen(listen, error);
+        let socket = UdpSocket::bind(listen).map_err(failed)?;
+        let (endpoint, acceptor) = LinkEndpoint::new(socket, parts.config()).map_err(failed)?;
+        let parts = Arc::clone(parts);
+        let accepting = async move {
+            let accepted = accept(acceptor, &parts, &mailbox);
+            let _broken = task::caught("links.accept", accepted).await;
+            let _over = mailbox.remind(LinksMsg::SocketLost(number));
+        };
+        Ok(Self {
+            number,
+            endpoint,
+            pairing: None,
+            _accepting: task::supervised("links.accept", accepting),
+        })
+    }
+
+    /// Tells all peers that it closes.
+    pub(super) async fn close(self) {
+        self.endpoint.close();
+        let _late = tokio::time::timeout(CLOSING, self.endpoint.closed()).await;
+    }
+}
+
+impl Drop for OpenSocket {
+    fn drop(&mut self) {
+        self.endpoint.close();
+    }
+}
+
+async fn accept(mut acceptor: Acceptor, parts: &LinksParts, mailbox: &Mailbox<LinksMsg>) {
+    while let Some(accepted) = acceptor.next().await {
+        match accepted {
+            AcceptedPeer::Pairing(pairing) => parts.events.send(LinkEvent::Pairing(pairing)),
+            AcceptedPeer::Link(link) => {
+                let (taken, looked_at) = Reply::new();
+                let accepted = LinksMsg::Accepted(AcceptedLink { link, taken });
+                if mailbox.remind(accepted).is_ok() {
+                    let _looked_at = looked_at.await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,538 @@
+//! The state of the links actor: the socket, the members, and the links to them.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::cluster::address_hints::AddressHints;
+use mgp_engine::cluster::link_plan::{DialPlan, takes_over};
+use mgp_engine::cluster::membership::Membership;
+use mgp_protocol::federation::control::Control;
+use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::ids::NodeId;
+use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::randomness;
+use mgp_runtime::task::SupervisedTask;
+use mgp_runtime::time::{moment, unix_ms};
+use mgp_transports::quic::{LinkGone, NewLink, StreamFailure};
+use tokio_util::sync::CancellationToken;
+
+use super::alarms::{Alarms, Due};
+use super::dialing::{self, DIALS, Dialed};
+use super::live::LiveLink;
+use super::parts::LinksParts;
+use super::socket::{OpenFailed, OpenSocket};
+use super::{LinkEvent, LinkTable, LinksMsg, PinnedPeer, Pins, status};
+
+/// A link that lasted so long has come about: after it the node is dialed at once.
+const LASTED: Duration = Duration::from_secs(10);
+
+/// A member, and the links to it.
+#[derive(Debug)]
+pub(super) struct MemberLinks {
+    pub(super) pinned: PinnedPeer,
+    plan: DialPlan,
+    due: Option<MonotonicTime>,
+    dialing: Option<SupervisedTask<()>>,
+    pub(super) live: Option<LiveLink>,
+    since: Option<Instant>,
+    /// Links whose place another one took; the transport bounds them.
+    draining: Vec<LiveLink>,
+    pub(super) failure: Option<String>,
+    pub(super) present: bool,
+}
+
+/// The state of the actor.
+pub struct LinksState {
+    pub(super) parts: Arc<LinksParts>,
+    mailbox: Mailbox<LinksMsg>,
+    socket: Option<OpenSocket>,
+    pub(super) members: BTreeMap<NodeId, MemberLinks>,
+    pub(super) hints: AddressHints,
+    pub(super) membership: Membership,
+    pub(super) alarms: Alarms,
+    /// Nodes whose dial waits for a turn, each once.
+    turns: VecDeque<NodeId>,
+    numbers: u64,
+}
+
+impl LinksState {
+    pub(super) fn new(parts: Arc<LinksParts>, mailbox: Mailbox<LinksMsg>) -> Self {
+        let seed = u64::from_le_bytes(randomness::bytes());
+        Self {
+            membership: Membership::new(parts.own, unix_ms(), seed),
+            alarms: Alarms::new(mailbox.clone()),
+            parts,
+            mailbox,
+            socket: None,
+            members: BTreeMap::new(),
+            hints: AddressHints::default(),
+            turns: VecDeque::new(),
+            numbers: 0,
+        }
+    }
+
+    /// Goes on where the actor before stopped.
+    pub(super) fn go_on(&mut self) {
+        self.publish();
+        let kept = self.parts.kept();
+        self.pin(kept.pins);
+        if kept.listen.is_some() {
+            self.reopen();
+        }
+    }
+
+    pub(super) async fn open(&mut self, listen: SocketAddr) -> Result<SocketAddr, OpenFailed> {
+        self.shut().await;
+        let opened = self.listen(listen);
+        self.publish();
+        opened
+    }
+
+    fn listen(&mut self, listen: SocketAddr) -> Result<SocketAddr, OpenFailed> {
+        let number = self.number();
+        let opened = OpenSocket::open(number, listen, &self.parts, self.mailbox.clone());
+        let mut socket = opened?;
+        let address = socket.endpoint.address();
+        let address = address.map_err(|error| OpenFailed::Listen(listen, error))?;
+        socket.endpoint.pin(self.pinned());
+        if self.parts.kept().pairing {
+            socket.pairing = Some(socket.endpoint.open_pairing());
+        }
+        let endpoint = socket.endpoint.clone();
+        self.parts.endpoint.store(Arc::new(Some(endpoint)));
+        // Opened again at the same port, also where the first one was chosen by the system.
+        self.parts.keep(|kept| kept.listen = Some(address));
+        self.socket = Some(socket);
+        let nodes: Vec<NodeId> = self.members.keys().copied().collect();
+        for node in nodes {
+            self.dial_in(node, DialPlan::first(self.parts.own, node));
+        }
+        Ok(address)
+    }
+
+    pub(super) async fn close(&mut self) {
+        let left = self.membership.leave(moment());
+        self.carry_out(left);
+        self.parts.keep(|kept| kept.listen = None);
+        self.shut().await;
+        self.publish();
+    }
+
+    async fn shut(&mut self) {
+        self.parts.endpoint.store(Arc::new(None));
+        if let Some(socket) = self.socket.take() {
+            socket.close().await;
+        }
+        self.all_lost();
+    }
+
+    /// There is no socket: no link is left, and nobody is dialed.
+    fn all_lost(&mut self) {
+        self.turns.clear();
+        let nodes: Vec<NodeId> = self.members.keys().copied().collect();
+        for node in nodes {
+            let Some(member) = self.members.get_mut(&node) else {
+                continue;
+            };
+            (member.dialing, member.due) = (None, None);
+            member.draining.clear();
+            if let Some(lost) = member.live.take() {
+                lost.peer.link.close(LinkClose::Done);
+                self.down(node, &gone(&lost, LinkClose::Done));
+            }
+        }
+    }
+
+    /// The socket broke, or its task did.
+    pub(super) fn socket_lost(&mut self, number: u64) {
+        if self
+            .socket
+            .as_ref()
+            .is_none_or(|socket| socket.number != number)
+        {
+            return;
+        }
+        tracing::warn!("the socket of the links to other nodes broke, and is opened again");
+        self.socket = None;
+        self.parts.endpoint.store(Arc::new(None));
+        self.all_lost();
+        self.publish();
+        self.alarms
+            .set(moment() + self.parts.times.reopen, Due::Reopen);
+    }
+
+    fn reopen(&mut self) {
+        let Some(listen) = self.parts.kept().listen.filter(|_| self.socket.is_none()) else {
+            return;
+        };
+        if let Err(why) = self.listen(listen) {
+            tracing::warn!(%why, "tried again soon");
+            self.alarms
+                .set(moment() + self.parts.times.reopen, Due::Reopen);
+        }
+    }
+
+    pub(super) fn set_pairing(&mut self, open: bool) {
+        self.parts.keep(|kept| kept.pairing = open);
+        if let Some(socket) = &mut self.socket {
+            match (open, &socket.pairing) {
+                (true, None) => socket.pairing = Some(socket.endpoint.open_pairing()),
+                (true, Some(_)) => {}
+                (false, _) => socket.pairing = None,
+            }
+        }
+    }
+
+    fn pinned(&self) -> HashSet<NodeId> {
+        self.members.keys().copied().collect()
+    }
+
+    pub(super) fn pin(&mut self, mut pins: Pins) {
+        pins.peers.remove(&self.parts.own);
+        self.parts.keep(|kept| kept.pins = pins.clone());
+        // Cut first: whatever else this does, those links carry nothing any more.
+        if let Some(socket) = &self.socket {
+            socket.endpoint.pin(pins.peers.keys().copied().collect());
+        }
+        self.hints.pin(pins.peers.keys().copied());
+        self.hints.name(pins.names.into_iter());
+        let before = std::mem::take(&mut self.members);
+        let (mut stayed, mut left) = (BTreeMap::new(), Vec::new());
+        for (node, member) in before {
+            match pins.peers.contains_key(&node) {
+                true => drop(stayed.insert(node, member)),
+                false => left.push((node, member)),
+            }
+        }
+        self.members = stayed;
+        let mut came = Vec::new();
+        for (node, pinned) in pins.peers {
+            match self.members.get_mut(&node) {
+                Some(member) => member.pinned = pinned,
+                None => came.push((node, pinned)),
+            }
+        }
+        self.publish();
+        for (node, member) in left {
+            self.left(node, member);
+        }
+        for (node, pinned) in came {
+            self.members.insert(node, MemberLinks::new(pinned));
+            self.membership.admit(node);
+            self.dial_in(node, DialPlan::first(self.parts.own, node));
+        }
+    }
+
+    fn left(&mut self, node: NodeId, member: MemberLinks) {
+        if member.present {
+            self.parts.events.send(LinkEvent::Missing(node));
+        }
+        if let Some(live) = &member.live {
+            live.peer.link.close(LinkClose::Revoked);
+            let why = gone(live, LinkClose::Revoked);
+            self.parts.events.send(LinkEvent::Down { node, why });
+        }
+        let effects = self.membership.forget(node, moment());
+        self.carry_out(effects);
+    }
+
+    /// A new link, whoever dialed.
+    pub(super) fn linked(&mut self, new: NewLink) {
+        let node = new.link.peer();
+        if !self.members.contains_key(&node) || new.link.gone().is_some() {
+            return;
+        }
+        self.hints.proven(node, new.link.address());
+        let number = self.number();
+        let live = LiveLink::new(number, new, &self.parts, self.mailbox.clone());
+        let Some(member) = self.members.get_mut(&node) else {
+            return;
+        };
+        let facts = live.facts();
+        match member.live.take() {
+            Some(held) if takes_over(self.parts.own, node, held.facts(), facts) => {
+                match held.facts().life == facts.life {
+                    true => self.drain(node, held),
+                    // Of a life that is over: nobody waits for anything on it.
+                    false => held.peer.link.close(LinkClose::Replaced),
+                }
+            }
+            Some(held) => {
+                member.live = Some(held);
+                self.drain(node, live);
+                return;
+            }
+            None => {}
+        }
+        self.put(node, live);
+    }
+
+    /// Makes a link the one of its node.
+    fn put(&mut self, node: NodeId, live: LiveLink) {
+        let Some(member) = self.members.get_mut(&node) else {
+            return;
+        };
+        let peer = Arc::clone(&live.peer);
+        member.live = Some(live);
+        member.since = Some(Instant::now());
+        (member.due, member.failure) = (None, None);
+        self.publish();
+        self.parts.events.send(LinkEvent::Up(peer));
+        self.introduce(node);
+    }
+
+    fn drain(&mut self, node: NodeId, link: LiveLink) {
+        let until = moment() + self.parts.times.drain;
+        self.alarms.set(until, Due::Drained(node, link.number));
+        if let Some(member) = self.members.get_mut(&node) {
+            member.draining.push(link);
+        }
+    }
+
+    /// The member whose link has this number, and whether it is the one that counts.
+    pub(super) fn owner(&self, number: u64) -> Option<NodeId> {
+        let has = |member: &MemberLinks| {
+            let mut links = member.live.iter().chain(&member.draining);
+            links.any(|link| link.number == number)
+        };
+        let mut owners = self.members.iter().filter(|(_, member)| has(member));
+        owners.next().map(|(node, _)| *node)
+    }
+
+    pub(super) fn ended(&mut self, number: u64, why: &LinkGone) {
+        let Some(node) = self.owner(number) else {
+            return;
+        };
+        let Some(member) = self.members.get_mut(&node) else {
+            return;
+        };
+        member.draining.retain(|link| link.number != number);
+        if member
+            .live
+            .as_ref()
+            .is_none_or(|live| live.number != number)
+        {
+            return;
+        }
+        member.live = None;
+        // The other end may have kept the one that was drained here.
+        member
+            .draining
+            .retain(|link| link.peer.link.gone().is_none());
+        if let Some(other) = member.draining.pop() {
+            self.put(node, other);
+            return;
+        }
+        self.publish();
+        self.down(node, why);
+        self.dial_again(node);
+    }
+
+    fn down(&mut self, node: NodeId, why: &LinkGone) {
+        if let Some(member) = self.members.get_mut(&node) {
+            member.failure = Some(status::words_of_end(why));
+        }
+        let why = why.clone();
+        self.parts.events.send(LinkEvent::Down { node, why });
+        let effects = self.membership.unlinked(node, moment());
+        self.carry_out(effects);
+    }
+
+    /// After a link that lasted at once, after one that did not later and later.
+    fn dial_again(&mut self, node: NodeId) {
+        let Some(member) = self.members.get_mut(&node) else {
+            return;
+        };
+        let lasted = member
+            .since
+            .take()
+            .is_some_and(|since| since.elapsed() >= LASTED);
+        if lasted {
+            member.plan.reset();
+        }
+        let wait = member.plan.failed(u64::from_le_bytes(randomness::bytes()));
+        self.dial_in(node, wait);
+    }
+
+    pub(super) fn found(&mut self, node: NodeId, address: SocketAddr) {
+        if self.hints.found(node, address) {
+            self.dial_soon(node);
+        }
+    }
+
+    /// There is a reason to think that a dial succeeds now.
+    pub(super) fn dial_soon(&mut self, node: NodeId) {
+        if let Some(member) = self.members.get_mut(&node) {
+            member.plan.reset();
+            self.dial_in(node, DialPlan::first(self.parts.own, node));
+        }
+    }
+
+    fn dial_in(&mut self, node: NodeId, wait: Duration) {
+        let Some(member) = self
+            .members
+            .get_mut(&node)
+            .filter(|_| self.socket.is_some())
+        else {
+            return;
+        };
+        let at = moment() + wait;
+        let sooner = member.due.is_none_or(|due| at < due);
+        if member.live.is_none() && member.dialing.is_none() && sooner {
+            member.due = Some(at);
+            self.alarms.set(at, Due::Dial(node));
+        }
+    }
+
+    fn dial(&mut self, node: NodeId) {
+        let dialing = self
+            .members
+            .values()
+            .filter(|member| member.dialing.is_some())
+            .count();
+        let is_linked = |node| self.is_linked(node);
+        let places = self.hints.of(node, is_linked);
+        let Some(socket) = &self.socket else {
+            return;
+        };
+        let Some(member) = self.members.get_mut(&node) else {
+            return;
+        };
+        if member.live.is_some() || member.dialing.is_some() {
+            return;
+        }
+        if places.is_empty() {
+            // Dialed when a hint comes.
+            let nowhere = "no address of it is known: name it under [cluster] peers, or turn `mgp lan on` on both sides";
+            member.failure.get_or_insert_with(|| nowhere.to_owned());
+            return;
+        }
+        if dialing >= DIALS {
+            if !self.turns.contains(&node) {
+                self.turns.push_back(node);
+            }
+            return;
+        }
+        let (endpoint, mailbox) = (socket.endpoint.clone(), self.mailbox.clone());
+        member.dialing = Some(dialing::dial(endpoint, node, places, mailbox));
+    }
+
+    pub(super) fn dialed(&mut self, dialed: Dialed) {
+        let node = dialed.node;
+        for (place, found) in &dialed.answered {
+            self.hints.answered(place, *found);
+            if *found != node && !self.is_linked(*found) {
+                self.dial_soon(*found);
+            }
+        }
+        if let Some(member) = self.members.get_mut(&node) {
+            member.dialing = None;
+            match dialed.outcome {
+                Ok(new) => self.linked(new),
+                Err(why) => {
+                    member.failure = Some(status::words_of_no_link(&why));
+                    let chance = u64::from_le_bytes(randomness::bytes());
+                    let wait = member.plan.failed(chance);
+                    self.dial_in(node, wait);
+                }
+            }
+        }
+        if let Some(next) = self.turns.pop_front() {
+            self.dial(next);
+        }
+    }
+
+    fn is_linked(&self, node: NodeId) -> bool {
+        let member = self.members.get(&node);
+        member.is_some_and(|member| member.live.is_some())
+    }
+
+    pub(super) fn tell(&self, node: NodeId, message: Control) {
+        let live = self
+            .members
+            .get(&node)
+            .and_then(|member| member.live.as_ref());
+        if let Some(live) = live {
+            live.tell(message);
+        }
+    }
+
+    pub(super) fn alarm(&mut self) {
+        let now = moment();
+        for due in self.alarms.take(now) {
+            match due {
+                Due::Membership(timer) => {
+                    let effects = self.membership.timer(timer, now);
+                    self.carry_out(effects);
+                }
+                Due::Asked => {
+                    let effects = self.membership.due(now);
+                    self.carry_out(effects);
+                }
+                Due::Dial(node) => {
+                    let member = self.members.get_mut(&node);
+                    let due = member.filter(|member| member.due.is_some_and(|due| due <= now));
+                    if let Some(member) = due {
+                        member.due = None;
+                        self.dial(node);
+                    }
+                }
+                Due::Drained(node, number) => {
+                    let Some(member) = self.members.get_mut(&node) else {
+                        continue;
+                    };
+                    let mut drained = member.draining.extract_if(.., |link| link.number == number);
+                    if let Some(link) = drained.next() {
+                        link.peer.link.close(LinkClose::Replaced);
+                    }
+                }
+                Due::Reopen => self.reopen(),
+            }
+        }
+    }
+
+    /// Publishes the links there are.
+    fn publish(&self) {
+        let live = self.members.iter().filter_map(|(node, member)| {
+            let live = member.live.as_ref()?;
+            Some((*node, Arc::clone(&live.peer)))
+        });
+        let table = LinkTable {
+            links: live.collect(),
+            replaced: CancellationToken::new(),
+        };
+        let before = self.parts.table.load();
+        self.parts.table.store(Arc::new(table));
+        before.replaced.cancel();
+    }
+
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+}
+
+impl MemberLinks {
+    fn new(pinned: PinnedPeer) -> Self {
+        Self {
+            pinned,
+            plan: DialPlan::default(),
+            due: None,
+            dialing: None,
+            live: None,
+            since: None,
+            draining: Vec::new(),
+            failure: None,
+            present: false,
+        }
+    }
+}
+
+/// Why a link that was closed here is gone.
+fn gone(live: &LiveLink, closed: LinkClose) -> LinkGone {
+    let gone = live.peer.link.gone();
+    gone.unwrap_or(LinkGone(StreamFailure::LinkClosed(closed)))
+}

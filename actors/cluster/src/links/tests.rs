@@ -1,0 +1,7 @@
+//! Nodes in one process, over loopback.
+
+mod crossing;
+mod members;
+mod pins;
+pub(crate) mod scene;
+mod sockets;

@@ -1,0 +1,115 @@
+//! What is known of members, and what is told.
+
+use std::time::Duration;
+
+use mgp_protocol::federation::control::Control;
+use mgp_protocol::federation::tool_index::{IndexDigest, IndexRoot};
+
+use super::super::LinkEvent;
+use super::scene::{LinkNode, keys, pinned, soon, two};
+
+#[tokio::test]
+async fn two_nodes_link_and_what_is_told_arrives() {
+    let (a, mut b) = two().await;
+    let digest = Control::Index(IndexDigest {
+        epoch: 1,
+        version: 2,
+        root: IndexRoot([3; 32]),
+    });
+    a.links.tell(b.key.node(), digest.clone()).unwrap();
+    let told = |event| match event {
+        LinkEvent::Control(node, message) => Some((node, message)),
+        LinkEvent::Up(_)
+        | LinkEvent::Down { .. }
+        | LinkEvent::Present(_)
+        | LinkEvent::Missing(_)
+        | LinkEvent::Sync(..)
+        | LinkEvent::Call(_)
+        | LinkEvent::Pairing(_) => None,
+    };
+    assert_eq!(b.event(told).await, (a.key.node(), digest));
+    // Membership and the clock find each other by themselves.
+    soon(async {
+        loop {
+            let status = a.links.status().await.unwrap();
+            let linked = status[0].linked.unwrap();
+            if status[0].present && linked.clock.is_some() {
+                assert_eq!(linked.address, b.at);
+                assert_eq!(status[0].trouble, None);
+                assert!(linked.loss.sent > 0);
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+/// The second and the third know where the first is, and hear of each other from it.
+#[tokio::test]
+async fn a_member_tells_where_the_others_are() {
+    let [one, two, three] = keys();
+    let mut one = LinkNode::start(&one).await;
+    let mut two = LinkNode::start(&two).await;
+    let mut three = LinkNode::start(&three).await;
+    one.pin(&[&two.key, &three.key]).await;
+    two.pin(&[&one.key, &three.key]).await;
+    three.pin(&[&one.key, &two.key]).await;
+    for node in [&two, &three] {
+        node.links.found_at(one.key.node(), one.at);
+    }
+    for node in [&mut one, &mut two, &mut three] {
+        soon(async {
+            while node.links.linked().len() < 2 {
+                node.up().await;
+            }
+        })
+        .await;
+    }
+}
+
+/// Names are of places: which node is at which, is found out by its key.
+#[tokio::test]
+async fn configured_places_lead_to_the_nodes_that_are_there() {
+    let [one, two, three] = keys();
+    let mut one = LinkNode::start(&one).await;
+    let (two, three) = (LinkNode::start(&two).await, LinkNode::start(&three).await);
+    two.pin(&[&one.key]).await;
+    three.pin(&[&one.key]).await;
+    let names = [&two, &three].map(|node| format!("localhost:{}", node.at.port()));
+    let peers = pinned(&[&two.key, &three.key]);
+    one.links.pin(peers, names.to_vec()).await.unwrap();
+    soon(async {
+        while one.links.linked().len() < 2 {
+            one.up().await;
+        }
+    })
+    .await;
+}
+
+/// FED-009: a node that is killed is missed within three seconds, and its link is lost at once.
+#[tokio::test]
+async fn a_node_that_is_gone_is_missed_by_link_and_by_membership() {
+    let (mut a, b) = two().await;
+    let node = b.key.node();
+    let present = |event| matches!(event, LinkEvent::Present(_)).then_some(());
+    a.event(present).await;
+    b.links.close().await.unwrap();
+    let missing = |event| match event {
+        LinkEvent::Missing(node) => Some(node),
+        LinkEvent::Up(_)
+        | LinkEvent::Down { .. }
+        | LinkEvent::Present(_)
+        | LinkEvent::Control(..)
+        | LinkEvent::Sync(..)
+        | LinkEvent::Call(_)
+        | LinkEvent::Pairing(_) => None,
+    };
+    assert_eq!(a.event(missing).await, node);
+    soon(async {
+        while !a.links.linked().is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}

@@ -1,0 +1,63 @@
+//! Who may have links.
+
+use mgp_protocol::federation::ends::LinkClose;
+use mgp_transports::quic::{LinkGone, StreamFailure};
+
+use super::scene::{LinkNode, keys, soon, two};
+
+/// FED-002: who is taken out has no link when the change is acknowledged.
+#[tokio::test]
+async fn a_node_that_is_taken_out_is_cut_before_that_is_acknowledged() {
+    let (mut a, mut b) = two().await;
+    let link = a.links.link(b.key.node()).unwrap();
+    let table = a.links.parts.table.load();
+    a.pin(&[]).await;
+    assert!(link.link.gone().is_some());
+    assert!(a.links.linked().is_empty() && table.replaced.is_cancelled());
+    assert_eq!(a.down().await.0, b.key.node());
+    let (node, why) = b.down().await;
+    let revoked = LinkGone(StreamFailure::LinkClosed(LinkClose::Revoked));
+    assert_eq!((node, why), (a.key.node(), revoked));
+    // It dials again, in vain, and says where to look.
+    soon(async {
+        loop {
+            let status = b.links.status().await.unwrap();
+            let trouble = status[0].trouble.clone().unwrap_or_default();
+            if status[0].linked.is_none() && trouble.contains("revoked there") {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    assert!(a.links.linked().is_empty());
+}
+
+/// A member that comes back is dialed again.
+#[tokio::test]
+async fn a_node_that_is_pinned_again_is_linked_again() {
+    let (mut a, b) = two().await;
+    a.pin(&[]).await;
+    assert_eq!(a.down().await.0, b.key.node());
+    a.pin(&[&b.key]).await;
+    // Nothing is left of where it was: the other one dials.
+    a.up().await;
+}
+
+/// Nobody is linked whom nobody pinned.
+#[tokio::test]
+async fn a_stranger_gets_no_link() {
+    let [a, b] = keys();
+    let (mut a, b) = (LinkNode::start(&a).await, LinkNode::start(&b).await);
+    b.pin(&[&a.key]).await;
+    a.links.found_at(b.key.node(), b.at);
+    b.links.found_at(a.key.node(), a.at);
+    soon(async {
+        while b.links.status().await.unwrap()[0].trouble.is_none() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    assert!(a.links.status().await.unwrap().is_empty() && a.links.linked().is_empty());
+    assert!(a.events.try_recv().is_err());
+}
