@@ -76,6 +76,8 @@ impl LinksState {
 
     /// Goes on where the actor before stopped.
     pub(super) fn go_on(&mut self) {
+        // Whoever still held its socket would keep the port.
+        self.parts.endpoint.store(Arc::new(None));
         self.publish();
         let kept = self.parts.kept();
         self.pin(kept.pins);
@@ -141,7 +143,7 @@ impl LinksState {
             member.draining.clear();
             if let Some(lost) = member.live.take() {
                 lost.peer.link.close(LinkClose::Done);
-                self.down(node, &gone(&lost, LinkClose::Done));
+                self.down(node, &gone(LinkClose::Done));
             }
         }
     }
@@ -232,7 +234,7 @@ impl LinksState {
         }
         if let Some(live) = &member.live {
             live.peer.link.close(LinkClose::Revoked);
-            let why = gone(live, LinkClose::Revoked);
+            let why = gone(LinkClose::Revoked);
             self.parts.events.send(LinkEvent::Down { node, why });
         }
         let effects = self.membership.forget(node, moment());
@@ -531,8 +533,7 @@ impl MemberLinks {
     }
 }
 
-/// Why a link that was closed here is gone.
-fn gone(live: &LiveLink, closed: LinkClose) -> LinkGone {
-    let gone = live.peer.link.gone();
-    gone.unwrap_or(LinkGone(StreamFailure::LinkClosed(closed)))
+/// Why a link is gone that was closed here.
+fn gone(closed: LinkClose) -> LinkGone {
+    LinkGone(StreamFailure::LinkClosed(closed))
 }

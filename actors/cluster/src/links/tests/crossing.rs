@@ -87,5 +87,5 @@ async fn another_life_of_the_peer_takes_the_place_of_the_one_before() {
     after.links.found_at(small.node(), node.at);
     let second = node.up().await;
     assert_ne!(first.link.hello().life, second.link.hello().life);
-    assert_eq!(soon(first.link.ended()).await, replaced());
+    assert_eq!(before.down().await, (small.node(), replaced()));
 }
