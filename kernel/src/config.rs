@@ -105,6 +105,7 @@ impl LoadedConfig {
                 let alone = headers.values().filter_map(last);
                 headers.values().cloned().chain(alone).collect()
             }
+            Reach::Node(_) => Vec::new(),
         };
         let own = self.kernel.discovery.secret().map(str::to_owned);
         servers.flat_map(of).chain(own).collect()

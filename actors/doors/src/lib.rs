@@ -1,4 +1,4 @@
-//! The doors for agents: HTTP and lines, sessions, authentication, and the registry of agents with tokens.
+//! The doors for agents: HTTP, lines and links of other nodes, sessions, authentication, and the registry of agents with tokens.
 
 pub mod agent_registry;
 pub mod bodies;
@@ -6,6 +6,7 @@ pub mod connection;
 #[cfg(test)]
 mod ending_tests;
 pub mod http_door;
+pub mod node_door;
 pub mod oauth;
 pub mod reception;
 pub mod revocation;

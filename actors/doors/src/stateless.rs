@@ -234,6 +234,12 @@ impl RunningCall {
         &self.exchange
     }
 
+    /// Who makes it.
+    #[must_use]
+    pub fn caller(&self) -> &Arc<Caller> {
+        &self.caller
+    }
+
     /// The answer to this request: that of the call, `input_required`, or the task that the call
     /// became.
     #[must_use]

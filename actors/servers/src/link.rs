@@ -56,6 +56,7 @@ pub use self::from_servers::{ClientQuestion, FROM_SERVERS, FromServer};
 pub use self::late_messages::LateMessages;
 pub use self::wire::Wire;
 pub use self::wire::http::{HttpEndpoint, HttpWire, OpenError, Opened, SseWire};
+pub use self::wire::node::NodeWire;
 
 use self::call_queue::CallQueue;
 use self::question::{Elicited, MAX_RESPONSES, Permits, Questions, ServerCallbacks};
@@ -327,7 +328,7 @@ impl Link {
         let _ = place.set(peer);
     }
 
-    /// The transport in use: `stdio`, `http` or `sse`.
+    /// The transport in use: `stdio`, `http`, `sse` or `node`.
     #[must_use]
     pub fn transport(&self) -> &'static str {
         self.wire.name()

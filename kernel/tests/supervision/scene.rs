@@ -14,6 +14,8 @@ use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::tasks::Tasks;
+use mgp_cluster::links::LinkTable;
+use mgp_cluster::tool_index::HeldTools;
 use mgp_discovery::config::LookUp;
 use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};
 use mgp_doors::revocation::Revocation;
@@ -377,6 +379,8 @@ fn connector(mark: String) -> Connector {
         sandboxes: mgp_servers::sandbox::Sandboxes::default(),
         starts: mgp_servers::server::Starts::default(),
         figures: ResourceFigures::new(),
+        links: Arc::new(Snapshot::new(LinkTable::default())),
+        held: Arc::new(Snapshot::new(HeldTools::default())),
     }
 }
 

@@ -93,7 +93,7 @@ pub struct ToldEvent {
 
 impl Link {
     /// Sends an event.
-    pub(super) fn tells(&self, event: LinkEvent) {
+    pub(crate) fn tells(&self, event: LinkEvent) {
         self.events.send(event);
     }
 

@@ -55,7 +55,7 @@ impl Link {
     }
 
     /// The number of the call with this request id.
-    fn meant(&self, id: &RequestId) -> Option<u64> {
+    pub(super) fn meant(&self, id: &RequestId) -> Option<u64> {
         self.ids.number(id.as_u64()?)
     }
 

@@ -1,6 +1,7 @@
 //! The transport of messages to a server.
 
 pub(super) mod http;
+pub(super) mod node;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_transports::lines::{LineSink, SendError};
 
 use self::http::{HttpWire, SseWire};
+use self::node::NodeWire;
 use super::{Link, LinkEvent, MirroredHeaders};
 
 /// The transport of a link.
@@ -22,16 +24,19 @@ pub enum Wire {
     Http(Arc<HttpWire>),
     /// HTTP+SSE of 2024-11-05: each message is a POST, answers come on one stream.
     Sse(Arc<SseWire>),
+    /// Another node runs it: each request is a stream of the link to that node.
+    Node(Arc<NodeWire>),
 }
 
 impl Wire {
-    /// `stdio`, `http` or `sse`.
+    /// `stdio`, `http`, `sse` or `node`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::Child(_) => "stdio",
             Self::Http(_) => "http",
             Self::Sse(_) => "sse",
+            Self::Node(_) => "node",
         }
     }
 
@@ -55,6 +60,7 @@ impl Wire {
             (Self::Http(http), Era::Legacy) => http.call(link, id, frame).await,
             (Self::Http(http), Era::Modern) => http.call_alone(link, id, frame, mirror).await,
             (Self::Sse(sse), _) => sse.post(link, frame).await,
+            (Self::Node(node), _) => node.call(link, id, &frame, mirror.method).await,
         };
         if let Err(refusal) = sent {
             link.settle(id, Err(refusal));
@@ -71,12 +77,16 @@ impl Wire {
             }
             Self::Http(http) => http.tell(link, frame),
             Self::Sse(sse) => sse.tell(link, frame),
+            Self::Node(node) => node.tell(link, &frame),
         }
     }
 
     /// True where a call is cancelled with a message, not by dropping its response.
     pub(super) fn tells_cancels(&self, era: Era) -> bool {
-        !matches!((self, era), (Self::Http(_), Era::Modern))
+        !matches!(
+            (self, era),
+            (Self::Http(_), Era::Modern) | (Self::Node(_), _)
+        )
     }
 
     /// Closes the connection.
@@ -85,6 +95,8 @@ impl Wire {
             Self::Child(sink) => sink.close(),
             Self::Http(http) => http.close(),
             Self::Sse(sse) => sse.close(),
+            // The link is the node's, and stays.
+            Self::Node(_) => {}
         }
     }
 }

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use mgp_cluster::links::LinkTable;
+use mgp_cluster::tool_index::HeldTools;
 use mgp_engine::servers::health::HealthRules;
+use mgp_sync::snapshot::Snapshot;
 use mgp_transports::http::client::Client;
 
 use super::resources::ResourceFigures;
@@ -34,6 +37,10 @@ pub struct Connector {
     pub starts: Starts,
     /// What they use.
     pub figures: Arc<ResourceFigures>,
+    /// The links to other nodes, over which their servers are reached.
+    pub links: Arc<Snapshot<LinkTable>>,
+    /// What other nodes share.
+    pub held: Arc<Snapshot<HeldTools>>,
 }
 
 impl Connector {

@@ -7,6 +7,7 @@ mod gate;
 mod handshake;
 mod health;
 mod limits;
+mod node;
 mod remote;
 mod shutdown;
 
@@ -243,6 +244,7 @@ impl ServerLife {
         match &self.spec.reach {
             Reach::Stdio { .. } => self.child().await,
             Reach::Http { url, headers } => self.remote(url, headers).await,
+            Reach::Node(server) => self.of_node(server).await,
         }
     }
 

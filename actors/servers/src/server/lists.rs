@@ -19,7 +19,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{member, quoted};
 use serde_json::value::RawValue;
 
-use crate::link::{Link, List, code};
+use crate::link::{Link, List, Wire, code};
 use mgp_callers::exchange::Flag;
 use mgp_policy::pins::PinsHandle;
 use mgp_runtime::task;
@@ -265,6 +265,11 @@ impl Whole {
     /// Fetches all pages, up to the first that fails.
     async fn fetch(link: &Arc<Link>, kind: ListKind, method: &str) -> Self {
         let mut whole = Self::none(kind);
+        // What other nodes share of their tools is told beforehand, with what searching them needs.
+        if let (ListKind::Tools, Wire::Node(node)) = (kind, link.wire()) {
+            whole.definitions = node.tools();
+            return whole;
+        }
         whole.gap = whole.pages(link, method).await.err();
         whole
     }

@@ -31,7 +31,7 @@ impl Start {
         let busy = match &spec.reach {
             Reach::Stdio { command, .. } => busy(command),
             // The URL may hold a secret.
-            Reach::Http { .. } => "it has not answered yet".into(),
+            Reach::Http { .. } | Reach::Node(_) => "it has not answered yet".into(),
         };
         Self {
             since: moment(),

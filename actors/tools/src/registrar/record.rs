@@ -107,6 +107,7 @@ impl Record {
                 env: env.clone(),
             },
             Reach::Http { url, .. } => Way::Http { url: url.clone() },
+            Reach::Node(_) => unreachable!("nobody registers a server of another node"),
         };
         Self {
             id: accepted.id.to_string(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_protocol::address;
-use mgp_protocol::ids::ServerId;
+use mgp_protocol::ids::{NodeServer, ServerId};
 use mgp_protocol::mgp::access::DefaultPolicy;
 
 use crate::policy::permissions::PermissionRules;
@@ -57,6 +57,43 @@ pub struct ServerSpec {
 }
 
 impl ServerSpec {
+    /// A server of another node, which is called `node` here. Its owner starts it, confines it, limits it and
+    /// decides who may call it; here it is there while the two nodes are linked.
+    #[must_use]
+    pub fn of_node(node: &str, server: NodeServer) -> Self {
+        Self {
+            id: ServerId::of_node(node, &server.server),
+            reach: Reach::Node(server),
+            autostart: true,
+            after: Vec::new(),
+            restart: RestartRules {
+                policy: RestartPolicy::Always,
+                // A life ends only when its owner offers something else of it; there is no number of times
+                // after which it should be left alone.
+                max_restarts: u32::MAX,
+                backoff_base: Duration::from_millis(200),
+                backoff_max: Duration::from_secs(5),
+                ..RestartRules::default()
+            },
+            rolling: false,
+            limits: ServerLimits {
+                // The owner knows how long its server may be silent, and makes tasks of long calls.
+                call_timeout: Duration::ZERO,
+                task_after: Duration::ZERO,
+                ..ServerLimits::default()
+            },
+            resources: ResourceLimits::default(),
+            default_policy: None,
+            asking: QuestionAttribution::ByCall,
+            instances: ServerInstances::Shared,
+            mgp: MgpDeclaration::default(),
+            tools: Arc::default(),
+            permissions: PermissionRules::default(),
+            pin: PinMode::Off,
+            sandbox: sandbox::SandboxRules::default(),
+        }
+    }
+
     /// What else it says is the same, so that a server which runs need not be started again.
     #[must_use]
     pub fn differs_in_order_only(&self, before: &Self) -> bool {
@@ -100,6 +137,8 @@ pub enum Reach {
         /// Sent with each request; values are secrets.
         headers: BTreeMap<String, String>,
     },
+    /// A server of another node, over the link to that node.
+    Node(NodeServer),
 }
 
 impl Reach {
@@ -113,6 +152,7 @@ impl Reach {
                 words
             }
             Self::Http { url, .. } => vec![address::shown(url)],
+            Self::Node(server) => vec![format!("node:{server}")],
         }
     }
 }
@@ -131,6 +171,7 @@ impl fmt::Debug for Reach {
                 .field("url", &address::shown(url))
                 .field("headers", &headers.keys())
                 .finish(),
+            Self::Node(server) => f.debug_tuple("Node").field(server).finish(),
         }
     }
 }

@@ -66,7 +66,7 @@ impl From<&ServerSpec> for SupervisionRules {
         Self {
             autostart: spec.autostart,
             restart: spec.restart,
-            remote: matches!(spec.reach, Reach::Http { .. }),
+            remote: matches!(spec.reach, Reach::Http { .. } | Reach::Node(_)),
             rolling: spec.rolling,
         }
     }

@@ -35,6 +35,9 @@ pub struct CallHeader {
     pub server: Option<String>,
     /// By which it can be asked about later.
     pub tag: CallTag,
+    /// The caller's own number of the request: what messages that belong to the call name it by.
+    #[serde(default)]
+    pub request: u64,
     /// The trace it belongs to, in the audit logs of both nodes.
     pub trace: String,
     /// The record of the call in the audit log of the agent's home.
@@ -187,6 +190,7 @@ mod tests {
             method: "tools/call".to_owned(),
             server: Some("files".to_owned()),
             tag: CallTag([1; 16]),
+            request: 9,
             trace: "4bf92f3577b34da6a3ce929d0e0e4736".to_owned(),
             audit: Some(7),
             assertion: Some(AssertionId([2; 16])),

@@ -405,6 +405,14 @@ impl Negotiated {
         )
     }
 
+    /// The same with no more than these parts.
+    pub fn only(&self, parts: Features) -> Self {
+        match self {
+            Self::Plain(why) => Self::Plain(why.clone()),
+            Self::Active(active) => Self::between(active.features & parts, Ok(Some(&active.peer))),
+        }
+    }
+
     /// Intersects what this side offers with what the other declared.
     pub fn between(offered: Features, said: Result<Option<&Declaration>, Undeclared>) -> Self {
         let said = match said {

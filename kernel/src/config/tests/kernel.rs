@@ -114,7 +114,7 @@ fn the_project_wins_over_the_user() {
         .iter()
         .map(|s| match &s.as_ref().unwrap().reach {
             Reach::Stdio { command, .. } => command.clone(),
-            Reach::Http { .. } => panic!("a command is started"),
+            Reach::Http { .. } | Reach::Node(_) => panic!("a command is started"),
         });
     assert_eq!(commands.collect::<Vec<_>>(), ["project", "user"]);
     assert_eq!(loaded.kernel.lists.page_size, 5);

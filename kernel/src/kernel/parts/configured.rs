@@ -8,6 +8,8 @@ use mgp_callers::request::Routes;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::tasks::{TaskRecord, Tasks};
 use mgp_calls::ConfirmationRules;
+use mgp_cluster::links::LinkTable;
+use mgp_cluster::tool_index::HeldTools;
 use mgp_discovery::config::LookUp;
 use mgp_doors::revocation::Revocation;
 use mgp_doors::stateless::Stateless;
@@ -118,6 +120,8 @@ pub(super) fn connector(options: &UpOptions, mark: String, health: HealthRules) 
         sandboxes: sandboxes(options),
         starts: Starts::default(),
         figures: ResourceFigures::new(),
+        links: Arc::new(Snapshot::new(LinkTable::default())),
+        held: Arc::new(Snapshot::new(HeldTools::default())),
     }
 }
 

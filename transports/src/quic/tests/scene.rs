@@ -164,6 +164,7 @@ pub(super) fn header(method: &str) -> CallHeader {
         method: method.to_owned(),
         server: Some("files".to_owned()),
         tag: CallTag([1; 16]),
+        request: 1,
         trace: "trace-1".to_owned(),
         audit: Some(3),
         assertion: Some(AssertionId([2; 16])),

@@ -97,7 +97,7 @@ impl ServerLife {
             self.handle.lower();
         }
         let grants = self.sandbox_grants();
-        if let Reach::Http { .. } = self.spec.reach {
+        if let Reach::Http { .. } | Reach::Node(_) = self.spec.reach {
             self.handle.set_sandbox(grants.map(|_| elsewhere()));
             return false;
         }
@@ -134,7 +134,7 @@ fn write_anew(folder: &Path, program: &SandboxProgram) -> io::Result<()> {
 /// The sandbox report for a server that is not a local process.
 fn elsewhere() -> Sandbox {
     Sandbox {
-        missing: vec!["all of it: the server runs elsewhere and is reached by HTTP".into()],
+        missing: vec!["all of it: the server runs elsewhere".into()],
         ..Sandbox::default()
     }
 }

@@ -189,7 +189,11 @@ async fn still_modern(link: &Arc<Link>, spoken: SpokenEras) -> Result<SpokenEras
     }
 }
 
-async fn modern(link: &Arc<Link>) -> Result<SpokenEras, String> {
+/// Handshake with a server that is known to speak the modern era.
+///
+/// # Errors
+/// What went wrong, in words.
+pub(in crate::server) async fn modern(link: &Arc<Link>) -> Result<SpokenEras, String> {
     let answer = link.ask_in(Era::Modern, DISCOVER, None).await;
     let words = answer.as_ref().err().map(ToString::to_string);
     match judge(answer) {
@@ -233,7 +237,7 @@ pub(in crate::server) async fn complete(link: &Arc<Link>, result: &[u8]) -> Resu
             .deliver(ready.into())
             .await
             .map_err(|e| format!("notifications/initialized: {e}")),
-        Wire::Child(_) | Wire::Sse(_) => {
+        Wire::Child(_) | Wire::Sse(_) | Wire::Node(_) => {
             link.notify("notifications/initialized", None);
             Ok(())
         }

@@ -1,0 +1,187 @@
+//! The door for agents of other nodes: each call over a link is one stateless request, about the one server
+//! that its header names. The agent is who its node says it is; what it may do is decided here, like for any
+//! other agent, but by grants alone.
+
+mod judge;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mgp_cluster::links::InboundNodeCall;
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_protocol::dialect::Dialect;
+use mgp_protocol::jsonrpc::{self, Message};
+use mgp_protocol::refusal::{Refusal, Rendered};
+use mgp_transports::quic::{CallFrame, CallInput, CallOutput, StreamFailure, WriteFailure};
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use self::judge::{Judged, Judgement};
+use crate::reception::Reception;
+use crate::stateless::{Arrival, RunningCall};
+use mgp_callers::exchange::rounds::{Outlet, STREAM_QUEUE};
+use mgp_callers::request::{Caller, Outcome};
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::task;
+
+/// Takes the calls of other nodes.
+#[derive(Debug)]
+pub struct NodeDoor {
+    reception: Reception,
+}
+
+/// A request under way, with what is still to be said of it.
+struct NodeConversation {
+    running: RunningCall,
+    dialect: Dialect,
+    messages: mpsc::Receiver<Bytes>,
+}
+
+impl NodeDoor {
+    /// The door to what this reception has.
+    #[must_use]
+    pub fn new(reception: Reception) -> Arc<Self> {
+        Arc::new(Self { reception })
+    }
+
+    /// Where the calls of other nodes go. Each has a task of its own: a link lets a node begin
+    /// [`mgp_transports::quic::CALLS`] at a time, and no more links than one for each node last.
+    #[must_use]
+    pub fn calls(self: &Arc<Self>) -> EventSink<InboundNodeCall> {
+        let door = self.clone();
+        EventSink::new(move |call: InboundNodeCall| {
+            let door = door.clone();
+            task::detached("node_door.call", async move { door.take(call).await });
+        })
+    }
+
+    /// Answers one call. Dropped by its caller, it is cancelled.
+    async fn take(&self, InboundNodeCall { peer, call }: InboundNodeCall) {
+        let (input, output) = (call.input, call.output);
+        let judgement = judge::judge(&self.reception, &peer, &call.header, call.params);
+        let answered = match judgement {
+            Judgement::Refused(refused) => output.refuse(&refused).await,
+            Judgement::Answered(refusal, dialect) => answer(output, &Err(refusal), dialect).await,
+            Judgement::Taken(judged) => match self.begin(*judged) {
+                Ok(conversation) => {
+                    return self.converse(conversation, input, output).await;
+                }
+                Err((refusal, dialect)) => answer(output, &Err(refusal), dialect).await,
+            },
+        };
+        // Who called is gone, or reads no more: there is nobody to be told.
+        drop(answered);
+    }
+
+    fn begin(&self, judged: Judged) -> Result<NodeConversation, (Refusal, Dialect)> {
+        let Judged {
+            agent,
+            server,
+            id,
+            method,
+            params,
+            trace,
+            stated,
+        } = judged;
+        let (outlet, messages) = mpsc::channel(STREAM_QUEUE);
+        let (dialect, view) = (stated.dialect(), CatalogView::One(server));
+        let clients = &self.reception.directory.stateless_clients;
+        let activity = clients.activity(&agent, &view, stated.client.as_deref());
+        let arrival = Arrival {
+            agent,
+            operator: false,
+            view,
+            id,
+            method,
+            params: Some(params),
+            trace,
+            outlet: Outlet::Stream(outlet),
+        };
+        let running = self.reception.stateless.open(arrival, stated, activity);
+        match running {
+            Ok(running) => Ok(NodeConversation {
+                running,
+                dialect,
+                messages,
+            }),
+            Err(refusal) => Err((refusal, dialect)),
+        }
+    }
+
+    /// Relays both ways until the answer; ends with the caller, which cancels the request.
+    async fn converse(
+        &self,
+        conversation: NodeConversation,
+        mut input: CallInput,
+        mut output: CallOutput,
+    ) {
+        let NodeConversation {
+            running,
+            dialect,
+            mut messages,
+        } = conversation;
+        let caller = running.caller().clone();
+        let mut answering = running.answer();
+        let mut stopped = Box::pin(output.stopped());
+        let mut says = true;
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                Some(message) = messages.recv() => {
+                    if relay(&mut output, message).await.is_none() {
+                        return;
+                    }
+                }
+                outcome = &mut answering => break outcome,
+                _ = &mut stopped => return,
+                said = input.next(), if says => match said {
+                    Ok(CallFrame::Relayed(message)) => self.note(&caller, &message),
+                    // It has nothing more to say.
+                    Err(StreamFailure::Unfinished) => says = false,
+                    Ok(CallFrame::Result(_) | CallFrame::Error(_) | CallFrame::Refused(_))
+                    | Err(_) => return,
+                },
+            }
+        };
+        // Sent before the answer, and queued while the queue was being read.
+        while let Ok(message) = messages.try_recv() {
+            if relay(&mut output, message).await.is_none() {
+                return;
+            }
+        }
+        let _ = answer(output, &outcome, dialect).await;
+    }
+
+    /// What the caller says while its call is under way.
+    fn note(&self, caller: &Arc<Caller>, message: &Bytes) {
+        if let Ok(Message::Notification { method, params }) = jsonrpc::parse(message)
+            && judge::may_tell(&method)
+        {
+            let params = params.map(RawValue::get);
+            self.reception.routes.note(caller, &method, params);
+        }
+    }
+}
+
+/// `None` when the caller reads no more. A message that is too large is left out: the answer still comes.
+async fn relay(output: &mut CallOutput, message: Bytes) -> Option<()> {
+    match output.relay(message).await {
+        Ok(()) | Err(WriteFailure::TooLarge { .. }) => Some(()),
+        Err(WriteFailure::Stopped(_) | WriteFailure::Gone(_)) => None,
+    }
+}
+
+/// The last frame.
+async fn answer(
+    output: CallOutput,
+    outcome: &Outcome,
+    dialect: Dialect,
+) -> Result<(), WriteFailure> {
+    match outcome {
+        Ok(result) => output.result(result.clone()).await,
+        Err(refusal) => match refusal.render_in(dialect) {
+            Rendered::Result(result) => output.result(result.into()).await,
+            Rendered::Error(error) => output.error(error.into()).await,
+        },
+    }
+}

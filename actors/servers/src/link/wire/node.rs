@@ -1,0 +1,402 @@
+//! A server of another node: each request is a stream of the link to that node, which says for which agent it
+//! is and ends with the answer.
+
+mod told;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use mgp_cluster::links::{LinkTable, PeerLink};
+use mgp_cluster::tool_index::{HeldServer, HeldTools};
+use mgp_protocol::federation::call::{CallHeader, CallRefused, CallTag, HOPS, LONGEST_CALL_MS};
+use mgp_protocol::ids::{AgentId, NodeServer};
+use mgp_protocol::jsonrpc::{self, Message, RequestId};
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mcp::subscriptions::Listen;
+use mgp_protocol::mention::may_mention;
+use mgp_protocol::mgp::stream::Cancel;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::member;
+use mgp_runtime::randomness;
+use mgp_runtime::trace::Trace;
+use mgp_sync::snapshot::Snapshot;
+use mgp_transports::quic::{CallFrame, CallInput, CallNotBegun, CallOutput, StreamFailure};
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::link::Link;
+
+/// What of the reader of a call may wait to be told to the server; what is beyond is said again, or lost as
+/// on any busy connection.
+const MAX_SAID: usize = 8;
+
+/// Tasks whose agents are remembered: as many as a link remembers tasks.
+const MAX_TASKS: usize = 10_000;
+
+/// The way to one server of another node, whichever link to that node is the present one.
+#[derive(Debug)]
+pub struct NodeWire {
+    of: NodeServer,
+    /// What the node is called here.
+    node: Box<str>,
+    links: Arc<Snapshot<LinkTable>>,
+    held: Arc<Snapshot<HeldTools>>,
+    under_way: Mutex<HashMap<u64, mpsc::Sender<Bytes>>>,
+    /// Whose tasks the server made: the kernel asks about them, too.
+    tasks: Mutex<HashMap<Box<str>, AgentId>>,
+}
+
+/// A request, as the header of its stream says it.
+struct NodeRequest<'a> {
+    method: &'a str,
+    params: Bytes,
+    trace: String,
+    number: u64,
+    /// Without, the node itself asks.
+    agent: Option<AgentId>,
+    tool: Option<String>,
+    until: Instant,
+    limit: Duration,
+}
+
+/// How a stream ended.
+enum Conversed {
+    /// The call is settled.
+    Settled,
+    /// The node does not know which agent calls: it has to be shown.
+    Unknown,
+}
+
+impl NodeWire {
+    /// The way to this server, over the links that are published there.
+    #[must_use]
+    pub fn new(
+        of: NodeServer,
+        node: &str,
+        links: Arc<Snapshot<LinkTable>>,
+        held: Arc<Snapshot<HeldTools>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            of,
+            node: node.into(),
+            links,
+            held,
+            under_way: Mutex::default(),
+            tasks: Mutex::default(),
+        })
+    }
+
+    /// What the node is called here.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// The present link to the node.
+    #[must_use]
+    pub fn linked(&self) -> Option<Arc<PeerLink>> {
+        let links = self.links.load();
+        let peer = links.links.get(&self.of.node)?;
+        peer.link.gone().is_none().then(|| peer.clone())
+    }
+
+    /// What the node tells of the server.
+    #[must_use]
+    pub fn held(&self) -> Option<Arc<HeldServer>> {
+        self.held.load().servers.get(&self.of).cloned()
+    }
+
+    /// The definitions of its tools, as its owner tells them.
+    #[must_use]
+    pub fn tools(&self) -> Vec<ByteString> {
+        let held = self.held();
+        let tools = held.iter().flat_map(|held| held.tools.values());
+        tools.map(|tool| tool.definition.clone()).collect()
+    }
+
+    /// Resolves when other links, or other tools, are published than these.
+    pub(crate) async fn changed(&self, links: &LinkTable, held: &HeldTools) {
+        tokio::select! {
+            () = links.replaced.cancelled() => {}
+            () = held.replaced.cancelled() => {}
+        }
+    }
+
+    /// What is published now.
+    pub(crate) fn now(&self) -> (Arc<LinkTable>, Arc<HeldTools>) {
+        (self.links.load(), self.held.load())
+    }
+
+    /// Resolves when the node is linked and shares the server.
+    pub(crate) async fn there(&self) {
+        loop {
+            let (links, held) = self.now();
+            if self.linked().is_some() && self.held().is_some() {
+                return;
+            }
+            self.changed(&links, &held).await;
+        }
+    }
+
+    /// Sends a request and passes what comes back to the link.
+    pub(in crate::link) async fn call(
+        &self,
+        link: &Arc<Link>,
+        id: u64,
+        frame: &Bytes,
+        method: &str,
+    ) -> Result<(), Refusal> {
+        let request = self.read(link, id, frame, method)?;
+        let mut peer = match method {
+            // It lasts: it is opened when the node is back, and not asked for again and again.
+            Listen::METHOD => self.comes(request.until).await,
+            _ => self.linked(),
+        };
+        // Once more over the link that took the place of a lost one, and with the assertion itself.
+        let (mut moved, mut shown) = (false, false);
+        loop {
+            let Some(over) = &peer else {
+                return Err(self.away(link));
+            };
+            match self.attempt(link, id, &request, over).await {
+                Ok(Ok(Conversed::Settled)) => return Ok(()),
+                Ok(Ok(Conversed::Unknown)) if !shown => shown = true,
+                Ok(Ok(Conversed::Unknown)) => {
+                    return Err(self.refused(link, &CallRefused::UnknownAssertion));
+                }
+                Ok(Err(refusal)) => return Err(refusal),
+                Err(CallNotBegun::Gone(_)) if !moved => {
+                    moved = true;
+                    let next = self.linked();
+                    peer = next.filter(|next| !next.link.is(&over.link));
+                }
+                Err(CallNotBegun::Gone(_)) => return Err(self.away(link)),
+                Err(not_begun @ (CallNotBegun::TooLarge { .. } | CallNotBegun::Late)) => {
+                    let refused = not_begun.refused().unwrap_or(CallRefused::Late);
+                    return Err(self.refused(link, &refused));
+                }
+            }
+        }
+    }
+
+    /// One stream, over this link.
+    async fn attempt(
+        &self,
+        link: &Arc<Link>,
+        id: u64,
+        request: &NodeRequest<'_>,
+        peer: &Arc<PeerLink>,
+    ) -> Result<Result<Conversed, Refusal>, CallNotBegun> {
+        let assertion = request.agent.as_ref().map(|agent| peer.assertion_of(agent));
+        let shown = assertion.as_ref().and_then(|said| said.signed.as_deref());
+        let header = CallHeader {
+            method: request.method.to_owned(),
+            server: Some(self.of.server.to_string()),
+            tag: CallTag(randomness::bytes()),
+            request: request.number,
+            trace: request.trace.clone(),
+            audit: None,
+            assertion: assertion.as_ref().map(|said| said.id),
+            signed: shown.cloned(),
+            hops: HOPS,
+            left_ms: 0,
+        };
+        let begun = peer
+            .link
+            .call(header, request.params.clone(), request.until);
+        let (input, output) = begun.await?;
+        let outcome = self.converse(link, id, request, input, output).await;
+        if let Some(assertion) = assertion {
+            match &outcome {
+                Ok(Conversed::Unknown) => peer.assertion_forgotten(assertion.id),
+                Ok(Conversed::Settled) => peer.assertion_taken(assertion.id),
+                // Of a call that was lost it is not known; the next one shows it again.
+                Err(_) => {}
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Relays both ways until the answer.
+    async fn converse(
+        &self,
+        link: &Arc<Link>,
+        id: u64,
+        request: &NodeRequest<'_>,
+        mut input: CallInput,
+        mut output: CallOutput,
+    ) -> Result<Conversed, Refusal> {
+        let (more, mut said) = mpsc::channel(MAX_SAID);
+        let _under_way = NodeCallUnderWay::enter(self, id, more);
+        loop {
+            let frame = tokio::select! {
+                frame = input.next() => frame,
+                Some(more) = said.recv() => {
+                    // Lost with the call, which learns that by what it reads.
+                    let _ = output.relay(more).await;
+                    continue;
+                }
+            };
+            match frame {
+                Ok(CallFrame::Relayed(message)) => link.receive(&message, Some(id)),
+                Ok(CallFrame::Result(result)) => {
+                    self.learn_task(request, &result);
+                    link.settle(id, Ok(result));
+                    return Ok(Conversed::Settled);
+                }
+                Ok(CallFrame::Error(error)) => {
+                    link.settle(id, Err(self.of_owner(link, request, &error)));
+                    return Ok(Conversed::Settled);
+                }
+                Ok(CallFrame::Refused(CallRefused::UnknownAssertion)) => {
+                    return Ok(Conversed::Unknown);
+                }
+                Ok(CallFrame::Refused(refused)) => return Err(self.refused(link, &refused)),
+                Err(StreamFailure::Late) => return Err(self.overdue(link, request.limit)),
+                Err(failure) => return Err(link.lost(&failure.to_string())),
+            }
+        }
+    }
+
+    fn read<'a>(
+        &self,
+        link: &Arc<Link>,
+        id: u64,
+        frame: &Bytes,
+        method: &'a str,
+    ) -> Result<NodeRequest<'a>, Refusal> {
+        let Ok(Message::Request {
+            id: shown,
+            params,
+            trace,
+            ..
+        }) = jsonrpc::parse(frame)
+        else {
+            return Err(Refusal::Broken("a request that is none".into()));
+        };
+        let text = params.map(RawValue::get);
+        let limit = match method {
+            Listen::METHOD => Duration::from_millis(LONGEST_CALL_MS),
+            _ => link.limits.call_timeout_max,
+        };
+        let name = text.filter(|_| method == "tools/call");
+        let name = name.and_then(|text| member(text, "name"));
+        Ok(NodeRequest {
+            method,
+            trace: Trace::of(text, trace).id.as_str().to_owned(),
+            params: match text {
+                Some(text) => frame.slice_ref(text.as_bytes()),
+                None => Bytes::from_static(b"{}"),
+            },
+            number: shown.as_u64().unwrap_or(id),
+            agent: self.agent(link, id, method, text),
+            tool: name.and_then(|name| serde_json::from_str(name).ok()),
+            until: Instant::now() + limit,
+            limit,
+        })
+    }
+
+    /// For whom the kernel asks: the caller, that of the call which is to be stopped, or the one whose task it
+    /// is.
+    fn agent(
+        &self,
+        link: &Arc<Link>,
+        id: u64,
+        method: &str,
+        params: Option<&str>,
+    ) -> Option<AgentId> {
+        let caller = |id: u64| {
+            let caller = link.pending.with(id, |call| call.caller.clone()).flatten();
+            caller.map(|caller| caller.agent.clone())
+        };
+        let of_call = || {
+            let named = member(params?, "request_id")?;
+            caller(link.meant(&RequestId::from_json(named)?)?)
+        };
+        let of_task = || {
+            let named: String = serde_json::from_str(member(params?, "taskId")?).ok()?;
+            self.tasks().get(&*named).cloned()
+        };
+        caller(id).or_else(|| match method {
+            Cancel::METHOD => of_call(),
+            method if method.starts_with("tasks/") => of_task(),
+            _ => None,
+        })
+    }
+
+    fn learn_task(&self, request: &NodeRequest<'_>, result: &Bytes) {
+        let Some(agent) = &request.agent else { return };
+        if !may_mention(result, "\"taskId\"") {
+            return;
+        }
+        let text = String::from_utf8_lossy(result);
+        let id = member(&text, "taskId").and_then(|id| serde_json::from_str::<String>(id).ok());
+        if let Some(id) = id.filter(|id| id.len() <= 1024) {
+            let mut tasks = self.tasks();
+            if tasks.len() >= MAX_TASKS {
+                tasks.clear();
+            }
+            tasks.insert(id.into(), agent.clone());
+        }
+    }
+
+    /// What the reader of a call says goes on the stream of that call; nothing else is told to another node.
+    pub(in crate::link) fn tell(&self, link: &Arc<Link>, frame: &Bytes) {
+        let Ok(Message::Notification { params, .. }) = jsonrpc::parse(frame) else {
+            return;
+        };
+        let named = params.and_then(|params| member(params.get(), "request_id"));
+        let named = named.and_then(|id| link.meant(&RequestId::from_json(id)?));
+        let said = named.and_then(|id| self.calls().get(&id).cloned());
+        if let Some(said) = said {
+            let _ = said.try_send(frame.clone());
+        }
+    }
+
+    /// The link to the node, when there is one before then.
+    async fn comes(&self, until: Instant) -> Option<Arc<PeerLink>> {
+        let comes = async {
+            loop {
+                let (links, _) = self.now();
+                if let Some(peer) = self.linked() {
+                    return peer;
+                }
+                links.replaced.cancelled().await;
+            }
+        };
+        tokio::time::timeout_at(until, comes).await.ok()
+    }
+
+    fn calls(&self) -> MutexGuard<'_, HashMap<u64, mpsc::Sender<Bytes>>> {
+        self.under_way
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, HashMap<Box<str>, AgentId>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call to which more can be said, until dropped.
+struct NodeCallUnderWay<'a> {
+    wire: &'a NodeWire,
+    id: u64,
+}
+
+impl<'a> NodeCallUnderWay<'a> {
+    fn enter(wire: &'a NodeWire, id: u64, more: mpsc::Sender<Bytes>) -> Self {
+        wire.calls().insert(id, more);
+        Self { wire, id }
+    }
+}
+
+impl Drop for NodeCallUnderWay<'_> {
+    fn drop(&mut self) {
+        self.wire.calls().remove(&self.id);
+    }
+}
