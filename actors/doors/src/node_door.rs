@@ -3,6 +3,8 @@
 //! other agent, but by grants alone.
 
 mod judge;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod lost;
+mod node;
 mod scene;
 
 use std::collections::BTreeMap;

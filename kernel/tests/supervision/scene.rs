@@ -109,6 +109,7 @@ pub(crate) struct Kernel {
     pub(crate) root: Vec<RootActor>,
     pub(crate) access: Mailbox<AccessMsg>,
     pub(crate) directory: Arc<Directory>,
+    pub(crate) connector: Arc<Connector>,
     pub(crate) asked: Asked,
     _folder: TempDir,
 }
@@ -125,6 +126,7 @@ impl Kernel {
             ..LookUp::default()
         };
         let directory = parts.servers.directory.clone();
+        let connector = parts.servers.connector.clone();
         let actor = TreeActor {
             parts: parts.servers,
             servers: table,
@@ -140,6 +142,7 @@ impl Kernel {
             root: parts.root,
             access: parts.mailbox,
             directory,
+            connector,
             asked: parts.asked,
             _folder: folder,
             tree: actor.start(&loaded).await.unwrap(),

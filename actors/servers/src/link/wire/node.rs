@@ -311,7 +311,11 @@ impl NodeWire {
     ) -> Option<AgentId> {
         let caller = |id: u64| {
             let caller = link.pending.with(id, |call| call.caller.clone()).flatten();
-            caller.map(|caller| caller.agent.clone())
+            // There is no operator at other nodes: what the one here calls there, they call as the agent they are.
+            caller.map(|caller| match caller.operator {
+                true => AgentId::new(AgentId::LOCAL),
+                false => caller.agent.clone(),
+            })
         };
         let of_call = || {
             let named = member(params?, "request_id")?;

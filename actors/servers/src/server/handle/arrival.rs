@@ -21,6 +21,9 @@ const LIST_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a call waits for a server that is being started.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long it waits for one of another node: that starts nothing, and is there at once or away.
+const NODE_PATIENCE: Duration = Duration::from_secs(1);
+
 impl ServerHandle {
     /// The connection for a call; waits a little for a server that is starting. As many calls may wait as
     /// may be under way at the server, so that all that waited can be sent.
@@ -43,7 +46,7 @@ impl ServerHandle {
             link = self.link.filled() => Ok(link),
             _ = settled => self.link.get().ok_or_else(|| self.not_ready()),
             () = exchange.cancelled() => Err(Refusal::Cancelled),
-            () = patience(self.status.subscribe()) => Err(self.not_ready()),
+            () = patience(self.status.subscribe(), self.start_patience()) => Err(self.not_ready()),
         }
     }
 
@@ -53,6 +56,8 @@ impl ServerHandle {
         let status = self.status.borrow();
         match status.state {
             _ if !comes(&status) => Outlook::Gone,
+            // Neither lists nor unknown names wait for other nodes.
+            _ if self.id.is_of_node() => Outlook::Gone,
             _ if is_first(&status) && !self.has_offered() => Outlook::First,
             LifecycleState::Registered
             | LifecycleState::Connecting
@@ -77,6 +82,13 @@ impl ServerHandle {
         let settled =
             status.wait_for(|now| now.state == LifecycleState::Connected || !is_first(now));
         let _ = tokio::time::timeout(self.newness(), settled).await;
+    }
+
+    fn start_patience(&self) -> Duration {
+        match self.id.is_of_node() {
+            true => NODE_PATIENCE,
+            false => START_PATIENCE,
+        }
     }
 
     /// How long lists still wait for it.
@@ -124,8 +136,8 @@ fn comes(status: &Status) -> bool {
 }
 
 /// A server that is restarted finishes its calls first; the time for that is bounded elsewhere.
-async fn patience(mut status: watch::Receiver<Status>) {
+async fn patience(mut status: watch::Receiver<Status>, most: Duration) {
     let drained = status.wait_for(|status| status.state != LifecycleState::Draining);
     let _ = drained.await;
-    tokio::time::sleep(START_PATIENCE).await;
+    tokio::time::sleep(most).await;
 }

@@ -1,0 +1,457 @@
+//! Two nodes that are linked: one has an agent, the other a server that is played here.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::UdpSocket;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mgp_callers::agent::Agent;
+use mgp_callers::exchange::rounds::{CallRound, CallRounds, Outlet};
+use mgp_callers::exchange::{Delivery, Exchange, ReplyPath};
+use mgp_callers::request::{Answering, Caller, CallerSession, Outcome, Request, Routes};
+use mgp_cluster::links::{InboundNodeCall, LinkTable, PeerLink};
+use mgp_cluster::tool_index::HeldTools;
+use mgp_engine::node_key::NodeKey;
+use mgp_engine::policy::access::Principal;
+use mgp_engine::servers::spec::{QuestionAttribution, ServerSpec};
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
+use mgp_protocol::dialect::{Era, Version};
+use mgp_protocol::federation::hello::{
+    Hello, LifeId, NodeName, NodeRole, WIRE_VERSIONS, WireFeatures,
+};
+use mgp_protocol::ids::{AgentId, ConnectionId, NodeId, ServerId};
+use mgp_protocol::jsonrpc::{self, RequestId};
+use mgp_protocol::mcp::meta::SUBSCRIPTION_ID;
+use mgp_protocol::mcp::{ClientCapabilities, ServerCapabilities};
+use mgp_protocol::mgp::negotiation::PLAIN;
+use mgp_protocol::refusal::Refusal;
+use mgp_runtime::event_sink::EventSink;
+use mgp_servers::link::{Call, Link, LinkEvent, MirroredHeaders, NodeWire, Peer, Ways, Wire};
+use mgp_sync::credit::Credit;
+use mgp_sync::snapshot::Snapshot;
+use mgp_transports::log::ServerLog;
+use mgp_transports::quic::{
+    AcceptedPeer, InboundStream, LinkConfig, LinkEndpoint, NewLink, NodeIdentity, NodeSigner,
+};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+
+use crate::ending_tests::scene::Scene;
+use crate::node_door::NodeDoor;
+use crate::stateless::Stateless;
+
+/// What should happen at all happens within this time.
+pub(super) async fn soon<T>(event: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(Duration::from_secs(60), event).await;
+    done.expect("it happens soon")
+}
+
+/// A request as the owner of the server saw it.
+#[derive(Clone, Debug)]
+pub(super) struct SeenRequest {
+    pub(super) agent: AgentId,
+    pub(super) operator: bool,
+    pub(super) view: CatalogView,
+    pub(super) trace: String,
+    pub(super) params: Value,
+    pub(super) mgp: bool,
+}
+
+/// The owner's side of the server `demo`, which knows no other. Each tool shows one thing.
+#[derive(Debug, Default)]
+pub(super) struct Played {
+    pub(super) seen: Mutex<Vec<SeenRequest>>,
+    pub(super) noted: Mutex<Vec<(AgentId, String)>>,
+    pub(super) paced: Arc<Notify>,
+    pub(super) cancelled: Arc<Notify>,
+    /// Agents that know nothing of the server.
+    pub(super) closed: Mutex<HashSet<AgentId>>,
+}
+
+impl Played {
+    pub(super) fn last(&self) -> SeenRequest {
+        self.seen.lock().unwrap().last().unwrap().clone()
+    }
+}
+
+async fn played(request: Request, paced: Arc<Notify>, cancelled: Arc<Notify>) -> Outcome {
+    let params = request.params.as_deref().unwrap_or("{}");
+    let params: Value = serde_json::from_str(params).unwrap();
+    let tool = params["name"].as_str().unwrap_or_default();
+    let done = |value: Value| Ok(Bytes::from(value.to_string()));
+    let tell = |method: &str, params: Value| {
+        let frame = jsonrpc::notification(method, Some(&params.to_string()));
+        request.exchange.send(frame.into(), Delivery::Reliable);
+    };
+    match (&*request.method, tool) {
+        ("subscriptions/listen", _) => {
+            let id: Value =
+                serde_json::from_str(request.exchange.rounds().unwrap().id().as_json()).unwrap();
+            let tag = json!({SUBSCRIPTION_ID: id});
+            let agreed = json!({"notifications": params["notifications"], "_meta": tag});
+            tell("notifications/subscriptions/acknowledged", agreed);
+            tell(
+                "notifications/resources/updated",
+                json!({"uri": "a:b", "_meta": tag}),
+            );
+            request.exchange.cancelled().await;
+            Err(Refusal::Cancelled)
+        }
+        (_, "tells") => {
+            let token = &params["_meta"]["progressToken"];
+            tell(
+                "notifications/progress",
+                json!({"progressToken": token, "progress": 1}),
+            );
+            done(json!({"resultType": "complete", "told": true}))
+        }
+        (_, "asks") => {
+            let asked = r#"{"message":"who?","requestedSchema":{"type":"object"}}"#;
+            let rounds = request.exchange.rounds().unwrap();
+            let asking = rounds.ask(
+                request.exchange.cancelled(),
+                "elicitation/create",
+                Some(asked),
+            );
+            let answer = asking.await.unwrap().unwrap();
+            let answer: Value = serde_json::from_slice(&answer).unwrap();
+            done(json!({"resultType": "complete", "answer": answer}))
+        }
+        (_, "waits") => {
+            request.exchange.cancelled().await;
+            cancelled.notify_one();
+            Err(Refusal::Cancelled)
+        }
+        (_, "paced") => {
+            tell("notifications/begun", json!({}));
+            paced.notified().await;
+            done(json!({"resultType": "complete"}))
+        }
+        (_, "large") => done(json!({"text": "x".repeat(9 << 20)})),
+        (_, "hidden") => Err(Refusal::UnknownTool("hidden".into())),
+        _ => done(json!({"resultType": "complete", "method": &*request.method})),
+    }
+}
+
+impl Routes for Played {
+    fn answer(&self, request: Request) -> Answering {
+        let params = request.params.as_deref().unwrap_or("{}");
+        self.seen.lock().unwrap().push(SeenRequest {
+            agent: request.caller.agent.clone(),
+            operator: request.caller.operator,
+            view: request.caller.view.clone(),
+            trace: request.trace.id.as_str().to_owned(),
+            params: serde_json::from_str(params).unwrap(),
+            mgp: request.caller.mgp.is_active(),
+        });
+        Box::pin(played(request, self.paced.clone(), self.cancelled.clone()))
+    }
+
+    fn note(&self, caller: &Arc<Caller>, method: &str, _params: Option<&str>) {
+        let noted = (caller.agent.clone(), method.to_owned());
+        self.noted.lock().unwrap().push(noted);
+        self.paced.notify_one();
+    }
+
+    fn tool(&self, _view: &CatalogView, _name: &str, _who: &Principal) -> Option<Arc<CatalogTool>> {
+        None
+    }
+
+    fn welcome(&self, _caller: Arc<Caller>) -> Answering {
+        panic!("nobody says `initialize` to another node")
+    }
+
+    fn knows(&self, view: &CatalogView, who: &Principal) -> bool {
+        let closed = self.closed.lock().unwrap();
+        let Principal::Agent(agent) = who else {
+            panic!("there is no operator at this door")
+        };
+        *view == CatalogView::One(ServerId::new("demo")) && !closed.contains(agent)
+    }
+
+    fn still(&self, _caller: &Caller, _method: &str, _params: &str) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn farewell(&self, _agent: &Agent) {}
+}
+
+#[derive(Debug)]
+struct DoorSigner(NodeKey);
+
+impl NodeSigner for DoorSigner {
+    fn public_key(&self) -> [u8; 32] {
+        self.0.public().0
+    }
+
+    fn sign(&self, bytes: &[u8]) -> [u8; 64] {
+        self.0.sign(bytes).0
+    }
+}
+
+/// One end.
+struct LinkedEnd {
+    key: NodeKey,
+    endpoint: LinkEndpoint,
+    at: String,
+    accepted: mpsc::UnboundedReceiver<AcceptedPeer>,
+}
+
+impl LinkedEnd {
+    fn new(n: u8, name: &'static str) -> Self {
+        let key = NodeKey::new(&[n; 32]);
+        let signer = Arc::new(DoorSigner(key.clone()));
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = socket.local_addr().unwrap().to_string();
+        let config = LinkConfig {
+            identity: NodeIdentity::new(signer).unwrap(),
+            greeting: Arc::new(move || Hello {
+                versions: WIRE_VERSIONS,
+                features: WireFeatures::CALLS,
+                life: LifeId([n; 16]),
+                name: NodeName::parse(name).unwrap(),
+                role: NodeRole::Member,
+                wall_ms: 5,
+            }),
+            memory: Credit::new(1 << 30),
+        };
+        let (endpoint, mut acceptor) = LinkEndpoint::new(socket, config).unwrap();
+        let (taken, accepted) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Some(one) = acceptor.next().await {
+                let _gone = taken.send(one);
+            }
+        });
+        Self {
+            key,
+            endpoint,
+            at,
+            accepted,
+        }
+    }
+}
+
+/// Both ends, and the way from one to the other.
+pub(super) struct TwoNodes {
+    pub(super) home: NodeId,
+    pub(super) played: Arc<Played>,
+    /// The server at the other node, as calls of the agent's node use it.
+    pub(super) link: Arc<Link>,
+    pub(super) links: Arc<Snapshot<LinkTable>>,
+    /// The link, as the agent's node has it.
+    pub(super) peer: Arc<PeerLink>,
+    pub(super) heard: Arc<Mutex<Vec<String>>>,
+    _ends: (LinkedEnd, LinkedEnd),
+    _dialed: NewLink,
+    serving: JoinHandle<()>,
+    _scene: Scene,
+}
+
+impl Drop for TwoNodes {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl TwoNodes {
+    pub(super) async fn new() -> Self {
+        let (home, mut owner) = (LinkedEnd::new(1, "desk"), LinkedEnd::new(2, "nas"));
+        home.endpoint.pin(HashSet::from([owner.key.node()]));
+        owner.endpoint.pin(HashSet::from([home.key.node()]));
+        let dialed = soon(home.endpoint.dial(owner.key.node(), &owner.at))
+            .await
+            .unwrap();
+        let taken = match soon(owner.accepted.recv()).await.unwrap() {
+            AcceptedPeer::Link(link) => *link,
+            AcceptedPeer::Pairing(pairing) => panic!("{pairing:?}"),
+        };
+        let scene = Scene::new().await;
+        let played = Arc::new(Played::default());
+        let mut reception = scene.reception.clone();
+        reception.routes = played.clone();
+        reception.stateless = Arc::new(Stateless {
+            routes: played.clone(),
+            suspended: reception.stateless.suspended.clone(),
+            tasks: reception.stateless.tasks.clone(),
+            seal: reception.stateless.seal.clone(),
+            boot: 1,
+        });
+        let calls = NodeDoor::new(reception).calls();
+        let at_owner = PeerLink::new(taken.link.clone(), &owner.key);
+        let (mut streams, held) = parted(taken);
+        let serving = tokio::spawn(async move {
+            let _held = held;
+            while let Ok(stream) = streams.next().await {
+                if let InboundStream::Call(call) = stream {
+                    let peer = at_owner.clone();
+                    calls.send(InboundNodeCall { peer, call: *call });
+                }
+            }
+        });
+        let peer = PeerLink::new(dialed.link.clone(), &home.key);
+        let links = Arc::new(Snapshot::new(table(&peer, owner.key.node())));
+        let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+        let link = server(&owner.key, &links, &heard);
+        Self {
+            home: home.key.node(),
+            played,
+            link,
+            links,
+            peer,
+            heard,
+            _ends: (home, owner),
+            _dialed: dialed,
+            serving,
+            _scene: scene,
+        }
+    }
+
+    /// The nodes are linked no more.
+    pub(super) fn unlink(&self) {
+        let before = self.links.load();
+        self.links.store(Arc::default());
+        before.replaced.cancel();
+    }
+
+    /// A call of a stateless client of this agent.
+    pub(super) fn call(
+        &self,
+        agent: &str,
+        method: &'static str,
+        params: Value,
+    ) -> (JoinHandle<Outcome>, mpsc::Receiver<Bytes>, Arc<Exchange>) {
+        let capabilities = ClientCapabilities {
+            elicitation_form: true,
+            ..ClientCapabilities::default()
+        };
+        let (outlet, messages) = mpsc::channel(16);
+        let caller = Arc::new(Caller {
+            connection: ConnectionId(1),
+            agent: AgentId::new(agent),
+            operator: false,
+            view: CatalogView::All,
+            version: Version::MODERN,
+            capabilities,
+            mgp: PLAIN,
+            session: CallerSession::Stateless,
+            activity: Arc::default(),
+        });
+        let round = CallRound {
+            id: RequestId::from(77),
+            outlet: Some(Outlet::Stream(outlet)),
+            token: Some("\"mine\"".into()),
+            capabilities,
+            level: None,
+            left: None,
+        };
+        let exchange = Exchange::new(ReplyPath::Rounds(Box::new(CallRounds::new(round, true))));
+        let (link, own) = (self.link.clone(), exchange.clone());
+        let calling = tokio::spawn(async move {
+            let call = Call {
+                caller: Some(&caller),
+                exchange: &own,
+                token: Some("\"mine\""),
+                stream: None,
+                reports: false,
+                era: Era::Modern,
+                final_check: None,
+                mirror: MirroredHeaders {
+                    method,
+                    name: None,
+                    params: &[],
+                },
+            };
+            let frame = |id: mgp_engine::callers::request_ids::WireId| {
+                let mut params = with_meta(params);
+                params["_meta"]["progressToken"] = serde_json::from_str(&id.to_string()).unwrap();
+                jsonrpc::request(&id.to_string(), method, Some(&params.to_string()))
+            };
+            link.call(call, frame).await
+        });
+        (calling, messages, exchange)
+    }
+
+    /// The answer to such a call.
+    pub(super) async fn answer(
+        &self,
+        method: &'static str,
+        params: Value,
+    ) -> Result<Value, Refusal> {
+        let (calling, _messages, _exchange) = self.call("agent.alice", method, params);
+        let outcome = soon(calling).await.unwrap()?;
+        Ok(serde_json::from_slice(&outcome).unwrap())
+    }
+
+    /// What alice is called at the other node.
+    pub(super) fn alice(&self) -> AgentId {
+        AgentId::of_node(&self.home.agent(AgentId::new("agent.alice")))
+    }
+}
+
+/// What a modern request says of its client.
+pub(super) fn with_meta(mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "mgp", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+    });
+    params
+}
+
+/// The streams of a link, and the rest of it, which is to be kept.
+fn parted(link: NewLink) -> (mgp_transports::quic::InboundStreams, impl Sized) {
+    let NewLink {
+        link,
+        control_input,
+        control_output,
+        inbound,
+        packets,
+    } = link;
+    (inbound, (link, control_input, control_output, packets))
+}
+
+fn table(peer: &Arc<PeerLink>, node: NodeId) -> LinkTable {
+    LinkTable {
+        links: BTreeMap::from([(node, peer.clone())]),
+        ..LinkTable::default()
+    }
+}
+
+fn server(
+    owner: &NodeKey,
+    links: &Arc<Snapshot<LinkTable>>,
+    heard: &Arc<Mutex<Vec<String>>>,
+) -> Arc<Link> {
+    let of = owner.node().server(ServerId::new("demo"));
+    let spec = ServerSpec::of_node("nas", of.clone());
+    let held = Arc::new(Snapshot::new(HeldTools::default()));
+    let wire = NodeWire::new(of, "nas", links.clone(), held);
+    let heard = heard.clone();
+    let events = EventSink::new(move |event: LinkEvent| {
+        heard.lock().unwrap().push(format!("{event:?}"));
+    });
+    let ways = Ways {
+        offers_mgp: true,
+        asking: QuestionAttribution::ByCall,
+    };
+    let link = Link::new(
+        spec.id,
+        spec.limits,
+        Wire::Node(wire),
+        ServerLog::new(),
+        events,
+        "1",
+        ways,
+    );
+    link.set_peer(Peer {
+        version: Version::MODERN,
+        capabilities: ServerCapabilities::default(),
+        raw_capabilities: r#"{"resources":{"subscribe":true}}"#.into(),
+        info: None,
+        instructions: None,
+        mgp: PLAIN,
+    });
+    link
+}
