@@ -225,7 +225,7 @@ async fn a_server_of_another_node_is_there_while_its_node_is_linked() {
         server
             .tools()
             .iter()
-            .map(|tool| tool.to_string())
+            .map(ToString::to_string)
             .collect::<Vec<_>>()
     };
     assert_eq!(tools(), ["time"]);

@@ -10,7 +10,7 @@ use mgp_protocol::federation::assertion::AssertionId;
 use mgp_protocol::federation::call::{CallHeader, CallRefused, CallTag};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::refusal::Refusal;
-use mgp_transports::quic::CallFrame;
+use mgp_transports::quic::{CallFrame, CallOutput};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -318,16 +318,17 @@ async fn what_is_too_large_is_told_as_that() {
     let refused = nodes
         .answer("tools/call", json!({"name": "large"}))
         .await
+        .map(drop)
         .unwrap_err();
     assert!(matches!(refused, Refusal::TooLarge { .. }), "{refused}");
-    let text = "x".repeat(9 << 20);
+    let text = "x".repeat(CallOutput::longest());
     let refused = nodes
         .answer("tools/call", json!({"name": "x", "text": text}))
         .await;
-    let refused = refused.unwrap_err();
+    let refused = refused.map(drop).unwrap_err();
     assert!(matches!(refused, Refusal::BadRequest(_)), "{refused}");
     assert_eq!(nodes.played.seen.lock().unwrap().len(), 1);
-    let text = "x".repeat(7 << 20);
+    let text = "x".repeat(8 << 20);
     let answer = nodes.answer("tools/call", json!({"name": "x", "text": text}));
     assert_eq!(answer.await.unwrap()["method"], "tools/call");
 }

@@ -32,7 +32,8 @@ use mgp_sync::credit::Credit;
 use mgp_sync::snapshot::Snapshot;
 use mgp_transports::log::ServerLog;
 use mgp_transports::quic::{
-    AcceptedPeer, InboundStream, LinkConfig, LinkEndpoint, NewLink, NodeIdentity, NodeSigner,
+    AcceptedPeer, CallOutput, InboundStream, LinkConfig, LinkEndpoint, NewLink, NodeIdentity,
+    NodeSigner,
 };
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
@@ -73,6 +74,15 @@ pub(super) struct Played {
 impl Played {
     pub(super) fn last(&self) -> SeenRequest {
         self.seen.lock().unwrap().last().unwrap().clone()
+    }
+}
+
+/// Dropped with the work on a call, however that ends.
+struct GivenUp(Arc<Notify>);
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.0.notify_one();
     }
 }
 
@@ -120,8 +130,8 @@ async fn played(request: Request, paced: Arc<Notify>, cancelled: Arc<Notify>) ->
             done(json!({"resultType": "complete", "answer": answer}))
         }
         (_, "waits") => {
+            let _given_up = GivenUp(cancelled);
             request.exchange.cancelled().await;
-            cancelled.notify_one();
             Err(Refusal::Cancelled)
         }
         (_, "paced") => {
@@ -129,7 +139,7 @@ async fn played(request: Request, paced: Arc<Notify>, cancelled: Arc<Notify>) ->
             paced.notified().await;
             done(json!({"resultType": "complete"}))
         }
-        (_, "large") => done(json!({"text": "x".repeat(9 << 20)})),
+        (_, "large") => done(json!({"text": "x".repeat(CallOutput::longest())})),
         (_, "hidden") => Err(Refusal::UnknownTool("hidden".into())),
         _ => done(json!({"resultType": "complete", "method": &*request.method})),
     }
