@@ -73,6 +73,7 @@ impl Liar {
                 | Control::Ping(_)
                 | Control::Pong(_)
                 | Control::Renewal(_)
+                | Control::Addresses(_)
                 | Control::Logs(_)
                 | Control::Unknown(_) => {}
             }

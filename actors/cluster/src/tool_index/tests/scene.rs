@@ -185,6 +185,7 @@ async fn read(index: ToolIndexHandle, peer: NodeId, mut input: ControlInput) {
             | Control::Ping(_)
             | Control::Pong(_)
             | Control::Renewal(_)
+            | Control::Addresses(_)
             | Control::Logs(_)
             | Control::Unknown(_) => panic!("{control:?}"),
         }
