@@ -545,7 +545,7 @@ fn a_vector_that_fits_everything_is_not_ahead_of_what_is_here() {
         .map(|n| plan(&format!("other_{n}"), "something else"))
         .collect();
     let here = |likest: f32| {
-        let drafts = std::iter::once(plan("letters", "lists letters")).chain(plans.clone());
+        let drafts = std::iter::once(plan("inbox", "shows post")).chain(plans.clone());
         let drafts = drafts.enumerate().map(|(n, plan)| {
             let share = if n == 0 { likest } else { 0.0 };
             draft("mail", &plan).meaning(Some(near(share)))
