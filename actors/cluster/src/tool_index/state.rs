@@ -50,7 +50,8 @@ pub(super) struct ToolIndexState {
     pub(super) own: OwnIndex,
     offered: BTreeMap<ServerId, Arc<OfferedServer>>,
     pub(super) held: HeldIndexes,
-    members: BTreeMap<NodeId, NodeName>,
+    /// None until they are told: what was kept is neither shown nor given up before.
+    members: Option<BTreeMap<NodeId, NodeName>>,
     /// Linked ones and those of the cluster, at most [`NODES_MAX`].
     pub(super) peers: BTreeMap<NodeId, IndexPeer>,
     pub(super) names: NodeNames,
@@ -80,7 +81,7 @@ impl ToolIndexState {
             own: OwnIndex::new(u64::from_le_bytes(randomness::bytes())),
             offered: BTreeMap::new(),
             held: HeldIndexes::default(),
-            members: BTreeMap::new(),
+            members: None,
             peers: BTreeMap::new(),
             names: names?,
             shown: ShownServers::default(),
@@ -105,8 +106,15 @@ impl ToolIndexState {
 
     /// The other nodes of the cluster.
     pub(super) fn others(&self) -> impl Iterator<Item = (NodeId, &NodeName)> + Clone {
-        let members = self.members.iter().map(|(node, name)| (*node, name));
+        let members = self.members.iter().flatten();
+        let members = members.map(|(node, name)| (*node, name));
         members.filter(|(node, _)| *node != self.start.here)
+    }
+
+    /// Whether it is another node of the cluster.
+    fn is_member(&self, node: NodeId) -> bool {
+        let members = self.members.as_ref();
+        node != self.start.here && members.is_some_and(|members| members.contains_key(&node))
     }
 
     pub(super) async fn offer(&mut self, servers: BTreeMap<ServerId, Arc<OfferedServer>>) {
@@ -133,12 +141,12 @@ impl ToolIndexState {
     }
 
     pub(super) async fn members(&mut self, members: BTreeMap<NodeId, NodeName>) {
-        self.members = members;
+        self.members = Some(members);
         let held: Vec<NodeId> = self.held.all(self.now()).map(|(node, ..)| node).collect();
         let here = self.start.here;
         let known = held.into_iter().chain(self.peers.keys().copied());
         let left: Vec<NodeId> = known
-            .filter(|node| *node == here || !self.members.contains_key(node))
+            .filter(|node| *node == here || !self.is_member(*node))
             .collect();
         for node in left {
             self.own.forget(node);
@@ -180,11 +188,12 @@ impl ToolIndexState {
     }
 
     pub(super) fn heard(&mut self, node: NodeId, digest: IndexDigest) {
+        let member = self.is_member(node);
         let Some(peer) = self.peers.get_mut(&node) else {
             return;
         };
         peer.told = Some(digest);
-        if peer.link.is_some() && self.members.contains_key(&node) {
+        if peer.link.is_some() && member {
             let effects = self.held.told(node, digest, self.now());
             self.carry_out(node, effects);
         }
@@ -218,8 +227,7 @@ impl ToolIndexState {
 
     /// The page that a node of the cluster asks for.
     pub(super) fn page(&mut self, node: NodeId, pull: &PullIndex) -> Option<IndexPage> {
-        let member = node != self.start.here && self.members.contains_key(&node);
-        member.then(|| self.own.page(node, pull))
+        self.is_member(node).then(|| self.own.page(node, pull))
     }
 
     pub(super) fn pulled(
@@ -272,7 +280,8 @@ impl ToolIndexState {
     pub(super) fn settle(&mut self) {
         self.look_at_links();
         let now = self.now();
-        if self.shown.publish(&self.held, &self.start.held, now) {
+        let known = self.members.is_some();
+        if known && self.shown.publish(&self.held, &self.start.held, now) {
             self.start.events.send(ToolIndexEvent::Changed);
         }
         let keep_at = self.keep_at.filter(|_| !self.keeping);
@@ -308,7 +317,7 @@ impl ToolIndexState {
     fn unlink(&mut self, node: NodeId) {
         let now = self.now();
         self.held.unlinked(node, now);
-        let member = self.members.contains_key(&node);
+        let member = self.is_member(node);
         match self.peers.get_mut(&node) {
             Some(peer) if member => peer.unlink(),
             Some(_) => {
@@ -320,7 +329,7 @@ impl ToolIndexState {
 
     /// Peer and link are there: each is told what it has to know of the other.
     fn meet(&mut self, node: NodeId) {
-        if !self.members.contains_key(&node) {
+        if !self.is_member(node) {
             return;
         }
         self.tell(node, false);
@@ -338,7 +347,7 @@ impl ToolIndexState {
 
     /// Tells a peer its digest, where it does not have it.
     fn tell(&mut self, node: NodeId, again: bool) {
-        let member = self.members.contains_key(&node);
+        let member = self.is_member(node);
         let peer = self.peers.get_mut(&node);
         let Some(peer) = peer.filter(|peer| member && peer.is_linked()) else {
             return;
@@ -419,6 +428,9 @@ impl ToolIndexState {
 
     /// Names all nodes anew; each keeps its name where it may.
     async fn rename(&mut self) {
+        if self.members.is_none() {
+            return;
+        }
         let names = node_handles::named(&self.names, self.others(), self.offered.keys());
         let published = self.start.names.load();
         if names != self.names {

@@ -128,6 +128,11 @@ async fn nodes_of_one_name_are_told_apart_and_keep_their_names() {
         IndexNode::new(2).await,
         IndexNode::new(3).await,
     );
+    // Whoever comes first has the larger id, so that not the order of ids decides.
+    let (nas, other) = match nas.id < other.id {
+        true => (nas, other),
+        false => (other, nas),
+    };
     let called = |names: &[(&IndexNode, &str)]| {
         let called = names.iter();
         called
@@ -140,6 +145,10 @@ async fn nodes_of_one_name_are_told_apart_and_keep_their_names() {
     let both = called(&[(&nas, "nas"), (&other, "nas"), (&desk, "desk")]);
     desk.index.set_members(both.clone());
     let digits = format!("nas-{}", &nas.id.to_string()[..6]);
+    desk.is_named(&[(&other, "nas"), (&nas, &digits)]).await;
+    let desk = desk.again().await;
+    desk.offer(&[("demo", &["time"])]);
+    desk.index.set_members(both.clone());
     desk.is_named(&[(&other, "nas"), (&nas, &digits)]).await;
     desk.offer(&[("nas", &["time"])]);
     let taken = format!("nas-{}", &other.id.to_string()[..6]);

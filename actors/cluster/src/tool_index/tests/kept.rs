@@ -44,6 +44,8 @@ async fn what_is_kept_of_a_node_that_does_not_come_ages() {
     let dir = folder(nas);
     let path = dir.path().to_owned();
     let desk = IndexNode::at(2, dir).await;
+    desk.offer(&[("own", &["time"])]);
+    assert_eq!(soon(desk.index.status()).await.unwrap(), []);
     assert!(
         desk.held.load().servers.is_empty(),
         "nobody is of the cluster yet"
