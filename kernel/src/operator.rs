@@ -37,6 +37,7 @@ use mgp_runtime::time::moment;
 use mgp_servers::server::{ResourceFigures, ResourceLook, ServerHandle, ServerMsg, ServerTable};
 use mgp_store::audit::AuditHandle;
 use mgp_store::trouble::Troubles;
+use mgp_store::views::AuditViews;
 use mgp_sync::snapshot::Snapshot;
 use mgp_tools::catalog::Shown;
 use mgp_tools::registrar::Registrar;
@@ -65,6 +66,8 @@ pub struct Operator {
     pub directory: Arc<Directory>,
     /// What was done.
     pub audit: AuditHandle,
+    /// What is found in that.
+    pub views: AuditViews,
     /// What is wrong with the kernel's files.
     pub troubles: Troubles,
     /// What waits for a person.
@@ -173,6 +176,14 @@ impl Operator {
     /// When no log is kept or it cannot be read.
     pub async fn replay(&self, request: &Request) -> Outcome {
         json(&self.audit.replay(&read(request)?).await?)
+    }
+
+    /// `mgp/audit/find`.
+    ///
+    /// # Errors
+    /// When no log is kept, for a cursor that is none, and when too many ask.
+    pub async fn find_records(&self, request: &Request) -> Outcome {
+        json(&self.views.find(read(request)?).await?)
     }
 
     /// `mgp/audit/last`.

@@ -141,6 +141,7 @@ fn from_agents(method: &str, era: Era) -> Option<Route> {
         ("mgp/servers/restart", _) => operator(operate!(restart)),
         ("mgp/servers/logs", _) => operator(operate!(logs)),
         ("mgp/audit/replay", _) => operator(operate!(replay)),
+        ("mgp/audit/find", _) => operator(operate!(find_records)),
         ("mgp/audit/last", _) => operator(|t, _| ready(t.operator.last_record())),
         ("mgp/audit/acknowledge", _) => operator(operate!(acknowledge)),
         ("mgp/approvals/list", _) => operator(|t, _| ready(t.operator.pending())),

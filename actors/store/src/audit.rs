@@ -35,6 +35,7 @@ pub use self::followed::LoggedRecords;
 pub use self::follower::{EventBatch, Follower};
 pub use self::head::read as read_head;
 pub use self::opening::LogOptions;
+pub(crate) use self::replay::numbered;
 pub use self::queue::{CALLS_BYTES_MAX, CALLS_MAX, DECISIONS_MAX, TOLD_MAX};
 use self::queue::{LogQueue, QueuedNote};
 

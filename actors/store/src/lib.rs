@@ -1,4 +1,4 @@
-//! Storage: journals, the audit log, atomic files. The only crate that names files of the data
+//! Storage: journals, the audit log, views of it, atomic files. The only crate that names files of the data
 //! folder.
 
 pub mod atomic_file;
@@ -6,3 +6,4 @@ pub mod audit;
 pub mod journal;
 pub mod removal;
 pub mod trouble;
+pub mod views;

@@ -23,7 +23,7 @@ use clap::{Args, Parser, Subcommand};
 pub use access::{About, Explain, Grant, Grants, Revoke};
 pub use agents::{AddAgent, AgentToken, Agents, NamedAgent};
 pub use approvals::{Answer, Approve, Deny};
-pub use audit::{Acknowledge, Audit, TailAudit};
+pub use audit::{Acknowledge, Audit, FindAudit, TailAudit};
 pub use calls::{Calls, ShowCall};
 pub use events::{Events, TailEvents};
 pub use nodes::{

@@ -15,6 +15,7 @@ const THREADS: &[(&str, &str)] = &[
         "it owns the files of the log",
     ),
     ("actors/store/src/journal.rs", "it owns the journal"),
+    ("actors/store/src/views.rs", "it owns the views"),
     ("actors/tools/src/search/worker.rs", "it asks the model"),
     ("actors/tools/src/search/model/process.rs", "the same"),
     (

@@ -4,7 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_engine::store::audit::chain::Head;
+use tokio::sync::watch;
+
 use super::AuditHandle;
+use super::files::Folder;
 use super::queue::LogQueue;
 use super::replay::read;
 use super::tail::Tail;
@@ -26,6 +30,12 @@ impl AuditHandle {
     pub fn newest(&self) -> u64 {
         let ledger = self.0.as_ref();
         ledger.map_or(0, |ledger| ledger.written.borrow().sequence)
+    }
+
+    /// Where the log is, and its last record that is written; `None` where no log is kept.
+    pub(crate) fn files(&self) -> Option<(Folder, watch::Receiver<Head>)> {
+        let ledger = self.0.as_ref()?;
+        Some((ledger.folder.clone(), ledger.written.subscribe()))
     }
 
     /// What is written after this record; `None` where no log is kept.

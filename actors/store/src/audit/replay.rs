@@ -78,7 +78,7 @@ fn later(event: &str, moment: &str) -> bool {
     mgp_protocol::splice::member(event, "timestamp").is_some_and(|at| at.trim_matches('"') > moment)
 }
 
-pub(super) fn numbered(seq: u64, event: &str) -> Option<String> {
+pub(crate) fn numbered(seq: u64, event: &str) -> Option<String> {
     let event: &RawValue = serde_json::from_str(event).ok()?;
     Some(Audit { seq, event }.params())
 }

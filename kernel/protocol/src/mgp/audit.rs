@@ -1,6 +1,7 @@
 //! `mgp/audit/*` and the words of `notifications/mgp.audit`: what was done, by whom, and how it ended
 //! (MGP §6).
 
+mod find;
 mod trace;
 
 use std::borrow::Cow;
@@ -9,6 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+pub use self::find::{Find, Found};
 pub use self::trace::{BadTrace, TraceId};
 use crate::mcp::methods;
 use crate::refusal::{Denial, Refusal};
@@ -17,6 +19,7 @@ methods! {
     "mgp/audit/replay" => Replay,
     "mgp/audit/last" => Last,
     "mgp/audit/acknowledge" => Acknowledge,
+    "mgp/audit/find" => Find,
 }
 
 /// `mgp/audit/last`: where the log of a running kernel stands. For the operator.

@@ -2,11 +2,15 @@
 
 use clap::{Args, Subcommand};
 
+use super::times;
+
 /// `mgp audit …`.
 #[derive(Debug, Subcommand)]
 pub enum Audit {
     /// Show the last events.
     Tail(TailAudit),
+    /// Find events by who, what and when, the newest first.
+    Find(FindAudit),
     /// Look at every record of the log, with or without a running kernel.
     #[command(after_help = "\
 Names each record that was changed, removed, moved or put in, and what is missing beside the log. A
@@ -48,4 +52,42 @@ pub struct TailAudit {
     /// How many of the last events.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub lines: u64,
+}
+
+/// `mgp audit find`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An event has to be all of what is asked. Names are read as everywhere; one that does not exist now is looked
+for all the same, because the log is about what was. With --server, --tool is that server's own name.
+
+The kernel finds events without reading the whole log. Where it is still building what it needs for that, what
+is found may not be all, which is said.
+
+Examples:
+  mgp audit find --agent claude --since 2h
+  mgp audit find --tool files:write_file --since 2026-03-01T00:00:00Z --until 7d
+  mgp audit find --trace 550e8400-e29b-41d4-a716-446655440000
+  mgp audit find --server files --limit 1000 --json | jq 'select(.result != \"SUCCESS\")'")]
+pub struct FindAudit {
+    /// Done by this agent, or about it.
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Done to this server, or reported by it.
+    #[arg(long, value_name = "ID")]
+    pub server: Option<String>,
+    /// Done with this tool.
+    #[arg(long, value_name = "TOOL")]
+    pub tool: Option<String>,
+    /// Of this trace; `trace_id` in `mgp audit tail --json`.
+    #[arg(long, value_name = "ID")]
+    pub trace: Option<String>,
+    /// Not longer ago, like 2h, or not before a moment, like 2026-03-01T00:00:00Z.
+    #[arg(long, value_name = "TIME", value_parser = times::start)]
+    pub since: Option<u64>,
+    /// Longer ago, or before a moment.
+    #[arg(long, value_name = "TIME", value_parser = times::start)]
+    pub until: Option<u64>,
+    /// At most this many events, up to 1000.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub limit: u64,
 }

@@ -21,6 +21,15 @@ pub(super) fn millis(typed: &str) -> Result<u64, String> {
     }
 }
 
+/// A time ago, or a moment; in milliseconds since 1970.
+pub(super) fn start(typed: &str) -> Result<u64, String> {
+    let ago = millis(typed).ok();
+    let ago = ago.map(|ms| mgp_runtime::time::unix_ms().saturating_sub(ms));
+    ago.or_else(|| parse_rfc3339(typed)).ok_or_else(|| {
+        format!("`{typed}` is no time; write 90s, 30m, 1h, 7d or 2026-03-01T00:00:00Z")
+    })
+}
+
 /// An end: a time from now, or a moment; in milliseconds since 1970.
 pub(super) fn end(typed: &str) -> Result<u64, String> {
     let from_now = millis(typed).ok();
@@ -49,6 +58,14 @@ mod tests {
         for wrong in ["", "h", "1", "0s", "-1h", "1 h", "1w", "é"] {
             assert!(millis(wrong).is_err() && seconds(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_start_is_a_time_ago_or_a_moment() {
+        assert_eq!(start("2001-09-09T01:46:40Z"), Ok(1_000_000_000_000));
+        let now = mgp_runtime::time::unix_ms();
+        assert!((now - 3_600_000..now).contains(&start("1h").unwrap()));
+        assert!(start("soon").unwrap_err().contains("2026-03-01"));
     }
 
     #[test]

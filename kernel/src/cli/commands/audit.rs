@@ -1,4 +1,6 @@
-//! `mgp audit tail|verify|acknowledge`.
+//! `mgp audit tail|find|verify|acknowledge`.
+
+mod found;
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,6 +32,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub(super) fn run(context: &CliContext, typed: Audit) -> Result<(), Failure> {
     match typed {
         Audit::Tail(typed) => tail(context, &typed),
+        Audit::Find(typed) => found::find(context, typed),
         Audit::Verify => verify(context),
         Audit::Acknowledge(typed) => acknowledge(context, typed),
     }

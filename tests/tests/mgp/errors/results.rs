@@ -46,6 +46,7 @@ async fn every_result_of_mgp_is_one_of_its_callers_era() {
         "mgp/agents/list",
         "mgp/servers/list",
         "mgp/audit/replay",
+        "mgp/audit/find",
         "mgp/approvals/list",
     ];
     for version in ERAS {

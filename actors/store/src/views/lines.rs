@@ -1,0 +1,119 @@
+//! Reads the log for the view: all records from a place on, and single ones.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+
+use mgp_engine::store::audit::chain::Head;
+use mgp_engine::store::audit::record::{AuditRecord, EVENT_MAX};
+
+use super::keys::BuiltTo;
+use crate::audit::Folder;
+
+/// Bytes read, and written to the view, at once; lines are shorter.
+const CHUNK: u64 = 256 << 10;
+/// More than the longest line.
+const LINE_MAX: u32 = 2 * EVENT_MAX as u32;
+
+/// A place in the log, from which records are read.
+pub(super) struct IndexedLines {
+    pub(super) folder: Folder,
+    number: u64,
+    offset: u64,
+}
+
+impl IndexedLines {
+    /// Goes on after this record, or begins.
+    pub(super) fn after(folder: Folder, built: Option<&BuiltTo>) -> Self {
+        let (number, offset) = built.map_or((0, 0), |built| {
+            (built.number, built.offset + u64::from(built.len) + 1)
+        });
+        Self {
+            folder,
+            number,
+            offset,
+        }
+    }
+
+    /// Reads the next piece; answers whether there was any.
+    pub(super) fn piece(
+        &mut self,
+        files: &[u64],
+        mut take: impl FnMut(BuiltTo, &AuditRecord<'_>),
+    ) -> io::Result<bool> {
+        let read = match self.read(&mut take) {
+            Err(e) if e.kind() == ErrorKind::NotFound => 0,
+            read => read?,
+        };
+        self.offset += read;
+        if read > 0 {
+            return Ok(true);
+        }
+        // The files were listed before this one was read: what is in the next one came after all of it.
+        let Some(later) = files.iter().find(|n| **n > self.number) else {
+            return Ok(false);
+        };
+        (self.number, self.offset) = (*later, 0);
+        Ok(true)
+    }
+
+    fn read(&self, take: &mut impl FnMut(BuiltTo, &AuditRecord<'_>)) -> io::Result<u64> {
+        let mut file = File::open(self.folder.path(self.number))?;
+        file.seek(SeekFrom::Start(self.offset))?;
+        let mut bytes = Vec::new();
+        file.take(CHUNK).read_to_end(&mut bytes)?;
+        let mut read = 0;
+        for line in bytes.split_inclusive(|b| *b == b'\n') {
+            let Some(record) = line.strip_suffix(b"\n") else {
+                break;
+            };
+            let offset = self.offset + read;
+            read += line.len() as u64;
+            if let (Some(parsed), Ok(len)) = (AuditRecord::parse(record), record.len().try_into()) {
+                let place = BuiltTo {
+                    head: head(&parsed),
+                    number: self.number,
+                    offset,
+                    len,
+                };
+                take(place, &parsed);
+            }
+        }
+        // Longer than any line: it is skipped.
+        if read == 0 && bytes.len() as u64 == CHUNK {
+            read = CHUNK;
+        }
+        Ok(read)
+    }
+}
+
+/// The record, by its number and hash.
+pub(super) fn head(record: &AuditRecord<'_>) -> Head {
+    Head {
+        sequence: record.sequence,
+        hash: record.hash,
+    }
+}
+
+/// Reads single records; the file of the last one stays open.
+pub(super) struct RecordReader<'a> {
+    folder: &'a Folder,
+    open: Option<(u64, File)>,
+}
+
+impl<'a> RecordReader<'a> {
+    pub(super) fn new(folder: &'a Folder) -> Self {
+        Self { folder, open: None }
+    }
+
+    /// The bytes of the line that begins here; `None` where the log has none.
+    pub(super) fn line(&mut self, number: u64, offset: u64, len: u32) -> Option<Vec<u8>> {
+        if self.open.as_ref().is_none_or(|(open, _)| *open != number) {
+            self.open = Some((number, File::open(self.folder.path(number)).ok()?));
+        }
+        let (_, file) = self.open.as_ref()?;
+        let mut bytes = vec![0; len.min(LINE_MAX) as usize];
+        file.read_exact_at(&mut bytes, offset).ok()?;
+        Some(bytes)
+    }
+}
