@@ -29,7 +29,7 @@ pub use mentions::Mention;
 pub use reading::{Env, Location, Problem, Severity};
 pub use sections::audit::AuditConfig;
 pub use sections::cluster::ClusterConfig;
-pub(crate) use sections::cluster::host_port;
+pub(crate) use sections::cluster::{ADVERTISED_MAX, host_port};
 pub use sections::discovery::{DiscoveryConfig, RegisteredConfig};
 pub use sections::http::{HttpAuth, HttpConfig};
 pub use sections::oauth::OAuthConfig;

@@ -47,6 +47,7 @@ pub mod cluster {
     pub mod node_names;
     pub mod proven_addresses;
     pub mod routes;
+    pub mod seen_nodes;
     pub mod shares;
     pub mod staleness;
     pub mod tool_index;

@@ -8,9 +8,10 @@ use nix::sys::utsname::uname;
 
 use crate::config::reading::Section;
 
-/// Most addresses in a list: each of `peers` is tried for as long as it does not answer, and all of `advertise`
-/// stand in each ticket.
-const ADDRESSES_MAX: usize = 64;
+/// Most `peers`: each is tried for as long as it does not answer.
+const PEERS_MAX: usize = 64;
+/// Most addresses to advertise: a ticket has room for so many.
+pub(crate) const ADVERTISED_MAX: usize = 8;
 /// Longest address: a name of the DNS and a port.
 const LONGEST: usize = 253 + 6;
 
@@ -70,20 +71,30 @@ impl ClusterConfig {
                 }
             }
         }
-        addresses(&mut section, "advertise", &mut self.advertise);
-        addresses(&mut section, "peers", &mut self.peers);
+        addresses(
+            &mut section,
+            "advertise",
+            ADVERTISED_MAX,
+            &mut self.advertise,
+        );
+        addresses(&mut section, "peers", PEERS_MAX, &mut self.peers);
         section.secs("lease_secs", 10..=300, &mut self.lease);
         section.finish();
     }
 }
 
 /// A list of `host:port`.
-fn addresses(section: &mut Section<'_, '_, '_>, key: &'static str, into: &mut Vec<String>) {
+fn addresses(
+    section: &mut Section<'_, '_, '_>,
+    key: &'static str,
+    most: usize,
+    into: &mut Vec<String>,
+) {
     let Some(texts) = section.texts(key) else {
         return;
     };
-    if let Some(beyond) = texts.get(ADDRESSES_MAX) {
-        let words = format!("`{key}` in [cluster] names more than {ADDRESSES_MAX} addresses");
+    if let Some(beyond) = texts.get(most) {
+        let words = format!("`{key}` in [cluster] names more than {most} addresses");
         section.refuse(beyond.span(), words);
     }
     for text in &texts {
@@ -92,7 +103,7 @@ fn addresses(section: &mut Section<'_, '_, '_>, key: &'static str, into: &mut Ve
             section.refuse(text.span(), words);
         }
     }
-    let texts = texts.into_iter().take(ADDRESSES_MAX);
+    let texts = texts.into_iter().take(most);
     *into = texts.map(|text| text.into_inner().to_owned()).collect();
 }
 

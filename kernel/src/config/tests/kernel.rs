@@ -234,6 +234,7 @@ fn a_cluster_section_is_judged_key_by_key() {
     assert_eq!(good.kernel.cluster.node_name().as_str(), "nas");
     assert_eq!(good.kernel.cluster.peers, ["desk.lan:7332"]);
     let many = format!("peers = {:?}", vec!["a:1"; 65]);
+    let advertised = format!("advertise = {:?}", vec!["a:1"; 9]);
     for (text, words) in [
         ("name = \"NAS\"", "small letters"),
         ("listen = \"7332\"", "an address and a port"),
@@ -242,6 +243,7 @@ fn a_cluster_section_is_judged_key_by_key() {
         ("lease_secs = 9", "goes from 10 to 300"),
         ("lease_secs = 301", "goes from 10 to 300"),
         (&*many, "more than 64"),
+        (&*advertised, "more than 8"),
         ("peer = []", "did you mean `peers`?"),
     ] {
         let read = of(text);

@@ -14,7 +14,7 @@ use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::print::{report, say, table};
 use crate::cli::words::{one_line, plain, time};
-use crate::config::host_port;
+use crate::config::{ADVERTISED_MAX, host_port};
 
 /// Widest column of a table, in characters.
 const WIDTH: usize = 48;
@@ -24,6 +24,10 @@ const WIDTH: usize = 48;
 pub(super) fn invite(context: &CliContext, typed: args::Invite) -> Result<(), Failure> {
     for address in &typed.address {
         host_port(address).map_err(|why| Failure::Usage(format!("{address:?} {why}")))?;
+    }
+    if typed.address.len() > ADVERTISED_MAX {
+        let words = format!("a ticket has room for {ADVERTISED_MAX} addresses");
+        return Err(Failure::Usage(words));
     }
     let role = [Role::Admin, Role::Member, Role::Leaf];
     let params = Invite {

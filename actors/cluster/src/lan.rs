@@ -1,0 +1,200 @@
+//! The local network: says that this node is there, and hears of others, once the operator switched that on.
+//! The operator and the kernel ask; whoever dials hears of addresses.
+//!
+//! Where it fails, or is flooded, it is left alone for a while and tried again.
+
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use mgp_discovery::lan::Sighting;
+use mgp_engine::cluster::seen_nodes::SeenNode;
+use mgp_protocol::ids::NodeId;
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
+
+use self::state::LanState;
+
+/// What is said of this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LanPresence {
+    /// Where it listens for links.
+    pub port: u16,
+    /// The id of its cluster.
+    pub cluster: Option<[u8; 32]>,
+}
+
+/// How it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LanStatus {
+    /// Whether it is switched on.
+    pub on: bool,
+    /// Whether this node is announced now.
+    pub announced: bool,
+    /// The network interfaces that are used.
+    pub interfaces: Vec<String>,
+    /// Who was heard, with how long ago that was, in milliseconds.
+    pub seen: Vec<(SeenNode, u64)>,
+    /// How often somebody was heard for whom there was no room.
+    pub passed_over: u64,
+    /// Why it does not work at the moment.
+    pub why: Option<String>,
+}
+
+/// What it needs.
+#[derive(Debug)]
+pub struct LanStart {
+    /// This node.
+    pub here: NodeId,
+    /// The kernel's data folder, which remembers whether it is on.
+    pub folder: PathBuf,
+    /// Told of addresses that are worth a try.
+    pub found: EventSink<(NodeId, SocketAddr)>,
+}
+
+/// Handle of the actor.
+#[derive(Clone, Debug)]
+pub struct LanHandle {
+    mailbox: Mailbox<LanMsg>,
+}
+
+/// Why it could not be switched.
+#[derive(Debug, thiserror::Error)]
+pub enum LanRefusal {
+    /// It is not known on disk, and so was not done.
+    #[error("the data folder could not be written: {0}")]
+    Disk(std::io::Error),
+    /// The actor was not reached.
+    #[error(transparent)]
+    Unreachable(#[from] AskError),
+}
+
+impl LanStart {
+    /// Starts the actor. It is on at once where it was when it ended.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn start(self) -> Result<(LanHandle, ActorCell), SpawnErr> {
+        let mailbox = Mailbox::restarted();
+        let actor = LanActor {
+            mailbox: mailbox.clone(),
+        };
+        let cell = mailbox.start(actor, self).await?;
+        Ok((LanHandle { mailbox }, cell))
+    }
+}
+
+impl LanHandle {
+    /// Switches it on, over restarts.
+    ///
+    /// # Errors
+    /// [`LanRefusal`]; then it is as before.
+    pub async fn on(&self) -> Result<LanStatus, LanRefusal> {
+        self.switch(true).await
+    }
+
+    /// Switches it off, over restarts, and takes back what was announced.
+    ///
+    /// # Errors
+    /// [`LanRefusal`]; then it is as before.
+    pub async fn off(&self) -> Result<LanStatus, LanRefusal> {
+        self.switch(false).await
+    }
+
+    async fn switch(&self, on: bool) -> Result<LanStatus, LanRefusal> {
+        let switched = self.mailbox.ask(|reply| LanMsg::Switch(on, reply)).await?;
+        switched.map_err(LanRefusal::Disk)
+    }
+
+    /// How it is.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub async fn status(&self) -> Result<LanStatus, AskError> {
+        self.mailbox.ask(LanMsg::Status).await
+    }
+
+    /// What is said of this node from now on, while it is on; nothing with `None`.
+    pub fn present(&self, presence: Option<LanPresence>) {
+        let _ = self.mailbox.remind(LanMsg::Present(presence));
+    }
+}
+
+/// Messages to the actor.
+#[derive(Debug)]
+pub enum LanMsg {
+    /// On or off.
+    Switch(bool, Reply<Result<LanStatus, std::io::Error>>),
+    /// How it is.
+    Status(Reply<LanStatus>),
+    /// What is said of this node.
+    Present(Option<LanPresence>),
+    /// Somebody says that it is there; heard in this life of the network.
+    Saw(u64, Sighting),
+    /// Nothing more is heard in this life.
+    Silent(u64),
+    /// It is time to look at this life.
+    Look(u64),
+    /// It may be tried again.
+    Again(u64),
+}
+
+/// Fixed at construction.
+#[derive(Debug)]
+struct LanActor {
+    mailbox: Mailbox<LanMsg>,
+}
+
+impl Actor for LanActor {
+    type Msg = Queued<LanMsg>;
+    type State = LanState;
+    type Arguments = LanStart;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<Self::Msg>,
+        start: LanStart,
+    ) -> Result<LanState, ActorProcessingErr> {
+        Ok(LanState::new(start, self.mailbox.clone()))
+    }
+
+    async fn post_start(
+        &self,
+        _: ActorRef<Self::Msg>,
+        state: &mut LanState,
+    ) -> Result<(), ActorProcessingErr> {
+        state.refresh();
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<Self::Msg>,
+        message: Self::Msg,
+        state: &mut LanState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message.open() {
+            LanMsg::Switch(on, reply) => reply.send(state.switch(on).await),
+            LanMsg::Status(reply) => reply.send(state.status()),
+            LanMsg::Present(presence) => state.present(presence),
+            LanMsg::Saw(life, sighting) => state.saw(life, &sighting),
+            LanMsg::Silent(life) => state.silent(life),
+            LanMsg::Look(life) => state.look(life).await,
+            LanMsg::Again(life) => state.again(life),
+        }
+        Ok(())
+    }
+
+    async fn post_stop(
+        &self,
+        _: ActorRef<Self::Msg>,
+        state: &mut LanState,
+    ) -> Result<(), ActorProcessingErr> {
+        state.close();
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! On a network of the test's own: no packet leaves it.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sched::{CloneFlags, unshare};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::{sleep, timeout};
+
+use super::*;
+
+/// Runs a story in a network of its own, with one interface beside loopback; loudly not at all where this user
+/// may not make one.
+fn in_a_network_of_its_own<F: Future<Output = ()> + 'static>(story: impl FnOnce() -> F + Send + 'static) {
+    let there = std::thread::spawn(move || {
+        if let Err(why) = unshare(CloneFlags::CLONE_NEWNET) {
+            eprintln!("SKIPPED: this user may make no network namespace ({why})");
+            return;
+        }
+        for line in [
+            "link set lo up",
+            "link add mgp0 type veth peer name mgp1",
+            "link set mgp1 addrgenmode none",
+            "link set mgp1 up",
+            "addr add 10.73.33.1/24 dev mgp0",
+            "link set mgp0 up",
+            "route add 224.0.0.0/4 dev mgp0",
+        ] {
+            let done = Command::new("ip").args(line.split(' ')).status();
+            if !done.is_ok_and(|status| status.success()) {
+                eprintln!("SKIPPED: `ip {line}` cannot be done here");
+                return;
+            }
+        }
+        assert_eq!(mgp_discovery::lan::used(), ["mgp0"]);
+        // One thread: all it starts stays in this network.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            timeout(Duration::from_secs(60), story()).await.unwrap();
+        });
+    });
+    there.join().unwrap();
+}
+
+type LanFinds = UnboundedReceiver<(NodeId, SocketAddr)>;
+
+async fn node(n: u8, folder: &Path) -> (LanHandle, ActorCell, LanFinds) {
+    let (found, heard) = unbounded_channel();
+    let start = LanStart {
+        here: NodeId([n; 32]),
+        folder: folder.to_owned(),
+        found: EventSink::new(move |one| drop(found.send(one))),
+    };
+    let (handle, cell) = start.start().await.unwrap();
+    (handle, cell, heard)
+}
+
+fn presence(cluster: u8) -> LanPresence {
+    LanPresence {
+        port: 7332,
+        cluster: Some([cluster; 32]),
+    }
+}
+
+/// PRJ-003, PRJ-012: off until it is switched on; then nodes find each other's addresses, and no more.
+#[test]
+fn nodes_that_switched_it_on_find_each_others_addresses() {
+    in_a_network_of_its_own(|| async {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let (desk, desk_cell, mut desk_hears) = node(1, folders[0].path()).await;
+        let (nas, nas_cell, mut nas_hears) = node(2, folders[1].path()).await;
+        for node in [&desk, &nas] {
+            node.present(Some(presence(9)));
+            let status = node.status().await.unwrap();
+            assert_eq!(status, LanStatus::default(), "off until it is switched on");
+        }
+        assert!(desk.on().await.unwrap().on);
+        let status = nas.on().await.unwrap();
+        assert!(status.announced && status.interfaces == ["mgp0"]);
+        let at: SocketAddr = "10.73.33.1:7332".parse().unwrap();
+        let first = async |hears: &mut LanFinds| loop {
+            let (node, address) = hears.recv().await.unwrap();
+            if address == at {
+                return node;
+            }
+        };
+        assert_eq!(first(&mut desk_hears).await, NodeId([2; 32]));
+        assert_eq!(first(&mut nas_hears).await, NodeId([1; 32]));
+        let seen = desk.status().await.unwrap().seen;
+        assert!(seen.iter().all(|(seen, _)| seen.same_cluster));
+        // Off again: nothing is kept, and nothing is heard.
+        let status = desk.off().await.unwrap();
+        assert_eq!(status, LanStatus::default());
+        desk_cell.stop(None);
+        nas_cell.stop(None);
+        sleep(Duration::from_millis(200)).await;
+    });
+}
+
+/// What was switched on is on when the kernel comes back; what was switched off is off.
+#[test]
+fn it_is_remembered_over_a_restart() {
+    in_a_network_of_its_own(|| async {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, cell, _) = node(1, folder.path()).await;
+        first.on().await.unwrap();
+        cell.stop_and_wait(None, None).await.unwrap();
+        let (second, cell, _) = node(1, folder.path()).await;
+        let status = second.status().await.unwrap();
+        // It does not listen for others yet, so it is not announced.
+        assert!(status.on && !status.announced);
+        second.off().await.unwrap();
+        cell.stop_and_wait(None, None).await.unwrap();
+        let (third, cell, _) = node(1, folder.path()).await;
+        assert!(!third.status().await.unwrap().on);
+        cell.stop(None);
+        sleep(Duration::from_millis(200)).await;
+    });
+}
+
+/// A folder that cannot be written leaves it as it was: what is told is what holds after a restart.
+#[test]
+fn what_cannot_be_remembered_is_not_done() {
+    in_a_network_of_its_own(|| async {
+        let folder = tempfile::tempdir().unwrap();
+        let nowhere = folder.path().join("gone");
+        let (lan, cell, _) = node(1, &nowhere).await;
+        let refused = lan.on().await.unwrap_err();
+        assert!(matches!(refused, LanRefusal::Disk(_)), "{refused}");
+        assert!(!lan.status().await.unwrap().on);
+        cell.stop(None);
+    });
+}
