@@ -12,7 +12,9 @@ use super::*;
 
 /// Runs a story in a network of its own, with one interface beside loopback; loudly not at all where this user
 /// may not make one.
-fn in_a_network_of_its_own<F: Future<Output = ()> + 'static>(story: impl FnOnce() -> F + Send + 'static) {
+fn in_a_network_of_its_own<F: Future<Output = ()> + 'static>(
+    story: impl FnOnce() -> F + Send + 'static,
+) {
     let there = std::thread::spawn(move || {
         if let Err(why) = unshare(CloneFlags::CLONE_NEWNET) {
             eprintln!("SKIPPED: this user may make no network namespace ({why})");
@@ -53,7 +55,9 @@ async fn node(n: u8, folder: &Path) -> (LanHandle, ActorCell, LanFinds) {
     let start = LanStart {
         here: NodeId([n; 32]),
         folder: folder.to_owned(),
-        found: EventSink::new(move |one| drop(found.send(one))),
+        found: EventSink::new(move |one| {
+            let _ = found.send(one);
+        }),
     };
     let (handle, cell) = start.start().await.unwrap();
     (handle, cell, heard)
