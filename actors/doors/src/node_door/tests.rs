@@ -9,6 +9,7 @@ use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::federation::assertion::AssertionId;
 use mgp_protocol::federation::call::{CallHeader, CallRefused, CallTag};
 use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::quic::{CallFrame, CallOutput};
 use serde_json::{Value, json};
@@ -52,7 +53,7 @@ fn error(frame: &CallFrame) -> (i64, String) {
     (error["code"].as_i64().unwrap(), words)
 }
 
-/// The owner sees the agent of that node, the one server, no operator, and the trace of the call; of its
+/// PRJ-014: the owner sees the agent of that node, the one server, no operator, and the trace of the call; of its
 /// kernel, which is not for callers at other nodes, MGP says nothing.
 #[tokio::test]
 async fn a_call_is_that_of_an_agent_of_the_other_node() {
@@ -64,7 +65,9 @@ async fn a_call_is_that_of_an_agent_of_the_other_node() {
     assert_eq!(seen.agent, nodes.alice());
     assert_eq!(seen.agent.foreign().unwrap().node, nodes.home);
     assert_eq!(seen.view, CatalogView::One(ServerId::new("demo")));
-    assert_eq!((seen.operator, seen.mgp), (false, false));
+    assert!(!seen.operator);
+    let of_calls = Features::STREAMING | Features::PROGRESS | Features::ERROR_HANDLING;
+    assert_eq!(seen.mgp, Features::TOOL_SECURITY | of_calls);
     assert_eq!((&*seen.trace, &seen.params["name"]), (TRACE, &json!("x")));
 }
 
@@ -194,7 +197,7 @@ async fn an_assertion_that_was_forgotten_is_shown_again() {
     assert!(later.signed.is_none(), "once it was taken it is only named");
 }
 
-/// Progress comes under the client's own token, before the result.
+/// PRJ-013: progress comes under the client's own token, before the result.
 #[tokio::test]
 async fn what_a_server_tells_reaches_the_call_it_is_about() {
     let nodes = TwoNodes::new().await;
@@ -207,7 +210,7 @@ async fn what_a_server_tells_reaches_the_call_it_is_about() {
     soon(calling).await.unwrap().unwrap();
 }
 
-/// A question of the server goes back as `input_required`; the next request brings the answer to the call that
+/// PRJ-013: a question of the server goes back as `input_required`; the next request brings the answer to the call that
 /// waits.
 #[tokio::test]
 async fn a_question_is_answered_with_the_next_request() {
@@ -234,7 +237,7 @@ async fn a_question_is_answered_with_the_next_request() {
     assert_eq!(nodes.played.seen.lock().unwrap().len(), 1);
 }
 
-/// A client that cancels, or goes away, cancels at the server too.
+/// PRJ-013: a client that cancels, or goes away, cancels at the server too.
 #[tokio::test]
 async fn a_call_that_is_given_up_ends_at_the_server() {
     let nodes = TwoNodes::new().await;
@@ -285,7 +288,7 @@ async fn what_the_reader_of_a_stream_says_reaches_the_owner() {
     assert_eq!(noted, [(nodes.alice(), pace)]);
 }
 
-/// Changes of resources are told to a listen, which goes on until it is given up.
+/// PRJ-013: changes of resources are told to a listen, which goes on until it is given up.
 #[tokio::test]
 async fn a_listen_tells_changes() {
     let nodes = TwoNodes::new().await;
@@ -333,7 +336,7 @@ async fn what_is_too_large_is_told_as_that() {
     assert_eq!(answer.await.unwrap()["method"], "tools/call");
 }
 
-/// A node that is not linked is away, and the call was not made; of one that was under way when the link was lost
+/// PRJ-007: a node that is not linked is away, and the call was not made; of one that was under way when the link was lost
 /// nobody knows what became.
 #[tokio::test]
 async fn a_link_that_is_lost_says_what_became_of_the_call() {
@@ -370,4 +373,20 @@ async fn a_link_that_is_lost_says_what_became_of_the_call() {
         nodes.unlink();
     }
     assert_eq!(nodes.played.seen.lock().unwrap().len(), 1);
+}
+
+/// A tool that its owner shares and does not open is told as one that needs a grant; one that is shared with nobody
+/// stays unknown.
+#[tokio::test]
+async fn a_tool_that_is_shared_and_not_granted_says_so() {
+    let nodes = TwoNodes::new().await;
+    let call = async |tool: &str| {
+        let refused = nodes.answer("tools/call", json!({"name": tool})).await;
+        refused.map(drop).unwrap_err()
+    };
+    let closed = call("hidden").await;
+    assert!(matches!(closed, Refusal::Forbidden(_)), "{closed}");
+    assert!(closed.to_string().contains("mgp grant"), "{closed}");
+    let unknown = call("none").await;
+    assert!(matches!(unknown, Refusal::Peer(_)), "{unknown}");
 }

@@ -11,7 +11,8 @@ use mgp_callers::exchange::rounds::{CallRound, CallRounds, Outlet};
 use mgp_callers::exchange::{Delivery, Exchange, ReplyPath};
 use mgp_callers::request::{Answering, Caller, CallerSession, Outcome, Request, Routes};
 use mgp_cluster::links::{InboundNodeCall, LinkTable, PeerLink};
-use mgp_cluster::tool_index::HeldTools;
+use mgp_cluster::tool_index::{HeldServer, HeldTool, HeldTools};
+use mgp_engine::cluster::staleness::Stage;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::Principal;
 use mgp_engine::servers::spec::{QuestionAttribution, ServerSpec};
@@ -20,11 +21,13 @@ use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::federation::hello::{
     Hello, LifeId, NodeName, NodeRole, WIRE_VERSIONS, WireFeatures,
 };
+use mgp_protocol::federation::tool_index::ServerRecord;
 use mgp_protocol::ids::{AgentId, ConnectionId, NodeId, ServerId};
 use mgp_protocol::jsonrpc::{self, RequestId};
 use mgp_protocol::mcp::meta::SUBSCRIPTION_ID;
 use mgp_protocol::mcp::{ClientCapabilities, ServerCapabilities};
-use mgp_protocol::mgp::negotiation::PLAIN;
+use mgp_protocol::mgp::discovery::Status;
+use mgp_protocol::mgp::negotiation::{self, Features, PLAIN};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::event_sink::EventSink;
 use mgp_servers::link::{Call, Link, LinkEvent, MirroredHeaders, NodeWire, Peer, Ways, Wire};
@@ -57,7 +60,7 @@ pub(super) struct SeenRequest {
     pub(super) view: CatalogView,
     pub(super) trace: String,
     pub(super) params: Value,
-    pub(super) mgp: bool,
+    pub(super) mgp: Features,
 }
 
 /// The owner's side of the server `demo`, which knows no other. Each tool shows one thing.
@@ -140,7 +143,7 @@ async fn played(request: Request, paced: Arc<Notify>, cancelled: Arc<Notify>) ->
             done(json!({"resultType": "complete"}))
         }
         (_, "large") => done(json!({"text": "x".repeat(CallOutput::longest())})),
-        (_, "hidden") => Err(Refusal::UnknownTool("hidden".into())),
+        (_, "hidden" | "none") => Err(Refusal::UnknownTool(tool.into())),
         _ => done(json!({"resultType": "complete", "method": &*request.method})),
     }
 }
@@ -154,7 +157,7 @@ impl Routes for Played {
             view: request.caller.view.clone(),
             trace: request.trace.id.as_str().to_owned(),
             params: serde_json::from_str(params).unwrap(),
-            mgp: request.caller.mgp.is_active(),
+            mgp: request.caller.mgp.features(),
         });
         Box::pin(played(request, self.paced.clone(), self.cancelled.clone()))
     }
@@ -400,12 +403,15 @@ impl TwoNodes {
     }
 }
 
-/// What a modern request says of its client.
+/// What a modern request says of its client, which offers all of MGP.
 pub(super) fn with_meta(mut params: Value) -> Value {
+    let capabilities = r#"{"elicitation":{"form":{}}}"#;
+    let capabilities = negotiation::offered_in(capabilities, Era::Modern, Features::ALL);
+    let capabilities: Value = serde_json::from_str(&capabilities).unwrap();
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "mgp", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
     });
     params
 }
@@ -436,7 +442,27 @@ fn server(
 ) -> Arc<Link> {
     let of = owner.node().server(ServerId::new("demo"));
     let spec = ServerSpec::of_node("nas", of.clone());
-    let held = Arc::new(Snapshot::new(HeldTools::default()));
+    let told = HeldServer {
+        record: ServerRecord {
+            state: Status::Connected,
+            specification: None,
+            replica: false,
+            stateful: false,
+        },
+        tools: BTreeMap::from([(
+            "hidden".into(),
+            HeldTool {
+                definition: "{}".into(),
+                idempotent: false,
+                vector: None,
+            },
+        )]),
+        stage: Stage::Fresh,
+    };
+    let held = Arc::new(Snapshot::new(HeldTools {
+        servers: BTreeMap::from([(of.clone(), Arc::new(told))]),
+        ..HeldTools::default()
+    }));
     let wire = NodeWire::new(of, "nas", links.clone(), held);
     let heard = heard.clone();
     let events = EventSink::new(move |event: LinkEvent| {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use mgp_protocol::federation::call::CallRefused;
 use mgp_protocol::jsonrpc::INVALID_PARAMS;
 use mgp_protocol::refusal::Refusal;
+use mgp_protocol::refusal::mgp::Code;
 use serde_json::value::RawValue;
 
 use super::{NodeRequest, NodeWire};
@@ -54,7 +55,9 @@ impl NodeWire {
         let Some(raw) = raw else {
             return link.faulty("its error cannot be read");
         };
-        let unknown = code(raw.get()) == Some(INVALID_PARAMS) && raw.get().contains("Unknown tool");
+        let codes = [INVALID_PARAMS, Code::ToolNotFound.number()];
+        let unknown = code(raw.get()).is_some_and(|code| codes.contains(&code))
+            && raw.get().contains("Unknown tool");
         let tool = request.tool.as_deref().filter(|_| unknown);
         match (tool, &request.agent) {
             (Some(tool), Some(agent)) if self.holds(tool) => Refusal::Forbidden(format!(
