@@ -12,12 +12,13 @@ mod writing;
 
 use std::sync::Arc;
 
-use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
+use mgp_engine::policy::access::{Defaults, ForeignRules, GrantTable, Principal};
 use mgp_engine::policy::grants::{Authority, GrantChange, GrantId, Grants, Operation};
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::oneshot;
 
 pub use self::books::{Books, UnusableGrants};
 pub use self::state::AccessState;
@@ -26,6 +27,7 @@ use mgp_callers::directory::Directory;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::randomness;
+use mgp_runtime::time::boot_moment;
 use mgp_store::audit::{AuditHandle, state_damaged};
 
 /// What a decision is based on.
@@ -75,7 +77,12 @@ impl AccessHandle {
     /// The published table that calls are judged by.
     #[must_use]
     pub fn table(&self) -> Arc<GrantTable> {
-        self.table.load()
+        let table = self.table.load();
+        // A machine that slept wakes with what was published before.
+        match table.lapsed(boot_moment) {
+            Some(lapsed) => Arc::new(lapsed),
+            None => table,
+        }
     }
 
     /// Whether callers that negotiated `access_control` are told that a tool is denied.
@@ -129,6 +136,16 @@ impl AccessHandle {
         let ask = |reply| AccessMsg::Defaults(defaults, reply);
         self.mailbox.ask(ask).await.map_err(unreachable)
     }
+
+    /// Replaces the rules for agents of other nodes; None closes everything to them. They are in force when the
+    /// receiver gets something, and in the order of these calls; calls that wait are judged by them.
+    #[must_use]
+    pub fn set_foreign(&self, rules: Option<Arc<ForeignRules>>) -> oneshot::Receiver<()> {
+        let (reply, in_force) = Reply::new();
+        // Never refused: what they take away must be taken away. One sender makes them, one at a time.
+        let _ = self.mailbox.remind(AccessMsg::Foreign(rules, reply));
+        in_force
+    }
 }
 
 fn unreachable(error: mgp_runtime::mailbox::AskError) -> Refusal {
@@ -152,6 +169,8 @@ pub enum AccessMsg {
     Look(Look),
     /// Replace the default policies.
     Defaults(Defaults, Reply<()>),
+    /// Replace the rules for agents of other nodes.
+    Foreign(Option<Arc<ForeignRules>>, Reply<()>),
     /// A batch is on disk, or why that is not known.
     Committed(Result<(), String>),
     /// The state of the disk is known again.
@@ -168,6 +187,7 @@ impl std::fmt::Debug for AccessMsg {
             Self::Record { .. } => "Record",
             Self::Look(_) => "Look",
             Self::Defaults(..) => "Defaults",
+            Self::Foreign(..) => "Foreign",
             Self::Committed(_) => "Committed",
             Self::Restored(_) => "Restored",
             Self::Ended => "Ended",
@@ -239,6 +259,10 @@ impl Actor for AccessActor {
             AccessMsg::Look(look) => state.look(self, look),
             AccessMsg::Defaults(defaults, reply) => {
                 state.set_defaults(self, defaults);
+                reply.send(());
+            }
+            AccessMsg::Foreign(rules, reply) => {
+                state.set_foreign(self, rules);
                 reply.send(());
             }
             AccessMsg::Committed(outcome) => state.committed(self, outcome),

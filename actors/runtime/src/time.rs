@@ -1,16 +1,30 @@
 //! The only clock.
 
 use std::sync::OnceLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mgp_engine::clock::MonotonicTime;
+use rustix::time::{ClockId, clock_gettime};
 
 static START: OnceLock<Instant> = OnceLock::new();
+static AWAKE_OR_NOT: OnceLock<Duration> = OnceLock::new();
 
 /// Monotonic time since the kernel's clock was first read. Passed to the engines.
 #[must_use]
 pub fn moment() -> MonotonicTime {
     MonotonicTime::new(START.get_or_init(Instant::now).elapsed())
+}
+
+/// Time since it was first read, by a clock that goes on while the machine sleeps: for what other nodes count on,
+/// which do not sleep with it. Not to be compared with [`moment`].
+#[must_use]
+pub fn boot_moment() -> MonotonicTime {
+    let now = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
+    let now = Duration::from_secs(seconds) + Duration::from_nanos(nanos);
+    let start = AWAKE_OR_NOT.get_or_init(|| now);
+    MonotonicTime::new(now.saturating_sub(*start))
 }
 
 /// Milliseconds since 1970, for people and logs.

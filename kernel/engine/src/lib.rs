@@ -80,6 +80,7 @@ pub mod replication {
     pub mod members;
     pub mod own_log;
     pub mod replica;
+    pub mod rules;
     #[cfg(test)]
     mod scene;
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::policy::access::{Defaults, GrantTable, Principal};
+use mgp_engine::policy::access::{Defaults, ForeignRules, GrantTable, Principal};
 use mgp_engine::policy::grants::{
     Applied, Authority, GrantChange, GrantId, Grants, LogChange, LogPosition, Operation, Signed,
     Subject,
@@ -281,6 +281,24 @@ impl AccessState {
         }
         self.generation += 1;
         let next = self.table.with_defaults(defaults, self.generation);
+        self.show(actor, next);
+    }
+
+    /// Other rules for agents of other nodes.
+    pub(super) fn set_foreign(&mut self, actor: &AccessActor, rules: Option<Arc<ForeignRules>>) {
+        let prolonged = match (self.table.foreign(), &rules) {
+            (Some(before), Some(after)) => before.grants_the_same(after),
+            (None, None) => return,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        if prolonged {
+            // Nobody has to be told, and nothing to be decided again.
+            let next = Arc::new(self.table.with_foreign(rules, self.generation));
+            self.table = next.clone();
+            return actor.table.store(next);
+        }
+        self.generation += 1;
+        let next = self.table.with_foreign(rules, self.generation);
         self.show(actor, next);
     }
 

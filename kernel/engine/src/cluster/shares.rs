@@ -16,6 +16,8 @@ use mgp_protocol::ids::NodeId;
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
 
+use crate::policy::access::SharedTools;
+
 pub use self::pattern::{BadToolPattern, ToolPattern};
 pub use self::requests::{ShareRefusal, ShareRequest};
 
@@ -103,6 +105,20 @@ impl Shares {
                 tools: tools.clone(),
             })
         })
+    }
+
+    /// The same as grants of other nodes' agents are judged by.
+    #[must_use]
+    pub fn tools(&self) -> SharedTools {
+        let mut shared = SharedTools::default();
+        for share in self.all() {
+            let with = match share.to {
+                ShareAudience::Cluster => None,
+                ShareAudience::Node(node) => Some(node),
+            };
+            shared.add(share.server, with, &share.tools.to_string());
+        }
+        shared
     }
 
     /// How many rules there are.

@@ -5,6 +5,7 @@
 //! [`AccessLease`] and is decided again before it is sent, so that a revocation reaches it, too.
 
 mod explain;
+mod foreign;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -15,8 +16,10 @@ use std::sync::Arc;
 use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source, Standing};
 
-pub use self::explain::{explain, list};
+pub use self::explain::{explain, explain_foreign, list, list_cluster};
+pub use self::foreign::{ForeignClosed, ForeignLease, ForeignRules, SharedTools};
 pub use self::requests::{GrantRefusal, GrantRequest, NamesNodes, grant, may, revoke, vacate};
+use crate::clock::MonotonicTime;
 use crate::policy::grants::{Authority, Force, GrantId, GrantResource, Granted, Grants, Subject};
 use crate::timestamps::rfc3339_ms;
 
@@ -114,7 +117,7 @@ fn shown_author(granted: &Granted) -> &str {
 }
 
 /// Entries of one agent on one server, each list with the deciding one first.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct AgentRules {
     whole: Vec<AccessEntry>,
     tools: HashMap<Box<str>, Vec<AccessEntry>>,
@@ -123,6 +126,14 @@ struct AgentRules {
 impl AgentRules {
     fn entries(&self) -> impl Iterator<Item = &AccessEntry> {
         self.tools.values().flatten().chain(&self.whole)
+    }
+
+    /// The entry that decides comes first.
+    fn sort(&mut self) {
+        let tools = self.tools.values_mut();
+        for list in tools.chain([&mut self.whole]) {
+            list.sort_by_key(AccessEntry::rank);
+        }
     }
 }
 
@@ -143,6 +154,10 @@ pub struct GrantTable {
     generation: u64,
     /// The generation in which the defaults last changed.
     defaults_since: u64,
+    /// Of agents of other nodes; None where there is no cluster, and nothing is open to them.
+    foreign: Option<Arc<ForeignRules>>,
+    /// The generation in which these last changed.
+    foreign_since: u64,
 }
 
 /// Callers for whom lists are made together, because they see the same of every server.
@@ -166,6 +181,10 @@ pub struct AccessDecision<'a> {
     pub source: Source,
     /// The entry, if one decided.
     pub entry: Option<&'a AccessEntry>,
+    /// True for a caller of another node.
+    pub foreign: bool,
+    /// Why it is closed to one, where no entry denies it.
+    pub closed: Option<ForeignClosed>,
 }
 
 /// Permission to make a call, valid as long as nothing changes.
@@ -173,6 +192,7 @@ pub struct AccessDecision<'a> {
 pub struct AccessLease {
     generation: u64,
     until_ms: Option<u64>,
+    foreign: bool,
 }
 
 impl GrantTable {
@@ -192,6 +212,8 @@ impl GrantTable {
             as_of_ms: now_ms,
             generation,
             defaults_since: generation,
+            foreign: None,
+            foreign_since: generation,
         };
         let agents = grants.all().filter_map(|g| match &g.grant.subject {
             Subject::Agent(agent) => at(authority, &agent.node).then(|| agent.agent.clone()),
@@ -240,6 +262,41 @@ impl GrantTable {
         }
     }
 
+    /// The table with other rules for agents of other nodes. Where only the lease of these was prolonged, give the
+    /// generation that the table has: nothing has to be decided again.
+    #[must_use]
+    pub fn with_foreign(&self, foreign: Option<Arc<ForeignRules>>, generation: u64) -> Self {
+        let foreign_since = match generation == self.generation {
+            true => self.foreign_since,
+            false => generation,
+        };
+        Self {
+            foreign,
+            generation,
+            foreign_since,
+            ..self.clone()
+        }
+    }
+
+    /// The rules for agents of other nodes.
+    #[must_use]
+    pub fn foreign(&self) -> Option<&Arc<ForeignRules>> {
+        self.foreign.as_ref()
+    }
+
+    /// The table with the lease ended, where its time has come; None where it has not.
+    #[must_use]
+    pub fn lapsed(&self, now: impl FnOnce() -> MonotonicTime) -> Option<Self> {
+        let foreign = self.foreign.as_ref()?;
+        let ForeignLease::Held(Some((end, by))) = foreign.lease() else {
+            return None;
+        };
+        (now() >= end).then(|| Self {
+            foreign: Some(Arc::new(foreign.with_lease(ForeignLease::Lapsed(by)))),
+            ..self.clone()
+        })
+    }
+
     /// The generation of the table.
     #[must_use]
     pub fn generation(&self) -> u64 {
@@ -258,6 +315,9 @@ impl GrantTable {
         let Principal::Agent(agent) = principal else {
             return Audience::All;
         };
+        if agent.is_foreign() {
+            return Audience::Agent(agent.clone(), self.foreign_since, self.foreign_since);
+        }
         match self.agents.get(agent) {
             Some(held) => Audience::Agent(agent.clone(), held.since, self.defaults_since),
             None if self.defaults.open() => Audience::All,
@@ -268,7 +328,7 @@ impl GrantTable {
     /// True when everybody sees the same.
     #[must_use]
     pub fn is_uniform(&self) -> bool {
-        self.agents.is_empty() && self.defaults.open()
+        self.agents.is_empty() && self.foreign.is_none() && self.defaults.open()
     }
 
     /// Whether the server as a whole is open to the caller: its prompts, resources and notifications.
@@ -284,6 +344,11 @@ impl GrantTable {
         let Principal::Agent(agent) = principal else {
             return true;
         };
+        if agent.is_foreign() {
+            let now_ms = now_ms.max(self.as_of_ms);
+            let foreign = self.foreign.as_ref();
+            return foreign.is_some_and(|rules| rules.sees(agent, server, now_ms));
+        }
         let rules = self.agents.get(agent).and_then(|h| h.servers.get(server));
         let mut tools = rules.into_iter().flat_map(|rules| rules.tools.keys());
         whole.permission == Permission::Allow
@@ -304,11 +369,16 @@ impl GrantTable {
         principal: &Principal,
         server: &ServerId,
     ) -> impl Iterator<Item = &'a str> + use<'a> {
-        let held = match principal {
-            Principal::Agent(agent) => self.agents.get(agent),
-            Principal::Operator(_) => None,
+        let rules = match (principal, &self.foreign) {
+            (Principal::Agent(agent), Some(foreign)) if agent.is_foreign() => {
+                foreign.of(agent, server)
+            }
+            (Principal::Agent(agent), _) => {
+                let held = self.agents.get(agent);
+                held.and_then(|held| held.servers.get(server))
+            }
+            (Principal::Operator(_), _) => None,
         };
-        let rules = held.and_then(|held| held.servers.get(server));
         let tools = rules.into_iter().flat_map(|rules| rules.tools.keys());
         tools.map(|tool| &**tool)
     }
@@ -339,9 +409,17 @@ impl GrantTable {
                 permission: Permission::Allow,
                 source: Source::Operator,
                 entry: None,
+                foreign: false,
+                closed: None,
             };
         };
         let now_ms = now_ms.max(self.as_of_ms);
+        if agent.is_foreign() {
+            return match &self.foreign {
+                Some(foreign) => foreign.decide(agent, server, tool, now_ms),
+                None => foreign::closed(ForeignClosed::NotIn),
+            };
+        }
         let rules = self
             .agents
             .get(agent)
@@ -360,6 +438,8 @@ impl GrantTable {
                     permission: entry.permission,
                     source,
                     entry: Some(entry),
+                    foreign: false,
+                    closed: None,
                 };
             }
         }
@@ -367,6 +447,8 @@ impl GrantTable {
             permission: self.defaults.of(server).permission(),
             source: Source::DefaultPolicy,
             entry: None,
+            foreign: false,
+            closed: None,
         }
     }
 
@@ -388,6 +470,7 @@ impl GrantTable {
         (decision.permission == Permission::Allow).then(|| AccessLease {
             generation: self.generation,
             until_ms: decision.entry.and_then(|entry| entry.not_after_ms),
+            foreign: decision.foreign,
         })
     }
 
@@ -395,7 +478,10 @@ impl GrantTable {
     #[must_use]
     pub fn honours(&self, pass: AccessLease, now_ms: u64) -> bool {
         let now_ms = now_ms.max(self.as_of_ms);
-        pass.generation == self.generation && pass.until_ms.is_none_or(|end| now_ms < end)
+        let foreign = self.foreign.as_ref();
+        let lapsed = pass.foreign && foreign.is_none_or(|rules| rules.has_lapsed());
+        let same = pass.generation == self.generation && !lapsed;
+        same && pass.until_ms.is_none_or(|end| now_ms < end)
     }
 
     /// When the first entry expires. After that the table holds expired entries, which are ignored but take
@@ -439,12 +525,7 @@ fn servers(
         };
         list.push(AccessEntry::of(granted));
     }
-    for rules in servers.values_mut() {
-        let tools = rules.tools.values_mut();
-        for list in tools.chain([&mut rules.whole]) {
-            list.sort_by_key(AccessEntry::rank);
-        }
-    }
+    servers.values_mut().for_each(AgentRules::sort);
     servers
 }
 
@@ -452,6 +533,9 @@ impl AccessDecision<'_> {
     /// The deciding level, for the log.
     #[must_use]
     pub fn rule(&self) -> String {
+        if let Some(closed) = self.closed {
+            return closed.to_string();
+        }
         let verb = match self.permission {
             Permission::Allow => "allows",
             Permission::Deny => "denies",

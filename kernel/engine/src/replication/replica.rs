@@ -264,6 +264,12 @@ impl Replica {
         effects
     }
 
+    /// More of what the node lacks by what it last told: an earlier message of entries is on its way no more.
+    pub fn brought(&mut self, node: NodeId) -> Option<ReplicaEffect> {
+        let speaks = self.speaks_with().contains(&node);
+        speaks.then(|| self.entries_for(node)).flatten()
+    }
+
     /// What the node lacks by what it last told.
     fn entries_for(&mut self, node: NodeId) -> Option<ReplicaEffect> {
         let peer = self.peers.get_mut(&node)?;

@@ -60,6 +60,12 @@ impl AgentId {
         Self::new(format!("node{}{node}", Self::HOME))
     }
 
+    /// True for another node and for its agents.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        self.as_str().contains(Self::HOME)
+    }
+
     /// The agent of another node that has this id here; `None` for an agent of this node.
     #[must_use]
     pub fn foreign(&self) -> Option<NodeAgent> {
@@ -94,5 +100,7 @@ mod tests {
         assert_eq!(agent.to_string(), "a5a5a5a5a5a5/agent.a");
         assert_eq!(AgentId::of_node(&agent).foreign(), Some(agent));
         assert_eq!(AgentId::new("agent.a").foreign(), None);
+        assert!(AgentId::node_itself(node).is_foreign());
+        assert!(!AgentId::new("agent.a").is_foreign());
     }
 }

@@ -1,9 +1,10 @@
 //! Explains in words which rule decides. Reads the grants, not the table made from them, so that it can
 //! also name rules that do not apply, with the reason.
 
-use mgp_protocol::ids::ServerId;
+use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_protocol::mgp::access::{self, DefaultPolicy, EntryType, Explanation, Permission, Source};
 
+use super::foreign::ForeignClosed;
 use super::{Defaults, Principal, shown_author};
 use crate::policy::grants::{Authority, Force, GrantResource, Granted, Grants, Subject};
 use crate::timestamps::rfc3339_ms;
@@ -41,14 +42,37 @@ pub fn explain(
         (Source::ToolGrant, of_tool),
         (Source::ServerGrant, Some(GrantResource::Server(on.clone()))),
     ];
-    let mut considered = Vec::new();
-    let mut decided: Option<(Permission, Source, String)> = None;
-    for (source, resource) in levels {
-        let Some(resource) = resource else { continue };
+    let levels = levels.into_iter().filter_map(|(source, resource)| {
+        let resource = resource?;
         let found = grants.of(&subject).filter(|g| g.grant.resource == resource);
-        let mut found: Vec<_> = found
-            .map(|granted| (granted, grants.force(granted, authority, now_ms)))
-            .collect();
+        let found = found.map(|granted| (granted, grants.force(granted, authority, now_ms)));
+        let found = found.collect();
+        Some((source, resource, found))
+    });
+    let (mut considered, decided) = consider(levels);
+    let default = policy(defaults, server);
+    considered.push(default.1.clone());
+    let (permission, source, rule) =
+        decided.unwrap_or((default.0.permission(), Source::DefaultPolicy, default.1));
+    Explanation {
+        permission,
+        source,
+        rule,
+        considered: bounded(considered),
+        notes: Vec::new(),
+    }
+}
+
+/// The entries for one resource, each with whether it counts.
+type EntriesFound<'a> = (Source, GrantResource, Vec<(&'a Granted, Force)>);
+/// What decided, and how it is said.
+type RuleFound = Option<(Permission, Source, String)>;
+
+/// All entries in words, by level, and the first one that decides.
+fn consider<'a>(levels: impl Iterator<Item = EntriesFound<'a>>) -> (Vec<String>, RuleFound) {
+    let mut considered = Vec::new();
+    let mut decided: RuleFound = None;
+    for (source, resource, mut found) in levels {
         found.sort_by_key(|(granted, force)| weight(granted, force));
         if found.is_empty() {
             considered.push(format!("no entry for {}", named(&resource)));
@@ -61,10 +85,29 @@ pub fn explain(
             considered.push(sentence);
         }
     }
-    let default = policy(defaults, server);
-    considered.push(default.1.clone());
-    let (permission, source, rule) =
-        decided.unwrap_or((default.0.permission(), Source::DefaultPolicy, default.1));
+    (considered, decided)
+}
+
+/// The same for an agent of another node, whose entries are in the logs of the cluster. `hindrance` is what closes
+/// to it what they allow.
+#[must_use]
+pub fn explain_foreign<'a>(
+    levels: impl Iterator<Item = (Source, GrantResource, Vec<(&'a Granted, Force)>)>,
+    hindrance: Option<ForeignClosed>,
+) -> Explanation {
+    let (mut considered, decided) = consider(levels);
+    considered.extend(hindrance.map(|why| why.to_string()));
+    let (permission, source, rule) = match (decided, hindrance) {
+        (Some((Permission::Allow, ..)), Some(why)) => {
+            (Permission::Deny, Source::DefaultPolicy, why.to_string())
+        }
+        (Some(decided), _) => decided,
+        (None, _) => {
+            let why = ForeignClosed::NotGranted.to_string();
+            considered.push(why.clone());
+            (Permission::Deny, Source::DefaultPolicy, why)
+        }
+    };
     Explanation {
         permission,
         source,
@@ -178,6 +221,33 @@ pub fn list(
                 .is_none_or(|server| *server == entry.server_id)
     };
     shown.filter(wanted).collect()
+}
+
+/// These entries of the logs of a cluster, with the names that its other nodes have at `here`.
+pub fn list_cluster<'a>(
+    granted: impl Iterator<Item = &'a Granted>,
+    here: NodeId,
+    name: impl Fn(NodeId) -> String,
+) -> Vec<access::Entry> {
+    let entries = granted.filter_map(|granted| {
+        let mut entry = shown(granted)?;
+        let Subject::Agent(agent) = &granted.grant.subject else {
+            return None;
+        };
+        let (GrantResource::Server(on) | GrantResource::Tool(on, _)) = &granted.grant.resource
+        else {
+            return None;
+        };
+        if agent.node != here {
+            entry.agent_id = format!("{}@{}", agent.agent, name(agent.node));
+        }
+        if on.node != here {
+            let server = ServerId::of_node(&name(on.node), &on.server);
+            entry.server_id = server.to_string();
+        }
+        Some(entry)
+    });
+    entries.collect()
 }
 
 fn shown(granted: &Granted) -> Option<access::Entry> {

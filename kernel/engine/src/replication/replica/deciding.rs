@@ -121,6 +121,15 @@ impl Replica {
         silent.or_else(|| self.incomplete())
     }
 
+    /// Whose word ends first of those who could take something back, and when.
+    #[must_use]
+    pub fn first_to_lapse(&self, now: MonotonicTime) -> Option<(MonotonicTime, NodeId)> {
+        let could = self.logs.members().who_could_revoke();
+        let others = could.filter(|node| *node != self.logs.here());
+        let ends = others.filter_map(|node| Some((self.leases.until(node, now)?, node)));
+        ends.min()
+    }
+
     /// Somebody who was cut off, and whose log is not known here up to there: it may admit somebody who revokes.
     fn incomplete(&self) -> Option<NodeId> {
         let grants = self.logs.grants();

@@ -1,0 +1,283 @@
+//! What agents of other nodes may do at this node's servers: what the logs of the cluster grant them, of what is
+//! shared with their node. No default policy ever applies to them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, ServerId};
+use mgp_protocol::mgp::access::{Permission, Source};
+
+use super::{AccessDecision, AccessEntry, AgentRules};
+use crate::clock::MonotonicTime;
+use crate::policy::grants::{GrantResource, Granted, Subject};
+
+/// Which tools of this node's servers are shared, and with whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SharedTools {
+    with_all: BTreeMap<ServerId, BTreeSet<Box<str>>>,
+    with_one: BTreeMap<NodeId, BTreeMap<ServerId, BTreeSet<Box<str>>>>,
+}
+
+impl SharedTools {
+    /// Shares some tools of a server with one node, or with all of them. `tools` is the name of one, or how the
+    /// names of several begin and `*`.
+    pub fn add(&mut self, server: ServerId, with: Option<NodeId>, tools: &str) {
+        let servers = match with {
+            Some(node) => self.with_one.entry(node).or_default(),
+            None => &mut self.with_all,
+        };
+        servers.entry(server).or_default().insert(tools.into());
+    }
+
+    fn of<'a>(&'a self, node: NodeId, server: &ServerId) -> impl Iterator<Item = &'a str> {
+        let own = self
+            .with_one
+            .get(&node)
+            .and_then(|servers| servers.get(server));
+        let all = self.with_all.get(server);
+        own.into_iter().chain(all).flatten().map(AsRef::as_ref)
+    }
+
+    /// Whether something of the server is shared with the node.
+    #[must_use]
+    pub fn shows(&self, node: NodeId, server: &ServerId) -> bool {
+        self.of(node, server).next().is_some()
+    }
+
+    /// Whether this tool is shared with the node or, without one, the server as a whole.
+    #[must_use]
+    pub fn covers(&self, node: NodeId, server: &ServerId, tool: Option<&str>) -> bool {
+        self.of(node, server)
+            .any(|shared| match (tool, shared.strip_suffix('*')) {
+                (None, beginning) => beginning == Some(""),
+                (Some(tool), Some(beginning)) => tool.starts_with(beginning),
+                (Some(tool), None) => tool == shared,
+            })
+    }
+}
+
+/// How long what other nodes could take back is still allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForeignLease {
+    /// Everyone who could take something back was heard. The word of this one ends first, then; None where there
+    /// is nobody else.
+    Held(Option<(MonotonicTime, NodeId)>),
+    /// This one was not heard for too long.
+    Lapsed(NodeId),
+}
+
+/// Why something is closed to an agent of another node, beside the grants that deny it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ForeignClosed {
+    /// Its node is not in the cluster, or this one is not.
+    #[error("the agent's node is not in the cluster")]
+    NotIn,
+    /// Nothing allows it.
+    #[error("no grant allows it, and no default policy applies to agents of other nodes")]
+    NotGranted,
+    /// It is granted, and not shared.
+    #[error("a grant allows it, and it is not shared with the agent's node")]
+    NotShared,
+    /// Somebody who could have taken it back was not heard within the lease.
+    #[error("a grant allows it, and node {} could have taken that back and was not heard for too long", .0.short())]
+    Lapsed(NodeId),
+}
+
+/// The rules for all agents of other nodes. Immutable; changes make new ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignRules {
+    members: BTreeSet<NodeId>,
+    agents: HashMap<AgentId, HashMap<ServerId, AgentRules>>,
+    shared: SharedTools,
+    lease: ForeignLease,
+}
+
+impl ForeignRules {
+    /// Collects what was granted: all of it in force, and for servers of this node. `members` are the other nodes
+    /// that are in.
+    #[must_use]
+    pub fn new<'a>(
+        members: BTreeSet<NodeId>,
+        shared: SharedTools,
+        lease: ForeignLease,
+        granted: impl Iterator<Item = &'a Granted>,
+    ) -> Self {
+        let mut agents: HashMap<AgentId, HashMap<ServerId, AgentRules>> = HashMap::new();
+        for granted in granted {
+            let Subject::Agent(agent) = &granted.grant.subject else {
+                continue;
+            };
+            let of_agent = agents.entry(AgentId::of_node(agent)).or_default();
+            let entries = match &granted.grant.resource {
+                GrantResource::Server(on) => {
+                    &mut of_agent.entry(on.server.clone()).or_default().whole
+                }
+                GrantResource::Tool(on, tool) => {
+                    let rules = of_agent.entry(on.server.clone()).or_default();
+                    rules.tools.entry(tool.as_str().into()).or_default()
+                }
+                GrantResource::Permission(_) => continue,
+            };
+            entries.push(AccessEntry::of(granted));
+        }
+        let rules = agents.values_mut().flat_map(HashMap::values_mut);
+        rules.for_each(AgentRules::sort);
+        Self {
+            members,
+            agents,
+            shared,
+            lease,
+        }
+    }
+
+    /// How long what is allowed holds.
+    #[must_use]
+    pub fn lease(&self) -> ForeignLease {
+        self.lease
+    }
+
+    /// True when only the lease may differ.
+    #[must_use]
+    pub fn grants_the_same(&self, other: &Self) -> bool {
+        self.members == other.members
+            && self.agents == other.agents
+            && self.shared == other.shared
+            && self.has_lapsed() == other.has_lapsed()
+    }
+
+    /// The same with another lease.
+    #[must_use]
+    pub fn with_lease(&self, lease: ForeignLease) -> Self {
+        Self {
+            lease,
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn has_lapsed(&self) -> bool {
+        matches!(self.lease, ForeignLease::Lapsed(_))
+    }
+
+    pub(super) fn of(&self, agent: &AgentId, server: &ServerId) -> Option<&AgentRules> {
+        self.agents.get(agent)?.get(server)
+    }
+
+    /// Whether the caller may know of the server.
+    pub(super) fn sees(&self, agent: &AgentId, server: &ServerId, now_ms: u64) -> bool {
+        let Some(caller) = agent
+            .foreign()
+            .filter(|caller| self.members.contains(&caller.node))
+        else {
+            return false;
+        };
+        if !self.shared.shows(caller.node, server) {
+            return false;
+        }
+        let opens = |entries: &[AccessEntry]| {
+            let first = entries.iter().find(|entry| entry.counts(now_ms));
+            first.is_some_and(|entry| entry.permission == Permission::Allow)
+        };
+        is_node_itself(&caller)
+            || !self.has_lapsed()
+                && self.of(agent, server).is_some_and(|rules| {
+                    let mut tools = rules.tools.iter();
+                    opens(&rules.whole)
+                        || tools.any(|(tool, entries)| {
+                            opens(entries) && self.shared.covers(caller.node, server, Some(tool))
+                        })
+                })
+    }
+
+    /// As [`super::GrantTable::decide`] for agents of other nodes, and for these nodes themselves.
+    pub(super) fn decide(
+        &self,
+        agent: &AgentId,
+        server: &ServerId,
+        tool: Option<&str>,
+        now_ms: u64,
+    ) -> AccessDecision<'_> {
+        let Some(caller) = agent
+            .foreign()
+            .filter(|caller| self.members.contains(&caller.node))
+        else {
+            return closed(ForeignClosed::NotIn);
+        };
+        let is_shared = self.shared.covers(caller.node, server, tool);
+        if is_node_itself(&caller) {
+            // It lists what the index tells it of as well; what is done, its agents do.
+            return match tool {
+                None if is_shared => open(Source::ServerGrant, None),
+                None => closed(ForeignClosed::NotShared),
+                Some(_) => closed(ForeignClosed::NotGranted),
+            };
+        }
+        let rules = self.of(agent, server);
+        let of_tool = rules
+            .zip(tool)
+            .and_then(|(rules, tool)| rules.tools.get(tool));
+        let levels = [
+            (Source::ToolGrant, of_tool),
+            (Source::ServerGrant, rules.map(|rules| &rules.whole)),
+        ];
+        for (source, entries) in levels {
+            let mut entries = entries.into_iter().flatten();
+            let Some(entry) = entries.find(|entry| entry.counts(now_ms)) else {
+                continue;
+            };
+            return match (entry.permission, self.lease) {
+                (Permission::Deny, _) => AccessDecision {
+                    permission: Permission::Deny,
+                    ..open(source, Some(entry))
+                },
+                (Permission::Allow, _) if !is_shared => closed(ForeignClosed::NotShared),
+                (Permission::Allow, ForeignLease::Lapsed(by)) => closed(ForeignClosed::Lapsed(by)),
+                (Permission::Allow, ForeignLease::Held(_)) => open(source, Some(entry)),
+            };
+        }
+        closed(ForeignClosed::NotGranted)
+    }
+
+    /// Why a caller is let in or not beside its grants: for explanations.
+    #[must_use]
+    pub fn hindrance(
+        &self,
+        caller: &NodeAgent,
+        server: &ServerId,
+        tool: Option<&str>,
+    ) -> Option<ForeignClosed> {
+        if !self.members.contains(&caller.node) {
+            return Some(ForeignClosed::NotIn);
+        }
+        if !self.shared.covers(caller.node, server, tool) {
+            return Some(ForeignClosed::NotShared);
+        }
+        match self.lease {
+            ForeignLease::Lapsed(by) => Some(ForeignClosed::Lapsed(by)),
+            ForeignLease::Held(_) => None,
+        }
+    }
+}
+
+fn is_node_itself(caller: &NodeAgent) -> bool {
+    AgentId::of_node(caller) == AgentId::node_itself(caller.node)
+}
+
+fn open(source: Source, entry: Option<&AccessEntry>) -> AccessDecision<'_> {
+    AccessDecision {
+        permission: Permission::Allow,
+        source,
+        entry,
+        foreign: true,
+        closed: None,
+    }
+}
+
+/// The decision where no cluster or no grant lets the caller in.
+pub(super) fn closed(why: ForeignClosed) -> AccessDecision<'static> {
+    AccessDecision {
+        permission: Permission::Deny,
+        source: Source::DefaultPolicy,
+        entry: None,
+        foreign: true,
+        closed: Some(why),
+    }
+}

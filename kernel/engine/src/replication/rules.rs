@@ -1,0 +1,381 @@
+//! What the logs of the cluster mean at this node's servers, as rules that calls are decided by.
+
+use std::collections::BTreeSet;
+
+use mgp_protocol::ids::{NodeAgent, NodeId, ServerId};
+use mgp_protocol::mgp::access::{Entry, Explanation, Source};
+
+use super::replica::Replica;
+use crate::clock::MonotonicTime;
+use crate::policy::access::{
+    ForeignLease, ForeignRules, SharedTools, explain_foreign, list_cluster,
+};
+use crate::policy::grants::{Force, GrantResource, Granted, Subject};
+
+/// What this node has to share, and what of it is shared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownServers {
+    /// Its servers.
+    pub names: BTreeSet<ServerId>,
+    /// What is shared, and with whom.
+    pub shared: SharedTools,
+}
+
+/// The rules for agents of other nodes.
+#[must_use]
+pub fn foreign_rules(
+    replica: &Replica,
+    known: &KnownServers,
+    now_ms: u64,
+    now: MonotonicTime,
+) -> ForeignRules {
+    let here = replica.logs().here();
+    let of_servers_here = |granted: &&Granted| match &granted.grant.resource {
+        GrantResource::Server(on) | GrantResource::Tool(on, _) => {
+            on.node == here && known.names.contains(&on.server)
+        }
+        GrantResource::Permission(_) => false,
+    };
+    let of_others = |granted: &&Granted| match &granted.grant.subject {
+        Subject::Agent(agent) => agent.node != here,
+        Subject::Server(_) => false,
+    };
+    let all = replica.logs().grants().all();
+    let all = all
+        .filter(of_servers_here)
+        .filter(of_others)
+        .filter(|granted| replica.force(granted, now_ms) == Force::InForce);
+    ForeignRules::new(
+        believed(replica),
+        known.shared.clone(),
+        replica.lease(now),
+        all,
+    )
+}
+
+/// The other nodes whose word on their agents is taken.
+fn believed(replica: &Replica) -> BTreeSet<NodeId> {
+    let members = replica.logs().members();
+    let here = replica.logs().here();
+    if !members.is_in(here) {
+        return BTreeSet::new();
+    }
+    let others = members
+        .all()
+        .filter(|(node, member)| *node != here && member.is_in() && !replica.is_twice(*node));
+    others.map(|(node, _)| node).collect()
+}
+
+/// Explains what these rules decide on a call of an agent of another node, or what another node's rules will by
+/// what is known here.
+#[must_use]
+pub fn explain(
+    replica: &Replica,
+    known: &KnownServers,
+    caller: &NodeAgent,
+    on: (&ServerId, Option<&str>),
+    now_ms: u64,
+    now: MonotonicTime,
+) -> Explanation {
+    let (server, tool) = on;
+    let here = replica.logs().here().server(server.clone());
+    let of_tool = tool.map(|tool| GrantResource::Tool(here.clone(), tool.to_owned()));
+    let levels = [
+        (Source::ToolGrant, of_tool),
+        (Source::ServerGrant, Some(GrantResource::Server(here))),
+    ];
+    let subject = Subject::Agent(caller.clone());
+    let levels = levels.into_iter().filter_map(|(source, resource)| {
+        let resource = resource?;
+        let found = replica.logs().grants().of(&subject);
+        let found = found.filter(|granted| granted.grant.resource == resource);
+        let found = found.map(|granted| (granted, replica.force(granted, now_ms)));
+        let found = found.collect();
+        Some((source, resource, found))
+    });
+    let rules = foreign_rules(replica, known, now_ms, now);
+    explain_foreign(levels, rules.hindrance(caller, server, tool))
+}
+
+/// The entries of the cluster's logs that are in force, with the names that `name` gives other nodes.
+pub fn list(replica: &Replica, now_ms: u64, name: impl Fn(NodeId) -> String) -> Vec<Entry> {
+    let all = replica.logs().grants().all();
+    let all = all.filter(|granted| replica.force(granted, now_ms) == Force::InForce);
+    list_cluster(all, replica.logs().here(), name)
+}
+
+impl Replica {
+    /// How long what other nodes' agents are allowed here holds.
+    #[must_use]
+    pub fn lease(&self, now: MonotonicTime) -> ForeignLease {
+        match self.unheard(now) {
+            Some(node) => ForeignLease::Lapsed(node),
+            None => ForeignLease::Held(self.first_to_lapse(now)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use mgp_protocol::ids::AgentId;
+    use mgp_protocol::mgp::access::{DefaultPolicy, Permission};
+
+    use super::super::lease::{LEASE, Nonce};
+    use super::super::lives::LifeId;
+    use super::super::logs::LogHead;
+    use super::super::replica::{LogMessage, ReplicaMeans, ReplicaStart};
+    use super::super::scene::{Pen, admit, allow, cluster, cut, deny, found, node, revoke};
+    use super::*;
+    use crate::policy::access::{Defaults, ForeignClosed, GrantTable, Principal};
+    use crate::policy::grants::{Authority, Grants, LogTip, MemberRole, Operation, Signed};
+
+    /// Node 0, whose server it is, hears of what node 1 wrote.
+    struct Owner {
+        replica: Replica,
+        known: KnownServers,
+        founder: Pen,
+        other: Pen,
+        seconds: u64,
+    }
+
+    fn files() -> ServerId {
+        ServerId::new("files")
+    }
+
+    fn caller() -> NodeAgent {
+        node(1).agent(AgentId::new("a"))
+    }
+
+    impl Owner {
+        fn new() -> Self {
+            let (founding, mut founder) = found();
+            let start = ReplicaStart {
+                here: node(0),
+                cluster: cluster(),
+                life: LifeId([0; 16]),
+                lease: LEASE,
+                hints: BTreeSet::new(),
+                owed: Vec::new(),
+                now: MonotonicTime::START,
+            };
+            let admitted = founder.write(admit(1, MemberRole::Admin));
+            let mut known = KnownServers::default();
+            known.names.insert(files());
+            known.shared.add(files(), None, "read_*");
+            known.shared.add(files(), Some(node(1)), "*");
+            let mut owner = Self {
+                replica: Replica::new(start, &[founding, admitted]),
+                known,
+                founder,
+                other: Pen::new(1, cluster()),
+                seconds: 0,
+            };
+            owner.hear();
+            owner
+        }
+
+        fn now(&self) -> MonotonicTime {
+            MonotonicTime::new(Duration::from_secs(self.seconds))
+        }
+
+        fn act<T>(&mut self, act: impl FnOnce(&mut Replica, &mut ReplicaMeans<'_>) -> T) -> T {
+            let mut nonce = || Nonce([7; 16]);
+            let sign = |_: Operation| -> Signed { unreachable!("this node writes nothing") };
+            let mut means = ReplicaMeans {
+                now: self.now(),
+                nonce: &mut nonce,
+                sign: &sign,
+            };
+            act(&mut self.replica, &mut means)
+        }
+
+        fn take(&mut self, signed: Signed) {
+            self.act(|replica, means| replica.take(&[signed], means));
+            self.hear();
+        }
+
+        /// Node 1 answers: it has what is known here.
+        fn hear(&mut self) {
+            let heads: std::collections::BTreeMap<NodeId, LogHead> =
+                self.replica.logs().heads(&Default::default());
+            let answer = LogMessage::Answer {
+                life: LifeId([1; 16]),
+                nonce: Nonce([7; 16]),
+                heads,
+            };
+            self.act(|replica, means| {
+                replica.linked(node(1), means);
+                replica.hear(node(1), answer, means)
+            });
+        }
+
+        fn table(&self) -> GrantTable {
+            let open = Defaults {
+                kernel: DefaultPolicy::OptOut,
+                servers: std::collections::HashMap::new(),
+            };
+            let rules = foreign_rules(&self.replica, &self.known, 0, self.now());
+            let authority = Authority::home(node(0));
+            let table = GrantTable::build(&Grants::default(), &authority, open, 0, 1);
+            table.with_foreign(Some(Arc::new(rules)), 2)
+        }
+
+        fn decide(&self, who: &NodeAgent, tool: Option<&str>) -> Result<(), Option<ForeignClosed>> {
+            let table = self.table();
+            let who = Principal::Agent(AgentId::of_node(who));
+            let decision = table.decide(&who, &files(), tool, 0);
+            let explained = explain(
+                &self.replica,
+                &self.known,
+                &caller(),
+                (&files(), tool),
+                0,
+                self.now(),
+            );
+            if who == Principal::Agent(AgentId::of_node(&caller())) {
+                assert_eq!(explained.permission, decision.permission, "{explained:?}");
+            }
+            match decision.permission {
+                Permission::Allow => Ok(()),
+                Permission::Deny => Err(decision.closed),
+            }
+        }
+    }
+
+    /// FEDERATION, names: agents of other nodes are always opt-in, whatever the default policy at home.
+    #[test]
+    fn only_a_grant_opens_a_server_to_an_agent_of_another_node() {
+        let mut owner = Owner::new();
+        assert_eq!(
+            owner.decide(&caller(), None),
+            Err(Some(ForeignClosed::NotGranted))
+        );
+        let granted = owner.other.write(allow(1));
+        owner.take(granted);
+        assert_eq!(owner.decide(&caller(), None), Ok(()));
+        assert_eq!(owner.decide(&caller(), Some("write")), Ok(()));
+        for other in [
+            node(1).agent(AgentId::new("b")),
+            node(2).agent(AgentId::new("a")),
+        ] {
+            assert!(owner.decide(&other, None).is_err(), "{other}");
+        }
+        let at_home = Principal::Agent(AgentId::new("a"));
+        assert!(
+            owner.table().opens(&at_home, &files(), 0),
+            "its own are as before"
+        );
+        let taken_back = owner.founder.write(revoke(1));
+        owner.take(taken_back);
+        assert_eq!(
+            owner.decide(&caller(), None),
+            Err(Some(ForeignClosed::NotGranted))
+        );
+    }
+
+    #[test]
+    fn a_denial_wins_over_all_that_allows() {
+        let mut owner = Owner::new();
+        for change in [allow(1), deny(2), allow(3)] {
+            let written = owner.other.write(change);
+            owner.take(written);
+        }
+        assert_eq!(owner.decide(&caller(), Some("read_it")), Err(None));
+        let listed = list(&owner.replica, 0, |_| "desk".to_owned());
+        assert_eq!(listed.len(), 3);
+        assert!(
+            listed
+                .iter()
+                .all(|entry| entry.agent_id == "a@desk" && entry.server_id == "files")
+        );
+    }
+
+    /// What is granted and not shared stays closed, and so does what is shared and not granted.
+    #[test]
+    fn a_grant_counts_as_far_as_it_is_shared() {
+        let mut owner = Owner::new();
+        let granted = owner.other.write(allow(1));
+        owner.take(granted);
+        owner.known.shared = SharedTools::default();
+        owner.known.shared.add(files(), None, "read_*");
+        let closed = Err(Some(ForeignClosed::NotShared));
+        assert_eq!(owner.decide(&caller(), Some("read_it")), Ok(()));
+        assert_eq!(owner.decide(&caller(), Some("write")), closed);
+        assert_eq!(owner.decide(&caller(), None), closed);
+        let who = Principal::Agent(AgentId::of_node(&caller()));
+        assert!(owner.table().sees(&who, &files(), 0));
+        owner.known.shared = SharedTools::default();
+        owner.known.shared.add(files(), Some(node(2)), "*");
+        assert_eq!(owner.decide(&caller(), Some("read_it")), closed);
+        assert!(!owner.table().sees(&who, &files(), 0));
+    }
+
+    /// FEDERATION, the lease: only allows lapse, and only those of other nodes' agents.
+    #[test]
+    fn what_is_allowed_ends_with_the_lease_and_comes_back_with_it() {
+        let mut owner = Owner::new();
+        let granted = owner.other.write(allow(1));
+        owner.take(granted);
+        let table = owner.table();
+        let who = Principal::Agent(AgentId::of_node(&caller()));
+        let pass = table.pass(&table.decide(&who, &files(), None, 0)).unwrap();
+        let at = |seconds| move || MonotonicTime::new(Duration::from_secs(seconds));
+        assert!(table.lapsed(at(29)).is_none() && table.honours(pass, 0));
+        let lapsed = table.lapsed(at(30)).unwrap();
+        assert!(
+            !lapsed.honours(pass, 0),
+            "a call that waits is decided again"
+        );
+        assert!(!lapsed.opens(&who, &files(), 0));
+        assert!(lapsed.opens(&Principal::Agent(AgentId::new("a")), &files(), 0));
+        owner.seconds = 30;
+        let closed = Err(Some(ForeignClosed::Lapsed(node(1))));
+        assert_eq!(owner.decide(&caller(), None), closed);
+        owner.hear();
+        assert_eq!(owner.decide(&caller(), None), Ok(()));
+    }
+
+    #[test]
+    fn who_was_cut_off_and_who_never_was_in_is_nobody() {
+        let mut owner = Owner::new();
+        let granted = owner.founder.write(allow(1));
+        owner.take(granted);
+        assert_eq!(owner.decide(&caller(), None), Ok(()));
+        let away = owner.founder.write(cut(1, LogTip::EMPTY));
+        owner.take(away);
+        assert_eq!(
+            owner.decide(&caller(), None),
+            Err(Some(ForeignClosed::NotIn))
+        );
+        let itself = Principal::Agent(AgentId::node_itself(node(1)));
+        assert!(!owner.table().opens(&itself, &files(), 0));
+    }
+
+    /// A node asks for what it lists to its own agents; what is done, these do.
+    #[test]
+    fn a_node_itself_lists_what_is_shared_and_calls_nothing() {
+        let owner = Owner::new();
+        let table = owner.table();
+        let itself = Principal::Agent(AgentId::node_itself(node(1)));
+        assert!(table.opens(&itself, &files(), 0) && table.sees(&itself, &files(), 0));
+        assert!(!table.admits(&itself, &files(), Some("read_it"), 0));
+        assert!(!table.opens(&itself, &ServerId::new("other"), 0));
+        let stranger = Principal::Agent(AgentId::node_itself(node(2)));
+        assert!(!table.opens(&stranger, &files(), 0) && !table.sees(&stranger, &files(), 0));
+        assert!(!table.is_uniform());
+    }
+
+    /// Without a cluster nobody of another node has anything, under any policy.
+    #[test]
+    fn without_a_cluster_all_is_closed_to_agents_of_other_nodes() {
+        let owner = Owner::new();
+        let alone = owner.table().with_foreign(None, 3);
+        for who in [AgentId::of_node(&caller()), AgentId::node_itself(node(1))] {
+            let who = Principal::Agent(who);
+            assert!(!alone.opens(&who, &files(), 0) && !alone.sees(&who, &files(), 0));
+        }
+    }
+}
