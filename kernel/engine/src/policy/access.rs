@@ -19,7 +19,6 @@ use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source, Standing};
 pub use self::explain::{explain, explain_foreign, list, list_cluster};
 pub use self::foreign::{ForeignClosed, ForeignLease, ForeignRules, SharedTools};
 pub use self::requests::{GrantRefusal, GrantRequest, NamesNodes, grant, may, revoke, vacate};
-use crate::clock::MonotonicTime;
 use crate::policy::grants::{Authority, Force, GrantId, GrantResource, Granted, Grants, Subject};
 use crate::timestamps::rfc3339_ms;
 
@@ -260,41 +259,6 @@ impl GrantTable {
             defaults_since: generation,
             ..self.clone()
         }
-    }
-
-    /// The table with other rules for agents of other nodes. Where only the lease of these was prolonged, give the
-    /// generation that the table has: nothing has to be decided again.
-    #[must_use]
-    pub fn with_foreign(&self, foreign: Option<Arc<ForeignRules>>, generation: u64) -> Self {
-        let foreign_since = match generation == self.generation {
-            true => self.foreign_since,
-            false => generation,
-        };
-        Self {
-            foreign,
-            generation,
-            foreign_since,
-            ..self.clone()
-        }
-    }
-
-    /// The rules for agents of other nodes.
-    #[must_use]
-    pub fn foreign(&self) -> Option<&Arc<ForeignRules>> {
-        self.foreign.as_ref()
-    }
-
-    /// The table with the lease ended, where its time has come; None where it has not.
-    #[must_use]
-    pub fn lapsed(&self, now: impl FnOnce() -> MonotonicTime) -> Option<Self> {
-        let foreign = self.foreign.as_ref()?;
-        let ForeignLease::Held(Some((end, by))) = foreign.lease() else {
-            return None;
-        };
-        (now() >= end).then(|| Self {
-            foreign: Some(Arc::new(foreign.with_lease(ForeignLease::Lapsed(by)))),
-            ..self.clone()
-        })
     }
 
     /// The generation of the table.

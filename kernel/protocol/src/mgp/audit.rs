@@ -171,10 +171,7 @@ impl EventType {
     /// The operator has seen what is wrong with the log.
     pub const LOG_ACKNOWLEDGED: Self =
         Self::Custom(CustomType::own("dev.cloto.mgp.audit_acknowledged"));
-    /// This node founded a cluster.
-    pub const CLUSTER_FOUNDED: Self =
-        Self::Custom(CustomType::own("dev.cloto.mgp.cluster_founded"));
-    /// This node was let into a cluster.
+    /// This node founded a cluster, or was let into one.
     pub const CLUSTER_JOINED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.cluster_joined"));
     /// This node left its cluster.
     pub const CLUSTER_LEFT: Self = Self::Custom(CustomType::own("dev.cloto.mgp.cluster_left"));

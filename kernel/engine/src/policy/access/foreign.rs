@@ -2,11 +2,12 @@
 //! shared with their node. No default policy ever applies to them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, ServerId};
 use mgp_protocol::mgp::access::{Permission, Source};
 
-use super::{AccessDecision, AccessEntry, AgentRules};
+use super::{AccessDecision, AccessEntry, AgentRules, GrantTable};
 use crate::clock::MonotonicTime;
 use crate::policy::grants::{GrantResource, Granted, Subject};
 
@@ -63,6 +64,43 @@ pub enum ForeignLease {
     Held(Option<(MonotonicTime, NodeId)>),
     /// This one was not heard for too long.
     Lapsed(NodeId),
+}
+
+impl GrantTable {
+    /// The table with other rules for agents of other nodes. Where only the lease of these was prolonged, give the
+    /// generation that the table has: nothing has to be decided again.
+    #[must_use]
+    pub fn with_foreign(&self, foreign: Option<Arc<ForeignRules>>, generation: u64) -> Self {
+        let foreign_since = match generation == self.generation {
+            true => self.foreign_since,
+            false => generation,
+        };
+        Self {
+            foreign,
+            generation,
+            foreign_since,
+            ..self.clone()
+        }
+    }
+
+    /// The rules for agents of other nodes.
+    #[must_use]
+    pub fn foreign(&self) -> Option<&Arc<ForeignRules>> {
+        self.foreign.as_ref()
+    }
+
+    /// The table with the lease ended, where its time has come; None where it has not.
+    #[must_use]
+    pub fn lapsed(&self, now: impl FnOnce() -> MonotonicTime) -> Option<Self> {
+        let foreign = self.foreign.as_ref()?;
+        let ForeignLease::Held(Some((end, by))) = foreign.lease() else {
+            return None;
+        };
+        (now() >= end).then(|| Self {
+            foreign: Some(Arc::new(foreign.with_lease(ForeignLease::Lapsed(by)))),
+            ..self.clone()
+        })
+    }
 }
 
 /// Why something is closed to an agent of another node, beside the grants that deny it.
@@ -187,7 +225,7 @@ impl ForeignRules {
                 })
     }
 
-    /// As [`super::GrantTable::decide`] for agents of other nodes, and for these nodes themselves.
+    /// As [`GrantTable::decide`] for agents of other nodes, and for these nodes themselves.
     pub(super) fn decide(
         &self,
         agent: &AgentId,
