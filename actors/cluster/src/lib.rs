@@ -6,5 +6,6 @@
 
 pub mod lan;
 pub mod links;
+pub mod replication;
 pub mod shares;
 pub mod tool_index;

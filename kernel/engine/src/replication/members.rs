@@ -139,6 +139,12 @@ impl ClusterMembers {
             || self.get(issuer).is_some_and(|member| member.may_take)
     }
 
+    /// True for the key that lies in a drawer.
+    #[must_use]
+    pub fn is_recovery(&self, issuer: NodeId) -> bool {
+        self.recovery == Some(issuer)
+    }
+
     /// Those who could still take something away, without the recovery key, which is nowhere at work.
     pub fn who_could_revoke(&self) -> impl Iterator<Item = NodeId> + use<'_> {
         let may = |member: &ClusterMember| member.may_take && member.cut.is_none();

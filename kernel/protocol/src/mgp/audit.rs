@@ -171,16 +171,9 @@ impl EventType {
     /// The operator has seen what is wrong with the log.
     pub const LOG_ACKNOWLEDGED: Self =
         Self::Custom(CustomType::own("dev.cloto.mgp.audit_acknowledged"));
-    /// This node founded a cluster, or was let into one.
-    pub const CLUSTER_JOINED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.cluster_joined"));
-    /// This node left its cluster.
-    pub const CLUSTER_LEFT: Self = Self::Custom(CustomType::own("dev.cloto.mgp.cluster_left"));
-    /// This node let another one into its cluster.
-    pub const NODE_ADMITTED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.node_admitted"));
-    /// This node cut another one off.
-    pub const NODE_CUT: Self = Self::Custom(CustomType::own("dev.cloto.mgp.node_cut"));
-    /// This node gave another one a name or a key, or said that it rests.
-    pub const NODE_CHANGED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.node_changed"));
+    /// Who is in the cluster is another: the details say what happened to which node.
+    pub const CLUSTER_CHANGED: Self =
+        Self::Custom(CustomType::own("dev.cloto.mgp.cluster_changed"));
     /// A file of the kernel beside the log was found hurt or missing.
     pub const STATE_DAMAGED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.state_damaged"));
 

@@ -1,0 +1,291 @@
+//! The logs of the cluster at this node: what is kept of them on disk, what is told to other nodes and heard of
+//! them, and what they allow here. What is decided, the engine decides.
+//!
+//! Asked by the operator's requests and by pairing; links bring what other nodes say. It publishes a
+//! [`ClusterView`], and tells access control the rules for agents of other nodes.
+
+mod carry;
+mod disk;
+mod events;
+mod handle;
+mod members;
+mod pending;
+mod proposals;
+mod recovery_key;
+mod state;
+#[cfg(test)]
+mod tests;
+mod view;
+mod wire;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::node_key::{NodeKey, PublicKey};
+use mgp_engine::policy::access::Principal;
+use mgp_engine::policy::grants::{ClusterId, GrantId, LogChange, Signed};
+use mgp_engine::replication::replica::{Confirmation, Replica};
+use mgp_engine::replication::rules::KnownServers;
+use mgp_policy::access::AccessHandle;
+use mgp_protocol::federation::control::Control;
+use mgp_protocol::federation::hello::{LifeId, NodeName};
+use mgp_protocol::federation::logs::{LogEntries, LogsHeld};
+use mgp_protocol::ids::NodeId;
+use mgp_protocol::mgp::audit::TraceId;
+use mgp_protocol::refusal::Refusal;
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
+use mgp_runtime::task;
+use mgp_store::audit::AuditHandle;
+use mgp_sync::snapshot::Snapshot;
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
+use tokio::sync::watch;
+
+pub use self::carry::{BringTurn, NotCarried, bring, take};
+pub use self::disk::UnusableLogs;
+pub use self::handle::ReplicationHandle;
+pub use self::recovery_key::RecoveryKey;
+pub use self::state::ReplicationState;
+pub use self::view::{ClusterMemberView, ClusterView, MemberStanding};
+
+/// What the actor needs.
+#[derive(Debug)]
+pub struct ReplicationStart {
+    /// The node's key.
+    pub key: NodeKey,
+    /// Which life of the node this is.
+    pub life: LifeId,
+    /// Where the logs are kept. There is nothing before a cluster is founded or joined.
+    pub folder: PathBuf,
+    /// How long what other nodes could take back is allowed after they were heard.
+    pub lease: Duration,
+    /// The time by a clock that goes on while the machine sleeps.
+    pub clock: fn() -> MonotonicTime,
+    /// Where it publishes what it knows of the cluster.
+    pub view: Arc<Snapshot<ClusterView>>,
+    /// Access control of this node's servers.
+    pub access: AccessHandle,
+    /// What it wants done by links.
+    pub events: EventSink<ReplicationEvent>,
+    /// The audit log.
+    pub audit: AuditHandle,
+}
+
+/// What the actor wants done, or tells.
+#[derive(Debug)]
+pub enum ReplicationEvent {
+    /// Say this to the node, if it is linked.
+    Tell(NodeId, Control),
+    /// Bring the node these entries: [`bring`].
+    Bring(NodeId, LogEntries, BringTurn),
+    /// There is a new view.
+    Changed(Arc<ClusterView>),
+}
+
+/// What a node gets from the one that invited it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinedCluster {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The key of the node that invited it, as the link proved it.
+    pub inviter: PublicKey,
+    /// Entries of the logs, the founding one first. The rest comes from the nodes that these name.
+    pub entries: Vec<Vec<u8>>,
+}
+
+/// A cluster that this node has founded.
+#[derive(Debug)]
+pub struct FoundedCluster {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// To be shown once, and kept by a person: the way on when no admin is left.
+    pub recovery: RecoveryKey,
+}
+
+/// What is known, for who decides or reads.
+#[derive(Debug)]
+pub struct ClusterRecords<'a> {
+    /// The logs, and what they mean here.
+    pub replica: &'a Replica,
+    /// The servers of this node.
+    pub known: &'a KnownServers,
+    /// The time that leases are counted by.
+    pub now: MonotonicTime,
+    /// The time, in milliseconds since 1970.
+    pub now_ms: u64,
+    /// The id for a new grant.
+    pub fresh: GrantId,
+}
+
+/// Changes that were made. They are on disk and in force here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProposedChanges {
+    /// What was changed.
+    pub changes: Vec<LogChange>,
+    /// The last one's number in this node's log, for [`ReplicationHandle::confirmations`]; None where all of them
+    /// are signed only once other nodes have confirmed that log.
+    pub number: Option<u64>,
+    /// When they were made, by the clock of leases.
+    pub at: MonotonicTime,
+}
+
+/// Decides which changes to make.
+pub type DecideChanges =
+    Box<dyn FnOnce(&ClusterRecords<'_>) -> Result<Vec<LogChange>, Refusal> + Send>;
+/// Reads; there are no records where there is no cluster.
+pub type LookAtLogs = Box<dyn FnOnce(Option<&ClusterRecords<'_>>) + Send>;
+/// Gets what became of a proposal.
+pub type ProposalReply = Reply<Result<ProposedChanges, Refusal>>;
+
+/// Who asks, and the trace of the request.
+#[derive(Clone, Debug)]
+pub struct AskedBy {
+    /// Who asks.
+    pub principal: Principal,
+    /// The trace.
+    pub trace: TraceId,
+}
+
+/// Messages to the actor.
+pub enum ReplicationMsg {
+    /// Found a cluster, in which this node has that name.
+    Found(NodeName, AskedBy, Reply<Result<FoundedCluster, Refusal>>),
+    /// Take part in a cluster.
+    Join(Box<JoinedCluster>, AskedBy, Reply<Result<(), Refusal>>),
+    /// Forget the cluster.
+    Forget(AskedBy, Reply<Result<(), Refusal>>),
+    /// Decide, and write it to this node's log.
+    Propose(DecideChanges, AskedBy, ProposalReply),
+    /// The recovery key makes this node an admin.
+    Recover(Box<RecoveryKey>, NodeName, AskedBy, ProposalReply),
+    /// Follow who has confirmed what this node wrote at that place.
+    Confirmations(u64, Reply<Result<watch::Receiver<Confirmation>, Refusal>>),
+    /// Read.
+    Look(LookAtLogs),
+    /// Whether all that was to be brought to other nodes has been.
+    Pushed(Reply<bool>),
+    /// Other servers or shares.
+    Known(KnownServers, Reply<()>),
+    /// A node is linked.
+    LinkUp(NodeId),
+    /// It is no more.
+    LinkDown(NodeId),
+    /// It has said what it holds.
+    Heard(NodeId, LogsHeld),
+    /// Entries came whose signatures hold.
+    Taken(Vec<Signed>),
+    /// All up to this ticket is on the disk of that stay in a cluster.
+    Stored {
+        /// Which stay.
+        stay: u64,
+        /// The ticket.
+        ticket: u64,
+    },
+    /// What was to be brought to the node has been, or could not.
+    Brought(NodeId),
+    /// Time has passed.
+    Tick,
+}
+
+impl std::fmt::Debug for ReplicationMsg {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Found(..) => "Found",
+            Self::Join(..) => "Join",
+            Self::Forget(..) => "Forget",
+            Self::Propose(..) => "Propose",
+            Self::Recover(..) => "Recover",
+            Self::Confirmations(..) => "Confirmations",
+            Self::Look(_) => "Look",
+            Self::Pushed(_) => "Pushed",
+            Self::Known(..) => "Known",
+            Self::LinkUp(_) => "LinkUp",
+            Self::LinkDown(_) => "LinkDown",
+            Self::Heard(..) => "Heard",
+            Self::Taken(_) => "Taken",
+            Self::Stored { .. } => "Stored",
+            Self::Brought(_) => "Brought",
+            Self::Tick => "Tick",
+        })
+    }
+}
+
+/// The refusal where there is no cluster.
+fn in_none() -> Refusal {
+    let why =
+        "this node is in no cluster; `mgp node invite` founds one, `mgp node join` enters one";
+    Refusal::BadParams(why.into())
+}
+
+/// The actor.
+#[derive(Debug)]
+pub struct ReplicationActor;
+
+impl ReplicationActor {
+    /// Starts it with what is on disk.
+    ///
+    /// # Errors
+    /// [`UnusableLogs`], in words for who starts the kernel.
+    pub async fn start(
+        start: ReplicationStart,
+    ) -> Result<(ReplicationHandle, ActorCell), UnusableLogs> {
+        let folder = start.folder.clone();
+        let read = task::blocking("replication.read", move || disk::open_existing(&folder)).await;
+        let found = read.map_err(|error| UnusableLogs::NotStarted(error.to_string()))??;
+        if let Some(found) = &found {
+            found.mend(&start.audit).await?;
+        }
+        let (view, clock) = (start.view.clone(), start.clock);
+        let spawned = Actor::spawn(None, Self, (start, found)).await;
+        let (actor, _) = spawned.map_err(|error| UnusableLogs::NotStarted(error.to_string()))?;
+        let cell = actor.get_cell();
+        let handle = ReplicationHandle::new(Mailbox::new(actor), view, clock);
+        Ok((handle, cell))
+    }
+}
+
+impl Actor for ReplicationActor {
+    type Msg = Queued<ReplicationMsg>;
+    type State = ReplicationState;
+    type Arguments = (ReplicationStart, Option<disk::OpenedLogs>);
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        (start, found): Self::Arguments,
+    ) -> Result<ReplicationState, ActorProcessingErr> {
+        Ok(ReplicationState::new(start, found, Mailbox::new(myself)))
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        queued: Self::Msg,
+        state: &mut ReplicationState,
+    ) -> Result<(), ActorProcessingErr> {
+        match queued.open() {
+            ReplicationMsg::Found(name, by, reply) => reply.send(state.found(&name, &by).await),
+            ReplicationMsg::Join(joined, by, reply) => reply.send(state.join(*joined, &by).await),
+            ReplicationMsg::Forget(by, reply) => reply.send(state.forget(&by).await),
+            ReplicationMsg::Propose(decide, by, reply) => state.propose(decide, &by, reply),
+            ReplicationMsg::Recover(key, name, by, reply) => state.recover(&key, &name, &by, reply),
+            ReplicationMsg::Confirmations(number, reply) => reply.send(state.confirmations(number)),
+            ReplicationMsg::Look(look) => state.look(look),
+            ReplicationMsg::Pushed(reply) => reply.send(state.has_pushed()),
+            ReplicationMsg::Known(known, reply) => {
+                state.set_known(known);
+                reply.send(());
+            }
+            ReplicationMsg::LinkUp(node) => state.link_up(node),
+            ReplicationMsg::LinkDown(node) => state.link_down(node),
+            ReplicationMsg::Heard(node, held) => state.heard(node, held),
+            ReplicationMsg::Taken(signed) => state.taken(&signed),
+            ReplicationMsg::Stored { stay, ticket } => state.stored(stay, ticket),
+            ReplicationMsg::Brought(node) => state.brought(node),
+            ReplicationMsg::Tick => state.tick(),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,319 @@
+//! The logs on disk: all entries that this node holds, in the order in which they came, and what it owes. An
+//! entry is said to be held only once it is there.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::node_key::{PublicKey, SignatureClaim, first_bad};
+use mgp_engine::policy::grants::{ClusterId, Revoke, Signed};
+use mgp_engine::replication::own_log::OwedRevoke;
+use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::task::{self, SupervisedTask, TaskBroken};
+use mgp_store::audit::{AuditHandle, NotWritten, state_damaged};
+use mgp_store::journal::{Journal, NotAppended, OpenedJournal, UnusableJournal};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, watch};
+
+use super::ReplicationMsg;
+
+/// The journal of entries; its first one says which cluster it is.
+const LOGS: (&str, &str) = ("logs", "logs of a cluster");
+/// The journal of revocations that are not signed yet.
+const OWED: (&str, &str) = ("owed", "owed revocations");
+/// Orders that share one sync.
+const TOGETHER: usize = 64;
+/// The wait before a disk that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Which cluster the entries behind it are of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LogsOwner {
+    pub(super) cluster: ClusterId,
+    /// The key of the node that invited this one.
+    pub(super) inviter: Option<[u8; 32]>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct OwedEntry {
+    revoke: Revoke,
+    author: String,
+    told_at_ms: u64,
+}
+
+/// The logs as they were found.
+#[derive(Debug)]
+pub struct OpenedLogs {
+    pub(super) owner: LogsOwner,
+    pub(super) signed: Vec<Signed>,
+    pub(super) owed: Vec<OwedRevoke>,
+    pub(super) journals: LogJournals,
+    cut: Vec<String>,
+}
+
+/// Both files.
+#[derive(Clone, Debug)]
+pub(super) struct LogJournals {
+    logs: Journal,
+    owed: Journal,
+}
+
+/// Why the logs cannot be used. The kernel does not start without them: a revocation in them may be known to
+/// nobody else.
+#[derive(Debug, thiserror::Error)]
+pub enum UnusableLogs {
+    /// A file.
+    #[error(transparent)]
+    Journal(#[from] UnusableJournal),
+    /// An unfinished entry could not be cut off.
+    #[error("{0}")]
+    NotMended(#[from] NotAppended),
+    /// That was found could not be recorded.
+    #[error(transparent)]
+    NotRecorded(#[from] NotWritten),
+    /// An entry that no node wrote like this.
+    #[error("{path}: entry {entry} {why}; put a copy of this file back that is whole")]
+    Entry {
+        /// Which file.
+        path: String,
+        /// Which entry, from 1.
+        entry: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The actor did not start.
+    #[error("the logs of the cluster: {0}")]
+    NotStarted(String),
+}
+
+impl From<TaskBroken> for UnusableLogs {
+    fn from(broken: TaskBroken) -> Self {
+        Self::NotStarted(broken.to_string())
+    }
+}
+
+/// The logs of the cluster that this node is in; None when it is in none. Reads and verifies all; blocks.
+pub(super) fn open_existing(folder: &Path) -> Result<Option<OpenedLogs>, UnusableLogs> {
+    let path = folder.join(LOGS.0);
+    match path.exists() {
+        true => read(folder),
+        false => Ok(None),
+    }
+}
+
+fn read(folder: &Path) -> Result<Option<OpenedLogs>, UnusableLogs> {
+    let logs = Journal::open(&folder.join(LOGS.0), LOGS.1)?;
+    let owed = Journal::open(&folder.join(OWED.0), OWED.1)?;
+    let Some((head, entries)) = logs.entries.split_first() else {
+        return Ok(None);
+    };
+    let owner = serde_json::from_slice(head);
+    let owner = owner.map_err(|error| bad(&logs.journal, 0, error.to_string()))?;
+    let signed = verified(&logs.journal, entries)?;
+    let debts = debts(&owed)?;
+    let cut = [logs.cut, owed.cut].into_iter().flatten().collect();
+    let journals = LogJournals {
+        logs: logs.journal,
+        owed: owed.journal,
+    };
+    Ok(Some(OpenedLogs {
+        owner,
+        signed,
+        owed: debts,
+        journals,
+        cut,
+    }))
+}
+
+fn bad(journal: &Journal, entry: usize, why: String) -> UnusableLogs {
+    UnusableLogs::Entry {
+        path: journal.path().display().to_string(),
+        entry: entry + 1,
+        why,
+    }
+}
+
+fn verified(journal: &Journal, entries: &[Vec<u8>]) -> Result<Vec<Signed>, UnusableLogs> {
+    let read = entries.iter().enumerate().map(|(at, entry)| {
+        let signed = Signed::from_bytes(entry);
+        signed.map_err(|error| bad(journal, at + 1, format!("cannot be read: {error}")))
+    });
+    let signed: Vec<Signed> = read.collect::<Result<_, _>>()?;
+    let unsigned = |at| bad(journal, at + 1, "is not signed by the node it names".into());
+    let claims = signed.iter().enumerate();
+    let claims = claims.map(|(at, signed)| signed.claim().ok_or_else(|| unsigned(at)));
+    let claims: Vec<SignatureClaim> = claims.collect::<Result<_, _>>()?;
+    match first_bad(&claims) {
+        Some(at) => Err(unsigned(at)),
+        None => Ok(signed),
+    }
+}
+
+fn debts(owed: &OpenedJournal) -> Result<Vec<OwedRevoke>, UnusableLogs> {
+    let read = owed.entries.iter().enumerate().map(|(at, entry)| {
+        let read: OwedEntry = serde_json::from_slice(entry)
+            .map_err(|error| bad(&owed.journal, at, error.to_string()))?;
+        Ok(OwedRevoke {
+            revoke: read.revoke,
+            author: read.author,
+            told_at_ms: read.told_at_ms,
+        })
+    });
+    read.collect()
+}
+
+impl OpenedLogs {
+    /// Cuts off what was not finished.
+    pub(super) async fn mend(&self, audit: &AuditHandle) -> Result<(), UnusableLogs> {
+        for cut in &self.cut {
+            self.journals.logs.mend().await?;
+            self.journals.owed.mend().await?;
+            audit.decided(state_damaged(cut)).await?;
+        }
+        Ok(())
+    }
+}
+
+impl LogJournals {
+    /// Begins the logs of a cluster, over whatever is left of another one.
+    pub(super) async fn begin(
+        folder: PathBuf,
+        owner: &LogsOwner,
+        signed: &[Signed],
+    ) -> Result<Self, UnusableLogs> {
+        let opened = task::blocking("replication.open", move || -> Result<_, UnusableLogs> {
+            let made = std::fs::create_dir_all(&folder);
+            made.map_err(|error| UnusableLogs::NotStarted(error.to_string()))?;
+            let logs = Journal::open(&folder.join(LOGS.0), LOGS.1)?.journal;
+            let owed = Journal::open(&folder.join(OWED.0), OWED.1)?.journal;
+            Ok(Self { logs, owed })
+        });
+        let journals = opened.await??;
+        let head = serde_json::to_vec(owner);
+        let head = head.map_err(|error| UnusableLogs::NotStarted(error.to_string()))?;
+        let entries = signed.iter().map(Signed::to_bytes);
+        journals.owed.replace(Vec::new()).await?;
+        journals
+            .logs
+            .replace(std::iter::once(head).chain(entries).collect())
+            .await?;
+        Ok(journals)
+    }
+
+    /// Forgets them: from then on this node is in no cluster.
+    pub(super) async fn end(&self) -> Result<(), NotAppended> {
+        self.logs.replace(Vec::new()).await?;
+        self.owed.replace(Vec::new()).await
+    }
+}
+
+/// Something to be put on disk.
+struct StoreOrder {
+    ticket: u64,
+    entries: Vec<Vec<u8>>,
+    owed: Option<Vec<Vec<u8>>>,
+}
+
+/// Writes what the replica wants stored, in its order, off the actor.
+#[derive(Debug)]
+pub(super) struct LogWriter {
+    orders: mpsc::UnboundedSender<StoreOrder>,
+    trouble: watch::Receiver<Option<Arc<str>>>,
+    _task: SupervisedTask<()>,
+}
+
+impl LogWriter {
+    pub(super) fn start(journals: LogJournals, actor: Mailbox<ReplicationMsg>, stay: u64) -> Self {
+        // Bounded by its owner, which takes nothing more while too much is on its way to the disk.
+        let (orders, taken) = mpsc::unbounded_channel();
+        let (told, trouble) = watch::channel(None);
+        let task = task::supervised(
+            "replication.write",
+            write(journals, taken, told, actor, stay),
+        );
+        Self {
+            orders,
+            trouble,
+            _task: task,
+        }
+    }
+
+    pub(super) fn store(&self, ticket: u64, entries: &[Arc<[u8]>], owed: Option<&[OwedRevoke]>) {
+        let entries = entries.iter().map(|entry| entry.to_vec()).collect();
+        let owed = owed.map(|owed| owed.iter().filter_map(owed_bytes).collect());
+        let order = StoreOrder {
+            ticket,
+            entries,
+            owed,
+        };
+        // The task ends with its owner.
+        let _ = self.orders.send(order);
+    }
+
+    /// Why nothing can be stored now.
+    pub(super) fn trouble(&self) -> Option<Arc<str>> {
+        self.trouble.borrow().clone()
+    }
+}
+
+fn owed_bytes(owed: &OwedRevoke) -> Option<Vec<u8>> {
+    let entry = OwedEntry {
+        revoke: owed.revoke.clone(),
+        author: owed.author.clone(),
+        told_at_ms: owed.told_at_ms,
+    };
+    // Plain words and numbers: it can always be written.
+    serde_json::to_vec(&entry).ok()
+}
+
+async fn write(
+    journals: LogJournals,
+    mut orders: mpsc::UnboundedReceiver<StoreOrder>,
+    trouble: watch::Sender<Option<Arc<str>>>,
+    actor: Mailbox<ReplicationMsg>,
+    stay: u64,
+) {
+    let mut together = Vec::with_capacity(TOGETHER);
+    while orders.recv_many(&mut together, TOGETHER).await > 0 {
+        let ticket = together.last().map_or(0, |order| order.ticket);
+        let entries = together.iter_mut();
+        let entries: Vec<Vec<u8>> = entries
+            .flat_map(|order| std::mem::take(&mut order.entries))
+            .collect();
+        let owed = together.drain(..).filter_map(|order| order.owed).last();
+        // Until it is there, nothing is said of it; what a failed try left is cut off before the next.
+        while !entries.is_empty() {
+            match journals.logs.append_all(entries.clone()).await {
+                Ok(()) => break,
+                Err(error) => wait(&trouble, &error, &journals.logs).await,
+            }
+        }
+        while let Some(owed) = &owed {
+            match journals.owed.replace(owed.clone()).await {
+                Ok(()) => break,
+                Err(error) => wait(&trouble, &error, &journals.owed).await,
+            }
+        }
+        trouble.send_if_modified(|why| why.take().is_some());
+        if actor
+            .remind(ReplicationMsg::Stored { stay, ticket })
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+async fn wait(trouble: &watch::Sender<Option<Arc<str>>>, error: &NotAppended, journal: &Journal) {
+    let why: Arc<str> = format!("{}: {error}", journal.path().display()).into();
+    tracing::error!(%why, "the logs of the cluster are not on disk");
+    trouble.send_replace(Some(why));
+    journal.trouble().over().await;
+    tokio::time::sleep(AGAIN).await;
+}
+
+impl LogsOwner {
+    pub(super) fn inviter(&self) -> Option<PublicKey> {
+        self.inviter.map(PublicKey)
+    }
+}

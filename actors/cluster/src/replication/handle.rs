@@ -1,0 +1,386 @@
+//! What others ask of the logs of the cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::node_key::PublicKey;
+use mgp_engine::policy::grants::{ClusterId, LogChange, LogTip, MemberChange, MemberRole, Signed};
+use mgp_engine::replication::replica::{Confirmation, Replica};
+use mgp_engine::replication::rules::{self, KnownServers};
+use mgp_protocol::federation::hello::NodeName;
+use mgp_protocol::federation::logs::{LogEntries, LogsHeld};
+use mgp_protocol::ids::{NodeAgent, NodeId, ServerId};
+use mgp_protocol::mgp::access::{Entry, Explanation};
+use mgp_protocol::refusal::Refusal;
+use mgp_runtime::mailbox::{AskError, Mailbox, Reply};
+use mgp_runtime::task;
+use mgp_sync::snapshot::Snapshot;
+use tokio::sync::watch;
+
+use super::view::ClusterView;
+use super::wire::verified;
+use super::{
+    AskedBy, ClusterRecords, FoundedCluster, JoinedCluster, ProposedChanges, RecoveryKey,
+    ReplicationMsg, in_none,
+};
+
+/// Longest that a node that leaves or ends waits for its last words to be brought to others.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How often it looks whether they have been.
+const LOOK: Duration = Duration::from_millis(20);
+/// Entries and bytes that a node is given when it joins; the rest it asks the nodes for that these name.
+const JOIN_ENTRIES: usize = 4096;
+const JOIN_BYTES: usize = 4 << 20;
+
+/// Handle of the actor.
+#[derive(Clone, Debug)]
+pub struct ReplicationHandle {
+    mailbox: Mailbox<ReplicationMsg>,
+    view: Arc<Snapshot<ClusterView>>,
+    clock: fn() -> MonotonicTime,
+}
+
+fn unreachable(error: AskError) -> Refusal {
+    Refusal::Broken(format!("the logs of the cluster: {error}"))
+}
+
+impl ReplicationHandle {
+    pub(super) fn new(
+        mailbox: Mailbox<ReplicationMsg>,
+        view: Arc<Snapshot<ClusterView>>,
+        clock: fn() -> MonotonicTime,
+    ) -> Self {
+        Self {
+            mailbox,
+            view,
+            clock,
+        }
+    }
+
+    /// What is known of the cluster.
+    #[must_use]
+    pub fn view(&self) -> Arc<ClusterView> {
+        self.view.load()
+    }
+
+    /// The time that leases are counted by.
+    #[must_use]
+    pub fn now(&self) -> MonotonicTime {
+        (self.clock)()
+    }
+
+    /// Founds a cluster, in which this node has that name.
+    ///
+    /// # Errors
+    /// A [`Refusal`], also where this node is in a cluster.
+    pub async fn found(&self, name: NodeName, by: AskedBy) -> Result<FoundedCluster, Refusal> {
+        let ask = |reply| ReplicationMsg::Found(name, by, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable)?
+    }
+
+    /// Takes part in the cluster that a node of it has let this one into.
+    ///
+    /// # Errors
+    /// A [`Refusal`], also where this node is in a cluster.
+    pub async fn join(&self, joined: JoinedCluster, by: AskedBy) -> Result<(), Refusal> {
+        let ask = |reply| ReplicationMsg::Join(Box::new(joined), by, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable)?
+    }
+
+    /// Leaves the cluster: an admin cuts itself off first. Others keep a node that is none until one of them does.
+    ///
+    /// # Errors
+    /// A [`Refusal`]; then nothing was forgotten.
+    pub async fn leave(&self, by: AskedBy) -> Result<(), Refusal> {
+        let here = self.view().here;
+        // Who may not write leaves without it.
+        if self.cut(here, by.clone()).await.is_ok() {
+            self.last_words().await;
+        }
+        let ask = |reply| ReplicationMsg::Forget(by, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable)?
+    }
+
+    /// Says before an orderly end that this node writes nothing more: others need not wait for its word.
+    pub async fn retire(&self, by: AskedBy) {
+        let rest = |_: &ClusterRecords<'_>| Ok(vec![Replica::rest()]);
+        // Who may not write has nothing to say.
+        if self.propose(by, rest).await.is_ok() {
+            self.last_words().await;
+        }
+    }
+
+    async fn last_words(&self) {
+        let pushed = async {
+            while let Ok(false) = self.mailbox.ask(ReplicationMsg::Pushed).await {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let _ = tokio::time::timeout(LAST_WORDS, pushed).await;
+    }
+
+    /// Decides with all that is known, and writes the changes to this node's log. Returns them once they are on
+    /// disk and in force here; they are told to all nodes at once.
+    ///
+    /// # Errors
+    /// What `decide` refuses, and why nothing was written.
+    pub async fn propose(
+        &self,
+        by: AskedBy,
+        decide: impl FnOnce(&ClusterRecords<'_>) -> Result<Vec<LogChange>, Refusal> + Send + 'static,
+    ) -> Result<ProposedChanges, Refusal> {
+        let ask = |reply| ReplicationMsg::Propose(Box::new(decide), by, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable)?
+    }
+
+    async fn change(&self, change: MemberChange, by: AskedBy) -> Result<ProposedChanges, Refusal> {
+        let changes = vec![LogChange::Members(change)];
+        self.propose(by, |_| Ok(changes)).await
+    }
+
+    /// Lets a node in.
+    ///
+    /// # Errors
+    /// A [`Refusal`], also where the key was cut off before.
+    pub async fn admit(
+        &self,
+        key: PublicKey,
+        role: MemberRole,
+        name: NodeName,
+        by: AskedBy,
+    ) -> Result<ProposedChanges, Refusal> {
+        let decide = move |records: &ClusterRecords<'_>| {
+            let known = records.replica.logs().members().get(key.node());
+            if known.is_some_and(|member| member.cut.is_some()) {
+                let why = "that node was cut off: it comes back under a new key only";
+                return Err(Refusal::BadParams(why.into()));
+            }
+            let name = name.to_string();
+            Ok(vec![LogChange::Members(MemberChange::Admit {
+                key,
+                role,
+                name,
+            })])
+        };
+        self.propose(by, decide).await
+    }
+
+    /// Gives a node another name.
+    ///
+    /// # Errors
+    /// A [`Refusal`].
+    pub async fn rename(
+        &self,
+        node: NodeId,
+        name: NodeName,
+        by: AskedBy,
+    ) -> Result<ProposedChanges, Refusal> {
+        let name = name.to_string();
+        self.change(MemberChange::Rename { node, name }, by).await
+    }
+
+    /// Cuts a node off: of its log what is known here counts, and nothing behind it.
+    ///
+    /// # Errors
+    /// A [`Refusal`].
+    pub async fn cut(&self, node: NodeId, by: AskedBy) -> Result<ProposedChanges, Refusal> {
+        let decide = move |records: &ClusterRecords<'_>| {
+            let at = known_tip(records, node)?;
+            Ok(vec![LogChange::Members(MemberChange::Cut { node, at })])
+        };
+        self.propose(by, decide).await
+    }
+
+    /// Lets a node go on under a new key, for one whose key is lost or was copied.
+    ///
+    /// # Errors
+    /// A [`Refusal`].
+    pub async fn rekey(
+        &self,
+        node: NodeId,
+        key: PublicKey,
+        by: AskedBy,
+    ) -> Result<ProposedChanges, Refusal> {
+        let decide = move |records: &ClusterRecords<'_>| {
+            let at = known_tip(records, node)?;
+            let change = MemberChange::Rekey { node, at, key };
+            Ok(vec![LogChange::Members(change)])
+        };
+        self.propose(by, decide).await
+    }
+
+    /// Makes this node an admin by the key that was written down when the cluster was founded.
+    ///
+    /// # Errors
+    /// A [`Refusal`].
+    pub async fn recover(
+        &self,
+        key: RecoveryKey,
+        name: NodeName,
+        by: AskedBy,
+    ) -> Result<ProposedChanges, Refusal> {
+        let ask = |reply| ReplicationMsg::Recover(Box::new(key), name, by, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable)?
+    }
+
+    /// Follows who has confirmed to hold what this node wrote at that place of its log.
+    ///
+    /// # Errors
+    /// A [`Refusal`] where this node is in no cluster.
+    pub async fn confirmations(
+        &self,
+        number: u64,
+    ) -> Result<watch::Receiver<Confirmation>, Refusal> {
+        let ask = |reply| ReplicationMsg::Confirmations(number, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable)?
+    }
+
+    /// Reads what is known; there are no records where this node is in no cluster.
+    ///
+    /// # Errors
+    /// [`Refusal::Broken`] when the actor is not reachable.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(Option<&ClusterRecords<'_>>) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let ask = |reply: Reply<T>| {
+            ReplicationMsg::Look(Box::new(move |records: Option<&ClusterRecords<'_>>| {
+                reply.send(look(records));
+            }))
+        };
+        self.mailbox.ask(ask).await.map_err(unreachable)
+    }
+
+    /// Explains what is decided on a call of another node's agent.
+    ///
+    /// # Errors
+    /// A [`Refusal`].
+    pub async fn explain(
+        &self,
+        caller: NodeAgent,
+        server: ServerId,
+        tool: Option<String>,
+    ) -> Result<Explanation, Refusal> {
+        let explain = move |records: Option<&ClusterRecords<'_>>| {
+            let records = records?;
+            let on = (&server, tool.as_deref());
+            let (now_ms, now) = (records.now_ms, records.now);
+            let (replica, known) = (records.replica, records.known);
+            Some(rules::explain(replica, known, &caller, on, now_ms, now))
+        };
+        self.look(explain).await?.ok_or_else(in_none)
+    }
+
+    /// The entries of all logs that are in force; `name` gives the names of nodes.
+    ///
+    /// # Errors
+    /// A [`Refusal`].
+    pub async fn list(
+        &self,
+        name: impl Fn(NodeId) -> String + Send + 'static,
+    ) -> Result<Vec<Entry>, Refusal> {
+        let list = |records: Option<&ClusterRecords<'_>>| {
+            let list =
+                |records: &ClusterRecords<'_>| rules::list(records.replica, records.now_ms, name);
+            records.map(list).unwrap_or_default()
+        };
+        self.look(list).await
+    }
+
+    /// What a node is given that was let in.
+    ///
+    /// # Errors
+    /// A [`Refusal`] where this node is in no cluster.
+    pub async fn invitation(&self, inviter: PublicKey) -> Result<JoinedCluster, Refusal> {
+        let copy = move |records: Option<&ClusterRecords<'_>>| {
+            let logs = records?.replica.logs();
+            Some(JoinedCluster {
+                cluster: logs.cluster(),
+                inviter,
+                entries: first_entries(records?.replica, logs.cluster()),
+            })
+        };
+        self.look(copy).await?.ok_or_else(in_none)
+    }
+
+    /// The servers of this node, or its shares, are others. In force when this resolves.
+    ///
+    /// # Errors
+    /// [`Refusal::Broken`] when the actor is not reachable.
+    pub async fn set_known(&self, known: KnownServers) -> Result<(), Refusal> {
+        let ask = |reply| ReplicationMsg::Known(known, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable)
+    }
+
+    /// Time has passed.
+    #[cfg(test)]
+    pub(super) fn tick(&self) {
+        let _ = self.mailbox.remind(ReplicationMsg::Tick);
+    }
+
+    /// A node is linked.
+    pub fn link_up(&self, node: NodeId) {
+        // One for each link that comes and goes.
+        let _ = self.mailbox.remind(ReplicationMsg::LinkUp(node));
+    }
+
+    /// It is linked no more.
+    pub fn link_down(&self, node: NodeId) {
+        let _ = self.mailbox.remind(ReplicationMsg::LinkDown(node));
+    }
+
+    /// A linked node has said what it holds. What finds no room is said again.
+    pub fn heard(&self, node: NodeId, held: LogsHeld) {
+        let _ = self.mailbox.tell(ReplicationMsg::Heard(node, held));
+    }
+
+    /// A linked node has brought entries. Those whose signatures hold are taken, whosever they are. What finds no
+    /// room comes again.
+    pub async fn entries(&self, node: NodeId, entries: LogEntries) {
+        if !self.view().speaks_with.contains_key(&node) {
+            return;
+        }
+        let read = move || {
+            let entries = entries.entries.iter().map(|entry| &entry.0);
+            verified(entries)
+        };
+        let signed: Vec<Signed> = match task::blocking("replication.verify", read).await {
+            Ok(signed) => signed,
+            Err(_) => return,
+        };
+        if !signed.is_empty() {
+            let _ = self.mailbox.tell(ReplicationMsg::Taken(signed));
+        }
+    }
+}
+
+/// The end of a node's log as far as it is known here.
+fn known_tip(records: &ClusterRecords<'_>, node: NodeId) -> Result<LogTip, Refusal> {
+    let logs = records.replica.logs();
+    match logs.members().get(node) {
+        Some(_) => Ok(logs.grants().tip(node)),
+        None => Err(Refusal::BadParams(format!(
+            "node {} is not in the cluster",
+            node.short()
+        ))),
+    }
+}
+
+/// The founding entry, and what comes first of each log.
+fn first_entries(replica: &Replica, cluster: ClusterId) -> Vec<Vec<u8>> {
+    let logs = replica.logs();
+    let grants = logs.grants();
+    let all = grants
+        .issuers()
+        .flat_map(|issuer| grants.keys(issuer, 0).map(move |key| (issuer, key)));
+    let (founding, others): (Vec<_>, Vec<_>) = all.partition(|(_, key)| key.1.0 == cluster.0);
+    let mut bytes = 0;
+    let entries = founding.into_iter().chain(others);
+    let entries = entries.filter_map(|(issuer, key)| logs.entry(issuer, key));
+    let fitting = entries.take(JOIN_ENTRIES).take_while(|entry| {
+        bytes += entry.len();
+        bytes <= JOIN_BYTES
+    });
+    fitting.map(|entry| entry.to_vec()).collect()
+}

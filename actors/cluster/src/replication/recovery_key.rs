@@ -1,0 +1,86 @@
+//! The key that lies in a drawer.
+
+use std::fmt;
+
+use mgp_engine::node_key::{NodeKey, PublicKey};
+use mgp_protocol::ids::hex::digit;
+use mgp_runtime::randomness;
+
+/// What its text begins with, so that nobody takes it for something else.
+const PREFIX: &str = "mgp-recovery-";
+
+/// The way on when no admin is left: it can make a node an admin. Never on the disk of a node.
+pub struct RecoveryKey {
+    key: NodeKey,
+    secret: [u8; 32],
+}
+
+impl RecoveryKey {
+    pub(super) fn make() -> Self {
+        Self::of(randomness::bytes())
+    }
+
+    fn of(secret: [u8; 32]) -> Self {
+        let key = NodeKey::new(&secret);
+        Self { key, secret }
+    }
+
+    /// Reads what was written down, in either case and with white space and `-` anywhere.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let plain = text.chars().filter(char::is_ascii_alphanumeric);
+        let plain: String = plain.map(|c| c.to_ascii_lowercase()).collect();
+        let digits = plain.strip_prefix("mgprecovery").unwrap_or(&plain);
+        let mut secret = [0; 32];
+        if digits.len() != 2 * secret.len() {
+            return None;
+        }
+        for (byte, pair) in secret.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Some(Self::of(secret))
+    }
+
+    /// What is written down.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let digits = self.secret.iter().map(|byte| format!("{byte:02x}"));
+        let digits: Vec<String> = digits.collect();
+        let parts: Vec<String> = digits.chunks(4).map(|four| four.concat()).collect();
+        format!("{PREFIX}{}", parts.join("-"))
+    }
+
+    pub(super) fn public(&self) -> PublicKey {
+        self.key.public()
+    }
+
+    pub(super) fn key(&self) -> &NodeKey {
+        &self.key
+    }
+}
+
+impl fmt::Debug for RecoveryKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RecoveryKey(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_down_is_read_however_it_is_typed() {
+        let key = RecoveryKey::make();
+        let text = key.text();
+        let typed = text.to_uppercase().replace('-', " ");
+        for text in [text.clone(), typed, text.replace(PREFIX, "\n")] {
+            let read = RecoveryKey::parse(&text).unwrap();
+            assert_eq!(read.public(), key.public(), "{text}");
+        }
+        assert!(RecoveryKey::parse(&text[1..]).is_none());
+        assert!(RecoveryKey::parse(&text[..text.len() - 1]).is_none());
+        assert!(RecoveryKey::parse("").is_none());
+        assert!(!format!("{key:?}").contains(&text[PREFIX.len()..]));
+    }
+}

@@ -1,0 +1,541 @@
+//! The state of the actor: the replica, while this node is in a cluster, and what others wait for.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::node_key::{NodeKey, PublicKey};
+use mgp_engine::policy::access::{ForeignLease, ForeignRules};
+use mgp_engine::policy::grants::{
+    ClusterId, GrantId, LogChange, LogPosition, MemberChange, Operation, OperationId, Signed,
+};
+use mgp_engine::replication::lease::Nonce;
+use mgp_engine::replication::lives::LifeId;
+use mgp_engine::replication::replica::{
+    Confirmation, LogMessage, Replica, ReplicaEffect, ReplicaMeans, ReplicaStart,
+};
+use mgp_engine::replication::rules::{KnownServers, foreign_rules};
+use mgp_policy::access::AccessHandle;
+use mgp_protocol::federation::control::Control;
+use mgp_protocol::federation::hello::NodeName;
+use mgp_protocol::federation::logs::LogsHeld;
+use mgp_protocol::ids::NodeId;
+use mgp_protocol::mgp::audit::EventType;
+use mgp_protocol::refusal::Refusal;
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::randomness;
+use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::time::unix_ms;
+use mgp_store::audit::AuditHandle;
+use mgp_sync::snapshot::Snapshot;
+use serde_json::json;
+use tokio::sync::{oneshot, watch};
+
+use super::disk::{LogJournals, LogWriter, LogsOwner, OpenedLogs};
+use super::pending::PendingProposal;
+use super::view::ClusterView;
+use super::wire::{LogWords, message, verified};
+use super::{
+    AskedBy, BringTurn, ClusterRecords, FoundedCluster, JoinedCluster, LookAtLogs, RecoveryKey,
+    ReplicationEvent, ReplicationMsg, ReplicationStart, events, in_none, members,
+};
+
+/// Writes on their way to the disk; while there are as many, nothing of others is taken. It comes again.
+pub(super) const STORES_MAX: usize = 64;
+/// Proposals that are followed at a time; the oldest is followed no further. A person waits for one.
+const FOLLOWED_MAX: usize = 64;
+/// Entries that a node is given when it joins. The rest it asks for.
+const JOIN_ENTRIES_MAX: usize = 65_536;
+/// The longest time between two looks at the clock, and the parts of a lease that it is.
+const TICK: Duration = Duration::from_secs(1);
+const TICKS: u32 = 12;
+/// The part of a lease by which it must have grown before its new end is published.
+const GROWN: u32 = 4;
+
+/// A stay in a cluster.
+pub(super) struct ClusterStay {
+    pub(super) replica: Replica,
+    pub(super) cluster: ClusterId,
+    inviter: Option<PublicKey>,
+    journals: LogJournals,
+    writer: LogWriter,
+    number: u64,
+    /// Tickets that were given, and are not stored.
+    storing: BTreeSet<u64>,
+    /// Nodes to which entries are being brought.
+    bringing: BTreeSet<NodeId>,
+    /// Those of them to which more is to be brought.
+    more_for: BTreeSet<NodeId>,
+    pub(super) waiting: Vec<PendingProposal>,
+    followed: Vec<(u64, watch::Sender<Confirmation>)>,
+    rules: Arc<ForeignRules>,
+}
+
+/// The state of the actor.
+pub struct ReplicationState {
+    key: NodeKey,
+    life: LifeId,
+    folder: PathBuf,
+    lease: Duration,
+    clock: fn() -> MonotonicTime,
+    view: Arc<Snapshot<ClusterView>>,
+    pub(super) access: AccessHandle,
+    events: EventSink<ReplicationEvent>,
+    pub(super) audit: AuditHandle,
+    me: Mailbox<ReplicationMsg>,
+    known: KnownServers,
+    linked: BTreeSet<NodeId>,
+    /// How many stays there were.
+    stays: u64,
+    pub(super) stay: Option<ClusterStay>,
+    _ticks: SupervisedTask<()>,
+}
+
+impl std::fmt::Debug for ReplicationState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let cluster = self.stay.as_ref().map(|stay| stay.cluster);
+        f.debug_struct("ReplicationState")
+            .field("cluster", &cluster)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reminds the actor of the time. A reminder that finds no room is not missed.
+async fn ticks(me: Mailbox<ReplicationMsg>, each: Duration) {
+    let mut interval = tokio::time::interval(each);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    while me.is_open() {
+        interval.tick().await;
+        let _ = me.tell(ReplicationMsg::Tick);
+    }
+}
+
+impl ReplicationState {
+    pub(super) fn new(
+        start: ReplicationStart,
+        found: Option<OpenedLogs>,
+        me: Mailbox<ReplicationMsg>,
+    ) -> Self {
+        let each = (start.lease / TICKS).min(TICK);
+        let mut state = Self {
+            key: start.key,
+            life: LifeId(start.life.0),
+            folder: start.folder,
+            lease: start.lease,
+            clock: start.clock,
+            view: start.view,
+            access: start.access,
+            events: start.events,
+            audit: start.audit,
+            _ticks: task::supervised("replication.ticks", ticks(me.clone(), each)),
+            me,
+            known: KnownServers::default(),
+            linked: BTreeSet::new(),
+            stays: 0,
+            stay: None,
+        };
+        match found {
+            Some(found) => state.begin(found.owner, found.journals, &found.signed, found.owed),
+            None => state.show(true),
+        }
+        state
+    }
+
+    fn begin(
+        &mut self,
+        owner: LogsOwner,
+        journals: LogJournals,
+        signed: &[Signed],
+        owed: Vec<mgp_engine::replication::own_log::OwedRevoke>,
+    ) {
+        self.stays += 1;
+        let inviter = owner.inviter();
+        let start = ReplicaStart {
+            here: self.key.node(),
+            cluster: owner.cluster,
+            life: self.life,
+            lease: self.lease,
+            hints: inviter.map(|key| key.node()).into_iter().collect(),
+            owed,
+            now: (self.clock)(),
+        };
+        let replica = Replica::new(start, signed);
+        let rules = foreign_rules(&replica, &self.known, unix_ms(), (self.clock)());
+        let rules = Arc::new(rules);
+        drop(self.access.set_foreign(Some(rules.clone())));
+        self.stay = Some(ClusterStay {
+            replica,
+            cluster: owner.cluster,
+            inviter,
+            writer: LogWriter::start(journals.clone(), self.me.clone(), self.stays),
+            journals,
+            number: self.stays,
+            storing: BTreeSet::new(),
+            bringing: BTreeSet::new(),
+            more_for: BTreeSet::new(),
+            waiting: Vec::new(),
+            followed: Vec::new(),
+            rules,
+        });
+        // Who is alone confirms its own log; who is linked already is asked.
+        self.tick();
+    }
+
+    /// Lets the replica do something, and carries out what it wants done. What comes back tells when changed
+    /// rules are in force.
+    fn act(
+        &mut self,
+        act: impl FnOnce(&mut Replica, &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect>,
+    ) -> Option<oneshot::Receiver<()>> {
+        let effects = self.with_means(act)?;
+        self.perform(effects)
+    }
+
+    pub(super) fn with_means<T>(
+        &mut self,
+        act: impl FnOnce(&mut Replica, &mut ReplicaMeans<'_>) -> T,
+    ) -> Option<T> {
+        let stay = self.stay.as_mut()?;
+        let key = &self.key;
+        let mut means = ReplicaMeans {
+            now: (self.clock)(),
+            nonce: &mut || Nonce(randomness::bytes()),
+            sign: &|operation| Signed::new(operation, key),
+        };
+        Some(act(&mut stay.replica, &mut means))
+    }
+
+    pub(super) fn perform(&mut self, effects: Vec<ReplicaEffect>) -> Option<oneshot::Receiver<()>> {
+        let mut changed = false;
+        for effect in effects {
+            match effect {
+                ReplicaEffect::Store {
+                    ticket,
+                    entries,
+                    owed,
+                } => {
+                    if let Some(stay) = &mut self.stay {
+                        stay.storing.insert(ticket);
+                        stay.writer.store(ticket, &entries, owed.as_deref());
+                    }
+                }
+                ReplicaEffect::Send(node, message) => self.send(node, message),
+                ReplicaEffect::Changed => changed = true,
+            }
+        }
+        let in_force = self.rule(changed);
+        self.show(changed);
+        self.follow();
+        in_force
+    }
+
+    fn send(&mut self, node: NodeId, message: LogMessage) {
+        let Some(stay) = self.stay.as_mut().filter(|_| self.linked.contains(&node)) else {
+            return;
+        };
+        match LogWords::of(message) {
+            LogWords::Held(held) => {
+                let said = Control::Logs(held);
+                self.events.send(ReplicationEvent::Tell(node, said));
+            }
+            LogWords::Entries(_) if stay.bringing.contains(&node) => {
+                stay.more_for.insert(node);
+            }
+            LogWords::Entries(entries) => {
+                stay.bringing.insert(node);
+                let turn = BringTurn::new(node, self.me.clone());
+                self.events
+                    .send(ReplicationEvent::Bring(node, entries, turn));
+            }
+        }
+    }
+
+    /// Tells access control what the logs allow, where that has changed.
+    fn rule(&mut self, changed: bool) -> Option<oneshot::Receiver<()>> {
+        let now = (self.clock)();
+        let stay = self.stay.as_mut()?;
+        let lease = stay.replica.lease(now);
+        let next = match changed {
+            true => foreign_rules(&stay.replica, &self.known, unix_ms(), now),
+            false if lease_moved(stay.rules.lease(), lease, self.lease) => {
+                stay.rules.with_lease(lease)
+            }
+            false => return None,
+        };
+        stay.rules = Arc::new(next);
+        Some(self.access.set_foreign(Some(stay.rules.clone())))
+    }
+
+    /// Publishes what is known of the cluster, where that has changed.
+    fn show(&mut self, changed: bool) {
+        let before = self.view.load();
+        let here = self.key.node();
+        let mut next = ClusterView::alone(here, self.lease);
+        if let Some(stay) = &self.stay {
+            let replica = &stay.replica;
+            let grants = replica.logs().grants();
+            next.cluster = Some(stay.cluster);
+            let in_it = replica.logs().members().get(here);
+            next.role = in_it
+                .filter(|member| member.is_in())
+                .and_then(|member| member.role);
+            let (members, speaks_with) = match changed || before.cluster != next.cluster {
+                true => (
+                    members::members(replica),
+                    members::speaks_with(replica, stay.inviter),
+                ),
+                false => (before.members.clone(), before.speaks_with.clone()),
+            };
+            next.members = members;
+            next.speaks_with = speaks_with;
+            next.is_confirmed = replica.is_confirmed();
+            next.owes = replica.owes();
+            next.unheard = replica.unheard((self.clock)());
+            next.forked = grants.forked().collect();
+            next.trouble = stay.writer.trouble();
+        }
+        if next.is_as(&before) {
+            return;
+        }
+        let next = Arc::new(next);
+        self.view.store(next.clone());
+        before.replaced.cancel();
+        self.events.send(ReplicationEvent::Changed(next));
+    }
+
+    fn follow(&mut self) {
+        let Some(stay) = &mut self.stay else { return };
+        let replica = &stay.replica;
+        stay.followed.retain(|(number, told)| {
+            let now = replica.confirmation(*number);
+            told.send_if_modified(|before| {
+                let differs = *before != now;
+                *before = now;
+                differs
+            });
+            !told.is_closed()
+        });
+    }
+
+    /// Time has passed.
+    pub(super) fn tick(&mut self) {
+        let linked = self.linked.clone();
+        let _in_force = self.act(|replica, means| {
+            let mut effects = replica.tick(means);
+            // Who is linked and was not asked before it was known.
+            effects.retain(|effect| match effect {
+                ReplicaEffect::Send(node, _) => linked.contains(node),
+                ReplicaEffect::Store { .. } | ReplicaEffect::Changed => true,
+            });
+            effects
+        });
+        self.show(true);
+    }
+
+    pub(super) fn link_up(&mut self, node: NodeId) {
+        self.linked.insert(node);
+        let _in_force = self.act(|replica, means| replica.linked(node, means));
+    }
+
+    pub(super) fn link_down(&mut self, node: NodeId) {
+        self.linked.remove(&node);
+    }
+
+    pub(super) fn heard(&mut self, node: NodeId, held: LogsHeld) {
+        if let Some(message) = message(held) {
+            let _in_force = self.act(|replica, means| replica.hear(node, message, means));
+        }
+    }
+
+    /// Entries came, from whomever: they prove by themselves whose they are.
+    pub(super) fn taken(&mut self, signed: &[Signed]) {
+        let busy = |stay: &ClusterStay| stay.storing.len() >= STORES_MAX;
+        if !self.stay.as_ref().is_some_and(busy) {
+            let _in_force = self.act(|replica, means| replica.take(signed, means));
+        }
+    }
+
+    pub(super) fn stored(&mut self, number: u64, ticket: u64) {
+        let Some(stay) = self.stay.as_mut().filter(|stay| stay.number == number) else {
+            return;
+        };
+        stay.storing.retain(|given| *given > ticket);
+        let _in_force = self.act(|replica, means| replica.stored(ticket, means));
+        self.answer(ticket);
+    }
+
+    pub(super) fn brought(&mut self, node: NodeId) {
+        let Some(stay) = &mut self.stay else { return };
+        stay.bringing.remove(&node);
+        if stay.more_for.remove(&node) {
+            let _in_force = self.act(|replica, _| replica.brought(node).into_iter().collect());
+        }
+    }
+
+    pub(super) fn has_pushed(&self) -> bool {
+        let stay = self.stay.as_ref();
+        stay.is_none_or(|stay| stay.storing.is_empty() && stay.bringing.is_empty())
+    }
+
+    pub(super) fn set_known(&mut self, known: KnownServers) {
+        if self.known != known {
+            self.known = known;
+            let _in_force = self.rule(true);
+        }
+    }
+
+    pub(super) fn now(&self) -> MonotonicTime {
+        (self.clock)()
+    }
+
+    pub(super) fn public(&self) -> PublicKey {
+        self.key.public()
+    }
+
+    pub(super) fn records(&self) -> Option<ClusterRecords<'_>> {
+        let stay = self.stay.as_ref()?;
+        Some(ClusterRecords {
+            replica: &stay.replica,
+            known: &self.known,
+            now: (self.clock)(),
+            now_ms: unix_ms(),
+            fresh: GrantId(randomness::bytes()),
+        })
+    }
+
+    pub(super) fn look(&self, look: LookAtLogs) {
+        look(self.records().as_ref());
+    }
+
+    pub(super) fn confirmations(
+        &mut self,
+        number: u64,
+    ) -> Result<watch::Receiver<Confirmation>, Refusal> {
+        let stay = self.stay.as_mut().ok_or_else(in_none)?;
+        if stay.followed.len() >= FOLLOWED_MAX {
+            stay.followed.remove(0);
+        }
+        let (told, followed) = watch::channel(stay.replica.confirmation(number));
+        stay.followed.push((number, told));
+        Ok(followed)
+    }
+
+    /// Founds a cluster.
+    pub(super) async fn found(
+        &mut self,
+        name: &NodeName,
+        by: &AskedBy,
+    ) -> Result<FoundedCluster, Refusal> {
+        self.may_enter()?;
+        let recovery = RecoveryKey::make();
+        let operation = Operation {
+            cluster: None,
+            place: LogPosition {
+                issuer: self.key.node(),
+                sequence: 0,
+            },
+            previous: OperationId::START,
+            author: by.principal.name().to_owned(),
+            told_at_ms: unix_ms(),
+            change: LogChange::Members(MemberChange::Found {
+                key: self.key.public(),
+                recovery: recovery.public(),
+                name: name.to_string(),
+            }),
+        };
+        let founding = Signed::new(operation, &self.key);
+        let cluster = ClusterId(founding.written().id().0);
+        let owner = LogsOwner {
+            cluster,
+            inviter: None,
+        };
+        self.enter(owner, vec![founding], by, "found").await?;
+        Ok(FoundedCluster { cluster, recovery })
+    }
+
+    /// Takes part in a cluster that a node of it invited this one to.
+    pub(super) async fn join(
+        &mut self,
+        joined: JoinedCluster,
+        by: &AskedBy,
+    ) -> Result<(), Refusal> {
+        self.may_enter()?;
+        if joined.entries.len() > JOIN_ENTRIES_MAX {
+            return Err(Refusal::BadParams("there are too many entries".into()));
+        }
+        let mut signed = Vec::with_capacity(joined.entries.len());
+        for part in joined
+            .entries
+            .chunks(mgp_engine::replication::exchange::BATCH_ENTRIES)
+        {
+            signed.extend(verified(part.iter()));
+        }
+        let founds = |signed: &&Signed| signed.written().id().0 == joined.cluster.0;
+        if signed.iter().find(founds).is_none() {
+            let why = "what founded the cluster is not among the entries";
+            return Err(Refusal::BadParams(why.into()));
+        }
+        let owner = LogsOwner {
+            cluster: joined.cluster,
+            inviter: Some(joined.inviter.0),
+        };
+        self.enter(owner, signed, by, "join").await
+    }
+
+    fn may_enter(&self) -> Result<(), Refusal> {
+        if self.stay.is_some() {
+            let why = "this node is in a cluster; `mgp node leave` takes it out";
+            return Err(Refusal::BadParams(why.into()));
+        }
+        let checked = self.audit.check();
+        checked.map_err(|error| Refusal::Broken(error.to_string()))
+    }
+
+    async fn enter(
+        &mut self,
+        owner: LogsOwner,
+        signed: Vec<Signed>,
+        by: &AskedBy,
+        how: &str,
+    ) -> Result<(), Refusal> {
+        let broken = |why: String| Refusal::Broken(why);
+        let details = json!({"cluster": owner.cluster.to_string(), "change": how});
+        let begun = LogJournals::begin(self.folder.clone(), &owner, &signed).await;
+        let journals = begun.map_err(|error| broken(error.to_string()))?;
+        let event = events::of_this_node(EventType::CLUSTER_CHANGED, by, details);
+        if let Err(error) = self.audit.decided(event).await {
+            let _ = journals.end().await;
+            return Err(broken(error.to_string()));
+        }
+        self.begin(owner, journals, &signed, Vec::new());
+        Ok(())
+    }
+
+    /// Forgets the cluster, and all that its logs allow.
+    pub(super) async fn forget(&mut self, by: &AskedBy) -> Result<(), Refusal> {
+        let stay = self.stay.as_ref().ok_or_else(in_none)?;
+        let details = json!({"cluster": stay.cluster.to_string(), "change": "leave"});
+        let ended = stay.journals.end().await;
+        ended.map_err(|error| Refusal::Broken(error.to_string()))?;
+        self.stay = None;
+        let in_force = self.access.set_foreign(None);
+        self.show(true);
+        let _ = in_force.await;
+        let event = events::of_this_node(EventType::CLUSTER_CHANGED, by, details);
+        let told = self.audit.decided(event).await;
+        told.map_err(|error| Refusal::Broken(error.to_string()))
+    }
+}
+
+/// Whether another end of the lease is to be told: it begins or ends, or has grown enough.
+fn lease_moved(told: ForeignLease, now: ForeignLease, length: Duration) -> bool {
+    match (told, now) {
+        (ForeignLease::Held(Some((before, _))), ForeignLease::Held(Some((after, _)))) => {
+            after < before || after.since(before) >= length / GROWN
+        }
+        (ForeignLease::Held(_) | ForeignLease::Lapsed(_), _) => told != now,
+    }
+}

@@ -1,0 +1,367 @@
+mod scene;
+
+use std::fs;
+use std::time::Duration;
+
+use mgp_engine::policy::grants::{
+    Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, MemberRole, Operation,
+    Revoke, Signed, Subject,
+};
+use mgp_protocol::federation::logs::LogEntries;
+use mgp_protocol::federation::tool_index::RecordBytes;
+use mgp_protocol::ids::{AgentId, NodeId, ServerId};
+use mgp_protocol::mgp::access::Permission;
+
+use self::scene::{Scene, by, name};
+use super::*;
+
+fn id(n: u8) -> GrantId {
+    GrantId([n; 16])
+}
+
+/// Lets agent `a` of one node use a server of another one.
+fn grant(n: u8, of: NodeId, at: NodeId, permission: Permission) -> LogChange {
+    LogChange::Grants(GrantChange::Grant(Grant {
+        id: id(n),
+        subject: Subject::Agent(of.agent(AgentId::new("agent.a"))),
+        resource: GrantResource::Server(at.server(ServerId::new("files"))),
+        permission,
+        not_after_ms: None,
+        told_by: None,
+        justification: None,
+        replaces: Vec::new(),
+    }))
+}
+
+fn revoke(n: u8) -> LogChange {
+    LogChange::Grants(GrantChange::Revoke(Revoke::Ids(vec![id(n)])))
+}
+
+impl Scene {
+    async fn write(&self, n: u8, change: LogChange) -> Result<ProposedChanges, Refusal> {
+        let changes = vec![change];
+        self.at(n).propose(by(), |_| Ok(changes)).await
+    }
+
+    /// Node 0 owns the server; agent `a` of node 1 may use it, says node 1.
+    async fn granted() -> Self {
+        let mut scene = Scene::of(2).await;
+        scene.share(0).await;
+        scene.confirmed(1).await;
+        let allow = grant(1, scene.node(1), scene.node(0), Permission::Allow);
+        scene.write(1, allow).await.unwrap();
+        scene
+            .until("the grant is here", |scene| scene.opens(0, 1))
+            .await;
+        scene
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_is_founded_and_its_lone_founder_goes_on_after_a_restart() {
+    let mut scene = Scene::new(1).await;
+    assert_eq!(scene.view(0).cluster, None);
+    assert!(scene.write(0, revoke(1)).await.is_err(), "in no cluster");
+    let founded = scene.at(0).found(name(0), by()).await.unwrap();
+    let view = scene.view(0);
+    assert_eq!(view.cluster, Some(founded.cluster));
+    assert_eq!(
+        (view.role, view.is_confirmed),
+        (Some(MemberRole::Admin), true)
+    );
+    assert!(scene.at(0).found(name(0), by()).await.is_err());
+    let made = scene.write(0, revoke(1)).await.unwrap();
+    assert_eq!(made.number, Some(1));
+    scene.restart(0).await;
+    let view = scene.view(0);
+    assert_eq!(view.cluster, Some(founded.cluster));
+    assert!(view.is_confirmed && view.members.len() == 1);
+    assert_eq!(scene.write(0, revoke(2)).await.unwrap().number, Some(2));
+}
+
+/// FEDERATION, grants: any admin's grant reaches the owner of the server, and a revocation is pushed there.
+#[tokio::test]
+async fn a_grant_reaches_the_owner_and_its_end_is_pushed_and_confirmed() {
+    let scene = Scene::granted().await;
+    assert!(
+        !scene.opens(1, 0),
+        "the other way round nothing was granted"
+    );
+    let made = scene.write(1, revoke(1)).await.unwrap();
+    let mut confirmed = scene
+        .at(1)
+        .confirmations(made.number.unwrap())
+        .await
+        .unwrap();
+    let all = confirmed.wait_for(|now| now.by == 1 && now.missing.is_empty());
+    let all = tokio::time::timeout(Duration::from_secs(20), all).await;
+    assert_eq!(all.unwrap().unwrap().of, 1);
+    scene
+        .until("it is closed", |scene| !scene.opens(0, 1))
+        .await;
+    let files = ServerId::new("files");
+    let caller = scene.node(1).agent(AgentId::new("agent.a"));
+    let told = scene.at(0).explain(caller, files, None).await.unwrap();
+    assert_eq!(told.permission, Permission::Deny);
+    let taken_back = |line: &String| line.contains("taken back by node");
+    assert!(told.considered.iter().any(taken_back), "{told:?}");
+}
+
+/// FEDERATION, the lease: only what other nodes' agents are allowed ends, and it comes back.
+#[tokio::test]
+async fn the_lease_ends_what_other_nodes_agents_may_do_and_nothing_else() {
+    let mut scene = Scene::granted().await;
+    scene.apart(1);
+    scene.pass(29).await;
+    assert!(scene.opens(0, 1));
+    scene.pass(31).await;
+    scene
+        .until("it has lapsed", |scene| !scene.opens(0, 1))
+        .await;
+    assert_eq!(scene.view(0).unheard, Some(scene.node(1)));
+    assert!(scene.opens_at_home(0), "its own agents go on");
+    scene.together(1);
+    scene.until("it is back", |scene| scene.opens(0, 1)).await;
+    let deny = grant(2, scene.node(1), scene.node(0), Permission::Deny);
+    scene.write(1, deny).await.unwrap();
+    scene
+        .until("it is denied", |scene| !scene.opens(0, 1))
+        .await;
+}
+
+/// Who ends in good order owes no lease.
+#[tokio::test]
+async fn a_node_that_rests_is_not_waited_for() {
+    let mut scene = Scene::granted().await;
+    scene.at(1).retire(by()).await;
+    let resting = |scene: &Scene| {
+        let view = scene.view(0);
+        view.members[&scene.node(1)].standing == MemberStanding::Resting
+    };
+    scene.until("it rests", resting).await;
+    scene.apart(1);
+    scene.pass(300).await;
+    assert_eq!(scene.view(0).unheard, None);
+    assert!(scene.opens(0, 1));
+}
+
+/// FEDERATION, restored: a shorter log is filled again before anything is signed.
+#[tokio::test]
+async fn a_log_that_was_put_back_from_a_copy_is_filled_again_by_others() {
+    let mut scene = Scene::granted().await;
+    let copy = scene.copy(1);
+    let second = grant(2, scene.node(1), scene.node(0), Permission::Allow);
+    let made = scene.write(1, second).await.unwrap();
+    let mut told = scene
+        .at(1)
+        .confirmations(made.number.unwrap())
+        .await
+        .unwrap();
+    told.wait_for(|now| now.by == 1).await.unwrap();
+    scene.stop(1).await;
+    scene.put_back(1, &copy);
+    scene.start(1).await;
+    let third = grant(3, scene.node(1), scene.node(0), Permission::Allow);
+    assert!(
+        scene.write(1, third.clone()).await.is_err(),
+        "nobody confirmed its log"
+    );
+    scene.together(1);
+    scene.confirmed(1).await;
+    let next = scene.write(1, third).await.unwrap().number.unwrap();
+    assert_eq!(next, made.number.unwrap() + 1);
+    assert!(scene.view(0).forked.is_empty() && scene.view(1).forked.is_empty());
+}
+
+/// With no peer in reach a node may only revoke; that is kept, and signed later.
+#[tokio::test]
+async fn a_revocation_is_owed_over_restarts_until_the_log_is_confirmed() {
+    let mut scene = Scene::granted().await;
+    for _ in 0..2 {
+        scene.restart(1).await;
+        assert!(!scene.view(1).is_confirmed);
+        let _ = scene.write(1, revoke(1)).await.unwrap();
+    }
+    let allow = grant(4, scene.node(1), scene.node(0), Permission::Allow);
+    assert!(scene.write(1, allow).await.is_err());
+    assert_eq!(scene.view(1).owes, 2);
+    assert!(scene.opens(0, 1), "the owner has not heard of it");
+    scene.together(1);
+    scene
+        .until("it is closed", |scene| !scene.opens(0, 1))
+        .await;
+    scene
+        .until("it is signed", |scene| scene.view(1).owes == 0)
+        .await;
+}
+
+#[tokio::test]
+async fn a_torn_end_is_cut_off_and_damage_is_named_with_its_place() {
+    let mut scene = Scene::new(1).await;
+    scene.at(0).found(name(0), by()).await.unwrap();
+    for n in 1..4 {
+        scene.write(0, revoke(n)).await.unwrap();
+    }
+    scene.stop(0).await;
+    let path = scene.folder(0).join("logs");
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() - 3]).unwrap();
+    scene.start(0).await;
+    assert_eq!(scene.write(0, revoke(9)).await.unwrap().number, Some(3));
+    scene.stop(0).await;
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let refused = scene.try_start(0).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("logs") && refused.contains("byte"),
+        "{refused}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), bytes, "nothing was changed");
+}
+
+/// FEDERATION, two clusters: they never merge.
+#[tokio::test]
+async fn entries_of_another_cluster_are_not_taken() {
+    let mut scene = Scene::of(2).await;
+    scene.add(2).await;
+    scene.at(2).found(name(2), by()).await.unwrap();
+    scene.write(2, revoke(1)).await.unwrap();
+    let other = scene.at(2).invitation(scene.key(2).public()).await.unwrap();
+    assert_eq!(other.entries.len(), 2);
+    assert!(scene.at(0).join(other.clone(), by()).await.is_err());
+    let entries = other.entries.into_iter().map(RecordBytes).collect();
+    scene
+        .at(0)
+        .entries(scene.node(1), LogEntries { entries })
+        .await;
+    let known = scene.at(0).look(|records| {
+        let grants = records.unwrap().replica.logs().grants();
+        grants.issuers().count()
+    });
+    assert_eq!(known.await.unwrap(), 1);
+    assert!(!scene.view(0).members.contains_key(&scene.node(2)));
+}
+
+/// FEDERATION, forks: nobody can tell which of the two was the node.
+#[tokio::test]
+async fn a_node_that_signs_two_logs_allows_nothing_any_more() {
+    let scene = Scene::granted().await;
+    let (cluster, here) = (scene.view(0).cluster, scene.node(1));
+    let previous = mgp_engine::policy::grants::OperationId::START;
+    let operation = Operation {
+        cluster,
+        place: LogPosition {
+            issuer: here,
+            sequence: 0,
+        },
+        previous,
+        author: "operator".into(),
+        told_at_ms: 1,
+        change: revoke(7),
+    };
+    let forged = Signed::new(operation.clone(), &scene.key(0));
+    let fork = Signed::new(operation, &scene.key(1));
+    for (signed, forks) in [(forged, false), (fork, true)] {
+        let entries = vec![RecordBytes(signed.to_bytes())];
+        scene.at(0).entries(here, LogEntries { entries }).await;
+        let settled = scene.at(0).look(|_| ()).await;
+        settled.unwrap();
+        assert_eq!(scene.view(0).forked == [here], forks);
+        assert_eq!(scene.opens(0, 1), !forks);
+    }
+    let told = scene.write(1, revoke(8)).await;
+    assert!(told.is_ok() || scene.view(1).forked == [here]);
+}
+
+/// Two living nodes have one key: neither is believed.
+#[tokio::test]
+async fn two_lives_of_one_key_are_both_cut() {
+    let mut scene = Scene::granted().await;
+    let copy = scene.copy(1);
+    let original = scene.set_aside(1);
+    scene.put_back(1, &copy);
+    scene.start(1).await;
+    scene.together(1);
+    scene.confirmed(1).await;
+    scene
+        .until("a restart is none", |scene| scene.opens(0, 1))
+        .await;
+    for _ in 0..2 {
+        scene.swap(1, &original);
+        scene.pass(11).await;
+        scene.settle().await;
+    }
+    let twice =
+        |scene: &Scene| scene.view(0).members[&scene.node(1)].standing == MemberStanding::Twice;
+    scene.until("both live", twice).await;
+    scene
+        .until("it is closed", |scene| !scene.opens(0, 1))
+        .await;
+}
+
+#[tokio::test]
+async fn who_leaves_is_cut_off_and_forgets_and_who_was_cut_off_is_not_let_in_again() {
+    let mut scene = Scene::granted().await;
+    let (first, second) = (scene.node(0), scene.node(1));
+    scene.at(1).leave(by()).await.unwrap();
+    assert_eq!(scene.view(1).cluster, None);
+    let cut = |scene: &Scene| !scene.view(0).speaks_with.contains_key(&second);
+    scene.until("it is cut off", cut).await;
+    scene
+        .until("it is closed", |scene| !scene.opens(0, 1))
+        .await;
+    let key = scene.key(1).public();
+    let again = scene
+        .at(0)
+        .admit(key, MemberRole::Admin, name(1), by())
+        .await;
+    assert!(again.is_err());
+    scene.restart(1).await;
+    assert_eq!(scene.view(1).cluster, None);
+    scene.at(1).found(name(1), by()).await.unwrap();
+    assert!(!scene.view(1).members.contains_key(&first));
+}
+
+#[tokio::test]
+async fn the_recovery_key_makes_an_admin_and_another_key_does_not() {
+    let mut scene = Scene::new(2).await;
+    let founded = scene.at(0).found(name(0), by()).await.unwrap();
+    scene.let_in(1, MemberRole::Member).await;
+    assert_eq!(scene.view(1).role, Some(MemberRole::Member));
+    assert!(scene.write(1, revoke(1)).await.is_err(), "it is no admin");
+    let wrong = RecoveryKey::make();
+    assert!(scene.at(1).recover(wrong, name(1), by()).await.is_err());
+    let key = RecoveryKey::parse(&founded.recovery.text()).unwrap();
+    scene.at(1).recover(key, name(1), by()).await.unwrap();
+    assert_eq!(scene.view(1).role, Some(MemberRole::Admin));
+    let cut = scene.node(0);
+    scene.confirmed(1).await;
+    scene.at(1).cut(cut, by()).await.unwrap();
+    assert_eq!(scene.view(1).members[&cut].standing, MemberStanding::Cut);
+}
+
+#[tokio::test]
+async fn a_node_is_renamed_and_goes_on_under_a_new_key() {
+    let scene = Scene::of(2).await;
+    let node = scene.node(1);
+    let renamed = name(7);
+    scene
+        .at(0)
+        .rename(node, renamed.clone(), by())
+        .await
+        .unwrap();
+    scene
+        .until("it has its name", |scene| {
+            scene.view(1).members[&node].name == renamed.to_string()
+        })
+        .await;
+    assert_eq!(scene.view(0).named(renamed.as_str()), Some(node));
+    let key = scene.key(9).public();
+    scene.at(0).rekey(node, key, by()).await.unwrap();
+    let view = scene.view(0);
+    assert_eq!(view.members[&key.node()].role, Some(MemberRole::Admin));
+    assert_eq!(view.members[&node].standing, MemberStanding::Cut);
+    assert!(view.speaks_with.contains_key(&key.node()));
+}

@@ -1,0 +1,367 @@
+//! Nodes of one process: real journals and access control, and channels where links would be.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mgp_callers::directory::Directory;
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::node_key::NodeKey;
+use mgp_engine::policy::access::{Defaults, GrantTable, Principal, SharedTools};
+use mgp_engine::policy::grants::MemberRole;
+use mgp_engine::replication::lease::LEASE;
+use mgp_engine::replication::rules::KnownServers;
+use mgp_policy::access::{AccessActor, AccessHandle, Books};
+use mgp_protocol::federation::control::Control;
+use mgp_protocol::federation::hello::{LifeId, NodeName};
+use mgp_protocol::ids::{AgentId, NodeId, ServerId};
+use mgp_protocol::mgp::access::DefaultPolicy;
+use mgp_protocol::mgp::audit::TraceId;
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::randomness;
+use mgp_store::audit::AuditHandle;
+use mgp_sync::snapshot::Snapshot;
+use ractor::{Actor, ActorCell};
+
+use super::super::{
+    AskedBy, ClusterView, ReplicationActor, ReplicationEvent, ReplicationHandle, ReplicationStart,
+    UnusableLogs,
+};
+
+thread_local! {
+    /// All nodes of a test live on its thread. It begins late, so that no real clock comes near it.
+    static NOW: Cell<Duration> = const { Cell::new(Duration::from_secs(1_000_000)) };
+}
+
+fn clock() -> MonotonicTime {
+    MonotonicTime::new(NOW.get())
+}
+
+pub(super) fn by() -> AskedBy {
+    AskedBy {
+        principal: Principal::Operator("operator".into()),
+        trace: TraceId::mint([7; 16]),
+    }
+}
+
+pub(super) fn name(n: u8) -> NodeName {
+    NodeName::parse(&format!("node-{n}")).unwrap()
+}
+
+fn key(n: u8) -> NodeKey {
+    NodeKey::new(&[n + 1; 32])
+}
+
+/// What runs at a node's key, and who is out of reach.
+#[derive(Default)]
+struct Wires {
+    nodes: BTreeMap<NodeId, ReplicationHandle>,
+    apart: BTreeSet<NodeId>,
+}
+
+type SharedWires = Arc<Mutex<Wires>>;
+
+fn lock(wires: &SharedWires) -> MutexGuard<'_, Wires> {
+    wires.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn reach(wires: &SharedWires, from: NodeId, to: NodeId) -> Option<ReplicationHandle> {
+    let wires = lock(wires);
+    let apart = wires.apart.contains(&from) || wires.apart.contains(&to);
+    (!apart).then(|| wires.nodes.get(&to).cloned()).flatten()
+}
+
+/// Carries what a node wants said. One that was set aside says nothing.
+fn sink(wires: &SharedWires, from: NodeId, life: LifeId) -> EventSink<ReplicationEvent> {
+    let wires = wires.clone();
+    EventSink::new(move |event| match event {
+        ReplicationEvent::Tell(to, Control::Logs(held)) => {
+            assert_eq!(held.life, life);
+            if let Some(to) = reach(&wires, from, to) {
+                to.heard(from, held);
+            }
+        }
+        ReplicationEvent::Tell(_, other) => panic!("{other:?}"),
+        ReplicationEvent::Bring(to, entries, turn) => {
+            let to = reach(&wires, from, to);
+            tokio::spawn(async move {
+                if let Some(to) = to {
+                    to.entries(from, entries).await;
+                }
+                drop(turn);
+            });
+        }
+        ReplicationEvent::Changed(_) => {}
+    })
+}
+
+struct Machine {
+    access: AccessHandle,
+    folder: tempfile::TempDir,
+    running: Option<ActorCell>,
+}
+
+/// Another life of a node's key that was set aside, and goes on.
+pub(super) struct SetAside {
+    handle: ReplicationHandle,
+    _cell: ActorCell,
+}
+
+pub(super) struct Scene {
+    wires: SharedWires,
+    machines: BTreeMap<u8, Machine>,
+}
+
+impl Scene {
+    /// Nodes that are in nothing.
+    pub(super) async fn new(nodes: u8) -> Self {
+        let mut scene = Self {
+            wires: SharedWires::default(),
+            machines: BTreeMap::new(),
+        };
+        for n in 0..nodes {
+            scene.add(n).await;
+        }
+        scene
+    }
+
+    /// Admins of one cluster, linked to each other.
+    pub(super) async fn of(nodes: u8) -> Self {
+        let mut scene = Self::new(nodes).await;
+        scene.at(0).found(name(0), by()).await.unwrap();
+        for n in 1..nodes {
+            scene.let_in(n, MemberRole::Admin).await;
+        }
+        scene
+    }
+
+    pub(super) async fn let_in(&mut self, n: u8, role: MemberRole) {
+        let admitted = self.at(0).admit(key(n).public(), role, name(n), by());
+        admitted.await.unwrap();
+        let invitation = self.at(0).invitation(key(0).public()).await.unwrap();
+        self.at(n).join(invitation, by()).await.unwrap();
+        self.together(n);
+        let node = self.node(n);
+        self.until("it is in", |scene| {
+            scene.view(n).members.contains_key(&node)
+        })
+        .await;
+    }
+
+    pub(super) async fn add(&mut self, n: u8) {
+        let folder = tempfile::tempdir().unwrap();
+        let open = Defaults {
+            kernel: DefaultPolicy::OptOut,
+            servers: HashMap::new(),
+        };
+        let books = Books::open(&folder.path().join("grants"), key(n)).unwrap();
+        let table = GrantTable::build(books.grants(), books.authority(), open, 0, 1);
+        let table = Arc::new(Snapshot::new(table));
+        let actor = AccessActor {
+            table: table.clone(),
+            directory: Arc::new(Directory::new(table.clone())),
+            changed: EventSink::new(|()| ()),
+            audit: AuditHandle::off(),
+        };
+        let (actor, _) = Actor::spawn(None, actor, (books, Vec::new()))
+            .await
+            .unwrap();
+        let machine = Machine {
+            access: AccessHandle::new(Mailbox::new(actor), table, false),
+            folder,
+            running: None,
+        };
+        self.machines.insert(n, machine);
+        self.start(n).await;
+    }
+
+    pub(super) async fn try_start(&mut self, n: u8) -> Result<(), UnusableLogs> {
+        let node = self.node(n);
+        let life = LifeId(randomness::bytes());
+        let view = ClusterView::alone(node, LEASE);
+        let machine = self.machines.get_mut(&n).unwrap();
+        let start = ReplicationStart {
+            key: key(n),
+            life,
+            folder: machine.folder.path().join("cluster"),
+            lease: LEASE,
+            clock,
+            view: Arc::new(Snapshot::new(view)),
+            access: machine.access.clone(),
+            events: sink(&self.wires, node, life),
+            audit: AuditHandle::off(),
+        };
+        let (handle, cell) = ReplicationActor::start(start).await?;
+        machine.running = Some(cell);
+        lock(&self.wires).nodes.insert(node, handle);
+        Ok(())
+    }
+
+    pub(super) async fn start(&mut self, n: u8) {
+        self.try_start(n).await.unwrap();
+        self.share(n).await;
+    }
+
+    /// Ends it; its links break.
+    pub(super) async fn stop(&mut self, n: u8) {
+        self.apart(n);
+        let running = self.machines.get_mut(&n).unwrap().running.take();
+        running.unwrap().stop_and_wait(None, None).await.unwrap();
+    }
+
+    /// Starts it anew, without links.
+    pub(super) async fn restart(&mut self, n: u8) {
+        self.stop(n).await;
+        self.start(n).await;
+    }
+
+    /// The server `files` of this node is shared with all.
+    pub(super) async fn share(&mut self, n: u8) {
+        let files = ServerId::new("files");
+        let mut shared = SharedTools::default();
+        shared.add(files.clone(), None, "*");
+        let names = BTreeSet::from([files]);
+        let known = KnownServers { names, shared };
+        self.at(n).set_known(known).await.unwrap();
+    }
+
+    pub(super) fn at(&self, n: u8) -> ReplicationHandle {
+        lock(&self.wires).nodes[&self.node(n)].clone()
+    }
+
+    pub(super) fn key(&self, n: u8) -> NodeKey {
+        key(n)
+    }
+
+    pub(super) fn node(&self, n: u8) -> NodeId {
+        key(n).node()
+    }
+
+    pub(super) fn view(&self, n: u8) -> Arc<ClusterView> {
+        self.at(n).view()
+    }
+
+    pub(super) fn folder(&self, n: u8) -> PathBuf {
+        self.machines[&n].folder.path().join("cluster")
+    }
+
+    /// Whether agent `a` of another node may use the server of this one.
+    pub(super) fn opens(&self, n: u8, of: u8) -> bool {
+        let caller = self.node(of).agent(AgentId::new("agent.a"));
+        self.opens_to(n, AgentId::of_node(&caller))
+    }
+
+    pub(super) fn opens_at_home(&self, n: u8) -> bool {
+        self.opens_to(n, AgentId::new("agent.a"))
+    }
+
+    fn opens_to(&self, n: u8, agent: AgentId) -> bool {
+        let table = self.machines[&n].access.table();
+        table.opens(&Principal::Agent(agent), &ServerId::new("files"), 0)
+    }
+
+    fn others(&self, n: u8) -> Vec<NodeId> {
+        let all = self.machines.keys().filter(|other| **other != n);
+        all.map(|other| self.node(*other)).collect()
+    }
+
+    /// A node has links to nobody.
+    pub(super) fn apart(&mut self, n: u8) {
+        let node = self.node(n);
+        for other in self.others(n) {
+            lock(&self.wires).nodes[&other].link_down(node);
+            self.at(n).link_down(other);
+        }
+        lock(&self.wires).apart.insert(node);
+    }
+
+    /// A node has links to all.
+    pub(super) fn together(&mut self, n: u8) {
+        let node = self.node(n);
+        lock(&self.wires).apart.remove(&node);
+        for other in self.others(n) {
+            lock(&self.wires).nodes[&other].link_up(node);
+            self.at(n).link_up(other);
+        }
+    }
+
+    /// Time goes on for all clocks of leases, by a step at a time.
+    pub(super) async fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            NOW.set(NOW.get() + Duration::from_secs(1));
+            for handle in lock(&self.wires).nodes.values() {
+                handle.tick();
+            }
+            self.settle().await;
+        }
+    }
+
+    /// Everybody has done what was to be done when it began.
+    pub(super) async fn settle(&self) {
+        for n in self.machines.keys() {
+            self.at(*n).look(|_| ()).await.unwrap();
+            let access = &self.machines[n].access;
+            access.look(|_| ()).await.unwrap();
+        }
+    }
+
+    pub(super) async fn confirmed(&self, n: u8) {
+        self.until("its log is confirmed", |scene| scene.view(n).is_confirmed)
+            .await;
+    }
+
+    pub(super) async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        for _ in 0..2000 {
+            if holds(self) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let views: Vec<_> = self.machines.keys().map(|n| self.view(*n)).collect();
+        panic!("not in time: {what}: {views:#?}");
+    }
+
+    /// What is on the disk of a node now.
+    pub(super) fn copy(&self, n: u8) -> BTreeMap<PathBuf, Vec<u8>> {
+        let files = fs::read_dir(self.folder(n)).unwrap();
+        let files = files.map(|file| file.unwrap().path());
+        files
+            .map(|path| (path.clone(), fs::read(&path).unwrap()))
+            .collect()
+    }
+
+    pub(super) fn put_back(&self, n: u8, copy: &BTreeMap<PathBuf, Vec<u8>>) {
+        let at: &Path = &self.folder(n);
+        fs::create_dir_all(at).unwrap();
+        for (path, bytes) in copy {
+            fs::write(at.join(path.file_name().unwrap()), bytes).unwrap();
+        }
+    }
+
+    /// The machine goes on without links, and gives its place to another one with its key and an empty disk.
+    pub(super) fn set_aside(&mut self, n: u8) -> SetAside {
+        self.apart(n);
+        let handle = self.at(n);
+        let machine = self.machines.get_mut(&n).unwrap();
+        // Its files stay open.
+        machine.folder = tempfile::tempdir().unwrap();
+        SetAside {
+            handle,
+            _cell: machine.running.take().unwrap(),
+        }
+    }
+
+    /// The other one with this key is linked in its place.
+    pub(super) fn swap(&mut self, n: u8, aside: &SetAside) {
+        let node = self.node(n);
+        self.apart(n);
+        let other = lock(&self.wires).nodes.insert(node, aside.handle.clone());
+        self.together(n);
+        // Next time it is the first one again, which went on as well.
+        drop(other);
+    }
+}

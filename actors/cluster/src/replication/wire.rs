@@ -1,0 +1,103 @@
+//! What the engine says and hears, as it stands on the wire.
+
+use std::sync::Arc;
+
+use mgp_engine::node_key::first_bad;
+use mgp_engine::policy::grants::{ISSUERS_MAX, LogTip, OperationId, Signed};
+use mgp_engine::replication::exchange::BATCH_ENTRIES;
+use mgp_engine::replication::lease::Nonce;
+use mgp_engine::replication::lives::LifeId;
+use mgp_engine::replication::logs::{BehindDigest, LogHead, LogHeads};
+use mgp_protocol::federation::hello;
+use mgp_protocol::federation::logs::{
+    HeadHeld, HeldReason, LogEntries, LogHash, LogNonce, LogsHeld,
+};
+use mgp_protocol::federation::tool_index::RecordBytes;
+
+use mgp_engine::replication::replica::LogMessage;
+
+/// What is said of the logs that are held, or entries of them.
+pub(super) enum LogWords {
+    Held(LogsHeld),
+    Entries(LogEntries),
+}
+
+impl LogWords {
+    pub(super) fn of(message: LogMessage) -> Self {
+        match message {
+            LogMessage::Ask { life, nonce, heads } => {
+                Self::Held(held(HeldReason::Ask, life, Some(nonce), &heads))
+            }
+            LogMessage::Answer { life, nonce, heads } => {
+                Self::Held(held(HeldReason::Answer, life, Some(nonce), &heads))
+            }
+            LogMessage::Tell { life, heads } => {
+                Self::Held(held(HeldReason::Tell, life, None, &heads))
+            }
+            LogMessage::Entries(entries) => Self::Entries(carried(&entries)),
+        }
+    }
+}
+
+fn held(reason: HeldReason, life: LifeId, nonce: Option<Nonce>, heads: &LogHeads) -> LogsHeld {
+    let heads = heads.iter().map(|(issuer, head)| HeadHeld {
+        issuer: *issuer,
+        next: head.tip.next,
+        last: LogHash(head.tip.id.0),
+        behind: head.behind.map(|behind| LogHash(behind.0)),
+    });
+    LogsHeld {
+        reason,
+        life: hello::LifeId(life.0),
+        nonce: nonce.map(|nonce| LogNonce(nonce.0)),
+        heads: heads.collect(),
+    }
+}
+
+/// What a peer has said; None when it says nothing that can be meant.
+pub(super) fn message(held: LogsHeld) -> Option<LogMessage> {
+    if held.heads.len() > ISSUERS_MAX {
+        return None;
+    }
+    let heads = held.heads.into_iter().map(|head| {
+        let tip = LogTip {
+            next: head.next,
+            id: OperationId(head.last.0),
+        };
+        let behind = head.behind.map(|behind| BehindDigest(behind.0));
+        (head.issuer, LogHead { tip, behind })
+    });
+    let heads: LogHeads = heads.collect();
+    let life = LifeId(held.life.0);
+    let nonce = held.nonce.map(|nonce| Nonce(nonce.0));
+    match (held.reason, nonce) {
+        (HeldReason::Ask, Some(nonce)) => Some(LogMessage::Ask { life, nonce, heads }),
+        (HeldReason::Answer, Some(nonce)) => Some(LogMessage::Answer { life, nonce, heads }),
+        (HeldReason::Tell, _) => Some(LogMessage::Tell { life, heads }),
+        (HeldReason::Ask | HeldReason::Answer, None) => None,
+    }
+}
+
+fn carried(entries: &[Arc<[u8]>]) -> LogEntries {
+    let entries = entries.iter().map(|entry| RecordBytes(entry.to_vec()));
+    LogEntries {
+        entries: entries.collect(),
+    }
+}
+
+/// The entries whose signatures hold; of a message of more than one holds, none.
+pub(super) fn verified(entries: impl ExactSizeIterator<Item = impl AsRef<[u8]>>) -> Vec<Signed> {
+    if entries.len() > BATCH_ENTRIES {
+        return Vec::new();
+    }
+    let read = entries.filter_map(|entry| Signed::from_bytes(entry.as_ref()).ok());
+    let mut signed: Vec<Signed> = read.filter(|signed| signed.claim().is_some()).collect();
+    let claims: Vec<_> = signed.iter().filter_map(Signed::claim).collect();
+    if first_bad(&claims).is_some() {
+        signed.retain(|signed| {
+            let claim = signed.claim();
+            claim.is_some_and(|claim| first_bad(&[claim]).is_none())
+        });
+    }
+    signed
+}
