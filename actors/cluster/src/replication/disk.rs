@@ -280,7 +280,10 @@ async fn write(
         let entries: Vec<Vec<u8>> = entries
             .flat_map(|order| std::mem::take(&mut order.entries))
             .collect();
-        let owed = together.drain(..).filter_map(|order| order.owed).last();
+        let owed = together
+            .drain(..)
+            .filter_map(|order| order.owed)
+            .next_back();
         // Until it is there, nothing is said of it; what a failed try left is cut off before the next.
         while !entries.is_empty() {
             match journals.logs.append_all(entries.clone()).await {

@@ -46,7 +46,7 @@ impl RecoveryKey {
     pub fn text(&self) -> String {
         let digits = self.secret.iter().map(|byte| format!("{byte:02x}"));
         let digits: Vec<String> = digits.collect();
-        let parts: Vec<String> = digits.chunks(4).map(|four| four.concat()).collect();
+        let parts: Vec<String> = digits.chunks(4).map(<[String]>::concat).collect();
         format!("{PREFIX}{}", parts.join("-"))
     }
 

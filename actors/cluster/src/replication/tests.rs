@@ -43,6 +43,23 @@ impl Scene {
         self.at(n).propose(by(), |_| Ok(changes)).await
     }
 
+    /// The node has its own log up to this number again.
+    async fn knows(&self, n: u8, number: u64) {
+        let node = self.node(n);
+        for _ in 0..2000 {
+            let handle = self.at(n);
+            let next = handle.look(move |records| {
+                let grants = records.unwrap().replica.logs().grants();
+                grants.tip(node).next
+            });
+            if next.await.unwrap() > number {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{number} does not come back");
+    }
+
     /// Node 0 owns the server; agent `a` of node 1 may use it, says node 1.
     async fn granted() -> Self {
         let mut scene = Scene::of(2).await;
@@ -167,6 +184,9 @@ async fn a_log_that_was_put_back_from_a_copy_is_filled_again_by_others() {
         "nobody confirmed its log"
     );
     scene.together(1);
+    scene.knows(1, made.number.unwrap()).await;
+    // What it says to know is compared when it asks again.
+    scene.pass(11).await;
     scene.confirmed(1).await;
     let next = scene.write(1, third).await.unwrap().number.unwrap();
     assert_eq!(next, made.number.unwrap() + 1);
@@ -236,7 +256,8 @@ async fn entries_of_another_cluster_are_not_taken() {
         .at(0)
         .entries(scene.node(1), LogEntries { entries })
         .await;
-    let known = scene.at(0).look(|records| {
+    let first = scene.at(0);
+    let known = first.look(|records| {
         let grants = records.unwrap().replica.logs().grants();
         grants.issuers().count()
     });

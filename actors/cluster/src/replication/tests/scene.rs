@@ -140,7 +140,8 @@ impl Scene {
     }
 
     pub(super) async fn let_in(&mut self, n: u8, role: MemberRole) {
-        let admitted = self.at(0).admit(key(n).public(), role, name(n), by());
+        let founder = self.at(0);
+        let admitted = founder.admit(key(n).public(), role, name(n), by());
         admitted.await.unwrap();
         let invitation = self.at(0).invitation(key(0).public()).await.unwrap();
         self.at(n).join(invitation, by()).await.unwrap();
