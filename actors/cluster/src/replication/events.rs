@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::AskedBy;
 
 /// Of a change of this node's membership.
-pub(super) fn of_this_node(kind: EventType, by: &AskedBy, details: Value) -> Event {
+pub(super) fn of_this_node(by: &AskedBy, details: Value) -> Event {
     let target = Target::default();
     event(
-        kind,
+        EventType::CLUSTER_CHANGED,
         actor(by),
         target,
         &by.trace,
@@ -69,45 +69,28 @@ pub(super) fn of_change(
 }
 
 fn of_members(change: &MemberChange, details: &mut Value) -> EventType {
-    let (kind, what, node, name) = match change {
-        MemberChange::Found { key, name, .. } => (
-            EventType::CLUSTER_CHANGED,
-            "found",
-            Some(key.node()),
-            Some(name),
-        ),
+    let (what, node, name) = match change {
+        MemberChange::Found { key, name, .. } => ("found", Some(key.node()), Some(name)),
         MemberChange::Admit { key, role, name } => {
             details["role"] = json!(role);
-            (
-                EventType::CLUSTER_CHANGED,
-                "admit",
-                Some(key.node()),
-                Some(name),
-            )
+            ("admit", Some(key.node()), Some(name))
         }
         MemberChange::Cut { node, at } => {
             details["at"] = json!({"next": at.next, "last": at.id.to_string()});
-            (EventType::CLUSTER_CHANGED, "cut", Some(*node), None)
+            ("cut", Some(*node), None)
         }
-        MemberChange::Rename { node, name } => {
-            (EventType::CLUSTER_CHANGED, "rename", Some(*node), Some(name))
-        }
-        MemberChange::Rest {} => (EventType::CLUSTER_CHANGED, "rest", None, None),
+        MemberChange::Rename { node, name } => ("rename", Some(*node), Some(name)),
+        MemberChange::Rest {} => ("rest", None, None),
         MemberChange::Rekey { node, key, .. } => {
             details["goes_on_as"] = json!(key.node().to_string());
-            (EventType::CLUSTER_CHANGED, "rekey", Some(*node), None)
+            ("rekey", Some(*node), None)
         }
-        MemberChange::Recover { key, name } => (
-            EventType::CLUSTER_CHANGED,
-            "recover",
-            Some(key.node()),
-            Some(name),
-        ),
+        MemberChange::Recover { key, name } => ("recover", Some(key.node()), Some(name)),
     };
     details["change"] = json!(what);
     details["node"] = json!(node.map(|node| node.to_string()));
     details["name"] = json!(name);
-    kind
+    EventType::CLUSTER_CHANGED
 }
 
 fn target(grant: &Grant) -> Target {

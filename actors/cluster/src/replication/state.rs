@@ -22,7 +22,6 @@ use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::federation::logs::LogsHeld;
 use mgp_protocol::ids::NodeId;
-use mgp_protocol::mgp::audit::EventType;
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
@@ -505,7 +504,7 @@ impl ReplicationState {
         let details = json!({"cluster": owner.cluster.to_string(), "change": how});
         let begun = LogJournals::begin(self.folder.clone(), &owner, &signed).await;
         let journals = begun.map_err(|error| broken(error.to_string()))?;
-        let event = events::of_this_node(EventType::CLUSTER_CHANGED, by, details);
+        let event = events::of_this_node(by, details);
         if let Err(error) = self.audit.decided(event).await {
             let _ = journals.end().await;
             return Err(broken(error.to_string()));
@@ -524,7 +523,7 @@ impl ReplicationState {
         let in_force = self.access.set_foreign(None);
         self.show(true);
         let _ = in_force.await;
-        let event = events::of_this_node(EventType::CLUSTER_CHANGED, by, details);
+        let event = events::of_this_node(by, details);
         let told = self.audit.decided(event).await;
         told.map_err(|error| Refusal::Broken(error.to_string()))
     }
