@@ -133,7 +133,7 @@ mod tests {
     use crate::policy::grants::{Authority, Grants, LogTip, MemberRole, Operation, Signed};
 
     /// Node 0, whose server it is, hears of what node 1 wrote.
-    struct Owner {
+    struct OwnerOfFiles {
         replica: Replica,
         known: KnownServers,
         founder: Pen,
@@ -149,7 +149,7 @@ mod tests {
         node(1).agent(AgentId::new("a"))
     }
 
-    impl Owner {
+    impl OwnerOfFiles {
         fn new() -> Self {
             let (founding, mut founder) = found();
             let start = ReplicaStart {
@@ -248,7 +248,7 @@ mod tests {
     /// FEDERATION, names: agents of other nodes are always opt-in, whatever the default policy at home.
     #[test]
     fn only_a_grant_opens_a_server_to_an_agent_of_another_node() {
-        let mut owner = Owner::new();
+        let mut owner = OwnerOfFiles::new();
         assert_eq!(
             owner.decide(&caller(), None),
             Err(Some(ForeignClosed::NotGranted))
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_denial_wins_over_all_that_allows() {
-        let mut owner = Owner::new();
+        let mut owner = OwnerOfFiles::new();
         for change in [allow(1), deny(2), allow(3)] {
             let written = owner.other.write(change);
             owner.take(written);
@@ -296,7 +296,7 @@ mod tests {
     /// What is granted and not shared stays closed, and so does what is shared and not granted.
     #[test]
     fn a_grant_counts_as_far_as_it_is_shared() {
-        let mut owner = Owner::new();
+        let mut owner = OwnerOfFiles::new();
         let granted = owner.other.write(allow(1));
         owner.take(granted);
         owner.known.shared = SharedTools::default();
@@ -316,7 +316,7 @@ mod tests {
     /// FEDERATION, the lease: only allows lapse, and only those of other nodes' agents.
     #[test]
     fn what_is_allowed_ends_with_the_lease_and_comes_back_with_it() {
-        let mut owner = Owner::new();
+        let mut owner = OwnerOfFiles::new();
         let granted = owner.other.write(allow(1));
         owner.take(granted);
         let table = owner.table();
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn who_was_cut_off_and_who_never_was_in_is_nobody() {
-        let mut owner = Owner::new();
+        let mut owner = OwnerOfFiles::new();
         let granted = owner.founder.write(allow(1));
         owner.take(granted);
         assert_eq!(owner.decide(&caller(), None), Ok(()));
@@ -357,7 +357,7 @@ mod tests {
     /// A node asks for what it lists to its own agents; what is done, these do.
     #[test]
     fn a_node_itself_lists_what_is_shared_and_calls_nothing() {
-        let owner = Owner::new();
+        let owner = OwnerOfFiles::new();
         let table = owner.table();
         let itself = Principal::Agent(AgentId::node_itself(node(1)));
         assert!(table.opens(&itself, &files(), 0) && table.sees(&itself, &files(), 0));
@@ -371,7 +371,7 @@ mod tests {
     /// Without a cluster nobody of another node has anything, under any policy.
     #[test]
     fn without_a_cluster_all_is_closed_to_agents_of_other_nodes() {
-        let owner = Owner::new();
+        let owner = OwnerOfFiles::new();
         let alone = owner.table().with_foreign(None, 3);
         for who in [AgentId::of_node(&caller()), AgentId::node_itself(node(1))] {
             let who = Principal::Agent(who);
