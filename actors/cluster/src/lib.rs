@@ -6,6 +6,7 @@
 
 pub mod lan;
 pub mod links;
+pub mod pairing;
 pub mod replication;
 pub mod shares;
 pub mod tool_index;

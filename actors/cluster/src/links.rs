@@ -16,7 +16,7 @@ mod state;
 mod status;
 mod table;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -45,6 +45,7 @@ pub mod cluster {
     pub mod link_plan;
     pub mod membership;
     pub mod node_names;
+    pub mod pairing;
     pub mod proven_addresses;
     pub mod routes;
     pub mod seen_nodes;

@@ -15,6 +15,7 @@ pub mod frames;
 pub mod hello;
 pub mod logs;
 pub mod node_id;
+pub mod pairing;
 pub mod sync;
 pub mod tool_index;
 

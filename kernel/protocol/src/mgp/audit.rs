@@ -158,6 +158,8 @@ impl EventType {
         Self::Custom(CustomType::own("dev.cloto.mgp.server_unshared"));
     /// What another node told of its tools was not taken, or not all of it.
     pub const INDEX_REFUSED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.index_refused"));
+    /// A ticket for a node was made, shown, refused, used or ended.
+    pub const NODE_PAIRING: Self = Self::Custom(CustomType::own("dev.cloto.mgp.node_pairing"));
     /// Old records are about to be removed; names the last of them.
     pub const LOG_TRIMMED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_trimmed"));
     /// The log itself was found hurt, or was mended.

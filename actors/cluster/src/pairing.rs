@@ -1,0 +1,375 @@
+//! How nodes come in: hands out tickets, hears who shows one, and shows one to another node.
+//! The operator invites, approves and joins; the kernel writes down who is let in.
+//!
+//! Each link of a pairing has a task of its own; the actor decides with the engine. Tickets are kept in memory:
+//! a kernel that is started again has none out.
+
+mod guests;
+mod joining;
+mod state;
+#[cfg(test)]
+mod tests;
+mod welcome;
+
+use mgp_engine::cluster::pairing::{
+    BadTicket, PairingHeard, PairingNode, PairingRefusal, TicketStage,
+};
+use mgp_engine::node_key::{NodeKey, PublicKey};
+use mgp_engine::policy::grants::ClusterId;
+use mgp_protocol::federation::hello::{NodeName, NodeRole};
+use mgp_protocol::federation::pairing::TicketId;
+use mgp_protocol::ids::NodeId;
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
+use mgp_store::audit::AuditHandle;
+use mgp_transports::quic::PairingLink;
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
+
+use self::guests::{AskedOver, WaitForDecision};
+use self::state::PairingState;
+use crate::links::LinksHandle;
+
+/// What pairing needs.
+#[derive(Debug)]
+pub struct PairingStart {
+    /// The node's key.
+    pub key: NodeKey,
+    /// The links: their socket carries pairings, too.
+    pub links: LinksHandle,
+    /// What is to be written down.
+    pub events: EventSink<PairingEvent>,
+    /// The audit log.
+    pub audit: AuditHandle,
+}
+
+/// What the kernel does for pairing.
+#[derive(Debug)]
+pub enum PairingEvent {
+    /// A node asks to be let in, and a person is to decide.
+    Asked(WaitingNode),
+    /// Write down that the node is a member, and answer what it needs; or why that cannot be, in words for both
+    /// sides.
+    Admit(AdmitNode, Reply<Result<Admission, String>>),
+    /// This node was let in: keep what it was given, and answer when that is on disk.
+    Joined(Admission, Reply<Result<(), String>>),
+}
+
+/// A node that is to be let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdmitNode {
+    /// The node.
+    pub node: NodeId,
+    /// Its key, as the link proved it.
+    pub key: PublicKey,
+    /// What it wants to be called.
+    pub name: NodeName,
+    /// What it may do.
+    pub role: NodeRole,
+}
+
+/// What a new node is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// The cluster: the hash of its founding entry.
+    pub cluster: ClusterId,
+    /// Entries of the logs, the founding one first: at most a megabyte of them.
+    pub entries: Vec<Vec<u8>>,
+    /// What the node is called.
+    pub name: NodeName,
+    /// What it may do.
+    pub role: NodeRole,
+    /// The key of the node that let it in.
+    pub inviter: PublicKey,
+}
+
+/// What a ticket is to be good for.
+#[derive(Clone, Debug)]
+pub struct InviteTerms {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// What the node may do.
+    pub role: NodeRole,
+    /// How long the ticket lives; 15 minutes when nobody says so.
+    pub lives_for: Option<std::time::Duration>,
+    /// Who shows it is let in without a person's yes.
+    pub approved_before: bool,
+    /// Where this node is, as `host:port`.
+    pub addresses: Vec<String>,
+}
+
+/// A new ticket.
+#[derive(Clone, Debug)]
+pub struct Invited {
+    /// To be handed to one person. A secret.
+    pub ticket: String,
+    /// What it is called here.
+    pub id: TicketId,
+    /// When it ends, in milliseconds since 1970.
+    pub expires_ms: u64,
+}
+
+/// A ticket that is out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TicketStatus {
+    /// What it is called.
+    pub id: TicketId,
+    /// What the node may do.
+    pub role: NodeRole,
+    /// Who shows it is let in without a person's yes.
+    pub approved_before: bool,
+    /// When it ends.
+    pub expires_ms: u64,
+    /// How far it is.
+    pub stage: TicketStage,
+}
+
+/// A node that waits for a person's yes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingNode {
+    /// The ticket it showed.
+    pub id: TicketId,
+    /// Who it is, and the words that both sides show.
+    pub who: PairingNode,
+    /// What it may do when it is let in.
+    pub role: NodeRole,
+}
+
+/// How far this node's own joining is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joining {
+    /// Who made the ticket.
+    pub inviter: NodeId,
+    /// The words that both sides show.
+    pub words: String,
+    /// How far it is.
+    pub progress: JoinProgress,
+}
+
+/// The steps of joining.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JoinProgress {
+    /// The other side is being dialed; what the last try came to.
+    Dialing(Option<String>),
+    /// The other side was heard, and a person there decides.
+    Waiting,
+    /// It is let in, and has written that down.
+    Admitted(Box<Admission>),
+    /// The other side said no, and why.
+    Refused(String),
+    /// The ticket ended before somebody decided.
+    Expired,
+    /// It was let in and cannot keep what it was given.
+    Failed(String),
+}
+
+/// Why nothing is done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PairingFailed {
+    /// It is no ticket.
+    #[error(transparent)]
+    Ticket(#[from] BadTicket),
+    /// The engine refuses.
+    #[error(transparent)]
+    Refused(#[from] PairingRefusal),
+    /// The kernel cannot write it down.
+    #[error("{0}")]
+    NotAdmitted(String),
+    /// It is this node's own ticket.
+    #[error("this node made the ticket: use it on the other one")]
+    Own,
+    /// The ticket's time is long over.
+    #[error("the ticket has expired: ask for another one")]
+    Expired,
+    /// There is no socket.
+    #[error("links to other nodes are not open here")]
+    NotOpen,
+    /// The actor is not reachable.
+    #[error("pairing: {0}")]
+    Actor(#[from] AskError),
+}
+
+/// Handle for everyone.
+#[derive(Clone, Debug)]
+pub struct PairingHandle {
+    mailbox: Mailbox<PairingMsg>,
+}
+
+impl PairingHandle {
+    /// Makes a ticket. Links have to be open.
+    ///
+    /// # Errors
+    /// [`PairingFailed`].
+    pub async fn invite(&self, terms: InviteTerms) -> Result<Invited, PairingFailed> {
+        self.mailbox
+            .ask(|reply| PairingMsg::Invite(terms, reply))
+            .await?
+    }
+
+    /// The tickets that are out.
+    ///
+    /// # Errors
+    /// The actor is not reachable.
+    pub async fn tickets(&self) -> Result<Vec<TicketStatus>, AskError> {
+        self.mailbox.ask(PairingMsg::Tickets).await
+    }
+
+    /// Makes a ticket good for nothing. False when there was none.
+    ///
+    /// # Errors
+    /// The actor is not reachable.
+    pub async fn withdraw(&self, id: TicketId) -> Result<bool, AskError> {
+        self.mailbox
+            .ask(|reply| PairingMsg::End(id, "the invitation was withdrawn", reply))
+            .await
+    }
+
+    /// The nodes that wait for a person's yes.
+    ///
+    /// # Errors
+    /// The actor is not reachable.
+    pub async fn waiting(&self) -> Result<Vec<WaitingNode>, AskError> {
+        self.mailbox.ask(PairingMsg::Waiting).await
+    }
+
+    /// Lets the node in that showed this ticket; resolves when that is written down.
+    ///
+    /// # Errors
+    /// [`PairingFailed`]; where the kernel cannot write it down, the ticket is as good as before.
+    pub async fn approve(&self, id: TicketId) -> Result<(), PairingFailed> {
+        self.mailbox
+            .ask(|reply| PairingMsg::Approve(id, reply))
+            .await?
+    }
+
+    /// Turns the node away that showed this ticket, and uses the ticket up. False when there was none.
+    ///
+    /// # Errors
+    /// The actor is not reachable.
+    pub async fn refuse(&self, id: TicketId) -> Result<bool, AskError> {
+        self.mailbox
+            .ask(|reply| PairingMsg::End(id, "a person there said no", reply))
+            .await
+    }
+
+    /// Shows a ticket to the node that made it, in place of one that is being shown. Answers at once, with the
+    /// words; [`Self::joining`] tells what comes of it.
+    ///
+    /// # Errors
+    /// [`PairingFailed`].
+    pub async fn join(&self, ticket: String, name: NodeName) -> Result<Joining, PairingFailed> {
+        let ask = |reply| PairingMsg::Join(ticket, name, reply);
+        self.mailbox.ask(ask).await?
+    }
+
+    /// How far the last joining is; `None` before the first.
+    ///
+    /// # Errors
+    /// The actor is not reachable.
+    pub async fn joining(&self) -> Result<Option<Joining>, AskError> {
+        self.mailbox.ask(PairingMsg::Joining).await
+    }
+
+    /// A node that is not known came by a link of its own.
+    pub fn asked(&self, link: Box<PairingLink>) {
+        // One that is dropped is closed, and dials again.
+        let _ = self.mailbox.tell(PairingMsg::Guest(link));
+    }
+}
+
+/// Messages to the actor.
+pub enum PairingMsg {
+    /// Make a ticket.
+    Invite(InviteTerms, Reply<Result<Invited, PairingFailed>>),
+    /// Tell the tickets.
+    Tickets(Reply<Vec<TicketStatus>>),
+    /// Tell who waits.
+    Waiting(Reply<Vec<WaitingNode>>),
+    /// A person says yes.
+    Approve(TicketId, Reply<Result<(), PairingFailed>>),
+    /// A ticket ends, for a reason that who waits is told.
+    End(TicketId, &'static str, Reply<bool>),
+    /// Show a ticket.
+    Join(String, NodeName, Reply<Result<Joining, PairingFailed>>),
+    /// Tell how far that is.
+    Joining(Reply<Option<Joining>>),
+    /// A node that is not known.
+    Guest(Box<PairingLink>),
+    /// The link of the node with this number is over.
+    Left(u64),
+    /// It showed a ticket.
+    Shown(
+        Box<AskedOver>,
+        Reply<Result<(PairingHeard, WaitForDecision), PairingRefusal>>,
+    ),
+    /// The kernel has written down who is let in, or cannot.
+    Written(TicketId, Result<Admission, String>),
+    /// The node has what it was given.
+    Delivered(TicketId),
+    /// How far this node's joining with that number is.
+    Progress(u64, JoinProgress),
+    /// A ticket's time may be over.
+    Expire,
+}
+
+impl std::fmt::Debug for PairingMsg {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without what they hold: secrets are among it.
+        f.write_str("PairingMsg")
+    }
+}
+
+/// Fixed at construction.
+#[derive(Debug)]
+pub struct PairingActor;
+
+impl PairingActor {
+    /// Starts the actor. No ticket is out.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn start(start: PairingStart) -> Result<(PairingHandle, ActorCell), SpawnErr> {
+        let (actor, _) = Actor::spawn(None, Self, start).await?;
+        let cell = actor.get_cell();
+        let mailbox = Mailbox::new(actor);
+        Ok((PairingHandle { mailbox }, cell))
+    }
+}
+
+impl Actor for PairingActor {
+    type Msg = Queued<PairingMsg>;
+    type State = PairingState;
+    type Arguments = PairingStart;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        start: PairingStart,
+    ) -> Result<PairingState, ActorProcessingErr> {
+        Ok(PairingState::new(start, Mailbox::new(myself)))
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<Self::Msg>,
+        queued: Self::Msg,
+        state: &mut PairingState,
+    ) -> Result<(), ActorProcessingErr> {
+        match queued.open() {
+            PairingMsg::Invite(terms, reply) => reply.send(state.invite(terms).await),
+            PairingMsg::Tickets(reply) => reply.send(state.statuses()),
+            PairingMsg::Waiting(reply) => reply.send(state.waiting()),
+            PairingMsg::Approve(id, reply) => state.approve(id, Some(reply)),
+            PairingMsg::End(id, why, reply) => reply.send(state.end(id, why).await),
+            PairingMsg::Join(ticket, name, reply) => reply.send(state.join(&ticket, name)),
+            PairingMsg::Joining(reply) => reply.send(state.joining()),
+            PairingMsg::Guest(link) => state.guest(link),
+            PairingMsg::Left(number) => state.left(number).await,
+            PairingMsg::Shown(asked, reply) => reply.send(state.shown(*asked)),
+            PairingMsg::Written(id, outcome) => state.written(id, outcome),
+            PairingMsg::Delivered(id) => state.delivered(id).await,
+            PairingMsg::Progress(number, progress) => state.progress(number, progress),
+            PairingMsg::Expire => state.expire().await,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+//! The side of the node that has a ticket: dials until somebody there decides.
+
+use std::time::Duration;
+
+use mgp_engine::cluster::pairing::{PairingEnds, Ticket, is_proven};
+use mgp_engine::node_key::PublicKey;
+use mgp_engine::policy::grants::ClusterId;
+use mgp_protocol::federation::hello::NodeName;
+use mgp_protocol::federation::pairing::{
+    PARTS_MAX, PairingAsk, PairingMessage, WelcomeBook, WelcomePart,
+};
+use mgp_protocol::ids::NodeId;
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::mailbox::{Mailbox, Reply};
+use mgp_runtime::time::unix_ms;
+use mgp_transports::quic::{NoLink, PairingLink};
+
+use super::guests::{heard, said};
+use super::{Admission, JoinProgress, PairingEvent, PairingMsg};
+use crate::links::LinksHandle;
+
+/// Between one try and the next.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How much later than by this clock a ticket may end: the inviter's clock counts, and may be behind.
+pub(super) const CLOCKS_MS: u64 = 10 * 60 * 1000;
+
+/// One joining.
+pub(super) struct JoinTask {
+    pub(super) number: u64,
+    pub(super) own: NodeId,
+    pub(super) ticket: Ticket,
+    pub(super) name: NodeName,
+    pub(super) links: LinksHandle,
+    pub(super) events: EventSink<PairingEvent>,
+    pub(super) mailbox: Mailbox<PairingMsg>,
+}
+
+/// Why one try came to nothing.
+enum NotYet {
+    /// The next one may come to something.
+    Again(String),
+    /// None will.
+    Never(JoinProgress),
+}
+
+impl JoinTask {
+    pub(super) async fn run(self) {
+        let ends = self.ticket.expires_ms.saturating_add(CLOCKS_MS);
+        while unix_ms() < ends {
+            match self.attempt().await {
+                Ok(admission) => return self.tell(JoinProgress::Admitted(Box::new(admission))),
+                Err(NotYet::Never(progress)) => return self.tell(progress),
+                Err(NotYet::Again(why)) => self.tell(JoinProgress::Dialing(Some(why))),
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        self.tell(JoinProgress::Expired);
+    }
+
+    fn tell(&self, progress: JoinProgress) {
+        let _ended = self
+            .mailbox
+            .remind(PairingMsg::Progress(self.number, progress));
+    }
+
+    async fn attempt(&self) -> Result<Admission, NotYet> {
+        let mut link = self.dial().await.map_err(NotYet::Again)?;
+        let again = |why: &str| NotYet::Again(why.to_owned());
+        let ends = PairingEnds {
+            inviter: NodeId::of_key(&self.ticket.inviter),
+            joiner: self.own,
+            binding: link.binding(),
+        };
+        let secret = &self.ticket.secret;
+        let ask = PairingMessage::Ask(PairingAsk {
+            ticket: secret.id(),
+            name: self.name.clone(),
+            proof: ends.asking(secret),
+        });
+        if !said(&mut link, &ask).await {
+            return Err(again("the link was lost"));
+        }
+        match heard(&mut link).await {
+            Some(PairingMessage::Heard(proof)) if is_proven(&proof, &ends.answering(secret)) => {}
+            Some(PairingMessage::Refused(why)) => {
+                return Err(NotYet::Never(JoinProgress::Refused(why)));
+            }
+            Some(
+                PairingMessage::Heard(_)
+                | PairingMessage::Ask(_)
+                | PairingMessage::Part(_)
+                | PairingMessage::Taken,
+            ) => {
+                let why = "the other side does not know the ticket's secret".to_owned();
+                return Err(NotYet::Never(JoinProgress::Refused(why)));
+            }
+            None => return Err(again("the link was lost")),
+        }
+        self.tell(JoinProgress::Waiting);
+        let admission = self.welcome(&mut link).await?;
+        let (reply, kept) = Reply::new();
+        self.events
+            .send(PairingEvent::Joined(admission.clone(), reply));
+        match kept.await {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => return Err(NotYet::Never(JoinProgress::Failed(why))),
+            Err(_ended) => {
+                let why = "the kernel ended meanwhile".to_owned();
+                return Err(NotYet::Never(JoinProgress::Failed(why)));
+            }
+        }
+        // Lost, the ticket stays out until its time is over, and is of use to nobody else.
+        let _told = said(&mut link, &PairingMessage::Taken).await;
+        link.finish().await;
+        Ok(admission)
+    }
+
+    async fn dial(&self) -> Result<PairingLink, String> {
+        let inviter = NodeId::of_key(&self.ticket.inviter);
+        let endpoint = self.links.endpoint();
+        let endpoint = endpoint.ok_or("links to other nodes are not open here")?;
+        let mut last =
+            NoLink::Unresolved(inviter.short(), "the ticket names no address".to_owned());
+        for place in &self.ticket.places {
+            match endpoint.dial_pairing(inviter, place).await {
+                Ok(link) => return Ok(link),
+                Err(why) => last = why,
+            }
+        }
+        Err(last.to_string())
+    }
+
+    /// What the other side gives, once a person there has decided.
+    async fn welcome(&self, link: &mut PairingLink) -> Result<Admission, NotYet> {
+        let never = |why: &str| NotYet::Never(JoinProgress::Refused(why.to_owned()));
+        let mut bytes = Vec::new();
+        loop {
+            match heard(link).await {
+                Some(PairingMessage::Part(WelcomePart { bytes: part, more })) => {
+                    bytes.extend(part);
+                    if bytes.len() > PARTS_MAX {
+                        return Err(never("the other side sends more than it may"));
+                    }
+                    if !more {
+                        break;
+                    }
+                }
+                Some(PairingMessage::Refused(why)) => {
+                    return Err(NotYet::Never(JoinProgress::Refused(why)));
+                }
+                Some(PairingMessage::Ask(_) | PairingMessage::Heard(_) | PairingMessage::Taken) => {
+                    return Err(never("the other side sends what cannot be read"));
+                }
+                None => return Err(NotYet::Again("nobody there has decided yet".to_owned())),
+            }
+        }
+        let book = WelcomeBook::decode(&bytes);
+        let book = book.map_err(|_| never("the other side sends what cannot be read"))?;
+        let (cluster, inviter) = (
+            ClusterId(self.ticket.cluster),
+            PublicKey(self.ticket.inviter),
+        );
+        let admission = Admission::of(book, cluster, inviter);
+        admission.ok_or_else(|| {
+            never("the other side lets it into another cluster than the ticket said")
+        })
+    }
+}

@@ -1,0 +1,330 @@
+//! Nodes that let each other in, over loopback.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::cluster::pairing::{PairingRefusal, Ticket};
+use mgp_engine::node_key::NodeKey;
+use mgp_engine::policy::grants::ClusterId;
+use mgp_protocol::federation::hello::{NodeName, NodeRole};
+use mgp_runtime::event_sink::EventSink;
+use mgp_store::audit::AuditHandle;
+use tokio::sync::mpsc;
+
+use super::{
+    Admission, AdmitNode, InviteTerms, JoinProgress, PairingActor, PairingEvent, PairingFailed,
+    PairingHandle, PairingStart, WaitingNode,
+};
+use crate::links::LinkEvent;
+use crate::links::LinksHandle;
+use crate::links::tests::scene::{LinkNode, keys, soon};
+
+const CLUSTER: ClusterId = ClusterId([9; 32]);
+
+/// A node with pairing, and a kernel that lets everybody in but those called `taken`.
+struct PairingScene {
+    key: NodeKey,
+    links: LinksHandle,
+    at: String,
+    pairing: PairingHandle,
+    asked: mpsc::UnboundedReceiver<WaitingNode>,
+    admitted: mpsc::UnboundedReceiver<AdmitNode>,
+    joined: mpsc::UnboundedReceiver<Admission>,
+}
+
+fn entries() -> Vec<Vec<u8>> {
+    (0..40).map(|n| vec![n; 700]).collect()
+}
+
+impl PairingScene {
+    async fn new(key: &NodeKey) -> Self {
+        let mut node = LinkNode::start(key).await;
+        let (asked, admitted, joined) = (
+            mpsc::unbounded_channel(),
+            mpsc::unbounded_channel(),
+            mpsc::unbounded_channel(),
+        );
+        let (told, admits, joins, inviter) = (asked.0, admitted.0, joined.0, key.public());
+        let events = EventSink::new(move |event| match event {
+            PairingEvent::Asked(waiting) => drop(told.send(waiting)),
+            PairingEvent::Admit(node, reply) => {
+                let name = node.name.clone();
+                reply.send(match name.as_str() == "taken" {
+                    true => Err("another node is called taken".to_owned()),
+                    false => Ok(Admission {
+                        cluster: CLUSTER,
+                        entries: entries(),
+                        name,
+                        role: node.role,
+                        inviter,
+                    }),
+                });
+                drop(admits.send(node));
+            }
+            PairingEvent::Joined(admission, reply) => {
+                reply.send(Ok(()));
+                drop(joins.send(admission));
+            }
+        });
+        let start = PairingStart {
+            key: key.clone(),
+            links: node.links.clone(),
+            events,
+            audit: AuditHandle::off(),
+        };
+        let (pairing, _cell) = PairingActor::start(start).await.unwrap();
+        let (links, at, router) = (node.links.clone(), node.at.to_string(), pairing.clone());
+        tokio::spawn(async move {
+            while let Some(event) = node.events.recv().await {
+                if let LinkEvent::Pairing(link) = event {
+                    router.asked(link);
+                }
+            }
+        });
+        Self {
+            key: key.clone(),
+            links,
+            at,
+            pairing,
+            asked: asked.1,
+            admitted: admitted.1,
+            joined: joined.1,
+        }
+    }
+
+    fn terms(&self) -> InviteTerms {
+        InviteTerms {
+            cluster: CLUSTER,
+            role: NodeRole::Member,
+            lives_for: None,
+            approved_before: false,
+            addresses: vec![self.at.clone()],
+        }
+    }
+
+    async fn invite(&self) -> String {
+        self.pairing.invite(self.terms()).await.unwrap().ticket
+    }
+
+    /// The end of what it is joining.
+    async fn outcome(&self) -> JoinProgress {
+        soon(async {
+            loop {
+                let progress = self.pairing.joining().await.unwrap().unwrap().progress;
+                if !matches!(progress, JoinProgress::Dialing(_) | JoinProgress::Waiting) {
+                    return progress;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await
+    }
+}
+
+fn named(name: &str) -> NodeName {
+    NodeName::parse(name).unwrap()
+}
+
+async fn two() -> (PairingScene, PairingScene) {
+    let [a, b] = keys();
+    (PairingScene::new(&a).await, PairingScene::new(&b).await)
+}
+
+fn refused(why: &str) -> JoinProgress {
+    JoinProgress::Refused(why.to_owned())
+}
+
+/// FED-004: both sides show the same words, and only a person's yes lets the node in.
+#[tokio::test]
+async fn a_node_comes_in_with_a_ticket_and_a_persons_yes() {
+    let (mut a, mut b) = two().await;
+    let ticket = a.invite().await;
+    let spoken = ticket
+        .to_uppercase()
+        .replace('-', " \n")
+        .replacen(" \n", "-", 1);
+    let joining = b.pairing.join(spoken, named("desk")).await.unwrap();
+    assert_eq!(joining.inviter, a.key.node());
+    let waiting = soon(a.asked.recv()).await.unwrap();
+    assert_eq!(
+        (waiting.who.node, &waiting.who.words),
+        (b.key.node(), &joining.words)
+    );
+    assert_eq!(a.pairing.waiting().await.unwrap(), [waiting.clone()]);
+    assert!(a.admitted.try_recv().is_err(), "nobody has said yes");
+    soon(a.pairing.approve(waiting.id)).await.unwrap();
+    let admitted = soon(a.admitted.recv()).await.unwrap();
+    assert_eq!(
+        (admitted.key, admitted.name),
+        (b.key.public(), named("desk"))
+    );
+    let JoinProgress::Admitted(given) = b.outcome().await else {
+        panic!("{:?}", b.outcome().await);
+    };
+    assert_eq!(soon(b.joined.recv()).await.as_ref(), Some(&*given));
+    assert_eq!((given.cluster, given.inviter), (CLUSTER, a.key.public()));
+    assert_eq!(given.entries, entries());
+    // It was for one node, once: then nobody may even ask.
+    soon(async {
+        while !a.pairing.tickets().await.unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    let [_, _, c] = keys();
+    let c = PairingScene::new(&c).await;
+    c.pairing.join(ticket, named("other")).await.unwrap();
+    soon(async {
+        loop {
+            let joining = c.pairing.joining().await.unwrap().unwrap();
+            if !matches!(joining.progress, JoinProgress::Dialing(None)) {
+                assert!(!matches!(
+                    joining.progress,
+                    JoinProgress::Admitted(_) | JoinProgress::Waiting
+                ));
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    assert!(a.admitted.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_ticket_that_was_approved_before_needs_no_person() {
+    let (a, b) = two().await;
+    let terms = InviteTerms {
+        approved_before: true,
+        ..a.terms()
+    };
+    let ticket = a.pairing.invite(terms).await.unwrap().ticket;
+    b.pairing.join(ticket, named("desk")).await.unwrap();
+    assert!(matches!(b.outcome().await, JoinProgress::Admitted(_)));
+}
+
+#[tokio::test]
+async fn a_no_is_told_and_uses_the_ticket_up() {
+    let (mut a, b) = two().await;
+    let ticket = a.invite().await;
+    b.pairing.join(ticket, named("desk")).await.unwrap();
+    let waiting = soon(a.asked.recv()).await.unwrap();
+    assert!(a.pairing.refuse(waiting.id).await.unwrap());
+    assert_eq!(b.outcome().await, refused("a person there said no"));
+    assert!(a.pairing.tickets().await.unwrap().is_empty());
+    assert!(!a.pairing.refuse(waiting.id).await.unwrap());
+    let nobody = PairingFailed::Refused(PairingRefusal::NobodyWaits);
+    assert_eq!(a.pairing.approve(waiting.id).await, Err(nobody));
+}
+
+/// A name that is taken is told to both, and the same ticket is good with another one.
+#[tokio::test]
+async fn a_name_that_is_taken_uses_no_ticket_up() {
+    let (mut a, b) = two().await;
+    let ticket = a.invite().await;
+    b.pairing
+        .join(ticket.clone(), named("taken"))
+        .await
+        .unwrap();
+    let waiting = soon(a.asked.recv()).await.unwrap();
+    let why = "another node is called taken";
+    let failed = PairingFailed::NotAdmitted(why.to_owned());
+    assert_eq!(a.pairing.approve(waiting.id).await, Err(failed));
+    assert_eq!(b.outcome().await, refused(why));
+    b.pairing.join(ticket, named("desk")).await.unwrap();
+    let waiting = soon(a.asked.recv()).await.unwrap();
+    soon(a.pairing.approve(waiting.id)).await.unwrap();
+    assert!(matches!(b.outcome().await, JoinProgress::Admitted(_)));
+}
+
+/// Who has seen a ticket after another node showed it, or knows no secret, gets nowhere.
+#[tokio::test]
+async fn a_ticket_is_for_the_first_node_and_for_who_has_its_secret() {
+    let [a, b, c] = keys();
+    let (mut a, b) = (PairingScene::new(&a).await, PairingScene::new(&b).await);
+    let mut c = PairingScene::new(&c).await;
+    let ticket = a.invite().await;
+    b.pairing.join(ticket.clone(), named("desk")).await.unwrap();
+    soon(a.asked.recv()).await.unwrap();
+    c.pairing
+        .join(ticket.clone(), named("other"))
+        .await
+        .unwrap();
+    let taken = PairingRefusal::Taken.to_string();
+    assert_eq!(c.outcome().await, refused(&taken));
+    let mut guessed = Ticket::read(&ticket).unwrap();
+    guessed.secret.0[0] ^= 1;
+    c.pairing
+        .join(guessed.text(), named("other"))
+        .await
+        .unwrap();
+    let unknown = PairingRefusal::NoTicket.to_string();
+    assert_eq!(c.outcome().await, refused(&unknown));
+    assert!(c.joined.try_recv().is_err() && a.admitted.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_ticket_that_ends_meanwhile_is_told() {
+    let (a, b) = two().await;
+    let terms = InviteTerms {
+        lives_for: Some(Duration::from_millis(700)),
+        ..a.terms()
+    };
+    let ticket = a.pairing.invite(terms).await.unwrap().ticket;
+    b.pairing.join(ticket, named("desk")).await.unwrap();
+    assert_eq!(b.outcome().await, refused("the ticket has expired"));
+    assert!(a.pairing.tickets().await.unwrap().is_empty());
+    let withdrawn = a.pairing.invite(a.terms()).await.unwrap();
+    b.pairing
+        .join(withdrawn.ticket, named("desk"))
+        .await
+        .unwrap();
+    soon(async {
+        while a.pairing.waiting().await.unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    assert!(a.pairing.withdraw(withdrawn.id).await.unwrap());
+    assert_eq!(b.outcome().await, refused("the invitation was withdrawn"));
+}
+
+/// The person is slow, and the link breaks meanwhile: the node comes again and is not asked about anew.
+#[tokio::test]
+async fn a_link_that_is_lost_while_a_person_decides_costs_nothing() {
+    let (mut a, b) = two().await;
+    let ticket = a.invite().await;
+    b.pairing.join(ticket, named("desk")).await.unwrap();
+    let waiting = soon(a.asked.recv()).await.unwrap();
+    let at = b.links.address().unwrap();
+    b.links.open(at).await.unwrap();
+    soon(a.pairing.approve(waiting.id)).await.unwrap();
+    assert!(matches!(b.outcome().await, JoinProgress::Admitted(_)));
+    assert!(a.asked.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn what_is_no_ticket_for_this_node_is_said_at_once() {
+    let (a, b) = two().await;
+    let own = a.invite().await;
+    assert_eq!(
+        a.pairing.join(own.clone(), named("nas")).await,
+        Err(PairingFailed::Own)
+    );
+    let cut = own[..own.len() - 3].to_owned();
+    let bad = b.pairing.join(cut, named("desk")).await;
+    assert!(matches!(bad, Err(PairingFailed::Ticket(_))), "{bad:?}");
+    let mut old = Ticket::read(&own).unwrap();
+    old.expires_ms = 1;
+    let old = b.pairing.join(old.text(), named("desk")).await;
+    assert_eq!(old, Err(PairingFailed::Expired));
+    b.links.close().await.unwrap();
+    assert_eq!(
+        b.pairing.join(own, named("desk")).await,
+        Err(PairingFailed::NotOpen)
+    );
+    let closed = b.pairing.invite(b.terms()).await.map(|invited| invited.id);
+    assert_eq!(closed, Err(PairingFailed::NotOpen));
+    let shown = format!("{:?}", Arc::new(a.pairing.tickets().await.unwrap()));
+    assert!(!shown.contains("secret"), "{shown}");
+}

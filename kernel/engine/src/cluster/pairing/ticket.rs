@@ -1,0 +1,263 @@
+//! Tickets as text that survives being copied by hand, mailed and read aloud.
+
+use std::fmt;
+
+use mgp_protocol::federation::pairing::TicketId;
+
+/// How each ticket begins.
+const PREFIX: &str = "mgp1";
+/// No letter in it looks like a digit or another letter: `i` and `l` are read as 1, `o` as 0.
+const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// Letters of a group; groups have a `-` between them, so that a line can break there.
+const GROUP: usize = 8;
+/// Bytes at the end that tell of a slip.
+const CHECK: usize = 4;
+/// Most places in one ticket, and the longest.
+const PLACES: usize = 8;
+const PLACE_MAX: usize = 80;
+/// Longest text that is looked at.
+const TEXT_MAX: usize = 4096;
+
+/// What only the two sides have. Not shown by accident.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PairingSecret(pub [u8; 32]);
+
+impl PairingSecret {
+    /// What the ticket is called where its secret must not be told.
+    #[must_use]
+    pub fn id(&self) -> TicketId {
+        let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 ticket id");
+        hasher.update(&self.0);
+        let mut id = TicketId([0; 8]);
+        hasher.finalize_xof().fill(&mut id.0);
+        id
+    }
+}
+
+impl fmt::Debug for PairingSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PairingSecret(of {})", self.id())
+    }
+}
+
+/// A ticket, as it is handed to the other side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// The key of the node that made it.
+    pub inviter: [u8; 32],
+    /// The hash of the cluster's founding entry.
+    pub cluster: [u8; 32],
+    /// The secret.
+    pub secret: PairingSecret,
+    /// When it ends, by the inviter's clock.
+    pub expires_ms: u64,
+    /// Where the inviter may be, as `host:port`.
+    pub places: Vec<String>,
+}
+
+/// Why a text is no ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadTicket {
+    /// It does not begin like one.
+    #[error("this is no ticket: one begins with mgp1-")]
+    Prefix,
+    /// A letter that no ticket has.
+    #[error("no ticket has the character {0:?}: copy it anew")]
+    Character(char),
+    /// Something is missing, or one letter is another.
+    #[error("the ticket is not whole, or a character of it is wrong: copy it anew, to the end")]
+    Check,
+    /// It was made by a later version.
+    #[error("the ticket holds what this version does not know: update this side")]
+    Unknown,
+}
+
+impl Ticket {
+    /// As text. What does not fit is left out: places beyond the eighth, and those that nobody could type.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut bytes = Vec::new();
+        bytes.extend(self.inviter);
+        bytes.extend(self.cluster);
+        bytes.extend(self.secret.0);
+        bytes.extend(self.expires_ms.to_be_bytes());
+        let fits = |place: &&String| place.len() <= PLACE_MAX;
+        for place in self.places.iter().filter(fits).take(PLACES) {
+            bytes.push(place.len() as u8);
+            bytes.extend(place.as_bytes());
+        }
+        bytes.extend(check(&bytes));
+        let letters = letters(&bytes);
+        let groups = letters.as_bytes().chunks(GROUP);
+        let groups = groups.map(|group| String::from_utf8_lossy(group).into_owned());
+        let groups = groups.collect::<Vec<_>>().join("-");
+        format!("{PREFIX}-{groups}")
+    }
+
+    /// Reads a text; case, white space, line breaks and `-` do not matter.
+    ///
+    /// # Errors
+    /// [`BadTicket`].
+    pub fn read(text: &str) -> Result<Self, BadTicket> {
+        if text.len() > TEXT_MAX {
+            return Err(BadTicket::Check);
+        }
+        let plain = text.chars().filter(|c| !c.is_whitespace() && *c != '-');
+        let plain: String = plain.map(|c| c.to_ascii_lowercase()).collect();
+        let letters = plain.strip_prefix(PREFIX).ok_or(BadTicket::Prefix)?;
+        let bytes = bytes(letters)?;
+        let (bytes, shown) = bytes
+            .len()
+            .checked_sub(CHECK)
+            .map(|at| bytes.split_at(at))
+            .ok_or(BadTicket::Check)?;
+        if check(bytes) != shown {
+            return Err(BadTicket::Check);
+        }
+        fields(bytes).ok_or(BadTicket::Unknown)
+    }
+}
+
+fn fields(bytes: &[u8]) -> Option<Ticket> {
+    let (inviter, rest) = bytes.split_first_chunk::<32>()?;
+    let (cluster, rest) = rest.split_first_chunk::<32>()?;
+    let (secret, rest) = rest.split_first_chunk::<32>()?;
+    let (expires, mut rest) = rest.split_first_chunk::<8>()?;
+    let mut places = Vec::new();
+    while let Some((len, more)) = rest.split_first() {
+        let (place, more) = more.split_at_checked(usize::from(*len))?;
+        let place = std::str::from_utf8(place).ok()?;
+        let plain = place.len() <= PLACE_MAX && place.bytes().all(|byte| byte.is_ascii_graphic());
+        if !plain || places.len() >= PLACES {
+            return None;
+        }
+        places.push(place.to_owned());
+        rest = more;
+    }
+    Some(Ticket {
+        inviter: *inviter,
+        cluster: *cluster,
+        secret: PairingSecret(*secret),
+        expires_ms: u64::from_be_bytes(*expires),
+        places,
+    })
+}
+
+fn check(bytes: &[u8]) -> [u8; CHECK] {
+    let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 ticket check");
+    hasher.update(bytes);
+    let mut check = [0; CHECK];
+    hasher.finalize_xof().fill(&mut check);
+    check
+}
+
+fn letters(bytes: &[u8]) -> String {
+    let (mut held, mut bits) = (0u32, 0u32);
+    let mut letters = String::new();
+    for byte in bytes {
+        held = held << 8 | u32::from(*byte);
+        bits += 8;
+        while bits >= 5 {
+            bits -= 5;
+            letters.push(char::from(DIGITS[(held >> bits & 31) as usize]));
+        }
+        held &= (1 << bits) - 1;
+    }
+    if bits > 0 {
+        letters.push(char::from(DIGITS[(held << (5 - bits) & 31) as usize]));
+    }
+    letters
+}
+
+fn bytes(letters: &str) -> Result<Vec<u8>, BadTicket> {
+    let (mut held, mut bits) = (0u32, 0u32);
+    let mut bytes = Vec::new();
+    for letter in letters.chars() {
+        let read = match letter {
+            'o' => '0',
+            'i' | 'l' => '1',
+            other => other,
+        };
+        let digit = DIGITS.iter().position(|digit| char::from(*digit) == read);
+        let digit = digit.ok_or(BadTicket::Character(letter))?;
+        held = held << 5 | digit as u32;
+        bits += 5;
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push((held >> bits & 255) as u8);
+        }
+        held &= (1 << bits) - 1;
+    }
+    // What is left over of the last letter is nothing.
+    match held == 0 && bits < 5 {
+        true => Ok(bytes),
+        false => Err(BadTicket::Check),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticket() -> Ticket {
+        Ticket {
+            inviter: [1; 32],
+            cluster: [2; 32],
+            secret: PairingSecret([0xa7; 32]),
+            expires_ms: 1_800_000_000_000,
+            places: vec!["192.0.2.7:4410".to_owned(), "nas.local:4410".to_owned()],
+        }
+    }
+
+    #[test]
+    fn a_ticket_is_read_however_it_was_copied() {
+        let text = ticket().text();
+        assert!(text.starts_with("mgp1-") && text.len() < 400, "{text}");
+        let wrapped: String = text
+            .chars()
+            .enumerate()
+            .flat_map(|(at, c)| [(at % 60 == 59).then_some('\n'), Some(c)])
+            .flatten()
+            .collect();
+        let spoken = text
+            .replace('0', "o")
+            .replace('1', "l")
+            .replacen('l', "1", 1);
+        for copied in [
+            text.clone(),
+            text.to_uppercase(),
+            format!("  {}\r\n", wrapped.replace('\n', "\r\n  ")),
+            text.replace('-', " ").replacen(' ', "", 1),
+            spoken,
+        ] {
+            assert_eq!(Ticket::read(&copied), Ok(ticket()), "{copied}");
+        }
+    }
+
+    /// No slip gives another ticket.
+    #[test]
+    fn a_slip_is_noticed_wherever_it_is() {
+        let text = ticket().text();
+        let plain: Vec<char> = text.chars().collect();
+        for at in 5..plain.len() {
+            if plain[at] == '-' {
+                continue;
+            }
+            let mut slipped = plain.clone();
+            slipped[at] = if slipped[at] == 'x' { 'y' } else { 'x' };
+            let slipped: String = slipped.into_iter().collect();
+            assert_eq!(Ticket::read(&slipped), Err(BadTicket::Check), "{at}");
+            let cut: String = plain[..at].iter().collect();
+            assert!(Ticket::read(&cut).is_err(), "{at}");
+        }
+        assert_eq!(Ticket::read("hello"), Err(BadTicket::Prefix));
+        assert_eq!(Ticket::read("mgp1-ab!"), Err(BadTicket::Character('!')));
+        assert_eq!(Ticket::read("mgp1-"), Err(BadTicket::Check));
+    }
+
+    #[test]
+    fn a_secret_is_not_shown_by_accident() {
+        let shown = format!("{:?}", ticket());
+        assert!(!shown.contains("167"), "{shown}");
+    }
+}

@@ -1,0 +1,163 @@
+//! What two nodes say to each other while one of them is let in.
+//!
+//! Who asks shows that it has the ticket's secret, over what both ends of this one link know; the answer shows
+//! the same of who made the ticket. Then a person decides, and what the new node needs comes in parts.
+
+use serde::{Deserialize, Serialize};
+
+use super::byte_text::{any_bytes, fixed_bytes};
+use super::hello::{NodeName, NodeRole};
+use super::message::{BadMessage, decode, encode};
+use super::tool_index::RecordBytes;
+
+fixed_bytes! {
+    /// Which ticket: made of its secret, which it does not tell.
+    TicketId, 8
+}
+
+fixed_bytes! {
+    /// Shows that its sender has the secret.
+    PairingProof, 32
+}
+
+/// Bytes of one part: it fits a message with all around it.
+pub const PART: usize = 3 << 10;
+
+/// Most bytes of all parts.
+pub const PARTS_MAX: usize = 1 << 20;
+
+/// Longest reason in a refusal that is read.
+const REASON_MAX: usize = 512;
+
+/// A message of a pairing: a map of `kind` and `body`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "body", rename_all = "snake_case")]
+pub enum PairingMessage {
+    /// Asks to be let in.
+    Ask(PairingAsk),
+    /// It was heard; a person decides.
+    Heard(PairingProof),
+    /// No.
+    Refused(String),
+    /// Yes: the next part of [`WelcomeBook`].
+    Part(WelcomePart),
+    /// The new node has all of it.
+    Taken,
+}
+
+/// Asks to be let in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PairingAsk {
+    /// With this ticket.
+    pub ticket: TicketId,
+    /// What the node wants to be called.
+    pub name: NodeName,
+    /// That it has the secret.
+    pub proof: PairingProof,
+}
+
+/// Some bytes of a [`WelcomeBook`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WelcomePart {
+    /// The bytes.
+    #[serde(with = "any_bytes")]
+    pub bytes: Vec<u8>,
+    /// Others follow.
+    pub more: bool,
+}
+
+/// What a new node gets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WelcomeBook {
+    /// The hash of the founding entry.
+    #[serde(with = "any_bytes")]
+    pub cluster: Vec<u8>,
+    /// What the node is called from now on.
+    pub name: NodeName,
+    /// What it may do.
+    pub role: NodeRole,
+    /// Entries of the logs, the founding one first.
+    pub entries: Vec<RecordBytes>,
+}
+
+impl PairingMessage {
+    /// As on the wire.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`BadMessage`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
+        let mut message = decode(bytes)?;
+        if let Self::Refused(reason) = &mut message {
+            let shown = reason.chars().filter(|c| !c.is_control());
+            *reason = shown.take(REASON_MAX).collect();
+        }
+        Ok(message)
+    }
+}
+
+impl WelcomeBook {
+    /// In parts.
+    #[must_use]
+    pub fn parts(&self) -> Vec<PairingMessage> {
+        let bytes = encode(self);
+        let count = bytes.len().div_ceil(PART);
+        let parts = (1..).zip(bytes.chunks(PART)).map(|(at, bytes)| {
+            let (bytes, more) = (bytes.to_vec(), at < count);
+            PairingMessage::Part(WelcomePart { bytes, more })
+        });
+        parts.collect()
+    }
+
+    /// Reads all parts together.
+    ///
+    /// # Errors
+    /// [`BadMessage`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
+        decode(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frames::PAIRING_BODY;
+    use super::*;
+
+    #[test]
+    fn a_welcome_comes_in_parts_that_fit_and_is_read_as_it_was() {
+        let book = WelcomeBook {
+            cluster: vec![1; 32],
+            name: NodeName::parse("nas").unwrap(),
+            role: NodeRole::Leaf,
+            entries: vec![RecordBytes(vec![7; 5000]), RecordBytes(vec![8; 100])],
+        };
+        let mut read = Vec::new();
+        for part in book.parts() {
+            let bytes = part.encode();
+            assert!(bytes.len() <= PAIRING_BODY);
+            assert_eq!(PairingMessage::decode(&bytes), Ok(part.clone()));
+            let PairingMessage::Part(part) = part else {
+                panic!("{part:?}");
+            };
+            assert_eq!(part.more, read.len() < PART);
+            read.extend(part.bytes);
+        }
+        assert_eq!(WelcomeBook::decode(&read), Ok(book));
+    }
+
+    /// What a stranger writes for people does not move their cursor.
+    #[test]
+    fn a_reason_is_plain_text_of_a_bounded_length() {
+        let long = format!("no\u{1b}[2J{}", "a".repeat(2000));
+        let read = PairingMessage::decode(&PairingMessage::Refused(long).encode());
+        let Ok(PairingMessage::Refused(reason)) = read else {
+            panic!("{read:?}");
+        };
+        assert!(reason.starts_with("no[2J") && reason.len() == REASON_MAX);
+    }
+}
