@@ -34,7 +34,7 @@ use mgp_transports::quic::{LinkEndpoint, LinkGone, PairingLink, SyncStream};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 
 use self::dialing::Dialed;
-use self::live::{AcceptedLink, Heard};
+use self::live::{AcceptedLink, HeardOnLink};
 use self::parts::LinksParts;
 use self::state::LinksState;
 
@@ -181,7 +181,7 @@ impl LinksHandle {
         peers: BTreeMap<NodeId, PinnedPeer>,
         names: Vec<String>,
     ) -> Result<(), AskError> {
-        let ask = |reply| LinksMsg::Pin(Pins { peers, names }, reply);
+        let ask = |reply| LinksMsg::Pin(LinkPins { peers, names }, reply);
         self.mailbox.ask(ask).await
     }
 
@@ -238,7 +238,7 @@ impl LinksHandle {
 
 /// Who may have links, and names of places where they may be.
 #[derive(Clone, Debug, Default)]
-pub struct Pins {
+pub struct LinkPins {
     peers: BTreeMap<NodeId, PinnedPeer>,
     names: Vec<String>,
 }
@@ -251,7 +251,7 @@ pub enum LinksMsg {
     /// Close it.
     Close(Reply<()>),
     /// Who may have links.
-    Pin(Pins, Reply<()>),
+    Pin(LinkPins, Reply<()>),
     /// A hint.
     Found(NodeId, SocketAddr),
     /// Tell a node.
@@ -267,7 +267,7 @@ pub enum LinksMsg {
     /// A dial is over.
     Dialed(Box<Dialed>),
     /// Something that the actor itself is told came over the link with this number.
-    Heard(u64, Heard, Reply<()>),
+    Heard(u64, HeardOnLink, Reply<()>),
     /// The link with this number ended.
     Ended(u64, LinkGone),
     /// Something is due.

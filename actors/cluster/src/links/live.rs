@@ -17,7 +17,7 @@ use mgp_transports::quic::{
 };
 use tokio::sync::mpsc;
 
-use super::outbox::{NotRead, Outbox};
+use super::outbox::{Outbox, Unheeded};
 use super::parts::LinksParts;
 use super::{InboundNodeCall, LinkEvent, LinksMsg, PeerLink};
 
@@ -30,7 +30,7 @@ pub struct AcceptedLink {
 
 /// What of a link the actor itself is told.
 #[derive(Debug)]
-pub enum Heard {
+pub enum HeardOnLink {
     /// The peer's renewal.
     Renewal(u64),
     /// Where others are.
@@ -110,12 +110,12 @@ impl LiveLink {
         self.judge(asked);
     }
 
-    fn judge(&self, told: Result<(), NotRead>) {
+    fn judge(&self, told: Result<(), Unheeded>) {
         judge(&self.peer, told);
     }
 }
 
-fn judge(peer: &PeerLink, told: Result<(), NotRead>) {
+fn judge(peer: &PeerLink, told: Result<(), Unheeded>) {
     if told.is_err() {
         let node = peer.link.peer().short();
         tracing::warn!(node, "a node that does not read what it is told is cut off");
@@ -165,11 +165,15 @@ impl ServedLink {
                 }
                 Control::Pong(pong) => {
                     if self.outbox.clock_told(pong, &self.peer) {
-                        self.report(Heard::Answered).await;
+                        self.report(HeardOnLink::Answered).await;
                     }
                 }
-                Control::Renewal(renewal) => self.report(Heard::Renewal(renewal.renewal)).await,
-                Control::Addresses(addresses) => self.report(Heard::Addresses(addresses)).await,
+                Control::Renewal(renewal) => {
+                    self.report(HeardOnLink::Renewal(renewal.renewal)).await
+                }
+                Control::Addresses(addresses) => {
+                    self.report(HeardOnLink::Addresses(addresses)).await
+                }
                 message @ (Control::Logs(_) | Control::Index(_) | Control::IndexReport(_)) => {
                     self.events.send(LinkEvent::Control(node, message));
                 }
@@ -187,7 +191,7 @@ impl ServedLink {
     }
 
     /// One at a time for each link, so that no peer fills the actor's mailbox.
-    async fn report(&self, heard: Heard) {
+    async fn report(&self, heard: HeardOnLink) {
         let (reply, done) = Reply::new();
         let heard = LinksMsg::Heard(self.number, heard, reply);
         if self.mailbox.remind(heard).is_ok() {
@@ -223,7 +227,7 @@ impl ServedLink {
 
     async fn hear_packets(&self, mut packets: PacketInput) {
         while let Ok(packet) = packets.next().await {
-            self.report(Heard::Packet(packet)).await;
+            self.report(HeardOnLink::Packet(packet)).await;
         }
     }
 

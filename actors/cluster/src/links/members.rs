@@ -11,7 +11,7 @@ use mgp_runtime::time::moment;
 
 use super::LinkEvent;
 use super::alarms::Due;
-use super::live::{Heard, LiveLink};
+use super::live::{HeardOnLink, LiveLink};
 use super::state::LinksState;
 
 impl LinksState {
@@ -102,23 +102,23 @@ impl LinksState {
     }
 
     /// What came over a link.
-    pub(super) fn heard(&mut self, number: u64, heard: Heard) {
+    pub(super) fn heard(&mut self, number: u64, heard: HeardOnLink) {
         let Some(node) = self.owner(number) else {
             return;
         };
         match heard {
-            Heard::Renewal(renewal) => {
+            HeardOnLink::Renewal(renewal) => {
                 if self.in_membership(node).is_some() {
                     let effects = self.membership.linked(node, renewal, moment());
                     self.carry_out(effects);
                 }
             }
-            Heard::Addresses(addresses) => self.told(node, &addresses),
-            Heard::Packet(packet) => match self.membership.packet(node, &packet, moment()) {
+            HeardOnLink::Addresses(addresses) => self.told(node, &addresses),
+            HeardOnLink::Packet(packet) => match self.membership.packet(node, &packet, moment()) {
                 Ok(effects) => self.carry_out(effects),
                 Err(why) => tracing::debug!(node = node.short(), %why, "a packet is not taken"),
             },
-            Heard::Answered => self.membership.heard(node),
+            HeardOnLink::Answered => self.membership.heard(node),
         }
     }
 

@@ -40,7 +40,7 @@ pub(super) struct Outbox {
 
 /// There is no room: the peer does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NotRead;
+pub(super) struct Unheeded;
 
 impl Outbox {
     pub(super) fn new() -> (Self, mpsc::Receiver<Bytes>) {
@@ -55,11 +55,11 @@ impl Outbox {
     }
 
     /// Puts a message in line. One that says what an older one said, anew, takes its place.
-    pub(super) fn push(&self, message: Control) -> Result<(), NotRead> {
+    pub(super) fn push(&self, message: Control) -> Result<(), Unheeded> {
         let mut messages = locked(&self.messages);
         messages.retain(|older| !says_anew(&message, older));
         if messages.len() >= MESSAGES {
-            return Err(NotRead);
+            return Err(Unheeded);
         }
         messages.push_back(message);
         drop(messages);
@@ -84,7 +84,7 @@ impl Outbox {
     }
 
     /// Asks for the peer's clock.
-    pub(super) fn ask_clock(&self) -> Result<(), NotRead> {
+    pub(super) fn ask_clock(&self) -> Result<(), Unheeded> {
         let nonce = u64::from_le_bytes(randomness::bytes());
         let mut questions = locked(&self.questions);
         if questions.len() >= QUESTIONS {
@@ -168,7 +168,7 @@ mod tests {
         for nonce in 1..MESSAGES as u64 {
             assert_eq!(outbox.push(Control::Ping(Ping { nonce })), Ok(()));
         }
-        assert_eq!(outbox.push(Control::Ping(Ping { nonce: 0 })), Err(NotRead));
+        assert_eq!(outbox.push(Control::Ping(Ping { nonce: 0 })), Err(Unheeded));
         assert_eq!(
             outbox.push(digest(10_000)),
             Ok(()),

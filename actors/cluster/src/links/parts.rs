@@ -16,13 +16,13 @@ use mgp_transports::quic::{
     Greeting, IdentityError, LinkConfig, LinkEndpoint, NodeIdentity, NodeSigner,
 };
 
-use super::{LinkEvent, LinkTable, LinkTimes, LinksStart, Pins};
+use super::{LinkEvent, LinkPins, LinkTable, LinkTimes, LinksStart};
 
 /// What a restarted actor goes on with.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeptLinks {
     pub(super) listen: Option<SocketAddr>,
-    pub(super) pins: Pins,
+    pub(super) pins: LinkPins,
     pub(super) pairing: bool,
 }
 

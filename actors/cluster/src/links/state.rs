@@ -24,7 +24,7 @@ use super::dialing::{self, DIALS, Dialed};
 use super::live::LiveLink;
 use super::parts::LinksParts;
 use super::socket::{OpenFailed, OpenSocket};
-use super::{LinkEvent, LinkTable, LinksMsg, PinnedPeer, Pins, status};
+use super::{LinkEvent, LinkPins, LinkTable, LinksMsg, PinnedPeer, status};
 
 /// A link that lasted so long has come about: after it the node is dialed at once.
 const LASTED: Duration = Duration::from_secs(10);
@@ -192,7 +192,7 @@ impl LinksState {
         self.members.keys().copied().collect()
     }
 
-    pub(super) fn pin(&mut self, mut pins: Pins) {
+    pub(super) fn pin(&mut self, mut pins: LinkPins) {
         pins.peers.remove(&self.parts.own);
         self.parts.keep(|kept| kept.pins = pins.clone());
         // Cut first: whatever else this does, those links carry nothing any more.

@@ -14,7 +14,7 @@ use super::PairingMsg;
 
 /// What becomes of a node that waits.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Decision {
+pub enum PairingDecision {
     /// Nobody has decided.
     #[default]
     Open,
@@ -25,7 +25,7 @@ pub(super) enum Decision {
 }
 
 /// Follows what becomes of a ticket.
-pub(super) type WaitForDecision = watch::Receiver<Decision>;
+pub type WaitForDecision = watch::Receiver<PairingDecision>;
 
 /// A ticket that was shown.
 #[derive(Debug)]
@@ -76,19 +76,17 @@ async fn wait(
     mailbox: &Mailbox<PairingMsg>,
 ) {
     let decision = tokio::select! {
-        decision = decided.wait_for(|decision| !matches!(decision, Decision::Open)) => {
-            decision.map(|decision| decision.clone()).unwrap_or_default()
-        }
+        decision = made(&mut decided) => decision,
         // Nothing is said meanwhile: the link is gone, or took too long, and comes again.
         _said = link.next() => return,
     };
     match decision {
-        Decision::Open => {}
-        Decision::No(why) => {
+        PairingDecision::Open => {}
+        PairingDecision::No(why) => {
             said(&mut link, &PairingMessage::Refused(why)).await;
             link.finish().await;
         }
-        Decision::Yes(parts) => {
+        PairingDecision::Yes(parts) => {
             for part in parts.iter() {
                 if !said(&mut link, part).await {
                     return;
@@ -99,6 +97,15 @@ async fn wait(
                 link.finish().await;
             }
         }
+    }
+}
+
+/// The decision, once there is one; none where the ticket is gone without.
+async fn made(decided: &mut WaitForDecision) -> PairingDecision {
+    let is_made = |decision: &PairingDecision| !matches!(decision, PairingDecision::Open);
+    match decided.wait_for(is_made).await {
+        Ok(decision) => PairingDecision::clone(&decision),
+        Err(_gone) => PairingDecision::Open,
     }
 }
 

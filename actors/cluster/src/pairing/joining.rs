@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mgp_engine::cluster::pairing::{PairingEnds, Ticket, is_proven};
+use mgp_engine::cluster::pairing::{PairingEnds, PairingTicket, is_proven};
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::ClusterId;
 use mgp_protocol::federation::hello::NodeName;
@@ -28,7 +28,7 @@ pub(super) const CLOCKS_MS: u64 = 10 * 60 * 1000;
 pub(super) struct JoinTask {
     pub(super) number: u64,
     pub(super) own: NodeId,
-    pub(super) ticket: Ticket,
+    pub(super) ticket: PairingTicket,
     pub(super) name: NodeName,
     pub(super) links: LinksHandle,
     pub(super) events: EventSink<PairingEvent>,

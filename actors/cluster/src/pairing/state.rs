@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::cluster::pairing::{
-    LIVES_MS, PairingEnds, PairingHeard, PairingRefusal, PairingSecret, Ticket, TicketStage,
+    LIVES_MS, PairingEnds, PairingHeard, PairingRefusal, PairingSecret, PairingTicket, TicketStage,
     TicketTerms, TicketsOut,
 };
 use mgp_engine::node_key::{NodeKey, PublicKey};
@@ -24,7 +24,7 @@ use mgp_transports::quic::PairingLink;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::guests::{self, AskedOver, Decision, WaitForDecision};
+use super::guests::{self, AskedOver, PairingDecision, WaitForDecision};
 use super::joining::{CLOCKS_MS, JoinTask};
 use super::{
     Admission, AdmitNode, InviteTerms, Invited, JoinProgress, Joining, PairingEvent, PairingFailed,
@@ -49,7 +49,7 @@ pub struct PairingState {
     mailbox: Mailbox<PairingMsg>,
     tickets: TicketsOut,
     /// One for each ticket.
-    decisions: BTreeMap<TicketId, watch::Sender<Decision>>,
+    decisions: BTreeMap<TicketId, watch::Sender<PairingDecision>>,
     /// Who waits for a yes to be written down.
     approving: BTreeMap<TicketId, Vec<ApproveReply>>,
     /// As many as the transport lets in.
@@ -86,7 +86,7 @@ impl PairingState {
         let lives = terms.lives_for.map(|lives| lives.as_millis());
         let lives = lives.map_or(LIVES_MS, |lives| u64::try_from(lives).unwrap_or(u64::MAX));
         let secret = PairingSecret(randomness::bytes());
-        let ticket = Ticket {
+        let ticket = PairingTicket {
             inviter: self.key.public().0,
             cluster: terms.cluster.0,
             secret: secret.clone(),
@@ -259,9 +259,12 @@ impl PairingState {
     pub(super) fn written(&mut self, id: TicketId, outcome: Result<Admission, String>) {
         self.tickets.written(id, outcome.is_ok());
         let (decision, answer) = match outcome {
-            Ok(admission) => (Decision::Yes(Arc::new(admission.book().parts())), Ok(())),
+            Ok(admission) => (
+                PairingDecision::Yes(Arc::new(admission.book().parts())),
+                Ok(()),
+            ),
             Err(why) => (
-                Decision::No(why.clone()),
+                PairingDecision::No(why.clone()),
                 Err(PairingFailed::NotAdmitted(why)),
             ),
         };
@@ -284,9 +287,9 @@ impl PairingState {
             return false;
         };
         if let Some(decisions) = self.decisions.remove(&id) {
-            let open = matches!(*decisions.borrow(), Decision::Open);
+            let open = matches!(*decisions.borrow(), PairingDecision::Open);
             if open {
-                decisions.send_replace(Decision::No(why.to_owned()));
+                decisions.send_replace(PairingDecision::No(why.to_owned()));
             }
         }
         let is_used = matches!(ticket.stage, TicketStage::Admitted(_));
@@ -306,7 +309,7 @@ impl PairingState {
         let (gone, _) = self.tickets.expire(unix_ms());
         for id in gone {
             if let Some(decisions) = self.decisions.remove(&id) {
-                decisions.send_replace(Decision::No("the ticket has expired".to_owned()));
+                decisions.send_replace(PairingDecision::No("the ticket has expired".to_owned()));
             }
             let details = json!({"step": "expired", "ticket": id.to_string()});
             self.tell(by_kernel(), Outcome::Success, details);
@@ -337,7 +340,7 @@ impl PairingState {
     }
 
     pub(super) fn join(&mut self, text: &str, name: NodeName) -> Result<Joining, PairingFailed> {
-        let ticket = Ticket::read(text)?;
+        let ticket = PairingTicket::read(text)?;
         let (own, inviter) = (self.key.node(), NodeId::of_key(&ticket.inviter));
         if own == inviter {
             return Err(PairingFailed::Own);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::cluster::pairing::{PairingRefusal, Ticket};
+use mgp_engine::cluster::pairing::{PairingRefusal, PairingTicket};
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::grants::ClusterId;
 use mgp_protocol::federation::hello::{NodeName, NodeRole};
@@ -251,7 +251,7 @@ async fn a_ticket_is_for_the_first_node_and_for_who_has_its_secret() {
         .unwrap();
     let taken = PairingRefusal::Taken.to_string();
     assert_eq!(c.outcome().await, refused(&taken));
-    let mut guessed = Ticket::read(&ticket).unwrap();
+    let mut guessed = PairingTicket::read(&ticket).unwrap();
     guessed.secret.0[0] ^= 1;
     c.pairing
         .join(guessed.text(), named("other"))
@@ -312,7 +312,7 @@ async fn what_is_no_ticket_for_this_node_is_said_at_once() {
     let cut = own[..own.len() - 3].to_owned();
     let bad = b.pairing.join(cut, named("desk")).await;
     assert!(matches!(bad, Err(PairingFailed::Ticket(_))), "{bad:?}");
-    let mut old = Ticket::read(&own).unwrap();
+    let mut old = PairingTicket::read(&own).unwrap();
     old.expires_ms = 1;
     let old = b.pairing.join(old.text(), named("desk")).await;
     assert_eq!(old, Err(PairingFailed::Expired));

@@ -13,7 +13,7 @@ use mgp_protocol::federation::node_id::pairing_words;
 use mgp_protocol::federation::pairing::{PairingProof, TicketId};
 use mgp_protocol::ids::NodeId;
 
-pub use self::ticket::{BadTicket, PairingSecret, Ticket};
+pub use self::ticket::{BadTicket, PairingSecret, PairingTicket};
 
 /// Tickets at a time: a person hands out a few.
 pub const TICKETS: usize = 16;

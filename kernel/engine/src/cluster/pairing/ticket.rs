@@ -42,7 +42,7 @@ impl fmt::Debug for PairingSecret {
 
 /// A ticket, as it is handed to the other side.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct PairingTicket {
     /// The key of the node that made it.
     pub inviter: [u8; 32],
     /// The hash of the cluster's founding entry.
@@ -72,7 +72,7 @@ pub enum BadTicket {
     Unknown,
 }
 
-impl Ticket {
+impl PairingTicket {
     /// As text. What does not fit is left out: places beyond the eighth, and those that nobody could type.
     #[must_use]
     pub fn text(&self) -> String {
@@ -118,7 +118,7 @@ impl Ticket {
     }
 }
 
-fn fields(bytes: &[u8]) -> Option<Ticket> {
+fn fields(bytes: &[u8]) -> Option<PairingTicket> {
     let (inviter, rest) = bytes.split_first_chunk::<32>()?;
     let (cluster, rest) = rest.split_first_chunk::<32>()?;
     let (secret, rest) = rest.split_first_chunk::<32>()?;
@@ -134,7 +134,7 @@ fn fields(bytes: &[u8]) -> Option<Ticket> {
         places.push(place.to_owned());
         rest = more;
     }
-    Some(Ticket {
+    Some(PairingTicket {
         inviter: *inviter,
         cluster: *cluster,
         secret: PairingSecret(*secret),
@@ -199,8 +199,8 @@ fn bytes(letters: &str) -> Result<Vec<u8>, BadTicket> {
 mod tests {
     use super::*;
 
-    fn ticket() -> Ticket {
-        Ticket {
+    fn ticket() -> PairingTicket {
+        PairingTicket {
             inviter: [1; 32],
             cluster: [2; 32],
             secret: PairingSecret([0xa7; 32]),
@@ -230,7 +230,7 @@ mod tests {
             text.replace('-', " ").replacen(' ', "", 1),
             spoken,
         ] {
-            assert_eq!(Ticket::read(&copied), Ok(ticket()), "{copied}");
+            assert_eq!(PairingTicket::read(&copied), Ok(ticket()), "{copied}");
         }
     }
 
@@ -246,13 +246,16 @@ mod tests {
             let mut slipped = plain.clone();
             slipped[at] = if slipped[at] == 'x' { 'y' } else { 'x' };
             let slipped: String = slipped.into_iter().collect();
-            assert_eq!(Ticket::read(&slipped), Err(BadTicket::Check), "{at}");
+            assert_eq!(PairingTicket::read(&slipped), Err(BadTicket::Check), "{at}");
             let cut: String = plain[..at].iter().collect();
-            assert!(Ticket::read(&cut).is_err(), "{at}");
+            assert!(PairingTicket::read(&cut).is_err(), "{at}");
         }
-        assert_eq!(Ticket::read("hello"), Err(BadTicket::Prefix));
-        assert_eq!(Ticket::read("mgp1-ab!"), Err(BadTicket::Character('!')));
-        assert_eq!(Ticket::read("mgp1-"), Err(BadTicket::Check));
+        assert_eq!(PairingTicket::read("hello"), Err(BadTicket::Prefix));
+        assert_eq!(
+            PairingTicket::read("mgp1-ab!"),
+            Err(BadTicket::Character('!'))
+        );
+        assert_eq!(PairingTicket::read("mgp1-"), Err(BadTicket::Check));
     }
 
     #[test]
