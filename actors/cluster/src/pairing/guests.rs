@@ -25,7 +25,7 @@ pub enum PairingDecision {
 }
 
 /// Follows what becomes of a ticket.
-pub type WaitForDecision = watch::Receiver<PairingDecision>;
+pub(super) type WaitForDecision = watch::Receiver<PairingDecision>;
 
 /// A ticket that was shown.
 #[derive(Debug)]

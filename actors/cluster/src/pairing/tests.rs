@@ -150,7 +150,10 @@ async fn a_node_comes_in_with_a_ticket_and_a_persons_yes() {
         (waiting.who.node, &waiting.who.words),
         (b.key.node(), &joining.words)
     );
-    assert_eq!(a.pairing.waiting().await.unwrap(), [waiting.clone()]);
+    assert_eq!(
+        a.pairing.waiting().await.unwrap(),
+        std::slice::from_ref(&waiting)
+    );
     assert!(a.admitted.try_recv().is_err(), "nobody has said yes");
     soon(a.pairing.approve(waiting.id)).await.unwrap();
     let admitted = soon(a.admitted.recv()).await.unwrap();
