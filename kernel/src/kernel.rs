@@ -24,6 +24,7 @@ use mgp_callers::tasks::TaskRecord;
 use mgp_discovery::config::LookUp;
 use mgp_engine::callers::seal::SealKey;
 use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::grants::Operation;
 use mgp_policy::access::Books;
 use mgp_runtime::randomness;
@@ -75,6 +76,7 @@ pub fn run(options: UpOptions) -> Result<(), String> {
         tasks: data_folder::tasks(&options.data_dir)?,
         roster: data_folder::roster(&options.data_dir)?,
         books: data_folder::books(&options.data_dir)?,
+        key: secrets::node_key(&options.data_dir)?,
         registered: data_folder::registered(&options.data_dir)?,
         unaudited: Vec::new(),
         found,
@@ -147,6 +149,7 @@ struct StoredState {
     tasks: Vec<TaskRecord>,
     roster: AgentRegistry,
     books: Books,
+    key: NodeKey,
     audit: AuditHandle,
     registered: Registrations,
     /// Decisions that are not in the audit log.
@@ -192,9 +195,13 @@ async fn live(options: UpOptions, kept: StoredState) -> Result<(), String> {
     stopped(&closing).await;
     tracing::info!("stopping");
     started.connector.ends_within(LAST_CALLS);
-    drop(watching);
+    drop((watching, started.following));
     let end = async {
-        doors.close(started.tree.stop_servers()).await;
+        // Others hear that this node says nothing more while its servers stop.
+        tokio::join!(
+            started.cluster.end(),
+            doors.close(started.tree.stop_servers())
+        );
         doors.clear().await;
         started.guard.bye();
         audit.close().await;

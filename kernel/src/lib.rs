@@ -2,6 +2,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod cli;
+pub mod cluster;
 pub mod config;
 pub mod demo;
 pub mod health;

@@ -5,8 +5,12 @@ mod agents;
 mod approvals;
 
 mod index;
+mod lan;
 
 mod names;
+mod nodes;
+mod pairing;
+mod shares;
 mod starts;
 
 pub mod tools;
@@ -47,6 +51,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster::Cluster;
 use crate::source::ConfigSource;
 use crate::tree::TreeHandle;
 
@@ -88,6 +93,8 @@ pub struct Operator {
     pub source: Arc<ConfigSource>,
     /// The agents that have a token.
     pub roster: AgentRegistryHandle,
+    /// This node's part in a cluster.
+    pub cluster: Arc<Cluster>,
     /// Who and what there is, by name.
     pub name_sources: NameSources,
     /// Ends the kernel.

@@ -30,6 +30,12 @@ enum Chore {
         #[arg(long)]
         quick: bool,
     },
+    /// Play many nodes of one cluster over a bad network, many times; a seed that fails is printed.
+    Simulate {
+        /// How many runs.
+        #[arg(long, default_value_t = 1_000_000)]
+        seeds: u64,
+    },
     /// Install the third-party servers and clients of the suites into the user's cache.
     Peers,
     /// List the requirement rows of docs/requirements that no test names in its doc line.
@@ -42,11 +48,15 @@ enum Chore {
     },
 }
 
+const SIMULATOR: &str = "simulator";
+/// Runs of the simulator in the gate: as many as two cores play in some five minutes.
+const SEEDS: u64 = 5_000;
 const PEERS: &str = "third-party servers and clients";
 
 fn main() -> ExitCode {
     match Options::parse().chore {
         Chore::Test { quick } => run(steps(quick)),
+        Chore::Simulate { seeds } => run(vec![Step::new(SIMULATOR, simulator(seeds)).counted()]),
         Chore::Peers => run(vec![Step::new(PEERS, install())]),
         Chore::Rows { json } => rows::list(json),
     }
@@ -75,6 +85,7 @@ fn steps(quick: bool) -> Vec<Step> {
         Step::new("binaries", cargo(&["build", "--workspace", "--bins"])),
         left_out(Step::new(PEERS, install()).optional()),
         Step::new("tests", tests(quick)).counted().again(alone),
+        left_out(Step::new(SIMULATOR, simulator(SEEDS)).counted()),
         left_out(Step::new("model checks", model_checks()).counted()),
         Step::new(
             "requirement rows",
@@ -117,6 +128,14 @@ fn model_checks() -> Command {
     checks.arg(target.join("loom"));
     checks.env("RUSTFLAGS", "--cfg mgp_loom");
     checks
+}
+
+/// Built with optimisations: it spends its time in what it simulates.
+fn simulator(seeds: u64) -> Command {
+    let engine = ["test", "-p", "mgp-engine", "--release", "--test", "sim"];
+    let mut simulator = cargo(&[&engine[..], &["--", "--nocapture"]].concat());
+    simulator.env("MGP_SIM_SEEDS", seeds.to_string());
+    simulator
 }
 
 fn cargo(args: &[&str]) -> Command {

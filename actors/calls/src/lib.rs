@@ -6,6 +6,7 @@
 mod answer;
 mod audit;
 pub mod checks;
+pub mod confirmations;
 pub mod known_names;
 pub mod listener;
 pub mod offered;
@@ -54,6 +55,7 @@ use mgp_callers::agent::supervisor::Agents;
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Caller;
 use mgp_callers::tasks::Tasks;
+use mgp_cluster::replication::ReplicationHandle;
 use mgp_engine::callers::agent_asks::AnsweringAgents;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::ServerId;
@@ -104,6 +106,8 @@ pub struct Context {
     pub closing: CancellationToken,
     /// The search over tools.
     pub search: SearchHandle,
+    /// The logs of the cluster.
+    pub replication: ReplicationHandle,
     /// Which tools are listed for which agent.
     pub exposing: Exposing,
 }

@@ -11,6 +11,8 @@ mod state;
 mod tests;
 mod welcome;
 
+use std::net::SocketAddr;
+
 use mgp_engine::cluster::pairing::{
     BadTicket, PairingHeard, PairingNode, PairingRefusal, TicketStage,
 };
@@ -132,6 +134,10 @@ pub struct WaitingNode {
     pub who: PairingNode,
     /// What it may do when it is let in.
     pub role: NodeRole,
+    /// Where it asks from.
+    pub from: Option<SocketAddr>,
+    /// When the ticket ends, in milliseconds since 1970.
+    pub expires_ms: u64,
 }
 
 /// How far this node's own joining is.
@@ -139,6 +145,10 @@ pub struct WaitingNode {
 pub struct Joining {
     /// Who made the ticket.
     pub inviter: NodeId,
+    /// What this node wants to be called.
+    pub name: NodeName,
+    /// When the ticket ends, in milliseconds since 1970.
+    pub expires_ms: u64,
     /// The words that both sides show.
     pub words: String,
     /// How far it is.

@@ -10,6 +10,7 @@ use self::roots::{catalog, finder_root, guard, roster, supervisor};
 use super::changes::{access_changed, pending_changed, pins_decided};
 use super::options::UpOptions;
 use super::{StoredState, data_folder};
+use crate::cluster::{Cluster, ClusterNeeds, Following};
 use crate::config::{HttpAuth, KernelConfig};
 use crate::health::HealthMethods;
 use crate::operator::Operator;
@@ -19,12 +20,14 @@ use crate::tree::{RootActor, ServerParts, TreeActor, TreeHandle};
 use mgp_callers::agent::supervisor::{Agents, AgentsActor};
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Routes;
-use mgp_calls::known_names::{NameSources, NodeNaming};
+use mgp_calls::known_names::NameSources;
 use mgp_calls::{
     CallStreams, Context, Exposing, Policies, Rates, SiftedLists, ToolCounts, Validation,
 };
+use mgp_cluster::tool_index::NamedNodes;
 use mgp_doors::agent_registry::AgentRegistryHandle;
 use mgp_doors::bodies::Bodies;
+use mgp_doors::node_door::NodeDoor;
 use mgp_doors::reception::Reception;
 use mgp_doors::revocation::Revocation;
 use mgp_policy::access::{AccessActor, AccessHandle};
@@ -41,6 +44,7 @@ use mgp_store::views::AuditViews;
 use mgp_sync::Snapshot;
 use mgp_tools::catalog::{CatalogHandle, Shown};
 use mgp_tools::events::EventsHandle;
+use mgp_tools::offering::OfferSources;
 use mgp_tools::registrar::{Names, Registrar, Waiting};
 use mgp_tools::search::{SearchHandle, SearchOptions};
 use mgp_tools::server_events::taken_by;
@@ -59,6 +63,8 @@ pub(super) struct StartedKernel {
     pub(super) source: Arc<ConfigSource>,
     pub(super) revocation: Arc<Revocation>,
     pub(super) connector: Arc<Connector>,
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) following: Following,
 }
 
 /// Puts a kernel together.
@@ -92,6 +98,7 @@ pub(super) async fn start(
     let operator = parts.operator(options, &tree, &source, &connector, closing);
     let health = parts.health(connector.clone(), closing);
     let calls = parts.calls(kernel, closing);
+    let (cluster, offer) = (parts.cluster.clone(), parts.offer());
     let routes: Arc<dyn Routes> = Arc::new(Routing::new(calls, operator, health));
     let reception = Reception {
         agents: parts.agents,
@@ -101,7 +108,11 @@ pub(super) async fn start(
         registered_agents: parts.roster.registered_agents,
         directory: parts.directory,
     };
+    let calls = NodeDoor::new(reception.clone()).calls();
+    let following = cluster.follow(calls, &tree, offer);
     Ok(StartedKernel {
+        cluster,
+        following,
         tree,
         guard: guard.0,
         reception,
@@ -131,6 +142,7 @@ struct Parts {
     registrar: Arc<Registrar>,
     registered: Arc<Names>,
     troubles: Troubles,
+    cluster: Arc<Cluster>,
     root: Vec<RootActor>,
 }
 
@@ -189,6 +201,18 @@ impl Parts {
             finder_root(&search, finder_cell),
         ]);
         let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
+        let cluster = ClusterNeeds {
+            key: kept.key,
+            config: &kernel.cluster,
+            data_dir: options.data_dir.clone(),
+            connector,
+            names: Arc::new(Snapshot::new(NamedNodes::default())),
+            servers: servers.clone(),
+            access: access.clone(),
+            audit: kept.audit.clone(),
+        };
+        let cluster = Cluster::start(cluster, &mut root).await?;
+        search.look_at(cluster.remote_tools());
         let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));
         let audit = kept.audit;
         let folder = options.data_dir.join("pins");
@@ -236,6 +260,7 @@ impl Parts {
             revocation,
             roster,
             search,
+            cluster,
             root,
         })
     }
@@ -282,8 +307,18 @@ impl Parts {
             source: source.clone(),
             roster: self.roster.clone(),
             name_sources: self.name_sources(&options.loaded.kernel),
+            cluster: self.cluster.clone(),
             closing: closing.clone(),
         })
+    }
+
+    /// What this node has to share.
+    fn offer(&self) -> OfferSources {
+        OfferSources {
+            servers: self.servers.clone(),
+            shown: self.shown.clone(),
+            search: self.search.clone(),
+        }
     }
 
     /// Who and what there is, by name: of the kernel's own agents, those that can come in.
@@ -297,7 +332,7 @@ impl Parts {
             directory: self.directory.clone(),
             access: self.access.clone(),
             configured: configured.chain([AgentId::new(AgentId::LOCAL)]).collect(),
-            nodes: NodeNaming::default(),
+            nodes: self.cluster.naming(),
         }
     }
 
@@ -328,6 +363,7 @@ impl Parts {
             closing: closing.clone(),
             search: self.search.clone(),
             registrar: self.registrar.clone(),
+            replication: self.cluster.replication.clone(),
             exposing: Exposing {
                 general: kernel.discovery.general.clone(),
                 agents: kernel.discovery.agents.clone(),

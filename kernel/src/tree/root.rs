@@ -7,7 +7,7 @@ use mgp_engine::servers::tree_plan::Loss;
 use ractor::{ActorCell, SpawnErr};
 
 /// The actors at the root beside the servers' supervisors, and what it means to lose one.
-pub const ROOT: [(&str, Loss); 12] = [
+pub const ROOT: [(&str, Loss); 18] = [
     // No child would end with the kernel any more.
     ("guard", Loss::EndsKernel),
     // Who follows what is known nowhere else.
@@ -28,6 +28,16 @@ pub const ROOT: [(&str, Loss); 12] = [
     ("search", Loss::Restarted),
     // The connections of all agents end with it.
     ("agents", Loss::EndsKernel),
+    // Dialed again; the others notice no more than a cable that was pulled.
+    ("links", Loss::Restarted),
+    // What was acknowledged last may be on its way to the disk.
+    ("replication", Loss::EndsKernel),
+    ("shares", Loss::EndsKernel),
+    // Others would go on by what they were told last.
+    ("tool_index", Loss::EndsKernel),
+    // Tickets that were given out would be good for nothing, and nobody would know.
+    ("pairing", Loss::EndsKernel),
+    ("lan", Loss::EndsKernel),
 ];
 
 /// Starts an actor at the root again, and refills the slot its handles hold.

@@ -19,7 +19,7 @@ use super::handshake::identity::NodeIdentity;
 use super::handshake::{Handshakes, LinkPurpose};
 use super::limits::{self, DIALED_ADDRESSES, HANDSHAKE, RESOLVING};
 use super::link::NewLink;
-use super::pairing::{PairingDoor, PairingLink, PairingOpen};
+use super::pairing::{PairingDoor, PairingLink, PairingOpen, turned_away};
 use super::pinned::Pinned;
 
 /// What an endpoint needs.
@@ -114,7 +114,10 @@ impl LinkEndpoint {
     pub async fn dial_pairing(&self, node: NodeId, at: &str) -> Result<PairingLink, NoLink> {
         let shaken = self.connect(node, at, LinkPurpose::Pair).await?;
         let opened = shaken.connection.open_bi().await;
-        let opened = opened.map_err(|gone| StreamFailure::of_link(&gone))?;
+        let opened = opened.map_err(|gone| match turned_away(&shaken.connection) {
+            true => NoLink::TurnedAway,
+            false => StreamFailure::of_link(&gone).into(),
+        })?;
         Ok(self.0.pairing(shaken, opened, None))
     }
 

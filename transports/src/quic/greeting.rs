@@ -50,6 +50,9 @@ pub enum NoLink {
     /// The peer ended it before its hello, or said none.
     #[error("the node took no link: {0}")]
     NotTaken(#[from] StreamFailure),
+    /// It takes nobody to be paired with: no ticket is open there.
+    #[error("the node takes no ticket now")]
+    TurnedAway,
     /// There are as many links to it as there may be, or it was revoked meanwhile.
     #[error("no link is made: {0}")]
     NotEntered(LinkClose),
@@ -65,6 +68,7 @@ impl NoLink {
             Self::Peer(fault) => fault.kind(),
             Self::Version(_) => "version",
             Self::NotTaken(why) => kind(why),
+            Self::TurnedAway => "turned away",
             Self::NotEntered(_) => "not entered",
         }
     }

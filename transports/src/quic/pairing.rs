@@ -2,6 +2,7 @@
 //!
 //! What the two sides say to each other is not judged here: the ticket's secret decides, and a person.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -14,6 +15,9 @@ use tokio::time::{Instant, timeout_at};
 use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
 use super::limits::{PAIRING, PAIRINGS};
 use super::pinned::close;
+
+/// Codes of QUIC that carry an alert of TLS (RFC 9001 §4.8).
+const HANDSHAKE_CODES: std::ops::Range<u64> = 0x100..0x200;
 
 #[derive(Debug, Default)]
 struct DoorState {
@@ -132,6 +136,18 @@ impl PairingLink {
         self.binding
     }
 
+    /// Where the other end is.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.connection.remote_address()
+    }
+
+    /// True when the other end ended the handshake: no ticket is open there. It judges after this end is done.
+    #[must_use]
+    pub fn is_turned_away(&self) -> bool {
+        turned_away(&self.connection)
+    }
+
     /// Writes one message.
     ///
     /// # Errors
@@ -165,5 +181,15 @@ impl PairingLink {
 impl Drop for PairingLink {
     fn drop(&mut self) {
         close(&self.connection, LinkClose::PairingOver);
+    }
+}
+
+/// Whether the other end refused the handshake itself.
+pub(super) fn turned_away(connection: &quinn::Connection) -> bool {
+    match connection.close_reason() {
+        Some(quinn::ConnectionError::ConnectionClosed(close)) => {
+            HANDSHAKE_CODES.contains(&u64::from(close.error_code))
+        }
+        Some(_) | None => false,
     }
 }

@@ -1,6 +1,9 @@
 //! `mgp/access/*` (MGP §5.4), as methods and as tools of the kernel: for the operator, and within limits
 //! for agents that negotiated access control.
 
+mod of_cluster;
+
+use mgp_cluster::replication::AskedBy;
 use mgp_engine::doors::known_names::{Meant, ServerOrTool};
 use mgp_engine::policy::access::{self, GrantRefusal, GrantRequest, Principal, hidden};
 use mgp_engine::policy::grants::GrantChange;
@@ -14,6 +17,7 @@ use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::spells;
 use mgp_protocol::refusal::Refusal;
 
+use self::of_cluster::DecidedInCluster;
 use crate::Context;
 use crate::answer::json;
 use crate::known_names::{self, NameSources};
@@ -130,6 +134,38 @@ async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant)
     )?;
     grant.agent_id = about.agent.to_string();
     grant.server_id = about.place.server.to_string();
+    let mut notes = about.notes;
+    let (changes, confirmed) = if of_cluster::is_about_others(&about.agent, &about.place.server) {
+        let decided = of_cluster::grant(cx, asked_by(request, by), grant).await?;
+        notes.extend(decided.notes);
+        (decided.changes, decided.confirmed)
+    } else {
+        (granted_here(cx, request, by, grant).await?, None)
+    };
+    let Some(GrantChange::Grant(granted)) = changes.first() else {
+        return Err(Refusal::Broken("a grant that is none".into()));
+    };
+    json(&Granted {
+        grant_id: granted.id.to_string(),
+        replaced: granted.replaces.iter().map(ToString::to_string).collect(),
+        confirmed,
+        notes,
+    })
+}
+
+fn asked_by(request: &Request, principal: Principal) -> AskedBy {
+    AskedBy {
+        principal,
+        trace: request.trace.id.clone(),
+    }
+}
+
+async fn granted_here(
+    cx: &Context,
+    request: &Request,
+    by: Principal,
+    grant: Grant,
+) -> Result<Vec<GrantChange>, Refusal> {
     let names = cx.name_sources.nodes.others();
     let who = by.clone();
     let trace = request.trace.id.clone();
@@ -139,41 +175,57 @@ async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant)
         let made = access::grant(&grant, &who, &names, grants, authority, id, now_ms);
         made.map(|change| vec![change]).map_err(refused)
     });
-    let changes = decided.await?;
-    let Some(GrantChange::Grant(granted)) = changes.first() else {
-        return Err(Refusal::Broken("a grant that is none".into()));
-    };
-    json(&Granted {
-        grant_id: granted.id.to_string(),
-        replaced: granted.replaces.iter().map(ToString::to_string).collect(),
-        notes: about.notes,
-    })
+    decided.await
 }
 
 async fn revoke(cx: &Context, request: &Request, by: Principal, mut revoke: Revoke) -> Outcome {
     revoke.agent_id = agent_id(&cx.name_sources, &revoke.agent_id)?;
+    let (agent, server) = (
+        AgentId::new(&*revoke.agent_id),
+        ServerId::new(&*revoke.server_id),
+    );
+    let decided = match of_cluster::is_about_others(&agent, &server) {
+        true => of_cluster::revoke(cx, asked_by(request, by), revoke).await?,
+        false => DecidedInCluster {
+            changes: revoked_here(cx, request, by, revoke).await?,
+            confirmed: None,
+            notes: Vec::new(),
+        },
+    };
+    let revoked = decided.changes.iter().flat_map(GrantChange::revoked);
+    json(&Revoked {
+        revoked: revoked.map(ToString::to_string).collect(),
+        confirmed: decided.confirmed,
+        notes: decided.notes,
+    })
+}
+
+async fn revoked_here(
+    cx: &Context,
+    request: &Request,
+    by: Principal,
+    revoke: Revoke,
+) -> Result<Vec<GrantChange>, Refusal> {
     let names = cx.name_sources.nodes.others();
     let who = by.clone();
     let trace = request.trace.id.clone();
     let decided = cx.policies.access.record(by, trace, move |ledger| {
         access::revoke(&revoke, &who, &names, ledger.grants, ledger.authority).map_err(refused)
     });
-    let changes = decided.await?;
-    let revoked = changes.iter().flat_map(GrantChange::revoked);
-    json(&Revoked {
-        revoked: revoked.map(ToString::to_string).collect(),
-    })
+    decided.await
 }
 
 async fn entries(cx: &Context, mut list: List) -> Outcome {
     if let Some(agent) = &mut list.agent_id {
         *agent = agent_id(&cx.name_sources, agent)?;
     }
+    let of_others = of_cluster::entries(cx, &list).await?;
     let entries = cx
         .policies
         .access
         .look(move |ledger| access::list(ledger.grants, ledger.authority, &list, ledger.now_ms));
-    let entries = entries.await?;
+    let mut entries = entries.await?;
+    entries.extend(of_others);
     let known = cx.name_sources.known();
     let unknown = entries.iter().filter_map(|entry| {
         let place = known.place(&entry.server_id, entry.tool_name.as_deref());
@@ -185,17 +237,29 @@ async fn entries(cx: &Context, mut list: List) -> Outcome {
 }
 
 async fn explain(cx: &Context, explain: Explain) -> Outcome {
-    let GrantTarget {
-        agent,
-        place,
-        notes,
-    } = GrantTarget::read(
+    let target = GrantTarget::read(
         &cx.name_sources,
         &explain.agent_id,
         &explain.server_id,
         explain.tool_name.as_deref(),
         false,
     )?;
+    if of_cluster::is_about_others(&target.agent, &target.place.server) {
+        return json(&of_cluster::explain(cx, target).await?);
+    }
+    let explained = explained(cx, target.agent, target.place).await?;
+    json(&Explanation {
+        notes: target.notes,
+        ..explained
+    })
+}
+
+/// What this node's own entries and defaults decide.
+async fn explained(
+    cx: &Context,
+    agent: AgentId,
+    place: ServerOrTool,
+) -> Result<Explanation, Refusal> {
     let explained = cx.policies.access.look(move |ledger| {
         access::explain(
             ledger.grants,
@@ -207,10 +271,7 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
             ledger.now_ms,
         )
     });
-    json(&Explanation {
-        notes,
-        ..explained.await?
-    })
+    explained.await
 }
 
 /// The agent and the server or tool that a request is about.

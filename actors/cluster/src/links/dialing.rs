@@ -90,7 +90,7 @@ fn tells(why: &NoLink) -> u8 {
         NoLink::Peer(PeerFault::NotPinned(_) | PeerFault::NoTicket | PeerFault::Certificate(_)) => {
             4
         }
-        NoLink::NotTaken(_) | NoLink::NotEntered(_) => 5,
+        NoLink::NotTaken(_) | NoLink::NotEntered(_) | NoLink::TurnedAway => 5,
         NoLink::Version(_) => 6,
     }
 }

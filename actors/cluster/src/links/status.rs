@@ -155,6 +155,7 @@ pub(super) fn words_of_no_link(why: &NoLink) -> String {
             "the other side does not take this node: it was revoked there, or has not heard of its admission yet"
         }
         NoLink::NotEntered(_) => "this side does not take that node",
+        NoLink::TurnedAway => "ask there for another ticket",
     };
     format!("{why}: {look}")
 }

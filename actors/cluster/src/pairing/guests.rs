@@ -1,5 +1,6 @@
 //! The side of the node that made a ticket: one task for each link, and as many as the transport lets in.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -34,6 +35,7 @@ pub struct AskedOver {
     pub(super) node: NodeId,
     pub(super) key: [u8; 32],
     pub(super) binding: LinkBinding,
+    pub(super) from: SocketAddr,
 }
 
 /// Hears one node, until it is let in or sent away, or its link ends.
@@ -47,6 +49,7 @@ pub(super) async fn host(mut link: PairingLink, mailbox: Mailbox<PairingMsg>) {
         node: link.peer(),
         key: link.peer_key(),
         binding: link.binding(),
+        from: link.address(),
     };
     let (reply, answer) = Reply::new();
     if mailbox

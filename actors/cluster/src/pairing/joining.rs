@@ -64,8 +64,7 @@ impl JoinTask {
     }
 
     async fn attempt(&self) -> Result<Admission, NotYet> {
-        let mut link = self.dial().await.map_err(NotYet::Again)?;
-        let again = |why: &str| NotYet::Again(why.to_owned());
+        let mut link = self.dial().await?;
         let ends = PairingEnds {
             inviter: NodeId::of_key(&self.ticket.inviter),
             joiner: self.own,
@@ -78,7 +77,7 @@ impl JoinTask {
             proof: ends.asking(secret),
         });
         if !said(&mut link, &ask).await {
-            return Err(again("the link was lost"));
+            return Err(lost(&link));
         }
         match heard(&mut link).await {
             Some(PairingMessage::Heard(proof)) if is_proven(&proof, &ends.answering(secret)) => {}
@@ -94,7 +93,7 @@ impl JoinTask {
                 let why = "the other side does not know the ticket's secret".to_owned();
                 return Err(NotYet::Never(JoinProgress::Refused(why)));
             }
-            None => return Err(again("the link was lost")),
+            None => return Err(lost(&link)),
         }
         self.tell(JoinProgress::Waiting);
         let admission = self.welcome(&mut link).await?;
@@ -109,25 +108,28 @@ impl JoinTask {
                 return Err(NotYet::Never(JoinProgress::Failed(why)));
             }
         }
+        self.links.found_at(ends.inviter, link.address());
         // Lost, the ticket stays out until its time is over, and is of use to nobody else.
         let _told = said(&mut link, &PairingMessage::Taken).await;
         link.finish().await;
         Ok(admission)
     }
 
-    async fn dial(&self) -> Result<PairingLink, String> {
+    async fn dial(&self) -> Result<PairingLink, NotYet> {
         let inviter = NodeId::of_key(&self.ticket.inviter);
         let endpoint = self.links.endpoint();
-        let endpoint = endpoint.ok_or("links to other nodes are not open here")?;
+        let closed = || NotYet::Again("links to other nodes are not open here".to_owned());
+        let endpoint = endpoint.ok_or_else(closed)?;
         let mut last =
             NoLink::Unresolved(inviter.short(), "the ticket names no address".to_owned());
         for place in &self.ticket.places {
             match endpoint.dial_pairing(inviter, place).await {
                 Ok(link) => return Ok(link),
+                Err(NoLink::TurnedAway) => return Err(turned_away()),
                 Err(why) => last = why,
             }
         }
-        Err(last.to_string())
+        Err(NotYet::Again(last.to_string()))
     }
 
     /// What the other side gives, once a person there has decided.
@@ -165,4 +167,17 @@ impl JoinTask {
             never("the other side lets it into another cluster than the ticket said")
         })
     }
+}
+
+/// Why nothing more is heard.
+fn lost(link: &PairingLink) -> NotYet {
+    match link.is_turned_away() {
+        true => turned_away(),
+        false => NotYet::Again("the link was lost".to_owned()),
+    }
+}
+
+fn turned_away() -> NotYet {
+    let why = "the other side takes no ticket now: this one was used or withdrawn, its time is over, or the kernel there was started again; ask for another one";
+    NotYet::Never(JoinProgress::Refused(why.to_owned()))
 }

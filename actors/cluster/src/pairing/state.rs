@@ -1,6 +1,7 @@
 //! The state of the pairing actor.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub struct PairingState {
     audit: AuditHandle,
     mailbox: Mailbox<PairingMsg>,
     tickets: TicketsOut,
+    /// Where each ticket was shown from last; of those that are out.
+    shown_from: BTreeMap<TicketId, SocketAddr>,
     /// One for each ticket.
     decisions: BTreeMap<TicketId, watch::Sender<PairingDecision>>,
     /// Who waits for a yes to be written down.
@@ -69,6 +72,7 @@ impl PairingState {
             audit: start.audit,
             mailbox,
             tickets: TicketsOut::default(),
+            shown_from: BTreeMap::new(),
             decisions: BTreeMap::new(),
             approving: BTreeMap::new(),
             guests: BTreeMap::new(),
@@ -139,6 +143,8 @@ impl PairingState {
                     id,
                     who: who.clone(),
                     role: ticket.terms.role,
+                    from: self.shown_from.get(&id).copied(),
+                    expires_ms: ticket.terms.expires_ms,
                 }),
                 TicketStage::Open | TicketStage::Admitting(_) | TicketStage::Admitted(_) => None,
             });
@@ -195,6 +201,7 @@ impl PairingState {
                 return Err(refusal);
             }
         };
+        self.shown_from.insert(id, asked.from);
         let decided = self
             .decisions
             .get(&id)
@@ -286,6 +293,7 @@ impl PairingState {
         let Some(ticket) = self.tickets.end(id) else {
             return false;
         };
+        self.shown_from.remove(&id);
         if let Some(decisions) = self.decisions.remove(&id) {
             let open = matches!(*decisions.borrow(), PairingDecision::Open);
             if open {
@@ -308,6 +316,7 @@ impl PairingState {
         self.alarm = None;
         let (gone, _) = self.tickets.expire(unix_ms());
         for id in gone {
+            self.shown_from.remove(&id);
             if let Some(decisions) = self.decisions.remove(&id) {
                 decisions.send_replace(PairingDecision::No("the ticket has expired".to_owned()));
             }
@@ -358,6 +367,8 @@ impl PairingState {
         };
         let joining = Joining {
             inviter,
+            name: name.clone(),
+            expires_ms: ticket.expires_ms,
             words: ends.words(&ticket.secret),
             progress: JoinProgress::Dialing(None),
         };

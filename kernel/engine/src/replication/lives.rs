@@ -1,8 +1,9 @@
 //! Two lives of one key: a machine that was cloned, or a copy of its files that was started beside it.
 //!
 //! Each start of a kernel has a random life. A node that was restarted goes from one life to the next and never
-//! back. So when a life that was left answers a question asked after the next one was heard, both live, and
-//! neither is believed until the node has a new key.
+//! back. Only an answer to a question proves which one lives: what else a life says that is not known may be late.
+//! So when a life that was left answers a question asked after the next one was heard, both live, and neither is
+//! believed until the node has a new key.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,11 +19,25 @@ hex_id! {
     LifeId, 16
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Lives {
-    now: LifeId,
+    /// The one that answered last.
+    now: Option<LifeId>,
     left: VecDeque<LifeId>,
     twice: bool,
+}
+
+/// What is known of the life that was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LifeHeard {
+    /// It is the one that lives.
+    Lives,
+    /// It lives, and is not the one that did before: no question that was asked until now proves another one.
+    Begins,
+    /// It is not known whether it lives: an answer of it would prove it.
+    Unproven,
+    /// The node has left it.
+    Left,
 }
 
 /// The lives of all nodes that were heard.
@@ -31,41 +46,30 @@ pub struct NodeLives(BTreeMap<NodeId, Lives>);
 
 impl NodeLives {
     /// A node was heard. `answers` is true when it answers a question that was asked after every other life of
-    /// its key had been heard; without that, a message of a left life may just be late.
-    /// True when this life is new.
-    pub fn heard(&mut self, node: NodeId, life: LifeId, answers: bool) -> bool {
-        let lives = self.0.entry(node).or_insert_with(|| Lives {
-            now: life,
-            left: VecDeque::new(),
-            twice: false,
-        });
-        if lives.now == life {
-            return false;
+    /// its key had been heard; without that, a message may just be late.
+    pub fn heard(&mut self, node: NodeId, life: LifeId, answers: bool) -> LifeHeard {
+        let lives = self.0.entry(node).or_default();
+        if lives.now == Some(life) {
+            return LifeHeard::Lives;
         }
         if lives.left.contains(&life) {
             lives.twice |= answers;
-            return false;
+            return LifeHeard::Left;
         }
-        let before = std::mem::replace(&mut lives.now, life);
-        lives.left.push_back(before);
+        if !answers {
+            return LifeHeard::Unproven;
+        }
+        lives.left.extend(lives.now.replace(life));
         if lives.left.len() > LEFT_MAX {
             lives.left.pop_front();
         }
-        true
+        LifeHeard::Begins
     }
 
     /// True when two lives of the node's key were found alive.
     #[must_use]
     pub fn is_twice(&self, node: NodeId) -> bool {
         self.0.get(&node).is_some_and(|lives| lives.twice)
-    }
-
-    /// True when this life of the node was left for another one.
-    #[must_use]
-    pub fn is_left(&self, node: NodeId, life: LifeId) -> bool {
-        self.0
-            .get(&node)
-            .is_some_and(|lives| lives.left.contains(&life))
     }
 }
 
@@ -88,7 +92,19 @@ mod tests {
             lives.heard(NODE, life(n.saturating_sub(1)), false);
         }
         assert!(!lives.is_twice(NODE));
-        assert!(lives.is_left(NODE, life(98)) && !lives.is_left(NODE, life(99)));
+        assert_eq!(lives.heard(NODE, life(98), false), LifeHeard::Left);
+        assert_eq!(lives.heard(NODE, life(99), true), LifeHeard::Lives);
+    }
+
+    /// Whoever started later than both never heard of the first life, and hears of it last.
+    #[test]
+    fn a_late_message_of_a_life_that_was_never_heard_is_no_second_one() {
+        let mut lives = NodeLives::default();
+        assert_eq!(lives.heard(NODE, life(1), false), LifeHeard::Unproven);
+        assert_eq!(lives.heard(NODE, life(2), true), LifeHeard::Begins);
+        assert_eq!(lives.heard(NODE, life(1), false), LifeHeard::Unproven);
+        assert_eq!(lives.heard(NODE, life(2), true), LifeHeard::Lives);
+        assert!(!lives.is_twice(NODE));
     }
 
     #[test]

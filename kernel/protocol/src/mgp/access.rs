@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::kernel::nodes::Confirmations;
 use super::request;
 use crate::mcp::methods;
 
@@ -175,6 +176,9 @@ pub struct Granted {
     pub grant_id: String,
     /// The entries it took the place of.
     pub replaced: Vec<String>,
+    /// Who has it, where it names an agent or a server of another node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed: Option<Confirmations>,
     /// What it names and is not there, or cannot be looked up now; in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -185,6 +189,12 @@ pub struct Granted {
 pub struct Revoked {
     /// The entries that ended.
     pub revoked: Vec<String>,
+    /// Who knows, where they name an agent or a server of another node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed: Option<Confirmations>,
+    /// What is worth knowing; in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Answer of `mgp/access/list`.

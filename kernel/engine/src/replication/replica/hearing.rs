@@ -6,8 +6,19 @@ use super::{LogMessage, Replica, ReplicaEffect, ReplicaMeans, take_all};
 use crate::policy::grants::Signed;
 use crate::replication::exchange::lacks;
 use crate::replication::lease::Nonce;
-use crate::replication::lives::LifeId;
+use crate::replication::lives::{LifeHeard, LifeId};
 use crate::replication::logs::{LogHead, LogHeads};
+
+/// How far what a node says is taken into account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Belief {
+    /// Not at all.
+    None,
+    /// Once it has answered a question.
+    OnceItAnswers,
+    /// In full.
+    Full,
+}
 
 impl Replica {
     /// A node has said what it has. `from` is whose key the link has proved.
@@ -39,15 +50,22 @@ impl Replica {
         theirs: LogHeads,
         means: &mut ReplicaMeans<'_>,
     ) -> Vec<ReplicaEffect> {
-        if !self.believes(from, life, false) {
+        let belief = self.believes(from, life, false);
+        if belief == Belief::None {
             return Vec::new();
         }
-        let mut effects = self.note(from, theirs, means);
         let (life, heads) = (self.life, self.heads());
         let answer = LogMessage::Answer { life, nonce, heads };
         self.peers.entry(from).or_default().answered_at = Some(means.now);
-        effects.push(ReplicaEffect::Send(from, answer));
-        effects.extend(self.entries_for(from));
+        let mut effects = vec![ReplicaEffect::Send(from, answer)];
+        match belief {
+            Belief::None => {}
+            Belief::OnceItAnswers => effects.push(self.ask(from, means)),
+            Belief::Full => {
+                effects.extend(self.note(from, theirs, means));
+                effects.extend(self.entries_for(from));
+            }
+        }
         effects
     }
 
@@ -60,7 +78,7 @@ impl Replica {
         means: &mut ReplicaMeans<'_>,
     ) -> Vec<ReplicaEffect> {
         let asked_at = self.leases.answered(from, nonce);
-        if !self.believes(from, life, asked_at.is_some()) {
+        if self.believes(from, life, asked_at.is_some()) != Belief::Full {
             return Vec::new();
         }
         if let Some(asked_at) = asked_at {
@@ -80,8 +98,10 @@ impl Replica {
         theirs: LogHeads,
         means: &mut ReplicaMeans<'_>,
     ) -> Vec<ReplicaEffect> {
-        if !self.believes(from, life, false) {
-            return Vec::new();
+        match self.believes(from, life, false) {
+            Belief::None => return Vec::new(),
+            Belief::OnceItAnswers => return vec![self.ask(from, means)],
+            Belief::Full => {}
         }
         let lacks = lacks(&self.logs, &theirs, &self.heads());
         let mut effects = self.note(from, theirs, means);
@@ -93,16 +113,21 @@ impl Replica {
     }
 
     /// Whether what this life says is taken into account.
-    fn believes(&mut self, from: NodeId, life: LifeId, answers: bool) -> bool {
-        if self.lives.heard(from, life, answers) {
+    fn believes(&mut self, from: NodeId, life: LifeId, answers: bool) -> Belief {
+        let heard = self.lives.heard(from, life, answers);
+        if heard == LifeHeard::Begins {
             // What was asked before proves nothing about who lives now.
             self.leases.forget_questions(from);
         }
         if self.lives.is_twice(from) {
             self.leases.end(from);
-            return false;
+            return Belief::None;
         }
-        !self.lives.is_left(from, life)
+        match heard {
+            LifeHeard::Lives | LifeHeard::Begins => Belief::Full,
+            LifeHeard::Unproven => Belief::OnceItAnswers,
+            LifeHeard::Left => Belief::None,
+        }
     }
 
     fn note(

@@ -3,11 +3,12 @@
 use mgp_engine::replication::lease::LEASE;
 use mgp_engine::replication::replica::Replica;
 
-use crate::play::{Invariant, run};
+use crate::play::Invariant;
 use crate::world::{AcknowledgedRevoke, AllowedCall, World};
 
+/// FEDERATION, grants: a remote grant is honoured only while all who could revoke it were heard within the lease.
 #[derive(Default)]
-struct LeasesClose {
+pub(crate) struct LeasesClose {
     revokes: Vec<AcknowledgedRevoke>,
 }
 
@@ -66,10 +67,4 @@ fn is_known(world: &World, replica: &Replica, call: &AllowedCall, revoke: &Ackno
         "{call:?} was revoked at {} by {}",
         revoke.at_ms, revoke.by
     );
-}
-
-/// FEDERATION, grants: a remote grant is honoured only while all who could revoke it were heard within the lease.
-#[test]
-fn a_lease_that_ends_closes() {
-    run(crate::SEEDS, LeasesClose::default);
 }

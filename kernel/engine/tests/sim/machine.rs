@@ -1,6 +1,6 @@
 //! One machine: a key, a disk, a wall clock, and the replica that runs on it, if one does.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,18 +53,34 @@ fn scribble(key: &PublicKey, bytes: &[u8]) -> Signature {
     Signature(out)
 }
 
-/// The entries of a message whose signatures hold.
-pub(crate) fn verified(entries: &[Arc<[u8]>], real: bool) -> Vec<Signed> {
-    let read = entries
-        .iter()
-        .filter_map(|entry| Signed::from_bytes(entry).ok());
-    let holds = |signed: &Signed| {
-        signed.claim().is_some_and(|claim| match real {
-            true => first_bad(&[claim]).is_none(),
-            false => scribble(&claim.key, &claim.bytes) == claim.signature,
-        })
-    };
-    read.filter(holds).collect()
+/// Reads entries and judges their signatures, each once: most of the time of a run is spent here otherwise.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    read: HashMap<Arc<[u8]>, Option<Signed>>,
+}
+
+impl Reader {
+    /// The entry, when its signature holds.
+    pub(crate) fn read(&mut self, entry: &Arc<[u8]>, real: bool) -> Option<&Signed> {
+        let read = self.read.entry(entry.clone());
+        let read =
+            read.or_insert_with(|| Signed::from_bytes(entry).ok().filter(|it| holds(it, real)));
+        read.as_ref()
+    }
+
+    /// The entries of a message whose signatures hold.
+    pub(crate) fn verified(&mut self, entries: &[Arc<[u8]>], real: bool) -> Vec<Signed> {
+        let read = entries.iter();
+        read.filter_map(|entry| self.read(entry, real).cloned())
+            .collect()
+    }
+}
+
+fn holds(signed: &Signed, real: bool) -> bool {
+    signed.claim().is_some_and(|claim| match real {
+        true => first_bad(&[claim]).is_none(),
+        false => scribble(&claim.key, &claim.bytes) == claim.signature,
+    })
 }
 
 /// A write that the disk has not confirmed.
@@ -204,6 +220,11 @@ impl Machine {
     }
 
     /// True when all it knows is on its disk.
+    /// Writes that the disk has not confirmed.
+    pub(crate) fn unsynced(&self) -> usize {
+        self.disk.unsynced.len()
+    }
+
     pub(crate) fn is_synced(&self) -> bool {
         self.disk.unsynced.is_empty()
     }

@@ -37,18 +37,24 @@ impl Network {
         }
     }
 
-    pub(crate) fn send(&mut self, packet: Packet, chance: &mut Chance) {
+    /// Answers what went wrong with it.
+    pub(crate) fn send(&mut self, packet: Packet, chance: &mut Chance) -> Option<&'static str> {
         let lost = chance.percent(self.loss) || self.on_the_way.len() >= Self::MOST;
         if lost || !self.reaches(packet.from, packet.to) {
-            return;
+            return Some("a message is lost");
         }
         let copies = 1 + u64::from(chance.percent(3));
+        let mut became = (copies > 1).then_some("a message is repeated");
         for _ in 0..copies {
             let slow = if chance.percent(5) { 40_000 } else { 400 };
+            if slow > 400 {
+                became = became.or(Some("a message is late"));
+            }
             let at = packet.sent_ms + 1 + chance.below(slow);
             self.count += 1;
             self.on_the_way.insert((at, self.count), packet.clone());
         }
+        became
     }
 
     /// The next message that arrives until then.

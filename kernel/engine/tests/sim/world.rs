@@ -10,8 +10,9 @@ use mgp_engine::replication::replica::{LogMessage, Replica, ReplicaEffect};
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, NodeServer, ServerId};
 
 use crate::chance::Chance;
-use crate::machine::{Machine, Pen, verified};
+use crate::machine::{Machine, Pen, Reader};
 use crate::network::{Network, Packet};
+use crate::seeds::Happened;
 
 /// A call that a machine allowed.
 #[derive(Clone, Debug)]
@@ -52,8 +53,8 @@ pub(crate) struct World {
     pub(crate) wanted: Vec<(NodeAgent, NodeServer)>,
     /// How many operations the recovery key has signed.
     pub(crate) recovered: u64,
-    /// How many calls were allowed in all.
-    pub(crate) allowed: u64,
+    pub(crate) happened: Happened,
+    pub(crate) reader: Reader,
     /// What happened since the invariants were last checked.
     pub(crate) calls: Vec<AllowedCall>,
     pub(crate) revokes: Vec<AcknowledgedRevoke>,
@@ -82,7 +83,8 @@ impl World {
             grants: Vec::new(),
             wanted: Vec::new(),
             recovered: 0,
-            allowed: 0,
+            happened: Happened::new(),
+            reader: Reader::default(),
             calls: Vec::new(),
             revokes: Vec::new(),
             answers: BTreeMap::new(),
@@ -95,6 +97,10 @@ impl World {
             machine.start(world.cluster, 0, &mut world.chance);
         }
         world
+    }
+
+    pub(crate) fn count(&mut self, what: &'static str) {
+        *self.happened.entry(what).or_default() += 1;
     }
 
     pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
@@ -140,7 +146,7 @@ impl World {
         let machine = &mut self.machines[to];
         let effects = match packet.message {
             LogMessage::Entries(entries) => {
-                let signed = verified(&entries, real);
+                let signed = self.reader.verified(&entries, real);
                 machine.act(now_ms, &mut self.chance, |replica, means| {
                     replica.take(&signed, means)
                 })
@@ -170,7 +176,10 @@ impl World {
                         sent_ms: self.now_ms,
                         message: message.clone(),
                     };
-                    self.network.send(packet, &mut self.chance);
+                    let became = self.network.send(packet, &mut self.chance);
+                    if let Some(fault) = became {
+                        self.count(fault);
+                    }
                 }
             }
         }
@@ -183,19 +192,19 @@ impl World {
     }
 
     /// The operations on a machine's disk, and the ones it has in memory.
-    pub(crate) fn operations(&self, at: usize) -> Vec<(OperationId, Operation)> {
+    pub(crate) fn operations(&mut self, at: usize) -> Vec<(OperationId, Operation)> {
         let Some(replica) = &self.machines[at].replica else {
             return Vec::new();
         };
-        let logs = replica.logs();
+        let (logs, reader, real) = (replica.logs(), &mut self.reader, self.real);
         let grants = logs.grants();
         let keys = grants
             .issuers()
             .flat_map(|issuer| grants.keys(issuer, 0).map(move |key| (issuer, key)));
         keys.map(|(issuer, key)| {
             let entry = logs.entry(issuer, key).unwrap();
-            let written = Signed::from_bytes(entry).unwrap().into_written();
-            (written.id(), written.into_operation())
+            let written = reader.read(entry, real).unwrap().written();
+            (written.id(), written.operation().clone())
         })
         .collect()
     }

@@ -1,7 +1,5 @@
 //! What happens in a run: people who grant and revoke, agents who call, machines that fail.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-
 use mgp_engine::policy::grants::{
     Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, LogTip, MemberChange,
     MemberRole, Operation, Revoke, Subject,
@@ -11,6 +9,7 @@ use mgp_protocol::ids::{NodeAgent, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
 use crate::machine::{Machine, moment};
+use crate::seeds::Happened;
 use crate::world::{AcknowledgedRevoke, AllowedCall, World, agent, server};
 
 /// Things that happen in a run, besides the passing of time.
@@ -26,52 +25,24 @@ pub(crate) trait Invariant {
     fn holds_at_the_end(&mut self, _world: &World) {}
 }
 
-/// Runs the seeds of one invariant: the one that is asked for, or `usual` many.
-pub(crate) fn run<I: Invariant>(usual: u64, make: impl Fn() -> I) {
-    let asked = |name| {
-        std::env::var(name)
-            .ok()
-            .and_then(|text| text.parse::<u64>().ok())
-    };
-    if let Some(seed) = asked("MGP_SIM_SEED") {
-        one(seed, true, &mut make());
-        return;
-    }
-    let mut allowed = 0;
-    for seed in 0..asked("MGP_SIM_SEEDS").unwrap_or(usual) {
-        let play = AssertUnwindSafe(|| one(seed, false, &mut make()));
-        let played = catch_unwind(play);
-        allowed += played.as_ref().copied().unwrap_or(0);
-        if let Err(why) = played {
-            println!(
-                "seed {seed} fails; again: MGP_SIM_SEED={seed} cargo test -p mgp-tests --test sim -- --nocapture"
-            );
-            resume_unwind(why);
-        }
-    }
-    println!("{allowed} calls were allowed");
-    assert!(
-        allowed >= usual,
-        "hardly anything happens in these runs: {allowed} calls"
-    );
-}
-
-/// Plays one seed; answers how many calls were allowed.
-fn one(seed: u64, tells: bool, invariant: &mut impl Invariant) -> u64 {
+/// Plays one seed before all invariants; answers what happened in it.
+pub(crate) fn play(seed: u64, tells: bool, invariants: &mut [Box<dyn Invariant>]) -> Happened {
     let mut world = World::new(seed, 3 + seed % 5, tells);
     world.join();
     for _ in 0..EVENTS {
         world.event();
-        invariant.holds(&world);
+        invariants.iter_mut().for_each(|it| it.holds(&world));
         world.calls.clear();
         world.revokes.clear();
         let ms = 1 + world.chance.below(3_000);
         world.pass(ms);
     }
     world.settle();
-    invariant.holds(&world);
-    invariant.holds_at_the_end(&world);
-    world.allowed
+    for invariant in invariants {
+        invariant.holds(&world);
+        invariant.holds_at_the_end(&world);
+    }
+    world.happened
 }
 
 impl World {
@@ -89,17 +60,20 @@ impl World {
             790..880 => self.start_one(),
             880..900 => {
                 self.tell(|| "the network falls apart".into());
+                self.count("the network falls apart");
                 let machines = self.machines.len();
                 self.network.fall_apart(machines, &mut self.chance);
             }
             900..950 => {
                 self.tell(|| "the network is whole".into());
+                self.count("the network is whole");
                 self.network.heal();
             }
             950..955 => self.clone_machine(machine),
             955..975 => {
                 let off = i64::try_from(self.chance.below(600_000)).unwrap() - 300_000;
                 self.tell(|| format!("{machine}: its clock is off by {off} ms"));
+                self.count("a clock is set");
                 self.machines[machine].wall_off_ms = off;
             }
             _ => {
@@ -142,15 +116,19 @@ impl World {
         let wall_ms = machine.wall_ms(self.now_ms);
         let may = replica.may(caller, server, Some("tool"), wall_ms, moment(self.now_ms));
         self.tell(|| format!("{at}: {caller} calls {server}: {may:?}"));
+        self.count(match may {
+            Ok(_) => "a call is allowed",
+            Err(_) => "a call is refused",
+        });
         if let Ok(grant) = may {
-            self.allowed += 1;
+            let held = self.operations(at);
             self.calls.push(AllowedCall {
                 at_ms: self.now_ms,
                 machine: at,
                 caller: caller.clone(),
                 server: server.clone(),
                 grant,
-                held: self.operations(at),
+                held,
             });
         }
     }
@@ -232,10 +210,10 @@ impl World {
             true => LogTip::EMPTY,
             false => tip,
         };
-        self.propose(
-            at,
-            LogChange::Members(MemberChange::Cut { node, at: at_tip }),
-        );
+        let cut = MemberChange::Cut { node, at: at_tip };
+        if self.propose(at, LogChange::Members(cut)) {
+            self.count("a node is cut off");
+        }
     }
 
     /// Proposes, and mostly waits until it is on disk, which acknowledges it.
@@ -261,6 +239,9 @@ impl World {
                 }
             });
         self.tell(|| format!("{at}: {done:?} {said}"));
+        if done.is_some() {
+            self.count("a change is proposed");
+        }
         self.perform(at, effects);
         if done.is_some() && self.chance.percent(90) {
             self.sync(at);
@@ -299,6 +280,7 @@ impl World {
             }),
         });
         self.tell(|| format!("{at}: the recovery key admits {other}"));
+        self.count("a key is recovered");
         let effects = self.machines[at].act(self.now_ms, &mut self.chance, |replica, means| {
             replica.take(&[signed], means)
         });
@@ -311,6 +293,7 @@ impl World {
         let stopped: Vec<usize> = stopped.collect();
         if let Some(at) = self.chance.pick(&stopped) {
             self.tell(|| format!("{at}: starts"));
+            *self.happened.entry("a machine starts").or_default() += 1;
             self.machines[*at].start(self.cluster, self.now_ms, &mut self.chance);
         }
     }
@@ -324,11 +307,17 @@ impl World {
                 self.propose(at, Replica::rest());
                 self.sync(at);
                 self.tell(|| format!("{at}: stops in good order"));
+                self.count("a machine stops in good order");
                 self.machines[at].crash(u64::MAX >> 1);
             }
             _ => {
                 let kept = self.chance.below(4);
                 self.tell(|| format!("{at}: crashes with {kept} writes kept"));
+                let lost = self.machines[at].unsynced() as u64 > kept;
+                self.count(match lost {
+                    true => "a crash loses writes",
+                    false => "a crash loses nothing",
+                });
                 self.machines[at].crash(kept);
             }
         }
@@ -353,6 +342,7 @@ impl World {
             return;
         }
         self.tell(|| format!("{at}: is cloned as {}", self.machines.len()));
+        self.count("a machine is cloned");
         let original = &mut self.machines[at];
         original.cloned = true;
         let mut copy = Machine::new(original.pen.clone());

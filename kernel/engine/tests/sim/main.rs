@@ -1,0 +1,23 @@
+//! Many nodes of one cluster over a bad network, in virtual time: the engine of the replicated logs as it is, with
+//! everything around it played by a seed.
+//!
+//! `cargo test -p mgp-engine --test sim` runs some seeds for each invariant, `cargo xtask simulate` thousands. A seed
+//! that fails is printed; it is played again, told event by event, with
+//! `MGP_SIM_SEED=<seed> cargo test -p mgp-engine --test sim -- --nocapture`.
+
+#![allow(clippy::unwrap_used)]
+// How many seeds, and which, is asked of the environment: this is no engine.
+#![allow(clippy::disallowed_methods)]
+
+mod acknowledged_entries_last;
+mod calls_need_a_grant;
+mod chance;
+mod leases_close;
+mod machine;
+mod members_converge;
+mod model;
+mod network;
+mod play;
+mod revokes_last;
+mod seeds;
+mod world;

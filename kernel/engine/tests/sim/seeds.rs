@@ -1,0 +1,110 @@
+//! Which seeds are played, on all cores, and what happened in them.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use crate::acknowledged_entries_last::AcknowledgedEntriesLast;
+use crate::calls_need_a_grant::CallsNeedAGrant;
+use crate::leases_close::LeasesClose;
+use crate::members_converge::MembersConverge;
+use crate::play::{Invariant, play};
+use crate::revokes_last::RevokesLast;
+
+/// The seeds of the usual run: as many as pass in some seconds.
+const SEEDS: u64 = 40;
+/// What must have happened for a run to have shown anything.
+const COVERED: [&str; 16] = [
+    "a call is allowed",
+    "a call is refused",
+    "a change is proposed",
+    "a clock is set",
+    "a crash loses writes",
+    "a crash loses nothing",
+    "a key is recovered",
+    "a machine is cloned",
+    "a machine starts",
+    "a machine stops in good order",
+    "a message is late",
+    "a message is lost",
+    "a message is repeated",
+    "a node is cut off",
+    "the network falls apart",
+    "the network is whole",
+];
+
+/// How often what happened.
+pub(crate) type Happened = BTreeMap<&'static str, u64>;
+
+/// PRJ-006, MGP-080, MGP-082: what holds in a cluster, in every run.
+#[test]
+fn every_invariant_holds_in_every_run() {
+    if let Some(seed) = asked("MGP_SIM_SEED") {
+        play(seed, true, &mut invariants());
+        return;
+    }
+    let first = asked("MGP_SIM_FIRST").unwrap_or(0);
+    let seeds = asked("MGP_SIM_SEEDS").unwrap_or(SEEDS);
+    let happened = played(first, seeds);
+    for (what, times) in &happened {
+        println!("{times:>12}  {what}");
+    }
+    println!("{seeds} seeds from {first} on");
+    for what in COVERED {
+        assert!(happened.contains_key(what), "in no run {what}");
+    }
+}
+
+fn invariants() -> [Box<dyn Invariant>; 5] {
+    [
+        Box::new(CallsNeedAGrant),
+        Box::new(RevokesLast::default()),
+        Box::new(MembersConverge),
+        Box::new(AcknowledgedEntriesLast),
+        Box::new(LeasesClose::default()),
+    ]
+}
+
+fn asked(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn played(first: u64, seeds: u64) -> Happened {
+    let next = AtomicU64::new(first);
+    let work = || {
+        let mut happened = Happened::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + seeds {
+                return happened;
+            }
+            for (what, times) in alone(seed) {
+                *happened.entry(what).or_default() += times;
+            }
+        }
+    };
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let mut all = Happened::new();
+        for worker in workers {
+            let happened = worker.join().unwrap_or_else(|why| resume_unwind(why));
+            for (what, times) in happened {
+                *all.entry(what).or_default() += times;
+            }
+        }
+        all
+    })
+}
+
+/// One seed, which is told when it fails.
+fn alone(seed: u64) -> Happened {
+    let played = catch_unwind(AssertUnwindSafe(|| play(seed, false, &mut invariants())));
+    played.unwrap_or_else(|why| {
+        println!(
+            "seed {seed} fails; again: MGP_SIM_SEED={seed} cargo test -p mgp-engine --test sim -- --nocapture"
+        );
+        resume_unwind(why)
+    })
+}

@@ -1,0 +1,309 @@
+//! This node's part in a cluster: its actors, started together. Which of them hears what of the others is in
+//! [`events`]; what they publish is followed in [`members`], [`imported`] and [`exported`].
+
+mod addresses;
+mod admitting;
+mod events;
+mod exported;
+mod imported;
+mod members;
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, Weak};
+
+use mgp_calls::known_names::NodeNaming;
+use mgp_cluster::lan::{LanHandle, LanStart};
+use mgp_cluster::links::{InboundNodeCall, LinkTimes, LinksActor, LinksHandle, LinksStart};
+use mgp_cluster::pairing::{PairingActor, PairingHandle, PairingStart};
+use mgp_cluster::replication::{
+    AskedBy, ClusterView, ReplicationActor, ReplicationHandle, ReplicationStart,
+};
+use mgp_cluster::shares::{SharesHandle, SharesStart};
+use mgp_cluster::tool_index::{HeldTools, NamedNodes, ToolIndexHandle, ToolIndexStart};
+use mgp_engine::node_key::{NodeKey, PublicKey};
+use mgp_engine::policy::access::Principal;
+use mgp_policy::access::AccessHandle;
+use mgp_protocol::federation::hello::{LifeId, NodeName, NodeRole};
+use mgp_protocol::ids::NodeId;
+use mgp_protocol::mgp::audit::TraceId;
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::task::SupervisedTask;
+use mgp_runtime::time::boot_moment;
+use mgp_runtime::{randomness, task};
+use mgp_servers::server::{Connector, ServerTable};
+use mgp_store::audit::AuditHandle;
+use mgp_sync::{Credit, Snapshot};
+use mgp_tools::offering::OfferSources;
+use mgp_tools::search::RemoteTools;
+use ractor::SpawnErr;
+use tokio::sync::{Mutex, Notify};
+
+use self::addresses::LastAddresses;
+use crate::config::ClusterConfig;
+use crate::tree::{RootActor, TreeHandle};
+
+/// Bytes that messages of all links may take together: sixteen of the longest, so that a few large answers do
+/// not stop each other, and a crowd of them does not stop the kernel.
+const LINKS_MEMORY: u64 = 256 << 20;
+/// The folder of the logs, the index and the names, in the data folder.
+const FOLDER: &str = "cluster";
+
+/// The actors of the cluster, and what they publish.
+#[derive(Debug)]
+pub struct Cluster {
+    /// This node.
+    pub here: NodeId,
+    /// Its key, as others know it.
+    pub key: PublicKey,
+    /// `[cluster]`.
+    pub config: ClusterConfig,
+    /// Links to other nodes.
+    pub links: LinksHandle,
+    /// The logs.
+    pub replication: ReplicationHandle,
+    /// The tools of all nodes.
+    pub tool_index: ToolIndexHandle,
+    /// What this node shares.
+    pub shares: SharesHandle,
+    /// How nodes come in.
+    pub pairing: PairingHandle,
+    /// Whether this node is seen on the local network.
+    pub lan: LanHandle,
+    /// What other nodes are called.
+    pub names: Arc<Snapshot<NamedNodes>>,
+    /// What they share.
+    pub held: Arc<Snapshot<HeldTools>>,
+    /// This node's servers.
+    servers: Arc<ServerTable>,
+    /// Who takes the calls of other nodes' agents, once there is somebody.
+    calls: OnceLock<EventSink<InboundNodeCall>>,
+    /// Where members were last.
+    addresses: LastAddresses,
+    /// One opens or closes the socket at a time.
+    socket: Mutex<()>,
+    /// Something of what this node has to share has changed.
+    exports: Notify,
+}
+
+/// What the cluster's actors need of the kernel.
+pub(crate) struct ClusterNeeds<'a> {
+    /// The node's key.
+    pub(crate) key: NodeKey,
+    /// `[cluster]`.
+    pub(crate) config: &'a ClusterConfig,
+    /// The kernel's data folder.
+    pub(crate) data_dir: PathBuf,
+    /// What servers of other nodes are reached by.
+    pub(crate) connector: &'a Connector,
+    /// What other nodes are called.
+    pub(crate) names: Arc<Snapshot<NamedNodes>>,
+    /// This node's servers.
+    pub(crate) servers: Arc<ServerTable>,
+    /// The grants.
+    pub(crate) access: AccessHandle,
+    /// The audit log.
+    pub(crate) audit: AuditHandle,
+}
+
+/// What goes on for as long as the kernel does.
+pub(crate) type Following = Vec<SupervisedTask<()>>;
+
+impl Cluster {
+    /// Starts all of it. No socket is open before somebody invites, joins, or did so in an earlier life.
+    ///
+    /// # Errors
+    /// An actor that cannot be started; files that cannot be read, in words for who starts the kernel.
+    pub(crate) async fn start(
+        needs: ClusterNeeds<'_>,
+        root: &mut Vec<RootActor>,
+    ) -> Result<Arc<Self>, SpawnErr> {
+        let (here, key) = (needs.key.node(), needs.key.public());
+        let late: Arc<OnceLock<Weak<Self>>> = Arc::default();
+        let life = LifeId(randomness::bytes());
+        let folder = needs.data_dir.join(FOLDER);
+        let name = needs.config.node_name();
+        let (links, links_cell) = LinksActor::start(LinksStart {
+            key: needs.key.clone(),
+            name: name.clone(),
+            role: NodeRole::Member,
+            life,
+            table: needs.connector.links.clone(),
+            events: to(&late, Self::of_links),
+            memory: Credit::new(LINKS_MEMORY),
+            times: LinkTimes::default(),
+        })
+        .await?;
+        let replication = ReplicationStart {
+            key: needs.key.clone(),
+            life,
+            folder: folder.join("logs"),
+            lease: needs.config.lease,
+            clock: boot_moment,
+            view: Arc::new(Snapshot::new(ClusterView::alone(here, needs.config.lease))),
+            access: needs.access,
+            events: to(&late, Self::of_replication),
+            audit: needs.audit.clone(),
+        };
+        let replication = ReplicationActor::start(replication).await;
+        let failed = |error| SpawnErr::StartupFailed(error);
+        let (replication, replication_cell) =
+            replication.map_err(|error| failed(Box::new(error)))?;
+        let (tool_index, index_cell) = ToolIndexHandle::start(ToolIndexStart {
+            here,
+            folder: folder.join("index"),
+            held: needs.connector.held.clone(),
+            names: needs.names.clone(),
+            events: to(&late, Self::of_tool_index),
+            control: to(&late, Self::tells),
+            audit: needs.audit.clone(),
+        })
+        .await?;
+        let (shares, shares_cell) = SharesHandle::start(SharesStart {
+            file: needs.data_dir.join("shares.json"),
+            changed: to(&late, Self::of_shares),
+            audit: needs.audit.clone(),
+        })
+        .await?;
+        tool_index.set_shares(shares.now());
+        let pairing = PairingStart {
+            key: needs.key.clone(),
+            links: links.clone(),
+            events: to(&late, Self::of_pairing),
+            audit: needs.audit.clone(),
+        };
+        let (pairing, pairing_cell) = PairingActor::start(pairing).await?;
+        let lan = LanStart {
+            here,
+            folder: needs.data_dir.clone(),
+            found: to(&late, Self::found),
+        };
+        let (lan, lan_cell) = lan.start().await?;
+        root.extend([
+            links_root(&links, links_cell),
+            RootActor::lasting("replication", replication_cell),
+            RootActor::lasting("tool_index", index_cell),
+            RootActor::lasting("shares", shares_cell),
+            RootActor::lasting("pairing", pairing_cell),
+            RootActor::lasting("lan", lan_cell),
+        ]);
+        let cluster = Arc::new(Self {
+            here,
+            key,
+            config: needs.config.clone(),
+            links,
+            replication,
+            tool_index,
+            shares,
+            pairing,
+            lan,
+            names: needs.names,
+            held: needs.connector.held.clone(),
+            servers: needs.servers,
+            calls: OnceLock::new(),
+            addresses: LastAddresses::read(folder.join("addresses.json")),
+            socket: Mutex::default(),
+            exports: Notify::new(),
+        });
+        let _ = late.set(Arc::downgrade(&cluster));
+        Ok(cluster)
+    }
+
+    /// From now on calls of other nodes' agents are taken, and all that is published is followed.
+    pub(crate) fn follow(
+        self: &Arc<Self>,
+        calls: EventSink<InboundNodeCall>,
+        tree: &TreeHandle,
+        offer: OfferSources,
+    ) -> Following {
+        let _ = self.calls.set(calls);
+        let (members, imported) = (self.clone(), self.clone());
+        let (exported, offered, tree) = (self.clone(), self.clone(), tree.clone());
+        let offers = EventSink::new(move |offer| offered.offers(offer));
+        vec![
+            task::supervised(
+                "cluster.members",
+                async move { members.follow_members().await },
+            ),
+            task::supervised("cluster.imported", async move {
+                imported.follow_held(&tree).await
+            }),
+            task::supervised("cluster.exported", async move {
+                exported.follow_exports().await
+            }),
+            task::supervised("cluster.offered", offer.follow(offers)),
+        ]
+    }
+
+    /// What this node is called: as its cluster says, or as it wants to be.
+    #[must_use]
+    pub fn name(&self) -> NodeName {
+        let view = self.replication.view();
+        let told = view.members.get(&self.here);
+        let told = told.and_then(|member| NodeName::parse(&member.name).ok());
+        told.unwrap_or_else(|| self.config.node_name())
+    }
+
+    /// What nodes are called, for who reads names.
+    pub(crate) fn naming(self: &Arc<Self>) -> NodeNaming {
+        let cluster = self.clone();
+        NodeNaming::new(move || {
+            let others = cluster.names.load().names.clone();
+            let is_in = cluster.replication.view().cluster.is_some();
+            (others, is_in.then(|| cluster.name()))
+        })
+    }
+
+    /// What other nodes share, for who searches.
+    pub(crate) fn remote_tools(&self) -> RemoteTools {
+        RemoteTools {
+            held: self.held.clone(),
+            names: self.names.clone(),
+        }
+    }
+
+    /// What another node is called here: its name, or the beginning of its id while it has none.
+    #[must_use]
+    pub fn name_of(&self, node: NodeId) -> String {
+        if node == self.here {
+            return self.name().to_string();
+        }
+        let names = self.names.load();
+        let name = names.names.of(node);
+        name.map_or_else(|| node.short(), ToString::to_string)
+    }
+
+    /// Ends in good order: others are told that they need not wait for this node's word.
+    pub(crate) async fn end(&self) {
+        if self.replication.view().cluster.is_some() {
+            self.replication.retire(by_kernel()).await;
+        }
+        let _ = self.links.close().await;
+    }
+}
+
+/// What the kernel does by itself.
+fn by_kernel() -> AskedBy {
+    AskedBy {
+        principal: Principal::Operator("kernel".into()),
+        trace: TraceId::mint(randomness::bytes()),
+    }
+}
+
+/// Sends events to the cluster once it is there. Its actors do not keep it.
+fn to<E: 'static>(late: &Arc<OnceLock<Weak<Cluster>>>, take: fn(&Arc<Cluster>, E)) -> EventSink<E> {
+    let late = late.clone();
+    EventSink::new(move |event| {
+        if let Some(cluster) = late.get().and_then(Weak::upgrade) {
+            take(&cluster, event);
+        }
+    })
+}
+
+fn links_root(links: &LinksHandle, cell: ractor::ActorCell) -> RootActor {
+    let links = links.clone();
+    let restart = move || {
+        let links = links.clone();
+        async move { links.start().await }
+    };
+    RootActor::restarted("links", cell, restart)
+}

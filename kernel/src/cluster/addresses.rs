@@ -1,0 +1,93 @@
+//! Where members were last, kept over restarts: after a power cut nobody may be left who dials.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use mgp_protocol::ids::NodeId;
+use mgp_runtime::task;
+use mgp_store::atomic_file;
+
+/// The last address of each member. A hint and no more: a link proves who is there.
+#[derive(Debug)]
+pub(super) struct LastAddresses {
+    file: PathBuf,
+    known: Mutex<BTreeMap<NodeId, SocketAddr>>,
+    /// One writes at a time, what is known then.
+    writing: tokio::sync::Mutex<()>,
+}
+
+impl LastAddresses {
+    /// What was kept. A file that cannot be read is as good as none.
+    pub(super) fn read(file: PathBuf) -> Self {
+        let kept = fs::read(&file).unwrap_or_default();
+        let kept: BTreeMap<String, SocketAddr> = serde_json::from_slice(&kept).unwrap_or_default();
+        let known = kept
+            .into_iter()
+            .filter_map(|(node, at)| Some((NodeId::parse(&node)?, at)));
+        Self {
+            known: Mutex::new(known.collect()),
+            writing: tokio::sync::Mutex::default(),
+            file,
+        }
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> BTreeMap<NodeId, SocketAddr> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.clone()
+    }
+
+    /// A link has shown that the node is there. True when that is new.
+    pub(super) fn proven(&self, node: NodeId, at: SocketAddr) -> bool {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(node, at) != Some(at)
+    }
+
+    /// Exactly these may be kept: the members. True when that changes anything.
+    pub(super) fn keep(&self, members: impl Fn(NodeId) -> bool) -> bool {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known.len();
+        known.retain(|node, _| members(*node));
+        known.len() != before
+    }
+
+    /// Puts what is known on disk.
+    pub(super) async fn write(&self) {
+        let _one = self.writing.lock().await;
+        let known: BTreeMap<String, SocketAddr> = self
+            .all()
+            .into_iter()
+            .map(|(node, at)| (node.to_string(), at))
+            .collect();
+        let file = self.file.clone();
+        let written = task::blocking("cluster.addresses", move || {
+            let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
+            folder.and_then(|()| atomic_file::write(&file, &serde_json::to_vec(&known)?))
+        });
+        if let Ok(Err(error)) = written.await {
+            tracing::warn!(%error, "where other nodes are is not kept");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn addresses_of_members_outlast_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("cluster").join("addresses.json");
+        let addresses = LastAddresses::read(file.clone());
+        let (one, other) = (NodeId([1; 32]), NodeId([2; 32]));
+        let at = SocketAddr::from(([10, 0, 0, 1], 7332));
+        assert!(addresses.proven(one, at) && !addresses.proven(one, at));
+        assert!(addresses.proven(other, at));
+        assert!(addresses.keep(|node| node == one));
+        addresses.write().await;
+        assert_eq!(LastAddresses::read(file).all(), [(one, at)].into());
+    }
+}

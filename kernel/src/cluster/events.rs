@@ -1,0 +1,148 @@
+//! Which actor of the cluster hears what of the others.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_cluster::links::LinkEvent;
+use mgp_cluster::replication::{self, ReplicationEvent};
+use mgp_cluster::tool_index::ToolIndexEvent;
+use mgp_engine::cluster::shares::Shares;
+use mgp_protocol::federation::control::Control;
+use mgp_protocol::federation::sync::SyncOpening;
+use mgp_protocol::ids::NodeId;
+use mgp_runtime::task;
+use mgp_transports::quic::SyncStream;
+
+use super::Cluster;
+
+/// Longest that a node may take to say what a stream is for.
+const OPENING: Duration = Duration::from_secs(10);
+
+impl Cluster {
+    /// What happens on links.
+    pub(super) fn of_links(self: &Arc<Self>, event: LinkEvent) {
+        match event {
+            LinkEvent::Up(link) => {
+                if self.addresses.proven(link.link.peer(), link.link.address()) {
+                    let cluster = self.clone();
+                    task::detached("cluster.addresses", async move {
+                        cluster.addresses.write().await;
+                    });
+                }
+                self.replication.link_up(link.link.peer());
+                self.tool_index.link_up(link);
+            }
+            LinkEvent::Down { node, why } => {
+                tracing::info!(node = %self.name_of(node), %why, "a link has ended");
+                self.replication.link_down(node);
+                self.tool_index.link_down(node);
+            }
+            // A node is there for its tools when it is linked: what others say of it changes nothing.
+            LinkEvent::Present(_) | LinkEvent::Missing(_) => {}
+            LinkEvent::Control(node, message) => self.told(node, message),
+            LinkEvent::Sync(node, stream) => {
+                let (replication, index) = (self.replication.clone(), self.tool_index.clone());
+                task::detached("cluster.sync", async move {
+                    dispatch(replication, index, node, stream).await;
+                });
+            }
+            LinkEvent::Call(call) => match self.calls.get() {
+                Some(calls) => calls.send(*call),
+                // The kernel is starting: the caller's stream ends, and nothing was executed.
+                None => drop(call),
+            },
+            LinkEvent::Pairing(link) => self.pairing.asked(link),
+        }
+    }
+
+    fn told(&self, node: NodeId, message: Control) {
+        match message {
+            Control::Logs(held) => self.replication.heard(node, held),
+            Control::Index(digest) => self.tool_index.heard(node, digest),
+            Control::IndexReport(report) => self.tool_index.report(node, report),
+            // The links keep these to themselves, and a later version's are for nobody here.
+            Control::Hello(_)
+            | Control::Ping(_)
+            | Control::Pong(_)
+            | Control::Renewal(_)
+            | Control::Addresses(_)
+            | Control::Unknown(_) => {}
+        }
+    }
+
+    /// Tells a node, if it is linked; what is told to nobody is told again when there is a link.
+    pub(super) fn tells(self: &Arc<Self>, (node, message): (NodeId, Control)) {
+        let _ = self.links.tell(node, message);
+    }
+
+    /// What the logs want done.
+    pub(super) fn of_replication(self: &Arc<Self>, event: ReplicationEvent) {
+        match event {
+            ReplicationEvent::Tell(node, message) => self.tells((node, message)),
+            ReplicationEvent::Bring(node, entries, turn) => {
+                // Without a link the turn ends at once, and they are brought when there is one.
+                let Some(link) = self.links.link(node) else {
+                    return;
+                };
+                task::detached("cluster.bring", async move {
+                    if let Err(why) = replication::bring(&link, entries, turn).await {
+                        tracing::debug!(node = %node.short(), %why, "entries did not come over");
+                    }
+                });
+            }
+            // Whoever needs it follows the view.
+            ReplicationEvent::Changed(_) => {}
+        }
+    }
+
+    /// What the index tells.
+    pub(super) fn of_tool_index(self: &Arc<Self>, event: ToolIndexEvent) {
+        match event {
+            // Whoever needs them follows what is published.
+            ToolIndexEvent::Changed | ToolIndexEvent::Renamed => {}
+            ToolIndexEvent::Reported(node, report) => {
+                let (node, refused) = (self.name_of(node), report.refused);
+                tracing::warn!(%node, refused, "a node does not take all that is shared with it");
+            }
+            ToolIndexEvent::Refused(node, report) => {
+                let (node, refused) = (self.name_of(node), report.refused);
+                tracing::warn!(%node, refused, "not all that a node shares can be taken");
+            }
+        }
+    }
+
+    /// Somebody says on the local network that a node is there.
+    pub(super) fn found(self: &Arc<Self>, (node, address): (NodeId, SocketAddr)) {
+        self.links.found_at(node, address);
+    }
+
+    /// Other things are shared.
+    pub(super) fn of_shares(self: &Arc<Self>, shares: Arc<Shares>) {
+        self.tool_index.set_shares(shares);
+        self.exports.notify_one();
+    }
+}
+
+/// Gives a copying stream to who it is for.
+async fn dispatch(
+    replication: replication::ReplicationHandle,
+    index: mgp_cluster::tool_index::ToolIndexHandle,
+    node: NodeId,
+    mut stream: Box<SyncStream>,
+) {
+    let opening = tokio::time::timeout(OPENING, stream.next()).await;
+    let Ok(Ok(Some(opening))) = opening else {
+        return;
+    };
+    match SyncOpening::decode(&opening) {
+        Ok(SyncOpening::Index) => index.serve(node, stream),
+        Ok(SyncOpening::Logs) => {
+            if let Err(why) = replication::take(&replication, node, *stream).await {
+                tracing::debug!(node = %node.short(), %why, "entries did not come over");
+            }
+        }
+        // Of a later version, or nothing at all: the stream ends.
+        Ok(SyncOpening::Unknown) | Err(_) => {}
+    }
+}

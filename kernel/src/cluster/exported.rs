@@ -1,0 +1,51 @@
+//! Follows what this node has to share: the index is told what its servers offer, the rules for agents of other
+//! nodes which servers there are and what of them is shared.
+
+use std::time::Duration;
+
+use mgp_engine::replication::rules::KnownServers;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::refusal::Refusal;
+use mgp_tools::offering::OwnOffer;
+
+use super::Cluster;
+
+/// How soon it is tried again to tell what there is.
+const AGAIN: Duration = Duration::from_secs(1);
+
+impl Cluster {
+    /// The servers of this node offer this.
+    pub(super) fn offers(&self, offer: OwnOffer) {
+        self.tool_index.offer(offer);
+        self.exports.notify_one();
+    }
+
+    /// Tells the rules whenever something has changed.
+    pub(super) async fn follow_exports(&self) {
+        loop {
+            if let Err(error) = self.export().await {
+                tracing::error!(%error, "what is shared is not in force yet");
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            }
+            self.exports.notified().await;
+        }
+    }
+
+    /// What is shared is in force when this resolves.
+    ///
+    /// # Errors
+    /// A [`Refusal`] when the logs are not reachable.
+    pub async fn export(&self) -> Result<(), Refusal> {
+        let servers = self.servers.load();
+        // Servers of other nodes, and instances for one agent, are nobody's to share.
+        let own = servers
+            .keys()
+            .filter(|id| ServerId::parse(id.as_str()).is_ok());
+        let known = KnownServers {
+            names: own.cloned().collect(),
+            shared: self.shares.now().tools(),
+        };
+        self.replication.set_known(known).await
+    }
+}

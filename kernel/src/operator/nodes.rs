@@ -1,0 +1,329 @@
+//! `mgp/kernel/nodes/*`: this node, and the nodes of its cluster.
+
+use std::collections::BTreeMap;
+
+use mgp_callers::request::{Outcome, Request};
+use mgp_calls::confirmations::confirmations;
+use mgp_cluster::links::LinkStatus;
+use mgp_cluster::replication::{
+    AskedBy, ClusterMemberView, ClusterView, MemberStanding, ProposedChanges,
+};
+use mgp_cluster::tool_index::IndexedNode;
+use mgp_engine::policy::grants::MemberRole;
+use mgp_protocol::federation::hello::NodeName;
+use mgp_protocol::ids::NodeId;
+use mgp_protocol::mgp::kernel::nodes::{
+    Cluster, Confirmations, Identity, Leave, Left, Node, Rename, Revoke, Revoked, Role,
+    SharedServer, Standing,
+};
+use mgp_protocol::refusal::Refusal;
+use mgp_runtime::time::unix_ms;
+
+use super::{Operator, json, read};
+
+impl Operator {
+    /// `mgp/kernel/nodes/id`.
+    ///
+    /// # Errors
+    /// None at present; the type is that of every answer.
+    pub fn identity(&self) -> Outcome {
+        let (cluster, view) = (&self.cluster, self.cluster.replication.view());
+        json(&Identity {
+            id: cluster.here.to_string(),
+            short: cluster.here.short(),
+            words: cluster.here.words(),
+            name: cluster.name().to_string(),
+            cluster: view.cluster.map(|id| id.to_string()),
+            role: view.role.map(role),
+            listens: cluster.links.address().map(|at| at.to_string()),
+        })
+    }
+
+    /// `mgp/kernel/nodes/list`.
+    ///
+    /// # Errors
+    /// When an actor of the cluster does not answer.
+    pub async fn list_nodes(&self) -> Outcome {
+        let view = self.cluster.replication.view();
+        let nodes = match view.cluster {
+            Some(_) => self.nodes(&view).await?,
+            None => Vec::new(),
+        };
+        json(&Cluster {
+            id: view.cluster.map(|id| id.to_string()),
+            nodes,
+            lease_secs: view.lease.as_secs(),
+            confirmed: view.cluster.is_some() && view.unheard.is_none(),
+            listens: self.cluster.links.address().map(|at| at.to_string()),
+            waiting: self.waiting_nodes().await?,
+            troubles: self.troubles_of(&view),
+        })
+    }
+
+    async fn nodes(&self, view: &ClusterView) -> Result<Vec<Node>, Refusal> {
+        let links = self.cluster.links.status().await.map_err(super::broken)?;
+        let links: BTreeMap<NodeId, LinkStatus> =
+            links.into_iter().map(|link| (link.node, link)).collect();
+        let indexed = self.cluster.tool_index.status().await;
+        let indexed: BTreeMap<NodeId, IndexedNode> = indexed
+            .map_err(super::broken)?
+            .into_iter()
+            .map(|indexed| (indexed.node, indexed))
+            .collect();
+        let mut nodes: Vec<Node> = view
+            .members
+            .iter()
+            .map(|(node, member)| match *node == view.here {
+                true => self.own_node(member),
+                false => self.other(*node, member, links.get(node), indexed.get(node)),
+            })
+            .collect();
+        nodes.sort_by_key(|node| (node.standing != Standing::Here, node.name.clone()));
+        Ok(nodes)
+    }
+
+    fn own_node(&self, member: &ClusterMemberView) -> Node {
+        let here = self.cluster.here;
+        let shares = self.cluster.shares.now();
+        let mut servers: BTreeMap<String, u64> = BTreeMap::new();
+        for share in shares.all() {
+            let means = self.shown_share(&share).means.unwrap_or_default();
+            let most = servers.entry(share.server.to_string()).or_default();
+            *most = means.max(*most);
+        }
+        let servers = servers.into_iter();
+        Node {
+            id: here.to_string(),
+            name: self.cluster.name().to_string(),
+            words: here.words(),
+            role: member.role.map(role).unwrap_or(Role::Leaf),
+            standing: Standing::Here,
+            address: self.cluster.links.address().map(|at| at.to_string()),
+            servers: servers
+                .map(|(id, tools)| SharedServer { id, tools })
+                .collect(),
+            why: said_of(member.standing),
+            ..Node::default()
+        }
+    }
+
+    fn other(
+        &self,
+        node: NodeId,
+        member: &ClusterMemberView,
+        link: Option<&LinkStatus>,
+        indexed: Option<&IndexedNode>,
+    ) -> Node {
+        let linked = link.and_then(|link| link.linked);
+        let standing = match (member.standing, linked) {
+            (MemberStanding::Cut, _) => Standing::Revoked,
+            (_, Some(_)) => Standing::Linked,
+            (_, None) => Standing::Away,
+        };
+        let held = self.cluster.held.load();
+        let shared = held
+            .servers
+            .iter()
+            .filter(|(server, _)| server.node == node);
+        let shared = shared.map(|(server, held)| SharedServer {
+            id: server.server.to_string(),
+            tools: held.tools.len() as u64,
+        });
+        let index_age = indexed.and_then(|indexed| indexed.age);
+        let trouble = link.and_then(|link| link.trouble.clone());
+        let broken = indexed.and_then(|indexed| indexed.broken.clone());
+        Node {
+            id: node.to_string(),
+            name: match standing {
+                Standing::Revoked => member.name.clone(),
+                Standing::Here | Standing::Linked | Standing::Away => self.cluster.name_of(node),
+            },
+            words: node.words(),
+            role: member.role.map(role).unwrap_or(Role::Leaf),
+            standing,
+            address: linked.map(|linked| linked.address.to_string()),
+            since_ms: linked.map(|linked| unix_ms().saturating_sub(linked.since_ms)),
+            rtt_us: linked.map(|linked| micros(linked.round_trip)),
+            clock_ms: linked
+                .and_then(|linked| linked.clock)
+                .map(|clock| clock.offset_ms),
+            index_age_ms: index_age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+            servers: shared.collect(),
+            why: said_of(member.standing).or(trouble).or(broken),
+        }
+    }
+
+    fn troubles_of(&self, view: &ClusterView) -> Vec<String> {
+        let mut troubles = Vec::new();
+        if view.cluster.is_none() {
+            return troubles;
+        }
+        if let Some(trouble) = &view.trouble {
+            troubles.push(format!(
+                "the logs of the cluster cannot be written: {trouble}"
+            ));
+        }
+        if let Some(node) = view.unheard {
+            let (name, secs) = (self.cluster.name_of(node), view.lease.as_secs());
+            troubles.push(format!(
+                "{name} may revoke, and was not heard for {secs} s: agents of other nodes may do nothing here until it is, or until it is cut off with `mgp node revoke {name}`"
+            ));
+        }
+        if view.role == Some(MemberRole::Admin) && !view.is_confirmed {
+            troubles.push("no other node has confirmed this one's log since its start: it can only revoke until then".into());
+        }
+        if view.owes > 0 {
+            let owes = view.owes;
+            troubles.push(format!(
+                "{owes} revocations count here, and wait for another node to confirm this one's log"
+            ));
+        }
+        for node in &view.forked {
+            let name = self.cluster.name_of(*node);
+            troubles.push(format!("{name} signed two different logs: nothing it granted counts; cut it off with `mgp node revoke {name}`"));
+        }
+        troubles
+    }
+
+    /// `mgp/kernel/nodes/revoke`.
+    ///
+    /// # Errors
+    /// Unknown node; a node that may not, or cannot write now.
+    pub async fn revoke_node(&self, request: &Request) -> Outcome {
+        let revoke: Revoke = read(request)?;
+        let node = self.other_node(&revoke.node)?;
+        let name = self.cluster.name_of(node);
+        let cut = self
+            .cluster
+            .replication
+            .cut(node, asked_by(request))
+            .await?;
+        let confirmed = self.confirmed(&cut).await?;
+        json(&Revoked {
+            id: node.to_string(),
+            name,
+            confirmed,
+        })
+    }
+
+    /// `mgp/kernel/nodes/rename`.
+    ///
+    /// # Errors
+    /// Unknown node, a name that is none or is another one's; a node that may not write.
+    pub async fn rename_node(&self, request: &Request) -> Outcome {
+        let rename: Rename = read(request)?;
+        let name = NodeName::parse(&rename.name);
+        let name = name.map_err(|why| Refusal::BadParams(why.to_string()))?;
+        let node = match &rename.node {
+            Some(node) => self.any_node(node)?,
+            None => self.cluster.here,
+        };
+        let view = self.cluster.replication.view();
+        let has = |(other, member): (&NodeId, &ClusterMemberView)| {
+            *other != node && member.name == name.as_str() && member.standing != MemberStanding::Cut
+        };
+        if view.members.iter().any(has) {
+            return Err(Refusal::BadParams(format!("another node is called {name}")));
+        }
+        let by = asked_by(request);
+        self.cluster.replication.rename(node, name, by).await?;
+        let view = self.cluster.replication.view();
+        let nodes = self.nodes(&view).await?;
+        let id = node.to_string();
+        let renamed = nodes.into_iter().find(|node| node.id == id);
+        json(&renamed.unwrap_or_default())
+    }
+
+    /// `mgp/kernel/nodes/leave`.
+    ///
+    /// # Errors
+    /// A node that is in no cluster, or is its last admin and was not told to leave all the same.
+    pub async fn leave_cluster(&self, request: &Request) -> Outcome {
+        let leave: Leave = read(request)?;
+        let view = self.cluster.replication.view();
+        let Some(cluster) = view.cluster else {
+            return Err(Refusal::BadParams("this node is in no cluster".into()));
+        };
+        let admin = |(node, member): &(&NodeId, &ClusterMemberView)| {
+            **node != view.here
+                && member.role == Some(MemberRole::Admin)
+                && member.standing != MemberStanding::Cut
+        };
+        let others = view.members.len() > 1;
+        let last =
+            view.role == Some(MemberRole::Admin) && !view.members.iter().any(|it| admin(&it));
+        if others && last && !leave.last_admin {
+            return Err(Refusal::BadParams(
+                "this node is the last admin: nobody could let nodes in or grant anything without it; let another admin in first, or say --last-admin".into(),
+            ));
+        }
+        self.cluster.replication.leave(asked_by(request)).await?;
+        self.cluster.listen_no_more().await;
+        json(&Left {
+            cluster: cluster.to_string(),
+            confirmed: Confirmations::default(),
+        })
+    }
+
+    pub(super) async fn confirmed(
+        &self,
+        proposed: &ProposedChanges,
+    ) -> Result<Confirmations, Refusal> {
+        let name = |node| self.cluster.name_of(node);
+        let confirmed = confirmations(&self.cluster.replication, proposed, name).await?;
+        Ok(confirmed.unwrap_or_default())
+    }
+
+    /// Another node, as it was typed.
+    pub(super) fn other_node(&self, typed: &str) -> Result<NodeId, Refusal> {
+        let names = self.cluster.names.load();
+        let node = names.names.read(typed);
+        node.map_err(|why| Refusal::BadParams(why.to_string()))
+    }
+
+    /// The same, or this one.
+    fn any_node(&self, typed: &str) -> Result<NodeId, Refusal> {
+        let here = self.cluster.here;
+        if typed == self.cluster.name().as_str() || typed == here.to_string() {
+            return Ok(here);
+        }
+        self.other_node(typed)
+    }
+}
+
+/// Who asks, and by which request.
+pub(super) fn asked_by(request: &Request) -> AskedBy {
+    AskedBy {
+        principal: request.caller.identity(),
+        trace: request.trace.id.clone(),
+    }
+}
+
+pub(super) fn role(role: MemberRole) -> Role {
+    match role {
+        MemberRole::Admin => Role::Admin,
+        MemberRole::Member => Role::Member,
+        MemberRole::Leaf => Role::Leaf,
+    }
+}
+
+fn micros(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn said_of(standing: MemberStanding) -> Option<String> {
+    let said = match standing {
+        MemberStanding::In | MemberStanding::Cut => return None,
+        MemberStanding::Resting => "it was stopped in good order",
+        MemberStanding::Doubtful => {
+            "it is not certain that it was let in: what says so is missing, or its author was cut off"
+        }
+        MemberStanding::Forked => {
+            "it signed two different logs: cut it off, and let it in again under a new key"
+        }
+        MemberStanding::Twice => {
+            "two living nodes have its key: stop the copy, and let it in again under a new key"
+        }
+    };
+    Some(said.to_owned())
+}

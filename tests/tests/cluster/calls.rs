@@ -1,0 +1,35 @@
+//! Calls of tools at another node.
+
+use mgp_tests::harness::{DEADLINE, wait_until};
+
+use crate::scene::{demo, join, node, shows, shows_no_more};
+
+/// PRJ-005, PRJ-006, PRJ-008: what is shared is seen, what is granted is called, what is revoked is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shared_tool_is_called_by_who_was_granted_it_until_it_is_revoked() {
+    let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
+    nas.connected(&["demo"]).await;
+    join(&nas, &desk, &[]).await;
+    let call = ["tools", "call", "nas/demo:test_simple_text", "{}"];
+    nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
+    shows(&desk, "nas__demo__test_simple_text").await;
+    let denied = desk.mgp(&call).await;
+    assert!(!denied.status.success(), "without a grant: {denied:?}");
+    let granted = nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+    assert_eq!(granted["confirmed"]["of"], 1, "{granted:#}");
+    assert_eq!(granted["confirmed"]["nodes"], 1, "{granted:#}");
+    let mut told = String::new();
+    wait_until("the tool is called", DEADLINE, async || {
+        let called = desk.mgp(&call).await;
+        told = format!("{called:?}");
+        called.status.success()
+    })
+    .await;
+    assert!(told.contains("simple text"), "{told}");
+    let revoked = nas.mgp_json(&["revoke", "local@desk", "demo"]).await;
+    assert_eq!(revoked["confirmed"]["nodes"], 1, "{revoked:#}");
+    let denied = desk.mgp(&call).await;
+    assert!(!denied.status.success(), "after the revoke: {denied:?}");
+    nas.mgp_json(&["unshare", "demo"]).await;
+    shows_no_more(&desk, "nas__demo__test_simple_text").await;
+}

@@ -1,0 +1,85 @@
+//! How nodes come in, and who does not.
+
+use mgp_tests::harness::DEADLINE;
+use serde_json::Value;
+
+use crate::scene::{admission, demo, join, linked, node, operator, ticket, waiting};
+
+/// PRJ-003: nothing listens for other nodes until somebody asks for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kernel_that_nobody_invited_or_joins_with_is_alone() {
+    let nas = node("nas", &demo()).await;
+    let id = nas.mgp_json(&["node", "id"]).await;
+    assert_eq!((&id["name"], &id["listens"]), (&"nas".into(), &Value::Null));
+    assert_eq!(id["id"].as_str().unwrap().len(), 64);
+    let status = nas.mgp_json(&["cluster", "status"]).await;
+    assert_eq!(
+        (&status["id"], &status["nodes"]),
+        (&Value::Null, &Value::Array(vec![]))
+    );
+}
+
+/// PRJ-004: a ticket, three words on both sides, and a person's yes; both are in and linked, over a restart too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_joins_by_a_ticket_and_a_yes() {
+    let (nas, desk) = (node("nas", "").await, node("desk", "").await);
+    join(&nas, &desk, &[]).await;
+    for kernel in [&nas, &desk] {
+        let status = kernel.mgp_json(&["cluster", "status"]).await;
+        assert_eq!(status["nodes"].as_array().unwrap().len(), 2, "{status:#}");
+        assert_eq!(status["troubles"], Value::Null, "{status:#}");
+    }
+    let folder = desk.end(nix::sys::signal::Signal::SIGTERM, DEADLINE).await;
+    let desk = mgp_tests::harness::Kernel::again(folder).await;
+    linked(&nas, &desk).await;
+}
+
+/// PRJ-004: a ticket is good for one node; one that is withdrawn, altered or refused lets nobody in.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ticket_is_used_once_and_only_as_it_was_given() {
+    let (nas, desk, den) = (
+        node("nas", "").await,
+        node("desk", "").await,
+        node("den", "").await,
+    );
+    let good = ticket(&nas, &["--approved"]).await;
+    let joined = desk.mgp(&["node", "join", &good]).await;
+    assert!(joined.status.success(), "{joined:?}");
+    let again = den.mgp(&["node", "join", &good]).await;
+    assert!(
+        !again.status.success(),
+        "a ticket was used twice: {again:?}"
+    );
+    let withdrawn = ticket(&nas, &[]).await;
+    let out = nas.mgp_json(&["node", "tickets"]).await;
+    let id = out["tickets"][0]["id"].as_str().unwrap();
+    nas.mgp_json(&["node", "withdraw", id]).await;
+    let tried = den.mgp(&["node", "join", &withdrawn]).await;
+    assert!(!tried.status.success(), "{tried:?}");
+    let mut altered = ticket(&nas, &["--approved"]).await.into_bytes();
+    let last = altered.len() - 1;
+    altered[last] = if altered[last] == b'a' { b'b' } else { b'a' };
+    let altered = String::from_utf8(altered).unwrap();
+    let tried = den.mgp(&["node", "join", &altered]).await;
+    let told = String::from_utf8_lossy(&tried.stderr).into_owned();
+    assert!(!tried.status.success(), "{told}");
+    let status = nas.mgp_json(&["cluster", "status"]).await;
+    assert_eq!(status["nodes"].as_array().unwrap().len(), 2, "{status:#}");
+}
+
+/// PRJ-004: a person says no, and the other side is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_turned_away() {
+    let (nas, desk) = (node("nas", "").await, node("desk", "").await);
+    let ticket = ticket(&nas, &[]).await;
+    let joining = desk.program(&["node", "join", &ticket]);
+    let refusing = async {
+        waiting(&nas).await;
+        nas.mgp_json(&["node", "refuse"]).await
+    };
+    let (joined, refused) = tokio::join!(joining.output(DEADLINE), refusing);
+    assert_eq!(refused["admitted"], false);
+    assert!(!joined.status.success(), "{joined:?}");
+    let mut desk = operator(&desk).await;
+    assert_eq!(admission(&mut desk).await["stage"], "refused");
+}

@@ -1,0 +1,7 @@
+//! Kernels that are nodes of one cluster, over the loopback and over networks of their own.
+
+#![allow(clippy::unwrap_used)]
+
+mod calls;
+mod joining;
+mod scene;
