@@ -35,9 +35,9 @@ pub use self::followed::LoggedRecords;
 pub use self::follower::{EventBatch, Follower};
 pub use self::head::read as read_head;
 pub use self::opening::LogOptions;
-pub(crate) use self::replay::numbered;
 pub use self::queue::{CALLS_BYTES_MAX, CALLS_MAX, DECISIONS_MAX, TOLD_MAX};
 use self::queue::{LogQueue, QueuedNote};
+pub(crate) use self::replay::numbered;
 
 /// An action was not done because it could not be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -101,10 +101,9 @@ impl Cluster {
     async fn forget_shares(&self, view: &ClusterView) {
         for node in self.shares.now().named() {
             let member = view.members.get(&node);
-            if member.is_some_and(|member| member.standing == MemberStanding::Cut) {
-                if let Err(error) = self.shares.forget(node, by_kernel()).await {
-                    tracing::warn!(node = %self.name_of(node), %error, "shares outlast it");
-                }
+            let is_cut = member.is_some_and(|member| member.standing == MemberStanding::Cut);
+            if is_cut && let Err(error) = self.shares.forget(node, by_kernel()).await {
+                tracing::warn!(node = %self.name_of(node), %error, "shares outlast it");
             }
         }
     }

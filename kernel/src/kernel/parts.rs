@@ -4,13 +4,14 @@ mod configured;
 mod roots;
 
 use self::configured::{
-    background, confirmation, connector, meanings, nothing, revocation, stateless, table, tasks,
+    background, confirmation, connector, finder, needs, nothing, revocation, stateless, table,
+    tasks,
 };
 use self::roots::{catalog, finder_root, guard, roster, supervisor};
+use super::StoredState;
 use super::changes::{access_changed, pending_changed, pins_decided};
 use super::options::UpOptions;
-use super::{StoredState, data_folder};
-use crate::cluster::{Cluster, ClusterNeeds, Following};
+use crate::cluster::{Cluster, Following};
 use crate::config::{HttpAuth, KernelConfig};
 use crate::health::HealthMethods;
 use crate::operator::Operator;
@@ -24,7 +25,6 @@ use mgp_calls::known_names::NameSources;
 use mgp_calls::{
     CallStreams, Context, Exposing, Policies, Rates, SiftedLists, ToolCounts, Validation,
 };
-use mgp_cluster::tool_index::NamedNodes;
 use mgp_doors::agent_registry::AgentRegistryHandle;
 use mgp_doors::bodies::Bodies;
 use mgp_doors::node_door::NodeDoor;
@@ -46,7 +46,7 @@ use mgp_tools::catalog::{CatalogHandle, Shown};
 use mgp_tools::events::EventsHandle;
 use mgp_tools::offering::OfferSources;
 use mgp_tools::registrar::{Names, Registrar, Waiting};
-use mgp_tools::search::{SearchHandle, SearchOptions};
+use mgp_tools::search::SearchHandle;
 use mgp_tools::server_events::taken_by;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use ractor::{Actor, SpawnErr};
@@ -174,14 +174,7 @@ impl Parts {
             audit: kept.audit.clone(),
         };
         let (access, _) = Actor::spawn(None, access, (kept.books, kept.unaudited)).await?;
-        let opening = SearchOptions {
-            shown: shown.clone(),
-            table: table.clone(),
-            servers: servers.clone(),
-            meanings: meanings(kernel),
-            file: data_folder::vectors_file(&options.data_dir),
-            data_dir: options.data_dir.clone(),
-        };
+        let opening = finder(options, &shown, &table, &servers);
         let (search, finder_cell) = opening.open().await?;
         let (catalog, catalog_root) =
             catalog(&shown, &directory, &search, &servers, &events).await?;
@@ -201,17 +194,8 @@ impl Parts {
             finder_root(&search, finder_cell),
         ]);
         let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
-        let cluster = ClusterNeeds {
-            key: kept.key,
-            config: &kernel.cluster,
-            data_dir: options.data_dir.clone(),
-            connector,
-            names: Arc::new(Snapshot::new(NamedNodes::default())),
-            servers: servers.clone(),
-            access: access.clone(),
-            audit: kept.audit.clone(),
-        };
-        let cluster = Cluster::start(cluster, &mut root).await?;
+        let needs = needs(options, kept.key, connector, &servers, &access, &kept.audit);
+        let cluster = Cluster::start(needs, &mut root).await?;
         search.look_at(cluster.remote_tools());
         let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));
         let audit = kept.audit;

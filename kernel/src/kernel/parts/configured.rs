@@ -2,6 +2,7 @@
 
 use super::super::options::UpOptions;
 use super::super::{DRAIN, data_folder, machine};
+use crate::cluster::ClusterNeeds;
 use crate::config::KernelConfig;
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Routes;
@@ -9,27 +10,29 @@ use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::tasks::{TaskRecord, Tasks};
 use mgp_calls::ConfirmationRules;
 use mgp_cluster::links::LinkTable;
-use mgp_cluster::tool_index::HeldTools;
+use mgp_cluster::tool_index::{HeldTools, NamedNodes};
 use mgp_discovery::config::LookUp;
 use mgp_doors::revocation::Revocation;
 use mgp_doors::stateless::Stateless;
 use mgp_engine::callers::seal::SealKey;
+use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{Defaults, GrantTable as AccessTable};
 use mgp_engine::policy::risk::Caution;
 use mgp_engine::servers::health::HealthRules;
 use mgp_engine::servers::sandbox;
 use mgp_engine::tools::catalog::cursor::CursorKey;
 use mgp_engine::tools::catalog::{Catalog, Paging};
-use mgp_policy::access::Books;
+use mgp_policy::access::{AccessHandle, Books};
 use mgp_runtime::randomness;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::sandbox::Sandboxes;
-use mgp_servers::server::{Connector, ResourceFigures, Starts};
+use mgp_servers::server::{Connector, ResourceFigures, ServerTable, Starts};
+use mgp_store::audit::AuditHandle;
 use mgp_sync::Snapshot;
 use mgp_tools::catalog::Shown;
 use mgp_tools::registrar::Background;
-use mgp_tools::search::{Meanings, Program};
+use mgp_tools::search::{Meanings, Program, SearchOptions};
 use mgp_transports::http::client::Client;
 use mgp_transports::http::tls::Tls;
 use std::collections::{BTreeMap, HashMap};
@@ -59,7 +62,7 @@ pub(super) fn background(kernel: &KernelConfig) -> Background {
 }
 
 /// What gives texts their meaning.
-pub(super) fn meanings(kernel: &KernelConfig) -> Meanings {
+fn meanings(kernel: &KernelConfig) -> Meanings {
     Meanings {
         embedding: kernel.discovery.embedding(),
         program: Program {
@@ -195,4 +198,42 @@ pub(super) fn stateless(
         boot: tasks.boot(),
         tasks,
     })
+}
+
+/// What the index of tools is opened with.
+pub(super) fn finder(
+    options: &UpOptions,
+    shown: &Arc<Snapshot<Shown>>,
+    table: &Arc<Snapshot<AccessTable>>,
+    servers: &Arc<ServerTable>,
+) -> SearchOptions {
+    SearchOptions {
+        shown: shown.clone(),
+        table: table.clone(),
+        servers: servers.clone(),
+        meanings: meanings(&options.loaded.kernel),
+        file: data_folder::vectors_file(&options.data_dir),
+        data_dir: options.data_dir.clone(),
+    }
+}
+
+/// What this node's part in a cluster is started with.
+pub(super) fn needs<'a>(
+    options: &'a UpOptions,
+    key: NodeKey,
+    connector: &'a Connector,
+    servers: &Arc<ServerTable>,
+    access: &AccessHandle,
+    audit: &AuditHandle,
+) -> ClusterNeeds<'a> {
+    ClusterNeeds {
+        key,
+        config: &options.loaded.kernel.cluster,
+        data_dir: options.data_dir.clone(),
+        connector,
+        names: Arc::new(Snapshot::new(NamedNodes::default())),
+        servers: servers.clone(),
+        access: access.clone(),
+        audit: audit.clone(),
+    }
 }
