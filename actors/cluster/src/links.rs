@@ -7,6 +7,7 @@
 
 mod alarms;
 mod dialing;
+mod failures;
 mod live;
 mod members;
 mod outbox;
@@ -56,7 +57,7 @@ pub struct LinksStart {
     /// Where the links are published.
     pub table: Arc<Snapshot<LinkTable>>,
     /// What comes over links, and their comings and goings.
-    pub events: EventSink<LinkEvent>,
+    pub events: EventSink<LinksEvent>,
     /// What the messages of all links may take.
     pub memory: Arc<Credit>,
     /// Its waits.
@@ -97,7 +98,7 @@ pub struct PinnedPeer {
 
 /// What happens on links.
 #[derive(Debug)]
-pub enum LinkEvent {
+pub enum LinksEvent {
     /// A link is there and published. Comes again, without [`Self::Down`] before, when another one took its
     /// place.
     Up(Arc<PeerLink>),

@@ -51,9 +51,9 @@ pub enum PairingEvent {
     Asked(WaitingNode),
     /// Write down that the node is a member, and answer what it needs; or why that cannot be, in words for both
     /// sides.
-    Admit(AdmitNode, Reply<Result<Admission, String>>),
+    Admit(AdmitNode, Reply<Result<NodeAdmission, String>>),
     /// This node was let in: keep what it was given, and answer when that is on disk.
-    Joined(Admission, Reply<Result<(), String>>),
+    Joined(NodeAdmission, Reply<Result<(), String>>),
 }
 
 /// A node that is to be let in.
@@ -71,7 +71,7 @@ pub struct AdmitNode {
 
 /// What a new node is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Admission {
+pub struct NodeAdmission {
     /// The cluster: the hash of its founding entry.
     pub cluster: ClusterId,
     /// Entries of the logs, the founding one first: at most a megabyte of them.
@@ -163,7 +163,7 @@ pub enum JoinProgress {
     /// The other side was heard, and a person there decides.
     Waiting,
     /// It is let in, and has written that down.
-    Admitted(Box<Admission>),
+    Admitted(Box<NodeAdmission>),
     /// The other side said no, and why.
     Refused(String),
     /// The ticket ended before somebody decided.
@@ -312,7 +312,7 @@ pub enum PairingMsg {
         Reply<Result<(PairingHeard, WaitForDecision), PairingRefusal>>,
     ),
     /// The kernel has written down who is let in, or cannot.
-    Written(TicketId, Result<Admission, String>),
+    Written(TicketId, Result<NodeAdmission, String>),
     /// The node has what it was given.
     Delivered(TicketId),
     /// How far this node's joining with that number is.

@@ -18,7 +18,7 @@ use mgp_transports::quic::{CallFrame, CallInput, CallOutput, StreamFailure, Writ
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use self::judge::{Judged, Judgement};
+use self::judge::{JudgedCall, Judgement};
 use crate::reception::Reception;
 use crate::stateless::{Arrival, RunningCall};
 use mgp_callers::exchange::rounds::{Outlet, STREAM_QUEUE};
@@ -75,8 +75,8 @@ impl NodeDoor {
         drop(answered);
     }
 
-    fn begin(&self, judged: Judged) -> Result<NodeConversation, (Refusal, Dialect)> {
-        let Judged {
+    fn begin(&self, judged: JudgedCall) -> Result<NodeConversation, (Refusal, Dialect)> {
+        let JudgedCall {
             agent,
             server,
             id,

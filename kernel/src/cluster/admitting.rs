@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_cluster::pairing::{Admission, AdmitNode, PairingEvent};
+use mgp_cluster::pairing::{AdmitNode, NodeAdmission, PairingEvent};
 use mgp_cluster::replication::{JoinedCluster, MemberStanding};
 use mgp_engine::policy::grants::MemberRole;
 use mgp_protocol::federation::hello::NodeRole;
@@ -38,7 +38,7 @@ impl Cluster {
     }
 
     /// On disk, and its links are let in, when this resolves.
-    async fn admit(&self, asks: AdmitNode) -> Result<Admission, String> {
+    async fn admit(&self, asks: AdmitNode) -> Result<NodeAdmission, String> {
         if self.is_called(asks.name.as_str(), asks.node) {
             let name = &asks.name;
             return Err(format!(
@@ -53,7 +53,7 @@ impl Cluster {
         let given = self.replication.invitation(self.key).await;
         let given = given.map_err(|why| why.to_string())?;
         self.pin().await;
-        Ok(Admission {
+        Ok(NodeAdmission {
             cluster: given.cluster,
             entries: given.entries,
             name: asks.name,
@@ -63,7 +63,7 @@ impl Cluster {
     }
 
     /// On disk, and links to the cluster are made, when this resolves.
-    async fn enter(&self, admission: Admission) -> Result<(), String> {
+    async fn enter(&self, admission: NodeAdmission) -> Result<(), String> {
         let joined = JoinedCluster {
             cluster: admission.cluster,
             inviter: admission.inviter,

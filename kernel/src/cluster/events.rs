@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_cluster::links::LinkEvent;
+use mgp_cluster::links::LinksEvent;
 use mgp_cluster::replication::{self, ReplicationEvent};
 use mgp_cluster::tool_index::ToolIndexEvent;
 use mgp_engine::cluster::shares::Shares;
@@ -21,9 +21,9 @@ const OPENING: Duration = Duration::from_secs(10);
 
 impl Cluster {
     /// What happens on links.
-    pub(super) fn of_links(self: &Arc<Self>, event: LinkEvent) {
+    pub(super) fn of_links(self: &Arc<Self>, event: LinksEvent) {
         match event {
-            LinkEvent::Up(link) => {
+            LinksEvent::Up(link) => {
                 if self.addresses.proven(link.link.peer(), link.link.address()) {
                     let cluster = self.clone();
                     task::detached("cluster.addresses", async move {
@@ -33,26 +33,26 @@ impl Cluster {
                 self.replication.link_up(link.link.peer());
                 self.tool_index.link_up(link);
             }
-            LinkEvent::Down { node, why } => {
+            LinksEvent::Down { node, why } => {
                 tracing::info!(node = %self.name_of(node), %why, "a link has ended");
                 self.replication.link_down(node);
                 self.tool_index.link_down(node);
             }
             // A node is there for its tools when it is linked: what others say of it changes nothing.
-            LinkEvent::Present(_) | LinkEvent::Missing(_) => {}
-            LinkEvent::Control(node, message) => self.told(node, message),
-            LinkEvent::Sync(node, stream) => {
+            LinksEvent::Present(_) | LinksEvent::Missing(_) => {}
+            LinksEvent::Control(node, message) => self.told(node, message),
+            LinksEvent::Sync(node, stream) => {
                 let (replication, index) = (self.replication.clone(), self.tool_index.clone());
                 task::detached("cluster.sync", async move {
                     dispatch(replication, index, node, stream).await;
                 });
             }
-            LinkEvent::Call(call) => match self.calls.get() {
+            LinksEvent::Call(call) => match self.calls.get() {
                 Some(calls) => calls.send(*call),
                 // The kernel is starting: the caller's stream ends, and nothing was executed.
                 None => drop(call),
             },
-            LinkEvent::Pairing(link) => self.pairing.asked(link),
+            LinksEvent::Pairing(link) => self.pairing.asked(link),
         }
     }
 

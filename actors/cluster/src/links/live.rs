@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 
 use super::outbox::{Outbox, Unheeded};
 use super::parts::LinksParts;
-use super::{InboundNodeCall, LinkEvent, LinksMsg, PeerLink};
+use super::{InboundNodeCall, LinksEvent, LinksMsg, PeerLink};
 
 /// Somebody who dialed; the next one is let in when this one was looked at.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ struct ServedLink {
     number: u64,
     peer: Arc<PeerLink>,
     outbox: Arc<Outbox>,
-    events: EventSink<LinkEvent>,
+    events: EventSink<LinksEvent>,
     mailbox: Mailbox<LinksMsg>,
     clock: Duration,
 }
@@ -175,7 +175,7 @@ impl ServedLink {
                     self.report(HeardOnLink::Addresses(addresses)).await
                 }
                 message @ (Control::Logs(_) | Control::Index(_) | Control::IndexReport(_)) => {
-                    self.events.send(LinkEvent::Control(node, message));
+                    self.events.send(LinksEvent::Control(node, message));
                 }
                 Control::Unknown(unknown) => {
                     tracing::debug!(
@@ -216,11 +216,11 @@ impl ServedLink {
     async fn take(&self, mut streams: InboundStreams) {
         while let Ok(stream) = streams.next().await {
             self.events.send(match stream {
-                InboundStream::Call(call) => LinkEvent::Call(Box::new(InboundNodeCall {
+                InboundStream::Call(call) => LinksEvent::Call(Box::new(InboundNodeCall {
                     peer: Arc::clone(&self.peer),
                     call: *call,
                 })),
-                InboundStream::Sync(sync) => LinkEvent::Sync(self.peer.link.peer(), sync),
+                InboundStream::Sync(sync) => LinksEvent::Sync(self.peer.link.peer(), sync),
             });
         }
     }

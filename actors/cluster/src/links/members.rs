@@ -9,7 +9,7 @@ use mgp_protocol::federation::hello::WireFeatures;
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::time::moment;
 
-use super::LinkEvent;
+use super::LinksEvent;
 use super::alarms::Due;
 use super::live::{HeardOnLink, LiveLink};
 use super::state::LinksState;
@@ -52,8 +52,8 @@ impl LinksState {
         };
         if std::mem::replace(&mut member.present, present) != present {
             self.parts.events.send(match present {
-                true => LinkEvent::Present(node),
-                false => LinkEvent::Missing(node),
+                true => LinksEvent::Present(node),
+                false => LinksEvent::Missing(node),
             });
         }
     }

@@ -16,7 +16,7 @@ use mgp_transports::quic::{
     Greeting, IdentityError, LinkConfig, LinkEndpoint, NodeIdentity, NodeSigner,
 };
 
-use super::{LinkEvent, LinkPins, LinkTable, LinkTimes, LinksStart};
+use super::{LinkPins, LinkTable, LinkTimes, LinksEvent, LinksStart};
 
 /// What a restarted actor goes on with.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +36,7 @@ pub(super) struct LinksParts {
     pub(super) said: Arc<Snapshot<(NodeName, NodeRole)>>,
     pub(super) table: Arc<Snapshot<LinkTable>>,
     pub(super) endpoint: Snapshot<Option<LinkEndpoint>>,
-    pub(super) events: EventSink<LinkEvent>,
+    pub(super) events: EventSink<LinksEvent>,
     pub(super) memory: Arc<Credit>,
     pub(super) times: LinkTimes,
     kept: Mutex<KeptLinks>,

@@ -11,7 +11,7 @@ use mgp_transports::quic::{AcceptedPeer, Acceptor, LinkEndpoint, PairingOpen};
 
 use super::live::AcceptedLink;
 use super::parts::LinksParts;
-use super::{LinkEvent, LinksMsg};
+use super::{LinksEvent, LinksMsg};
 
 /// Longest that peers are waited for when the socket is closed: then they miss this node by themselves.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -78,7 +78,7 @@ impl Drop for OpenSocket {
 async fn accept(mut acceptor: Acceptor, parts: &LinksParts, mailbox: &Mailbox<LinksMsg>) {
     while let Some(accepted) = acceptor.next().await {
         match accepted {
-            AcceptedPeer::Pairing(pairing) => parts.events.send(LinkEvent::Pairing(pairing)),
+            AcceptedPeer::Pairing(pairing) => parts.events.send(LinksEvent::Pairing(pairing)),
             AcceptedPeer::Link(link) => {
                 let (taken, looked_at) = Reply::new();
                 let accepted = LinksMsg::Accepted(AcceptedLink { link, taken });

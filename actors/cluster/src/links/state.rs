@@ -24,7 +24,7 @@ use super::dialing::{self, DIALS, Dialed};
 use super::live::LiveLink;
 use super::parts::LinksParts;
 use super::socket::{OpenFailed, OpenSocket};
-use super::{LinkEvent, LinkPins, LinkTable, LinksMsg, PinnedPeer, status};
+use super::{LinkPins, LinkTable, LinksEvent, LinksMsg, PinnedPeer, failures};
 
 /// A link that lasted so long has come about: after it the node is dialed at once.
 const LASTED: Duration = Duration::from_secs(10);
@@ -230,12 +230,12 @@ impl LinksState {
 
     fn left(&mut self, node: NodeId, member: MemberLinks) {
         if member.present {
-            self.parts.events.send(LinkEvent::Missing(node));
+            self.parts.events.send(LinksEvent::Missing(node));
         }
         if let Some(live) = &member.live {
             live.peer.link.close(LinkClose::Revoked);
             let why = gone(LinkClose::Revoked);
-            self.parts.events.send(LinkEvent::Down { node, why });
+            self.parts.events.send(LinksEvent::Down { node, why });
         }
         let effects = self.membership.forget(node, moment());
         self.carry_out(effects);
@@ -282,7 +282,7 @@ impl LinksState {
         member.since = Some(Instant::now());
         (member.due, member.failure) = (None, None);
         self.publish();
-        self.parts.events.send(LinkEvent::Up(peer));
+        self.parts.events.send(LinksEvent::Up(peer));
         self.introduce(node);
     }
 
@@ -335,10 +335,10 @@ impl LinksState {
 
     fn down(&mut self, node: NodeId, why: &LinkGone) {
         if let Some(member) = self.members.get_mut(&node) {
-            member.failure = Some(status::words_of_end(why));
+            member.failure = Some(failures::words_of_end(why));
         }
         let why = why.clone();
-        self.parts.events.send(LinkEvent::Down { node, why });
+        self.parts.events.send(LinksEvent::Down { node, why });
         let effects = self.membership.unlinked(node, moment());
         self.carry_out(effects);
     }
@@ -435,7 +435,7 @@ impl LinksState {
             match dialed.outcome {
                 Ok(new) => self.linked(new),
                 Err(why) => {
-                    member.failure = Some(status::words_of_no_link(&why));
+                    member.failure = Some(failures::words_of_no_link(&why));
                     let chance = u64::from_le_bytes(randomness::bytes());
                     let wait = member.plan.failed(chance);
                     self.dial_in(node, wait);

@@ -4,10 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mgp_engine::cluster::clock_offset::MeasuredClock;
-use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::hello::NodeRole;
 use mgp_protocol::ids::NodeId;
-use mgp_transports::quic::{LinkGone, NoLink, PacketLoss, PeerFault, StreamFailure};
+use mgp_transports::quic::PacketLoss;
 
 use super::state::LinksState;
 
@@ -93,71 +92,6 @@ fn words_of_clock(clock: MeasuredClock) -> Option<String> {
     Some(format!(
         "its clock is {seconds} s {way} the one here: set the wrong one of the two, or grants that expire end early"
     ))
-}
-
-/// Why a link ended.
-pub(super) fn words_of_end(why: &LinkGone) -> String {
-    words_of_failure(&why.0)
-}
-
-fn words_of_failure(why: &StreamFailure) -> String {
-    let look = match why {
-        StreamFailure::LinkLost(_) => {
-            "look at the network between the two, and whether the other side runs"
-        }
-        StreamFailure::LinkClosed(LinkClose::Revoked | LinkClose::NotPinned) => {
-            "the other side does not take this node: it was revoked there, or has not heard of its admission yet"
-        }
-        StreamFailure::LinkClosed(LinkClose::TwoLives) => {
-            "two kernels run with one key: stop one of them, and run `mgp node rekey`"
-        }
-        StreamFailure::LinkClosed(LinkClose::NoCommonVersion) => "update the older one of the two",
-        StreamFailure::LinkClosed(
-            LinkClose::Done
-            | LinkClose::Replaced
-            | LinkClose::Malformed
-            | LinkClose::Oversized
-            | LinkClose::Silent
-            | LinkClose::PairingOver
-            | LinkClose::TooMany
-            | LinkClose::Unknown(_),
-        ) => "the other side ended it: look at its log",
-        StreamFailure::Late
-        | StreamFailure::Reset(_)
-        | StreamFailure::Unfinished
-        | StreamFailure::Oversized { .. }
-        | StreamFailure::Malformed(_)
-        | StreamFailure::NoRoom => "look at the log of both sides",
-    };
-    format!("{why}: {look}")
-}
-
-/// Why no link came about.
-pub(super) fn words_of_no_link(why: &NoLink) -> String {
-    let look = match why {
-        NoLink::Unresolved(..) => "look at the names on this side: DNS, and [cluster] peers",
-        NoLink::Itself => "the address is this node's own",
-        NoLink::Unreachable(..) => {
-            "look whether the other side runs and at that address, and whether a firewall on either side lets UDP through"
-        }
-        NoLink::Peer(PeerFault::OtherNode { .. }) => {
-            "the address belongs to another node now: correct it on this side"
-        }
-        NoLink::Peer(PeerFault::NotPinned(_) | PeerFault::NoTicket | PeerFault::Certificate(_)) => {
-            "this side does not take that node"
-        }
-        NoLink::Version(_) => return why.to_string(),
-        NoLink::NotTaken(failure @ StreamFailure::LinkClosed(_)) => {
-            return words_of_failure(failure);
-        }
-        // A key that is not taken is told by the handshake itself, as an alert.
-        NoLink::NotTaken(_) => {
-            "the other side does not take this node: it was revoked there, or has not heard of its admission yet"
-        }
-        NoLink::NotEntered(_) => "this side does not take that node",
-        NoLink::TurnedAway => "ask there for another ticket",
-    };
-    format!("{why}: {look}")
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use mgp_runtime::time::unix_ms;
 use mgp_transports::quic::{NoLink, PairingLink};
 
 use super::guests::{heard, said};
-use super::{Admission, JoinProgress, PairingEvent, PairingMsg};
+use super::{JoinProgress, NodeAdmission, PairingEvent, PairingMsg};
 use crate::links::LinksHandle;
 
 /// Between one try and the next.
@@ -63,7 +63,7 @@ impl JoinTask {
             .remind(PairingMsg::Progress(self.number, progress));
     }
 
-    async fn attempt(&self) -> Result<Admission, NotYet> {
+    async fn attempt(&self) -> Result<NodeAdmission, NotYet> {
         let mut link = self.dial().await?;
         let ends = PairingEnds {
             inviter: NodeId::of_key(&self.ticket.inviter),
@@ -133,7 +133,7 @@ impl JoinTask {
     }
 
     /// What the other side gives, once a person there has decided.
-    async fn welcome(&self, link: &mut PairingLink) -> Result<Admission, NotYet> {
+    async fn welcome(&self, link: &mut PairingLink) -> Result<NodeAdmission, NotYet> {
         let never = |why: &str| NotYet::Never(JoinProgress::Refused(why.to_owned()));
         let mut bytes = Vec::new();
         loop {
@@ -162,7 +162,7 @@ impl JoinTask {
             ClusterId(self.ticket.cluster),
             PublicKey(self.ticket.inviter),
         );
-        let admission = Admission::of(book, cluster, inviter);
+        let admission = NodeAdmission::of(book, cluster, inviter);
         admission.ok_or_else(|| {
             never("the other side lets it into another cluster than the ticket said")
         })

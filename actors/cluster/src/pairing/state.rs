@@ -28,8 +28,8 @@ use tokio::sync::watch;
 use super::guests::{self, AskedOver, PairingDecision, WaitForDecision};
 use super::joining::{CLOCKS_MS, JoinTask};
 use super::{
-    Admission, AdmitNode, InviteTerms, Invited, JoinProgress, Joining, PairingEvent, PairingFailed,
-    PairingMsg, PairingStart, TicketStatus, WaitingNode,
+    AdmitNode, InviteTerms, Invited, JoinProgress, Joining, NodeAdmission, PairingEvent,
+    PairingFailed, PairingMsg, PairingStart, TicketStatus, WaitingNode,
 };
 use crate::links::LinksHandle;
 
@@ -263,7 +263,7 @@ impl PairingState {
         });
     }
 
-    pub(super) fn written(&mut self, id: TicketId, outcome: Result<Admission, String>) {
+    pub(super) fn written(&mut self, id: TicketId, outcome: Result<NodeAdmission, String>) {
         self.tickets.written(id, outcome.is_ok());
         let (decision, answer) = match outcome {
             Ok(admission) => (

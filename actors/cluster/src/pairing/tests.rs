@@ -12,10 +12,10 @@ use mgp_store::audit::AuditHandle;
 use tokio::sync::mpsc;
 
 use super::{
-    Admission, AdmitNode, InviteTerms, JoinProgress, PairingActor, PairingEvent, PairingFailed,
+    AdmitNode, InviteTerms, JoinProgress, NodeAdmission, PairingActor, PairingEvent, PairingFailed,
     PairingHandle, PairingStart, WaitingNode,
 };
-use crate::links::LinkEvent;
+use crate::links::LinksEvent;
 use crate::links::LinksHandle;
 use crate::links::tests::scene::{ANYWHERE, LinkNode, keys, soon};
 
@@ -29,7 +29,7 @@ struct PairingScene {
     pairing: PairingHandle,
     asked: mpsc::UnboundedReceiver<WaitingNode>,
     admitted: mpsc::UnboundedReceiver<AdmitNode>,
-    joined: mpsc::UnboundedReceiver<Admission>,
+    joined: mpsc::UnboundedReceiver<NodeAdmission>,
 }
 
 fn entries() -> Vec<Vec<u8>> {
@@ -51,7 +51,7 @@ impl PairingScene {
                 let name = node.name.clone();
                 reply.send(match name.as_str() == "taken" {
                     true => Err("another node is called taken".to_owned()),
-                    false => Ok(Admission {
+                    false => Ok(NodeAdmission {
                         cluster: CLUSTER,
                         entries: entries(),
                         name,
@@ -76,7 +76,7 @@ impl PairingScene {
         let (links, at, router) = (node.links.clone(), node.at.to_string(), pairing.clone());
         tokio::spawn(async move {
             while let Some(event) = node.events.recv().await {
-                if let LinkEvent::Pairing(link) = event {
+                if let LinksEvent::Pairing(link) = event {
                     router.asked(link);
                 }
             }

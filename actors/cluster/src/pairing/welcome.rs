@@ -5,12 +5,12 @@ use mgp_engine::policy::grants::ClusterId;
 use mgp_protocol::federation::pairing::{PARTS_MAX, WelcomeBook};
 use mgp_protocol::federation::tool_index::RecordBytes;
 
-use super::Admission;
+use super::NodeAdmission;
 
 /// Bytes of entries that a new node is given at once.
 const ENTRIES: usize = PARTS_MAX - 1024;
 
-impl Admission {
+impl NodeAdmission {
     /// The entries that fit: the others come over links.
     pub(super) fn book(&self) -> WelcomeBook {
         let mut room = ENTRIES;

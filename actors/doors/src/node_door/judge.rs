@@ -60,11 +60,11 @@ pub(super) enum Judgement {
     /// Nothing: the caller is told so as by any server.
     Answered(Refusal, Dialect),
     /// It is made.
-    Taken(Box<Judged>),
+    Taken(Box<JudgedCall>),
 }
 
 /// A request that may be handled.
-pub(super) struct Judged {
+pub(super) struct JudgedCall {
     pub(super) agent: AgentId,
     pub(super) server: ServerId,
     pub(super) id: RequestId,
@@ -107,7 +107,7 @@ pub(super) fn judge(
     });
     match judged {
         Err(refusal) => Judgement::Answered(refusal, dialect),
-        Ok(stated) => Judgement::Taken(Box::new(Judged {
+        Ok(stated) => Judgement::Taken(Box::new(JudgedCall {
             agent,
             server,
             id: RequestId::from(header.request),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::tool_index::{IndexDigest, IndexRoot};
 
-use super::super::LinkEvent;
+use super::super::LinksEvent;
 use super::scene::{LinkNode, keys, pinned, soon, two};
 
 #[tokio::test]
@@ -18,14 +18,14 @@ async fn two_nodes_link_and_what_is_told_arrives() {
     });
     a.links.tell(b.key.node(), digest.clone()).unwrap();
     let told = |event| match event {
-        LinkEvent::Control(node, message) => Some((node, message)),
-        LinkEvent::Up(_)
-        | LinkEvent::Down { .. }
-        | LinkEvent::Present(_)
-        | LinkEvent::Missing(_)
-        | LinkEvent::Sync(..)
-        | LinkEvent::Call(_)
-        | LinkEvent::Pairing(_) => None,
+        LinksEvent::Control(node, message) => Some((node, message)),
+        LinksEvent::Up(_)
+        | LinksEvent::Down { .. }
+        | LinksEvent::Present(_)
+        | LinksEvent::Missing(_)
+        | LinksEvent::Sync(..)
+        | LinksEvent::Call(_)
+        | LinksEvent::Pairing(_) => None,
     };
     assert_eq!(b.event(told).await, (a.key.node(), digest));
     // Membership and the clock find each other by themselves.
@@ -92,18 +92,18 @@ async fn configured_places_lead_to_the_nodes_that_are_there() {
 async fn a_node_that_is_gone_is_missed_by_link_and_by_membership() {
     let (mut a, b) = two().await;
     let node = b.key.node();
-    let present = |event| matches!(event, LinkEvent::Present(_)).then_some(());
+    let present = |event| matches!(event, LinksEvent::Present(_)).then_some(());
     a.event(present).await;
     b.links.close().await.unwrap();
     let missing = |event| match event {
-        LinkEvent::Missing(node) => Some(node),
-        LinkEvent::Up(_)
-        | LinkEvent::Down { .. }
-        | LinkEvent::Present(_)
-        | LinkEvent::Control(..)
-        | LinkEvent::Sync(..)
-        | LinkEvent::Call(_)
-        | LinkEvent::Pairing(_) => None,
+        LinksEvent::Missing(node) => Some(node),
+        LinksEvent::Up(_)
+        | LinksEvent::Down { .. }
+        | LinksEvent::Present(_)
+        | LinksEvent::Control(..)
+        | LinksEvent::Sync(..)
+        | LinksEvent::Call(_)
+        | LinksEvent::Pairing(_) => None,
     };
     assert_eq!(a.event(missing).await, node);
     soon(async {

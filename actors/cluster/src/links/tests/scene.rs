@@ -19,7 +19,7 @@ use ractor::ActorCell;
 use tokio::sync::mpsc;
 
 use super::super::{
-    LinkEvent, LinkTimes, LinksActor, LinksHandle, LinksStart, PeerLink, PinnedPeer,
+    LinkTimes, LinksActor, LinksEvent, LinksHandle, LinksStart, PeerLink, PinnedPeer,
 };
 
 /// What should happen at all happens within this time.
@@ -45,7 +45,7 @@ pub(crate) struct LinkNode {
     pub(crate) key: NodeKey,
     pub(crate) links: LinksHandle,
     pub(crate) cell: ActorCell,
-    pub(crate) events: mpsc::UnboundedReceiver<LinkEvent>,
+    pub(crate) events: mpsc::UnboundedReceiver<LinksEvent>,
     pub(crate) at: SocketAddr,
 }
 
@@ -102,7 +102,7 @@ impl LinkNode {
     }
 
     /// The first of the next events that is looked for.
-    pub(crate) async fn event<T>(&mut self, look: impl Fn(LinkEvent) -> Option<T>) -> T {
+    pub(crate) async fn event<T>(&mut self, look: impl Fn(LinksEvent) -> Option<T>) -> T {
         soon(async {
             loop {
                 let event = self.events.recv().await.expect("the actor lives");
@@ -116,14 +116,14 @@ impl LinkNode {
 
     pub(crate) async fn up(&mut self) -> Arc<PeerLink> {
         let up = |event| match event {
-            LinkEvent::Up(link) => Some(link),
-            LinkEvent::Down { .. }
-            | LinkEvent::Present(_)
-            | LinkEvent::Missing(_)
-            | LinkEvent::Control(..)
-            | LinkEvent::Sync(..)
-            | LinkEvent::Call(_)
-            | LinkEvent::Pairing(_) => None,
+            LinksEvent::Up(link) => Some(link),
+            LinksEvent::Down { .. }
+            | LinksEvent::Present(_)
+            | LinksEvent::Missing(_)
+            | LinksEvent::Control(..)
+            | LinksEvent::Sync(..)
+            | LinksEvent::Call(_)
+            | LinksEvent::Pairing(_) => None,
         };
         self.event(up).await
     }
@@ -131,14 +131,14 @@ impl LinkNode {
     /// Which node is lost, and why.
     pub(crate) async fn down(&mut self) -> (NodeId, mgp_transports::quic::LinkGone) {
         let down = |event| match event {
-            LinkEvent::Down { node, why } => Some((node, why)),
-            LinkEvent::Up(_)
-            | LinkEvent::Present(_)
-            | LinkEvent::Missing(_)
-            | LinkEvent::Control(..)
-            | LinkEvent::Sync(..)
-            | LinkEvent::Call(_)
-            | LinkEvent::Pairing(_) => None,
+            LinksEvent::Down { node, why } => Some((node, why)),
+            LinksEvent::Up(_)
+            | LinksEvent::Present(_)
+            | LinksEvent::Missing(_)
+            | LinksEvent::Control(..)
+            | LinksEvent::Sync(..)
+            | LinksEvent::Call(_)
+            | LinksEvent::Pairing(_) => None,
         };
         self.event(down).await
     }

@@ -28,7 +28,7 @@ pub enum NotProposed {
     NotConfirmed,
     /// Two nodes write with this key.
     #[error(
-        "this node's log is forked: another node has, or had, its key; `mgp node rekey` gives it a new one"
+        "this node's log is forked: another node has, or had, its key; another admin cuts it off, and it comes in again under a new key"
     )]
     Forked,
     /// Too much is owed.

@@ -1,0 +1,115 @@
+//! How what was done ended.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::refusal::{Denial, Refusal};
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Outcome {
+    /// It succeeded.
+    Success,
+    /// With an error; [`Failure`] says whose.
+    Failure,
+    /// A validator or a bound kept it from being done.
+    Blocked,
+    /// Whoever asked may not.
+    Denied,
+    /// Nobody knows: no answer came in time.
+    Timeout,
+    /// Whoever asked took it back.
+    Cancelled,
+}
+
+/// Where a failure lies: `details.failure`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    /// The server was not there, or went away: nothing was answered.
+    Transport,
+    /// It answered with a JSON-RPC error, or against its own word.
+    Protocol,
+    /// The tool ran and says that it failed (`isError`).
+    Tool,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Transport => "transport",
+            Self::Protocol => "protocol",
+            Self::Tool => "tool",
+        })
+    }
+}
+
+impl Outcome {
+    /// How a call ended that got a result; a result with `isError` is the tool's own failure.
+    #[must_use]
+    pub fn of_result(is_error: bool) -> (Self, Option<Failure>) {
+        if is_error {
+            (Self::Failure, Some(Failure::Tool))
+        } else {
+            (Self::Success, None)
+        }
+    }
+
+    /// How a call ended that was refused.
+    #[must_use]
+    pub fn of_refusal(refusal: &Refusal) -> (Self, Option<Failure>) {
+        match refusal {
+            Refusal::Cancelled => (Self::Cancelled, None),
+            Refusal::TimedOut { .. } | Refusal::HeldUp { .. } => {
+                (Self::Timeout, Some(Failure::Transport))
+            }
+            Refusal::NotReady { .. } | Refusal::Lost { .. } => {
+                (Self::Failure, Some(Failure::Transport))
+            }
+            Refusal::Peer(_)
+            | Refusal::BadResult { .. }
+            | Refusal::Faulty { .. }
+            | Refusal::TooLarge { .. }
+            | Refusal::Broken(_) => (Self::Failure, Some(Failure::Protocol)),
+            Refusal::Forbidden(_) => (Self::Denied, None),
+            Refusal::Denied(denial) => of_denial(denial),
+            Refusal::Unanswered(call) => Self::of_refusal(&call.why),
+            Refusal::UnknownMethod(_)
+            | Refusal::BadParams(_)
+            | Refusal::BadMeta(_)
+            | Refusal::HeaderMismatch(_)
+            | Refusal::MissingCapability { .. }
+            | Refusal::UnsupportedVersion { .. }
+            | Refusal::Expired(_)
+            | Refusal::BadRequest(_)
+            | Refusal::UnknownTool(_)
+            | Refusal::UnknownPrompt(_)
+            | Refusal::UnknownResource(_)
+            | Refusal::UnknownServer(_)
+            | Refusal::Gone(_)
+            | Refusal::TooLate(_)
+            | Refusal::BadCursor
+            | Refusal::BadArguments { .. }
+            | Refusal::Overloaded { .. } => (Self::Blocked, None),
+        }
+    }
+}
+
+fn of_denial(denial: &Denial) -> (Outcome, Option<Failure>) {
+    match denial {
+        Denial::Permission { .. }
+        | Denial::Unconfirmed { .. }
+        | Denial::NotGranted { .. }
+        | Denial::NoCredentials(_)
+        | Denial::CredentialsExpired(_) => (Outcome::Denied, None),
+        Denial::Validator { .. }
+        | Denial::UnsafeCode { .. }
+        | Denial::Registration { .. }
+        | Denial::RateLimited { .. }
+        | Denial::OverQuota { .. }
+        | Denial::Disabled { .. }
+        | Denial::NoSubscription { .. } => (Outcome::Blocked, None),
+    }
+}
