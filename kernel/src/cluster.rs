@@ -86,23 +86,24 @@ pub struct Cluster {
 }
 
 /// What the cluster's actors need of the kernel.
-pub(crate) struct ClusterNeeds<'a> {
+#[derive(Debug)]
+pub struct ClusterNeeds<'a> {
     /// The node's key.
-    pub(crate) key: NodeKey,
+    pub key: NodeKey,
     /// `[cluster]`.
-    pub(crate) config: &'a ClusterConfig,
+    pub config: &'a ClusterConfig,
     /// The kernel's data folder.
-    pub(crate) data_dir: PathBuf,
+    pub data_dir: PathBuf,
     /// What servers of other nodes are reached by.
-    pub(crate) connector: &'a Connector,
+    pub connector: &'a Connector,
     /// What other nodes are called.
-    pub(crate) names: Arc<Snapshot<NamedNodes>>,
+    pub names: Arc<Snapshot<NamedNodes>>,
     /// This node's servers.
-    pub(crate) servers: Arc<ServerTable>,
+    pub servers: Arc<ServerTable>,
     /// The grants.
-    pub(crate) access: AccessHandle,
+    pub access: AccessHandle,
     /// The audit log.
-    pub(crate) audit: AuditHandle,
+    pub audit: AuditHandle,
 }
 
 /// What goes on for as long as the kernel does.
@@ -113,7 +114,7 @@ impl Cluster {
     ///
     /// # Errors
     /// An actor that cannot be started; files that cannot be read, in words for who starts the kernel.
-    pub(crate) async fn start(
+    pub async fn start(
         needs: ClusterNeeds<'_>,
         root: &mut Vec<RootActor>,
     ) -> Result<Arc<Self>, SpawnErr> {

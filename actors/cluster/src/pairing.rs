@@ -121,6 +121,8 @@ pub struct TicketStatus {
     pub approved_before: bool,
     /// When it ends.
     pub expires_ms: u64,
+    /// Where it leads, as `host:port`.
+    pub places: Vec<String>,
     /// How far it is.
     pub stage: TicketStage,
 }

@@ -1,6 +1,7 @@
 //! `mgp/kernel/nodes/*`: this node, and the nodes of its cluster.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use mgp_callers::request::{Outcome, Request};
 use mgp_calls::confirmations::confirmations;
@@ -141,7 +142,7 @@ impl Operator {
             words: node.words(),
             role: member.role.map(role).unwrap_or(Role::Leaf),
             standing,
-            address: linked.map(|linked| linked.address.to_string()),
+            address: linked.map(|linked| plain(linked.address)),
             since_ms: linked.map(|linked| unix_ms().saturating_sub(linked.since_ms)),
             rtt_us: linked.map(|linked| micros(linked.round_trip)),
             clock_ms: linked
@@ -326,4 +327,9 @@ fn said_of(standing: MemberStanding) -> Option<String> {
         }
     };
     Some(said.to_owned())
+}
+
+/// An address as people write it: one of IPv4, although it came by a socket for both.
+pub(super) fn plain(at: SocketAddr) -> String {
+    SocketAddr::new(at.ip().to_canonical(), at.port()).to_string()
 }

@@ -17,7 +17,7 @@ use mgp_protocol::mgp::kernel::nodes::{
 use mgp_protocol::refusal::Refusal;
 use serde_json::Value;
 
-use super::nodes::asked_by;
+use super::nodes::{asked_by, plain};
 use super::{Operator, broken, json, read};
 
 /// How long a ticket is good for when nobody says.
@@ -277,7 +277,7 @@ fn shown_ticket(ticket: &TicketStatus) -> Ticket {
         role: given(ticket.role),
         expires_at: rfc3339_ms(ticket.expires_ms),
         approved: ticket.approved_before,
-        addresses: Vec::new(),
+        addresses: ticket.places.clone(),
     }
 }
 
@@ -288,7 +288,7 @@ fn shown_waiting(waits: &Waits) -> WaitingNode {
         name: waits.who.name.to_string(),
         words: waits.who.words.clone(),
         role: given(waits.role),
-        from: waits.from.map(|from| from.to_string()).unwrap_or_default(),
+        from: waits.from.map(plain).unwrap_or_default(),
         ticket: waits.id.to_string(),
         since: rfc3339_ms(waits.who.since_ms),
         until: rfc3339_ms(until.min(waits.expires_ms)),

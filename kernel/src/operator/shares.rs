@@ -33,7 +33,7 @@ impl Operator {
             tools: add.tools,
             listed: self.listed(&server),
             not_yet: add.yet_unknown,
-            server: server.clone(),
+            server,
         };
         let shared = self.cluster.shares.add(wish, by_operator()).await;
         let shared = shared.map_err(not_shared)?;
@@ -44,11 +44,6 @@ impl Operator {
                 "this node is in no cluster yet: `mgp node invite` makes a ticket for another one"
                     .into(),
             );
-        }
-        if shared.is_some() {
-            notes.push(format!(
-                "agents of other nodes call it once they may: `mgp grant AGENT@NODE {server}`"
-            ));
         }
         json(&Changed {
             changed: shared.iter().map(|share| self.shown_share(share)).collect(),

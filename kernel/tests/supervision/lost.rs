@@ -4,6 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mgp_callers::agent::shared_connection;
+use mgp_cluster::lan::LanMsg;
+use mgp_cluster::links::LinksMsg;
+use mgp_cluster::pairing::PairingMsg;
+use mgp_cluster::replication::ReplicationMsg;
+use mgp_cluster::shares::SharesMsg;
+use mgp_cluster::tool_index::ToolIndexMsg;
 use mgp_doors::agent_registry::AgentRegistryMsg;
 use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::servers::tree_plan::Loss;
@@ -16,6 +22,7 @@ use mgp_protocol::mgp::permission::Ask;
 use mgp_runtime::mailbox::Queued;
 use mgp_runtime::task_supervisor::TaskSupervisorMsg;
 use mgp_servers::guard::GuardMsg;
+use mgp_store::audit::by_kernel;
 use mgp_tools::catalog::CatalogMsg;
 use mgp_tools::events::EventsMsg;
 use mgp_tools::registrar::ServerTree;
@@ -81,6 +88,12 @@ fn make_panic(actor: &RootActor) {
         "permissions" | "pins" | "registrar" | "tasks" => by::<TaskSupervisorMsg>(cell),
         "catalog" => by::<CatalogMsg>(cell),
         "search" => by::<SearchMsg>(cell),
+        "links" => by::<LinksMsg>(cell),
+        "replication" => by::<ReplicationMsg>(cell),
+        "tool_index" => by::<ToolIndexMsg>(cell),
+        "shares" => by::<SharesMsg>(cell),
+        "pairing" => by::<PairingMsg>(cell),
+        "lan" => by::<LanMsg>(cell),
         // It gets no messages, so it has nothing to panic over.
         "agents" => cell.kill(),
         other => panic!("{other} is new: say how it panics"),
@@ -170,6 +183,15 @@ async fn ask(kernel: &Kernel, name: &'static str, begun: &tokio::sync::Notify) -
                 .map_or_else(|broken| broken.to_string(), |()| "its end".into())
         }
         "search" => said(kernel.search("nothing").await.map(|_| ())),
+        "links" => said(asked.cluster.links.status().await.map(|_| ())),
+        "replication" => said(asked.cluster.replication.look(|_| ()).await),
+        "tool_index" => said(asked.cluster.tool_index.status().await.map(|_| ())),
+        "shares" => {
+            let nobody = asked.cluster.here;
+            said(asked.cluster.shares.forget(nobody, by_kernel()).await)
+        }
+        "pairing" => said(asked.cluster.pairing.tickets().await.map(|_| ())),
+        "lan" => said(asked.cluster.lan.status().await.map(|_| ())),
         // They are only told: nobody waits for them.
         "guard" | "catalog" | "agents" => "nothing is asked".into(),
         other => panic!("{other} is new: say who waits for it"),

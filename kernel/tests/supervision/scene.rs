@@ -15,7 +15,7 @@ use mgp_callers::registered_agents::RegisteredAgents;
 use mgp_callers::request::suspended_calls::SuspendedCalls;
 use mgp_callers::tasks::Tasks;
 use mgp_cluster::links::LinkTable;
-use mgp_cluster::tool_index::HeldTools;
+use mgp_cluster::tool_index::{HeldTools, NamedNodes};
 use mgp_discovery::config::LookUp;
 use mgp_doors::agent_registry::{AgentRegistryActor, AgentRegistryHandle};
 use mgp_doors::revocation::Revocation;
@@ -28,7 +28,8 @@ use mgp_engine::servers::spec::{Reach, ServerSpec};
 use mgp_engine::tools::catalog::cursor::CursorKey;
 use mgp_engine::tools::catalog::{Catalog, CatalogView, Paging};
 use mgp_engine::tools::index::{Filter, Strategy};
-use mgp_kernel::config::{self, LoadedConfig};
+use mgp_kernel::cluster::{Cluster, ClusterNeeds};
+use mgp_kernel::config::{self, ClusterConfig, LoadedConfig};
 use mgp_kernel::source::ConfigSource;
 use mgp_kernel::tree::{RootActor, ServerParts, TreeActor, TreeHandle};
 use mgp_policy::access::{AccessActor, AccessHandle, AccessMsg, Books};
@@ -255,6 +256,7 @@ pub(crate) struct Asked {
     pub(crate) agents: AgentRegistryHandle,
     pub(crate) permissions: PermissionsHandle,
     pub(crate) search: SearchHandle,
+    pub(crate) cluster: Arc<Cluster>,
     /// The supervisors of tasks, by their names at the root.
     pub(crate) tasks: HashMap<&'static str, TaskSupervisorHandle>,
 }
@@ -267,6 +269,44 @@ async fn guard(mark: &str) -> ActorRef<<GuardActor as Actor>::Msg> {
         mark: mark.to_owned(),
     };
     Actor::spawn(None, guard, ()).await.unwrap().0
+}
+
+/// What the index of tools is opened with.
+fn finder(
+    folder: &Path,
+    shown: &Arc<Snapshot<Shown>>,
+    table: &Arc<Snapshot<GrantTable>>,
+    servers: &Arc<ServerTable>,
+) -> SearchOptions {
+    SearchOptions {
+        shown: shown.clone(),
+        table: table.clone(),
+        servers: servers.clone(),
+        meanings: no_meanings(),
+        file: folder.join("vectors"),
+        data_dir: folder.to_path_buf(),
+    }
+}
+
+/// This node's part in no cluster.
+async fn cluster(
+    folder: &Path,
+    connector: &Connector,
+    servers: Arc<ServerTable>,
+    access: &AccessHandle,
+    root: &mut Vec<RootActor>,
+) -> Arc<Cluster> {
+    let needs = ClusterNeeds {
+        key: NodeKey::new(&[7; 32]),
+        config: &ClusterConfig::default(),
+        data_dir: folder.to_path_buf(),
+        connector,
+        names: Arc::new(Snapshot::new(NamedNodes::default())),
+        servers,
+        access: access.clone(),
+        audit: AuditHandle::off(),
+    };
+    Cluster::start(needs, root).await.unwrap()
 }
 
 /// What supervisors need, and the actors behind it.
@@ -301,14 +341,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let (access, _) = Actor::spawn(None, access, (books, Vec::new()))
         .await
         .unwrap();
-    let search = SearchOptions {
-        shown: shown.clone(),
-        table: table.clone(),
-        servers: servers.clone(),
-        meanings: no_meanings(),
-        file: folder.join("vectors"),
-        data_dir: folder.to_path_buf(),
-    };
+    let search = finder(folder, &shown, &table, servers);
     let (search, finding) = search.open().await.unwrap();
     let merging = CatalogActor {
         shown: shown.clone(),
@@ -319,6 +352,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let catalog = CatalogHandle::new(shown);
     let cell = catalog.start(merging.clone()).await.unwrap();
     let (agents, _) = Actor::spawn(None, AgentsActor, ()).await.unwrap();
+    let cluster_servers = servers.clone();
     let (again, servers, searching) = (catalog.clone(), servers.clone(), search.clone());
     let catalog_again = move || {
         let (catalog, actor, servers) = (again.clone(), merging.clone(), servers.clone());
@@ -342,7 +376,10 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let tasks = task_supervisors(&mut root).await;
     let (permissions, pins) = asking(folder, &access, &tasks);
     let agents = agent_registry(folder, &directory, &tasks["tasks"], &mut root).await;
+    let connector = Arc::new(connector(mark));
+    let cluster = cluster(folder, &connector, cluster_servers, &access, &mut root).await;
     let asked = Asked {
+        cluster,
         subscriptions: subscriptions.clone(),
         events: events.clone(),
         access: access.clone(),
@@ -359,7 +396,7 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
         directory,
         guard: GuardHandle::new(Mailbox::new(guard)),
         audit: AuditHandle::off(),
-        connector: Arc::new(connector(mark)),
+        connector,
     };
     Parts {
         servers: parts,

@@ -1,5 +1,7 @@
 //! A real `mgp up` in a folder of its own.
 
+pub mod network;
+
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;

@@ -4,4 +4,5 @@
 
 mod calls;
 mod joining;
+mod network;
 mod scene;

@@ -70,6 +70,15 @@ pub(crate) async fn linked(one: &Kernel, other: &Kernel) {
     }
 }
 
+/// Calls a tool of another node, as the operator; true when it answers.
+pub(crate) async fn call(kernel: &Kernel, tool: &str) -> bool {
+    kernel
+        .mgp(&["tools", "call", tool, "{}"])
+        .await
+        .status
+        .success()
+}
+
 /// Waits until this kernel shows the tool.
 pub(crate) async fn shows(kernel: &Kernel, tool: &str) {
     wait_until(&format!("{tool} is shown"), DEADLINE, async || {

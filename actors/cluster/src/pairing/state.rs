@@ -49,7 +49,9 @@ pub struct PairingState {
     audit: AuditHandle,
     mailbox: Mailbox<PairingMsg>,
     tickets: TicketsOut,
-    /// Where each ticket was shown from last; of those that are out.
+    /// Where each ticket leads; of those that are out.
+    places: BTreeMap<TicketId, Vec<String>>,
+    /// Where each was shown from last.
     shown_from: BTreeMap<TicketId, SocketAddr>,
     /// One for each ticket.
     decisions: BTreeMap<TicketId, watch::Sender<PairingDecision>>,
@@ -72,6 +74,7 @@ impl PairingState {
             audit: start.audit,
             mailbox,
             tickets: TicketsOut::default(),
+            places: BTreeMap::new(),
             shown_from: BTreeMap::new(),
             decisions: BTreeMap::new(),
             approving: BTreeMap::new(),
@@ -106,6 +109,7 @@ impl PairingState {
                 expires_ms,
             },
         )?;
+        self.places.insert(id, ticket.places.clone());
         self.decisions.insert(id, watch::Sender::default());
         self.refusals = 0;
         if let Err(error) = self.links.set_pairing(true).await {
@@ -129,6 +133,7 @@ impl PairingState {
             role: ticket.terms.role,
             approved_before: ticket.terms.approved_before,
             expires_ms: ticket.terms.expires_ms,
+            places: self.places.get(&id).cloned().unwrap_or_default(),
             stage: ticket.stage.clone(),
         });
         all.collect()
@@ -293,7 +298,7 @@ impl PairingState {
         let Some(ticket) = self.tickets.end(id) else {
             return false;
         };
-        self.shown_from.remove(&id);
+        self.forget(id);
         if let Some(decisions) = self.decisions.remove(&id) {
             let open = matches!(*decisions.borrow(), PairingDecision::Open);
             if open {
@@ -308,6 +313,11 @@ impl PairingState {
         true
     }
 
+    fn forget(&mut self, id: TicketId) {
+        self.places.remove(&id);
+        self.shown_from.remove(&id);
+    }
+
     pub(super) async fn delivered(&mut self, id: TicketId) {
         self.end(id, "its node is let in").await;
     }
@@ -316,7 +326,7 @@ impl PairingState {
         self.alarm = None;
         let (gone, _) = self.tickets.expire(unix_ms());
         for id in gone {
-            self.shown_from.remove(&id);
+            self.forget(id);
             if let Some(decisions) = self.decisions.remove(&id) {
                 decisions.send_replace(PairingDecision::No("the ticket has expired".to_owned()));
             }

@@ -185,6 +185,18 @@ async fn each_filter_finds_what_a_reader_of_the_log_finds() {
     assert_eq!((damage(dir.path()), asides(dir.path())), (0, 0));
 }
 
+/// The database of a view that has ended: its threads let go of it a moment later.
+fn reopened(path: &Path) -> sled::Db {
+    let begun = Instant::now();
+    loop {
+        match open_sled(path) {
+            Ok(db) => return db,
+            Err(error) => assert!(begun.elapsed() < Duration::from_secs(10), "{error}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
 /// What was built before a restart is not built again: a key that is taken out of the view stays out.
 #[tokio::test]
 async fn a_restart_goes_on_where_the_view_was() {
@@ -195,7 +207,7 @@ async fn a_restart_goes_on_where_the_view_was() {
     built(&views).await;
     ended(views).await;
     let trace = said(4).trace_id;
-    let db = open_sled(&dir.path().join("views")).unwrap();
+    let db = reopened(&dir.path().join("views"));
     let prefix = RecordPlace::prefix(1, RecordIndex::Trace, trace.as_str());
     let keys: Vec<_> = db.scan_prefix(prefix).keys().map(Result::unwrap).collect();
     assert_eq!(keys.len(), 2);
@@ -225,7 +237,7 @@ async fn a_view_that_is_wrong_answers_nothing_false() {
     let views = AuditViews::start(dir.path(), &audit);
     built(&views).await;
     ended(views).await;
-    let db = open_sled(&dir.path().join("views")).unwrap();
+    let db = reopened(&dir.path().join("views"));
     let prefix = |value: &str| RecordPlace::prefix(1, RecordIndex::Agent, value);
     for entry in db.scan_prefix(prefix("agent.1")) {
         let (key, len) = entry.unwrap();
@@ -264,15 +276,15 @@ async fn a_damaged_view_is_built_again() {
         }),
         ("foreign", |path| {
             fs::remove_dir_all(path).unwrap();
-            let db = open_sled(path).unwrap();
+            let db = reopened(path);
             db.insert(b"key", b"of something else").unwrap();
         }),
         ("another form", |path| {
-            let db = open_sled(path).unwrap();
+            let db = reopened(path);
             db.insert(BUILT_TO_KEY, b"0 of another kernel").unwrap();
         }),
         ("of another log", |path| {
-            let db = open_sled(path).unwrap();
+            let db = reopened(path);
             let text = db.get(BUILT_TO_KEY).unwrap().unwrap();
             let mut text = String::from_utf8(text.to_vec()).unwrap();
             let last = if text.pop() == Some('0') { '1' } else { '0' };
@@ -401,7 +413,7 @@ async fn what_the_log_removed_leaves_the_view() {
     let views = AuditViews::start(dir.path(), &audit);
     equals_the_log(&views, dir.path()).await;
     ended(views).await;
-    let db = open_sled(&dir.path().join("views")).unwrap();
+    let db = reopened(&dir.path().join("views"));
     let oldest = Folder::of(dir.path()).numbers().unwrap()[0];
     assert_eq!(db.range(..oldest.to_be_bytes().to_vec()).count(), 0);
     assert!(!db.is_empty());

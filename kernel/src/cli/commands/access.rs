@@ -1,6 +1,7 @@
 //! `mgp grant|revoke|grants|explain`: who may call what, decided and shown.
 
 use mgp_engine::timestamps::rfc3339_ms;
+use mgp_protocol::ids::AgentId;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::access::{
     Entry, Explain, Explanation, Grant, Granted, List, Listed, Permission, Revoke, Revoked,
@@ -8,6 +9,7 @@ use mgp_protocol::mgp::access::{
 use mgp_protocol::mgp::names::{Meant, Read};
 use serde_json::{Value, json};
 
+use super::nodes::confirmed;
 use crate::cli::args::{self, About};
 use crate::cli::client::{CliContext, KernelClient, names, read};
 use crate::cli::failure::Failure;
@@ -22,6 +24,8 @@ const WIDTH: usize = 60;
 /// Whom and what a rule is about, as the kernel read it.
 struct RuleTarget {
     agent: String,
+    /// The agent, as people call it.
+    called: String,
     server: String,
     tool: Option<String>,
     /// What of it is not there.
@@ -51,8 +55,10 @@ impl RuleTarget {
             doubts,
         } = names::meant(client, &asked).await?;
         names::tell(&doubts);
+        let agent = agent_id.unwrap_or_default();
         Ok(Self {
-            agent: agent_id.unwrap_or_default(),
+            called: called(&agent, &about.agent),
+            agent,
             server: server_id.unwrap_or_default(),
             tool: tool_name,
             unknown: match about.yet_unknown {
@@ -96,6 +102,15 @@ impl RuleTarget {
     }
 }
 
+/// An agent of another node has all digits of the node in its id: it is shown as it was typed.
+fn called(agent: &str, typed: &str) -> String {
+    match agent.contains('@') && !typed.starts_with(AgentId::PREFIX) {
+        true => format!("{}{typed}", AgentId::PREFIX),
+        false if agent.contains('@') => typed.to_owned(),
+        false => agent.to_owned(),
+    }
+}
+
 pub(super) fn grant(context: &CliContext, grant: &args::Grant) -> Result<(), Failure> {
     let (rule, answer) = context.with_kernel(async |client| {
         let rule = RuleTarget::read(client, &grant.about).await?.there()?;
@@ -117,10 +132,13 @@ pub(super) fn grant(context: &CliContext, grant: &args::Grant) -> Result<(), Fai
     };
     let until = grant.expires.map(rfc3339_ms);
     let until = until.map(|end| format!(" until {end}")).unwrap_or_default();
-    let (agent, place) = (&rule.agent, rule.place());
+    let (agent, place) = (&rule.called, rule.place());
     context.show(&answer, |granted: Granted| {
-        let id = granted.grant_id;
-        say(plain(&format!("{agent} {verb} {place}{until} ({id})")))
+        let told = granted.confirmed.as_ref().map(confirmed);
+        let (id, told) = (granted.grant_id, told.unwrap_or_default());
+        say(plain(&format!(
+            "{agent} {verb} {place}{until} ({id}){told}"
+        )))
     })
 }
 
@@ -128,9 +146,9 @@ pub(super) fn revoke(context: &CliContext, revoke: &args::Revoke) -> Result<(), 
     let (rule, answer, revoked) = context.with_kernel(async |client| {
         let rule = RuleTarget::read(client, &revoke.about).await?;
         let answer = client.ask(Revoke::METHOD, &rule.entry(), ASKING).await?;
-        let revoked = read::<Revoked>(&answer)?.revoked.len();
+        let revoked: Revoked = read(&answer)?;
         // What is gone can still have entries, and be rid of them.
-        match revoked == 0 && !rule.unknown.is_empty() {
+        match revoked.revoked.is_empty() && !rule.unknown.is_empty() {
             true => Err(rule.missing()),
             false => Ok((rule, answer, revoked)),
         }
@@ -138,12 +156,15 @@ pub(super) fn revoke(context: &CliContext, revoke: &args::Revoke) -> Result<(), 
     if context.json {
         return say(answer.get());
     }
-    let (agent, place) = (&rule.agent, rule.place());
-    say(plain(&match revoked {
-        0 => format!(
+    names::tell(&revoked.notes);
+    let (agent, place) = (&rule.called, rule.place());
+    let told = revoked.confirmed.as_ref().map(confirmed);
+    let told = told.unwrap_or_default();
+    say(plain(&match revoked.revoked.is_empty() {
+        true => format!(
             "{agent} has no entry for {place}; `mgp grants --agent {agent}` shows what there is"
         ),
-        _ => format!("taken back: the entry of {agent} for {place}"),
+        false => format!("taken back: the entry of {agent} for {place}{told}"),
     }))
 }
 
@@ -210,7 +231,7 @@ fn in_words(rule: &RuleTarget, explained: &Explanation) -> String {
         Permission::Allow => "may use",
         Permission::Deny => "may not use",
     };
-    let (agent, place) = (&rule.agent, rule.place());
+    let (agent, place) = (&rule.called, rule.place());
     let mut text = format!("{agent} {may} {place}: {}\n\nlooked at:", explained.rule);
     for sentence in &explained.considered {
         text += &format!("\n  {sentence}");

@@ -65,7 +65,16 @@ impl Network {
         let address = format!("{}/16", self.address(machine));
         ip(&["-n", &namespace, "addr", "add", &address, "dev", "lan"])?;
         ip(&["-n", &namespace, "link", "set", "lo", "up"])?;
-        ip(&["-n", &namespace, "link", "set", "lan", "up", "multicast", "on"])?;
+        ip(&[
+            "-n",
+            &namespace,
+            "link",
+            "set",
+            "lan",
+            "up",
+            "multicast",
+            "on",
+        ])?;
         ip(&["-n", &namespace, "route", "add", "default", "dev", "lan"])
     }
 
@@ -124,9 +133,15 @@ impl Network {
     pub fn worsen(&self, machine: usize, netem: &str) {
         let namespace = self.namespace(machine);
         let mut tc = Command::new("tc");
-        tc.args(["-n", &namespace, "qdisc", "replace", "dev", "lan", "root", "netem"]);
+        tc.args([
+            "-n", &namespace, "qdisc", "replace", "dev", "lan", "root", "netem",
+        ]);
         let told = tc.args(netem.split(' ')).output().expect("tc runs");
-        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+        assert!(
+            told.status.success(),
+            "{}",
+            String::from_utf8_lossy(&told.stderr)
+        );
     }
 }
 
