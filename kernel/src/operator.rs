@@ -17,8 +17,8 @@ pub mod tools;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_callers::directory::Directory;
@@ -72,7 +72,7 @@ pub struct Operator {
     /// What was done.
     pub audit: AuditHandle,
     /// What is found in that.
-    pub views: AuditViews,
+    pub views: OnceLock<AuditViews>,
     /// What is wrong with the kernel's files.
     pub troubles: Troubles,
     /// What waits for a person.
@@ -190,7 +190,9 @@ impl Operator {
     /// # Errors
     /// When no log is kept, for a cursor that is none, and when too many ask.
     pub async fn find_records(&self, request: &Request) -> Outcome {
-        json(&self.views.find(read(request)?).await?)
+        // Opened for the first question: its database takes tens of megabytes, and work with each record.
+        let views = || AuditViews::start(&self.data_dir, &self.audit);
+        json(&self.views.get_or_init(views).find(read(request)?).await?)
     }
 
     /// `mgp/audit/last`.

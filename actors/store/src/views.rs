@@ -2,9 +2,6 @@
 //!
 //! The log is the truth. A view that is damaged, foreign or of another log is moved aside and built again,
 //! and what is written is in the view a moment later: nobody who writes waits for it.
-//!
-//! It is opened for the first question and closed when nobody has asked for a while: its database takes tens of
-//! megabytes and a share of the work of whatever is written.
 
 mod database;
 mod finding;
@@ -25,7 +22,6 @@ use mgp_protocol::refusal::Refusal;
 use mgp_runtime::time::moment;
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
 
 use self::database::{OpenSled, ViewDatabase, open_sled, put_aside};
 use self::finding::{FoundRecords, ViewQuery};
@@ -48,20 +44,16 @@ const PROGRESS: Duration = Duration::from_secs(10);
 const BUILDS_MAX: usize = 4;
 /// Records after which what is in memory is written.
 const FLUSH: u64 = 10_000;
-/// Without a question for so long, the view is closed. Who looks for something asks more than once.
-const IDLE: Duration = Duration::from_secs(300);
 /// Calls come first.
 const NICENESS: i32 = 10;
 
 type ViewAnswer = oneshot::Sender<Result<FoundRecords, String>>;
-/// A question, and who wants to know.
-type AskedOfView = (ViewQuery, ViewAnswer);
 
 /// Asks the views.
 #[derive(Clone, Debug)]
 pub struct AuditViews {
     audit: AuditHandle,
-    asked: mpsc::Sender<Option<AskedOfView>>,
+    asked: mpsc::Sender<(ViewQuery, ViewAnswer)>,
     state: watch::Receiver<ViewState>,
 }
 
@@ -92,10 +84,8 @@ impl AuditViews {
                 written,
                 questions,
                 state: told.clone(),
-                first: None,
                 open,
                 runtime: runtime::Handle::current(),
-                asked_at: Instant::now(),
             };
             let thread = thread::Builder::new().name("views".into());
             if let Err(error) = thread.spawn(move || owner.run()) {
@@ -119,8 +109,6 @@ impl AuditViews {
             return Err(Refusal::BadRequest(none.into()));
         }
         let query = query(asked)?;
-        // The view is opened. Where there is no room, others ask.
-        let _ = self.asked.try_send(None);
         let newest = self.audit.newest();
         let mut state = self.state.clone();
         let there = state.wait_for(|s| s.through >= newest || s.trouble.is_some());
@@ -137,7 +125,7 @@ impl AuditViews {
             found.note = Some(format!("there is no view of the audit log: {trouble}"));
             return Ok(found);
         }
-        match self.asked.try_send(Some((query, answer))) {
+        match self.asked.try_send((query, answer)) {
             Err(mpsc::error::TrySendError::Full(_)) => {
                 let what = "the queue of questions about the audit log".into();
                 return Err(Refusal::Overloaded { what });
@@ -191,25 +179,20 @@ struct ViewOwner {
     audit: AuditHandle,
     folder: Folder,
     written: watch::Receiver<Head>,
-    questions: mpsc::Receiver<Option<AskedOfView>>,
+    questions: mpsc::Receiver<(ViewQuery, ViewAnswer)>,
     state: watch::Sender<ViewState>,
-    /// What somebody asked before the view was open.
-    first: Option<AskedOfView>,
     open: OpenSled,
     runtime: runtime::Handle,
-    /// When somebody asked last.
-    asked_at: Instant,
 }
 
 impl ViewOwner {
     fn run(mut self) {
-        let (mut builds, mut again) = (0, false);
-        while builds < BUILDS_MAX && (again || self.is_wanted()) {
-            be_last();
-            let served = self.serve();
-            again = served.is_err();
-            let Err(why) = served else { continue };
-            builds += 1;
+        // The process that is none is this thread.
+        if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+            tracing::debug!(%error, "the view of the audit log is as important as all else");
+        }
+        for _ in 0..BUILDS_MAX {
+            let Err(why) = self.serve() else { return };
             self.state.send_modify(|state| state.through = 0);
             let what = format!("{}: {why}", self.path.display());
             tracing::warn!("the view of the audit log is built again: {what}");
@@ -219,9 +202,6 @@ impl ViewOwner {
             let told = format!("{what}; it is built again out of the audit log");
             self.audit.tell(state_damaged(&told));
         }
-        if builds < BUILDS_MAX {
-            return;
-        }
         let path = self.path.display();
         fail(
             &self.state,
@@ -229,36 +209,19 @@ impl ViewOwner {
         );
     }
 
-    /// Waits until somebody asks; false when nobody is left to.
-    fn is_wanted(&mut self) -> bool {
-        let asked = self.runtime.block_on(self.questions.recv());
-        match asked {
-            Some(first) => {
-                self.first = first;
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// Answers and builds until nobody asks; an error when the database is of no use.
+    /// Answers and builds until nobody is left to ask; an error when the database is of no use.
     fn serve(&mut self) -> Result<(), String> {
-        self.asked_at = Instant::now();
         let (database, built) = ViewDatabase::open(&self.path, &self.folder, self.open)?;
         let mut building = Building {
             lines: IndexedLines::after(self.folder.clone(), built.as_ref()),
             through: built.map_or(0, |built| built.head.sequence),
             ..Building::new(self.folder.clone())
         };
-        if let Some(first) = self.first.take() {
-            self.answer(&database, first)?;
-        }
         loop {
             self.state
                 .send_modify(|state| state.through = building.through);
             match self.questions.try_recv() {
-                Ok(Some(question)) => self.answer(&database, question)?,
-                Ok(None) => self.asked_at = Instant::now(),
+                Ok(question) => self.answer(&database, question)?,
                 Err(mpsc::error::TryRecvError::Disconnected) => return database.flush(),
                 Err(mpsc::error::TryRecvError::Empty) => {}
             }
@@ -274,47 +237,36 @@ impl ViewOwner {
         }
     }
 
-    fn answer(&mut self, database: &ViewDatabase, asked: AskedOfView) -> Result<(), String> {
+    fn answer(
+        &self,
+        database: &ViewDatabase,
+        asked: (ViewQuery, ViewAnswer),
+    ) -> Result<(), String> {
         let (query, answer) = asked;
-        self.asked_at = Instant::now();
         let found = query.find(database, &self.folder);
         let failed = found.as_ref().err().cloned();
         let _ = answer.send(found);
         failed.map_or(Ok(()), Err)
     }
 
-    /// Waits for a question or a record; false when nobody is left to ask, or has for a while.
+    /// Waits for a question or a record; false when nobody is left to ask.
     fn wait(&mut self, database: &ViewDatabase) -> Result<bool, String> {
-        let idle = self.asked_at + IDLE;
         let (questions, written) = (&mut self.questions, &mut self.written);
         let question = self.runtime.block_on(async {
             tokio::select! {
                 biased;
                 question = questions.recv() => Some(question),
                 changed = written.changed() => changed.is_err().then_some(None),
-                () = tokio::time::sleep_until(idle) => Some(None),
             }
         });
         match question {
-            Some(Some(Some(question))) => self.answer(database, question).map(|()| true),
-            Some(Some(None)) => {
-                self.asked_at = Instant::now();
-                Ok(true)
-            }
+            Some(Some(question)) => self.answer(database, question).map(|()| true),
             Some(None) => Ok(false),
             None => {
                 thread::sleep(GATHER);
                 Ok(true)
             }
         }
-    }
-}
-
-/// Lets all else come first.
-fn be_last() {
-    // The process that is none is this thread.
-    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
-        tracing::debug!(%error, "the view of the audit log is as important as all else");
     }
 }
 

@@ -40,7 +40,6 @@ use mgp_servers::guard::GuardHandle;
 use mgp_servers::server::{Connector, ServerTable};
 use mgp_store::audit::AuditHandle;
 use mgp_store::trouble::Troubles;
-use mgp_store::views::AuditViews;
 use mgp_sync::Snapshot;
 use mgp_tools::catalog::{CatalogHandle, Shown};
 use mgp_tools::events::EventsHandle;
@@ -280,7 +279,7 @@ impl Parts {
             shown: self.shown.clone(),
             directory: self.directory.clone(),
             audit: self.audit.clone(),
-            views: AuditViews::start(&options.data_dir, &self.audit),
+            views: OnceLock::new(),
             troubles: self.troubles.clone(),
             approvals: self.approvals.clone(),
             permissions: self.permissions.clone(),

@@ -105,7 +105,6 @@ fn scanned(dir: &Path, asked: &Find) -> Vec<u64> {
 
 /// Waits until the view has all there is.
 async fn built(views: &AuditViews) {
-    views.asked.send(None).await.unwrap();
     let mut state = views.state.clone();
     let deadline = Instant::now() + Duration::from_secs(60);
     while state.borrow_and_update().through < views.audit.newest() {
