@@ -24,6 +24,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::{LifeId, NodeName, NodeRole};
@@ -113,6 +114,8 @@ pub enum LinksEvent {
     Present(NodeId),
     /// And no longer.
     Missing(NodeId),
+    /// The node's wall clock was measured.
+    Clock(NodeId, MeasuredClock),
     /// A message for the logs or the index.
     Control(NodeId, Control),
     /// The node copies.

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
+use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_engine::policy::access::Principal;
 use mgp_engine::policy::grants::{ClusterId, GrantId, LogChange, Signed};
@@ -174,6 +175,8 @@ pub enum ReplicationMsg {
     LinkDown(NodeId),
     /// It has said what it holds.
     Heard(NodeId, LogsHeld),
+    /// Its wall clock was measured.
+    Clock(NodeId, MeasuredClock),
     /// Entries came whose signatures hold.
     Taken(Vec<Signed>),
     /// All up to this ticket is on the disk of that stay in a cluster.
@@ -204,6 +207,7 @@ impl std::fmt::Debug for ReplicationMsg {
             Self::LinkUp(_) => "LinkUp",
             Self::LinkDown(_) => "LinkDown",
             Self::Heard(..) => "Heard",
+            Self::Clock(..) => "Clock",
             Self::Taken(_) => "Taken",
             Self::Stored { .. } => "Stored",
             Self::Brought(_) => "Brought",
@@ -281,6 +285,7 @@ impl Actor for ReplicationActor {
             ReplicationMsg::LinkUp(node) => state.link_up(node),
             ReplicationMsg::LinkDown(node) => state.link_down(node),
             ReplicationMsg::Heard(node, held) => state.heard(node, held),
+            ReplicationMsg::Clock(node, clock) => state.clock_measured(node, clock),
             ReplicationMsg::Taken(signed) => state.taken(&signed),
             ReplicationMsg::Stored { stay, ticket } => state.stored(stay, ticket),
             ReplicationMsg::Brought(node) => state.brought(node),

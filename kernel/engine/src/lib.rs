@@ -74,6 +74,7 @@ pub mod servers {
 
 /// Many nodes: the logs of their admins, who is in, whom to believe for how long, and what they send each other.
 pub mod replication {
+    pub mod clocks;
     pub mod exchange;
     pub mod lease;
     pub mod lives;

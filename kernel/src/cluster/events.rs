@@ -40,6 +40,7 @@ impl Cluster {
             }
             // A node is there for its tools when it is linked: what others say of it changes nothing.
             LinksEvent::Present(_) | LinksEvent::Missing(_) => {}
+            LinksEvent::Clock(node, clock) => self.replication.clock_measured(node, clock),
             LinksEvent::Control(node, message) => self.told(node, message),
             LinksEvent::Sync(node, stream) => {
                 let (replication, index) = (self.replication.clone(), self.tool_index.clone());

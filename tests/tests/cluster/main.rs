@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod calls;
+mod clocks;
 mod joining;
 mod network;
 mod scene;

@@ -165,6 +165,9 @@ impl ServedLink {
                 }
                 Control::Pong(pong) => {
                     if self.outbox.clock_told(pong, &self.peer) {
+                        if let Some(clock) = self.peer.clock() {
+                            self.events.send(LinksEvent::Clock(node, clock));
+                        }
                         self.report(HeardOnLink::Answered).await;
                     }
                 }

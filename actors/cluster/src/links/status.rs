@@ -10,9 +10,6 @@ use mgp_transports::quic::PacketLoss;
 
 use super::state::LinksState;
 
-/// Clocks that differ by more end allows early and denies late.
-const CLOCKS_DIFFER_MS: u64 = 2000;
-
 /// A member, and how the link to it is.
 #[derive(Clone, Debug)]
 pub struct LinkStatus {
@@ -77,10 +74,10 @@ impl LinksState {
 
 /// What is wrong with the clocks.
 fn words_of_clock(clock: MeasuredClock) -> Option<String> {
-    let apart = clock.offset_ms.unsigned_abs();
-    if apart.saturating_sub(clock.error_ms) <= CLOCKS_DIFFER_MS {
+    if !clock.differs() {
         return None;
     }
+    let apart = clock.offset_ms.unsigned_abs();
     let (seconds, way) = (
         apart / 1000,
         if clock.offset_ms > 0 {
@@ -90,7 +87,7 @@ fn words_of_clock(clock: MeasuredClock) -> Option<String> {
         },
     );
     Some(format!(
-        "its clock is {seconds} s {way} the one here: set the wrong one of the two, or grants that expire end early"
+        "its clock is {seconds} s {way} the one here: set the wrong one of the two, or what expires ends early where it allows and late where it denies"
     ))
 }
 

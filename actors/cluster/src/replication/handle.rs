@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
+use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::{ClusterId, LogChange, LogTip, MemberChange, MemberRole, Signed};
 use mgp_engine::replication::replica::{Confirmation, Replica};
@@ -333,6 +334,11 @@ impl ReplicationHandle {
     /// A linked node has said what it holds. What finds no room is said again.
     pub fn heard(&self, node: NodeId, held: LogsHeld) {
         let _ = self.mailbox.tell(ReplicationMsg::Heard(node, held));
+    }
+
+    /// The clock of a linked node was measured. What finds no room is measured again in some seconds.
+    pub fn clock_measured(&self, node: NodeId, clock: MeasuredClock) {
+        let _ = self.mailbox.tell(ReplicationMsg::Clock(node, clock));
     }
 
     /// A linked node has brought entries. Those whose signatures hold are taken, whosever they are. What finds no

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
+use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_engine::policy::access::{ForeignLease, ForeignRules};
 use mgp_engine::policy::grants::{
@@ -201,6 +202,7 @@ impl ReplicationState {
         let key = &self.key;
         let mut means = ReplicaMeans {
             now: (self.clock)(),
+            now_ms: unix_ms(),
             nonce: &mut || Nonce(randomness::bytes()),
             sign: &|operation| Signed::new(operation, key),
         };
@@ -347,6 +349,10 @@ impl ReplicationState {
         if let Some(message) = message(held) {
             let _in_force = self.act(|replica, means| replica.hear(node, message, means));
         }
+    }
+
+    pub(super) fn clock_measured(&mut self, node: NodeId, clock: MeasuredClock) {
+        let _in_force = self.act(|replica, means| replica.clock_measured(node, clock, means));
     }
 
     /// Entries came, from whomever: they prove by themselves whose they are.

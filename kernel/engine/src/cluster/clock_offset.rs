@@ -6,6 +6,13 @@ use std::collections::VecDeque;
 /// way counts, since the answer was written somewhere on that way.
 const KEPT: usize = 8;
 
+/// Clocks that differ by more make what is allowed end early and what is denied end late.
+pub const CLOCKS_DIFFER_MS: u64 = 2000;
+
+/// By so much two clocks drift apart while measurements are kept. Those that differ by more were made before and
+/// after one of them was set.
+const DRIFT_MS: u64 = 100;
+
 /// Longest way of a question and its answer from which anything is learnt.
 const LONGEST_WAY_MS: u64 = 10_000;
 
@@ -35,15 +42,17 @@ impl ClockOffset {
         if way_ms > LONGEST_WAY_MS {
             return;
         }
-        // A wrong clock is no reason to fail: what does not fit is as far off as can be told.
         let at_answer = asked_ms.saturating_add(way_ms / 2);
-        let difference = i128::from(theirs_ms) - i128::from(at_answer);
-        let far = i128::from(i64::MAX);
-        let offset_ms = i64::try_from(difference.clamp(-far, far)).unwrap_or(i64::MAX);
+        let sample = Sample {
+            offset_ms: difference(theirs_ms, at_answer),
+            way_ms,
+        };
+        self.0
+            .retain(|older| older.is_of_the_same_clocks_as(&sample));
         if self.0.len() >= KEPT {
             self.0.pop_front();
         }
-        self.0.push_back(Sample { offset_ms, way_ms });
+        self.0.push_back(sample);
     }
 
     /// What is known by now.
@@ -57,7 +66,38 @@ impl ClockOffset {
     }
 }
 
+impl Sample {
+    /// False when one of the clocks was set between the two.
+    fn is_of_the_same_clocks_as(&self, other: &Self) -> bool {
+        let apart = self.offset_ms.abs_diff(other.offset_ms);
+        apart <= self.way_ms.div_ceil(2) + other.way_ms.div_ceil(2) + DRIFT_MS
+    }
+}
+
+/// A wrong clock is no reason to fail: what does not fit is as far off as can be told.
+fn difference(theirs_ms: u64, ours_ms: u64) -> i64 {
+    let difference = i128::from(theirs_ms) - i128::from(ours_ms);
+    let far = i128::from(i64::MAX);
+    i64::try_from(difference.clamp(-far, far)).unwrap_or(i64::MAX)
+}
+
 impl MeasuredClock {
+    /// Of two clocks at the same moment.
+    #[must_use]
+    pub fn between(theirs_ms: u64, ours_ms: u64, error_ms: u64) -> Self {
+        Self {
+            offset_ms: difference(theirs_ms, ours_ms),
+            error_ms,
+        }
+    }
+
+    /// True when the two clocks certainly differ by so much that it matters: [`CLOCKS_DIFFER_MS`].
+    #[must_use]
+    pub fn differs(self) -> bool {
+        let apart = self.offset_ms.unsigned_abs();
+        apart.saturating_sub(self.error_ms) > CLOCKS_DIFFER_MS
+    }
+
     /// The peer's clock at a moment of ours.
     #[must_use]
     pub fn theirs(self, ours_ms: u64) -> u64 {
@@ -80,13 +120,26 @@ mod tests {
             error_ms,
         };
         assert_eq!(clock.known(), Some(first));
-        clock.measured(2000, 400, 9000);
+        clock.measured(2000, 400, 4300);
         assert_eq!(clock.known(), Some(first));
         assert_eq!(first.theirs(5000), 7000);
         for n in 0..KEPT as u64 {
-            clock.measured(n, 300, n + 150 - 100);
+            clock.measured(n, 300, n + 150 + 1900);
         }
-        assert_eq!(clock.known().unwrap().offset_ms, -100);
+        assert_eq!(clock.known().unwrap().offset_ms, 1900);
+    }
+
+    /// FEDERATION, clocks: the first answer after it tells that a clock was set, however short the ways before.
+    #[test]
+    fn what_was_measured_before_a_clock_was_set_is_forgotten() {
+        let mut clock = ClockOffset::default();
+        for n in 0..KEPT as u64 {
+            clock.measured(1000 * n, 2, 1000 * n + 1);
+        }
+        clock.measured(9000, 40, 9020 + 60_000);
+        assert_eq!(clock.known().unwrap().offset_ms, 60_000);
+        clock.measured(10_000, 40, 10_020);
+        assert_eq!(clock.known().unwrap().offset_ms, 0);
     }
 
     /// No clock and no way makes an arithmetic mistake, and a way that is too long teaches nothing.

@@ -82,10 +82,15 @@ pub struct AccessEntry {
 
 impl AccessEntry {
     fn of(granted: &Granted) -> Self {
+        Self::ending(granted, granted.grant.not_after_ms)
+    }
+
+    /// One that ends at another time than is written in it.
+    fn ending(granted: &Granted, not_after_ms: Option<u64>) -> Self {
         Self {
             id: granted.grant.id,
             permission: granted.grant.permission,
-            not_after_ms: granted.grant.not_after_ms,
+            not_after_ms,
             by: shown_author(granted).into(),
             at_ms: granted.told_at_ms,
         }

@@ -149,6 +149,8 @@ pub enum Force {
     InForce,
     /// It expired at this time, in milliseconds since 1970.
     Expired(u64),
+    /// It allows until this time, which has come by the clock of another node that may take it back.
+    EndedEarly(u64),
     /// It was revoked by the operation named here, and perhaps by others.
     Revoked(LogPosition),
     /// Its issuer is not authorised, or no longer was at that place.

@@ -15,7 +15,7 @@ pub const BATCH_BYTES: usize = 512 << 10;
 const BACK: u64 = 64;
 
 /// Where the entries behind the certain end go on, the next time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BehindCursor {
     issuer: NodeId,
     key: LogKey,

@@ -22,13 +22,13 @@ hex_id! {
 }
 
 /// A question that was sent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Asked {
     nonce: Nonce,
     at: MonotonicTime,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 struct Heard {
     asked: VecDeque<Asked>,
     /// From when what it has told holds.
@@ -40,7 +40,7 @@ struct Heard {
 /// Whom this node has heard, and when it asked. Empty after a start. All times are of a clock that goes on
 /// while the machine sleeps, and count from the sending of a question, so that no delay on the way stretches
 /// anything.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Leases {
     length: Duration,
     nodes: BTreeMap<NodeId, Heard>,

@@ -19,7 +19,7 @@ hex_id! {
     LifeId, 16
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 struct Lives {
     /// The one that answered last.
     now: Option<LifeId>,
@@ -41,7 +41,7 @@ pub enum LifeHeard {
 }
 
 /// The lives of all nodes that were heard.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct NodeLives(BTreeMap<NodeId, Lives>);
 
 impl NodeLives {

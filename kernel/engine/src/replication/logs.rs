@@ -5,6 +5,7 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use mgp_protocol::hex_id;
@@ -23,7 +24,7 @@ hex_id! {
 }
 
 /// What a node says it has of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LogHead {
     /// The end of the certain part.
     pub tip: LogTip,
@@ -68,6 +69,18 @@ pub struct ClusterLogs {
     members: ClusterMembers,
     authority: Authority,
     entries: BTreeMap<NodeId, BTreeMap<LogKey, Arc<[u8]>>>,
+}
+
+/// All of it follows from which operations are known.
+impl Hash for ClusterLogs {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.here, self.cluster).hash(state);
+        for (issuer, entries) in &self.entries {
+            issuer.hash(state);
+            state.write_usize(entries.len());
+            entries.keys().for_each(|key| key.hash(state));
+        }
+    }
 }
 
 impl ClusterLogs {

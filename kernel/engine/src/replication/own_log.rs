@@ -17,7 +17,7 @@ use crate::policy::grants::Revoke;
 pub const OWED_MAX: usize = 1024;
 
 /// A revocation that was accepted while nothing could be signed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwedRevoke {
     /// What it revokes.
     pub revoke: Revoke,
@@ -28,7 +28,7 @@ pub struct OwedRevoke {
 }
 
 /// What is known of this node's own log elsewhere.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct OwnLog {
     confirmed: bool,
     equal: BTreeSet<NodeId>,

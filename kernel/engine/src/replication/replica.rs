@@ -18,6 +18,7 @@ use mgp_protocol::ids::NodeId;
 
 pub use self::deciding::{Confirmation, RemoteDenial};
 pub use self::writing::{NotProposed, Proposed};
+use super::clocks::{ClockSpread, SeenClocks};
 use super::exchange::{BehindCursor, batch};
 use super::lease::{Leases, Nonce};
 use super::lives::{LifeId, NodeLives};
@@ -30,7 +31,7 @@ use crate::policy::grants::{ClusterId, LogKey, Operation, Signed};
 const HINTS_MAX: usize = 16;
 
 /// A message to another node, by a link that proves who sent it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LogMessage {
     /// What the sender has; to be answered at once.
     Ask {
@@ -83,6 +84,8 @@ pub enum ReplicaEffect {
 pub struct ReplicaMeans<'a> {
     /// The time, by a clock that goes on while the machine sleeps.
     pub now: MonotonicTime,
+    /// The time by the clock on the wall, in milliseconds since 1970.
+    pub now_ms: u64,
     /// Makes a random number.
     pub nonce: &'a mut dyn FnMut() -> Nonce,
     /// Signs with the node's key.
@@ -96,7 +99,7 @@ impl std::fmt::Debug for ReplicaMeans<'_> {
 }
 
 /// What is known of another node.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 struct ReplicaPeer {
     heads: LogHeads,
     cursor: Option<BehindCursor>,
@@ -105,7 +108,7 @@ struct ReplicaPeer {
 }
 
 /// Something on its way to the disk.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Storing {
     ticket: u64,
     keys: Vec<(NodeId, LogKey)>,
@@ -131,7 +134,7 @@ pub struct ReplicaStart {
 }
 
 /// The part of one node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Replica {
     logs: ClusterLogs,
     life: LifeId,
@@ -145,6 +148,8 @@ pub struct Replica {
     rested: bool,
     leases: Leases,
     lives: NodeLives,
+    clocks: SeenClocks,
+    spread: ClockSpread,
     peers: BTreeMap<NodeId, ReplicaPeer>,
 }
 
@@ -167,6 +172,8 @@ impl Replica {
             rested,
             leases: Leases::new(start.lease),
             lives: NodeLives::default(),
+            clocks: SeenClocks::default(),
+            spread: ClockSpread::default(),
             peers: BTreeMap::new(),
         }
     }
@@ -213,6 +220,7 @@ impl Replica {
     /// Time has passed: asks whoever has not been asked for a third of the lease.
     pub fn tick(&mut self, means: &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect> {
         let mut effects = self.judge(means);
+        effects.extend(self.judge_clocks(means));
         let due = self.leases.length() / 3;
         for node in self.speaks_with() {
             let asked_at = self.peers.get(&node).and_then(|peer| peer.asked_at);

@@ -44,7 +44,8 @@ pub fn foreign_rules(
     let all = all
         .filter(of_servers_here)
         .filter(of_others)
-        .filter(|granted| replica.force(granted, now_ms) == Force::InForce);
+        .filter(|granted| replica.force(granted, now_ms) == Force::InForce)
+        .map(|granted| (granted, replica.ends_at(granted)));
     ForeignRules::new(
         believed(replica),
         known.shared.clone(),
@@ -127,8 +128,9 @@ mod tests {
     use super::super::lives::LifeId;
     use super::super::logs::LogHead;
     use super::super::replica::{LogMessage, ReplicaMeans, ReplicaStart};
-    use super::super::scene::{Pen, admit, allow, cluster, cut, deny, found, node, revoke};
+    use super::super::scene::{Pen, admit, allow, cluster, cut, deny, found, node, revoke, until};
     use super::*;
+    use crate::cluster::clock_offset::MeasuredClock;
     use crate::policy::access::{Defaults, ForeignClosed, GrantTable, Principal};
     use crate::policy::grants::{Authority, Grants, LogTip, MemberRole, Operation, Signed};
 
@@ -186,6 +188,7 @@ mod tests {
             let sign = |_: Operation| -> Signed { unreachable!("this node writes nothing") };
             let mut means = ReplicaMeans {
                 now: self.now(),
+                now_ms: 0,
                 nonce: &mut nonce,
                 sign: &sign,
             };
@@ -336,6 +339,28 @@ mod tests {
         assert_eq!(owner.decide(&caller(), None), closed);
         owner.hear();
         assert_eq!(owner.decide(&caller(), None), Ok(()));
+    }
+
+    /// FEDERATION, clocks: calls are decided by the clock that is furthest ahead.
+    #[test]
+    fn what_is_allowed_ends_by_the_clock_that_is_furthest_ahead() {
+        let mut owner = OwnerOfFiles::new();
+        let granted = owner.other.write(until(allow(1), 100_000));
+        owner.take(granted);
+        let who = Principal::Agent(AgentId::of_node(&caller()));
+        let opens = |owner: &OwnerOfFiles, ms| owner.table().opens(&who, &files(), ms);
+        assert!(opens(&owner, 99_999) && !opens(&owner, 100_000));
+        let (offset_ms, error_ms) = (60_000, 0);
+        let ahead = MeasuredClock {
+            offset_ms,
+            error_ms,
+        };
+        let changed = owner.act(|replica, means| replica.clock_measured(node(1), ahead, means));
+        assert!(!changed.is_empty(), "the rules are made anew");
+        assert!(opens(&owner, 39_999) && !opens(&owner, 40_000));
+        let table = owner.table();
+        let pass = table.pass(&table.decide(&who, &files(), None, 0)).unwrap();
+        assert!(table.honours(pass, 39_999) && !table.honours(pass, 40_000));
     }
 
     #[test]

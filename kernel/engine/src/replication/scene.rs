@@ -119,6 +119,14 @@ pub(super) fn deny(id: u8) -> LogChange {
     grant(id, Permission::Deny, &[])
 }
 
+/// The same grant, until then.
+pub(super) fn until(mut change: LogChange, end_ms: u64) -> LogChange {
+    if let LogChange::Grants(GrantChange::Grant(grant)) = &mut change {
+        grant.not_after_ms = Some(end_ms);
+    }
+    change
+}
+
 pub(super) fn revoke(id: u8) -> LogChange {
     LogChange::Grants(GrantChange::Revoke(Revoke::Ids(vec![GrantId([id; 16])])))
 }

@@ -174,12 +174,14 @@ impl Machine {
         chance: &mut Chance,
         act: impl FnOnce(&mut Replica, &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect>,
     ) -> Vec<ReplicaEffect> {
+        let wall_ms = self.wall_ms(now_ms);
         let Some(replica) = &mut self.replica else {
             return Vec::new();
         };
         let pen = &self.pen;
         let mut means = ReplicaMeans {
             now: moment(now_ms),
+            now_ms: wall_ms,
             nonce: &mut || Nonce(chance.bytes()),
             sign: &|operation| pen.sign(operation),
         };

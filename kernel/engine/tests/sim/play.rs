@@ -302,6 +302,7 @@ impl World {
         if self.machines[at].replica.is_none() {
             return;
         }
+        self.clocks.retain(|(by, _), _| *by != at);
         match self.chance.below(3) {
             0 => {
                 self.propose(at, Replica::rest());

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::policy::grants::{
     ClusterId, GrantChange, GrantId, LogChange, LogPosition, MemberChange, Operation, OperationId,
     Signed,
@@ -60,6 +61,8 @@ pub(crate) struct World {
     pub(crate) revokes: Vec<AcknowledgedRevoke>,
     /// When the last answer that reached this machine was sent by that node.
     pub(crate) answers: BTreeMap<(usize, NodeId), u64>,
+    /// How far that node's clock was off when this machine measured it last.
+    pub(crate) clocks: BTreeMap<(usize, NodeId), i64>,
 }
 
 impl World {
@@ -88,6 +91,7 @@ impl World {
             calls: Vec::new(),
             revokes: Vec::new(),
             answers: BTreeMap::new(),
+            clocks: BTreeMap::new(),
             chance,
         };
         let founder = world.machines[0].node();
@@ -141,6 +145,7 @@ impl World {
         if matches!(packet.message, LogMessage::Answer { .. }) {
             let last = self.answers.entry((to, by)).or_default();
             *last = packet.sent_ms.max(*last);
+            self.measure(to, from);
         }
         let (now_ms, real) = (self.now_ms, self.real);
         let machine = &mut self.machines[to];
@@ -160,6 +165,24 @@ impl World {
             }
         };
         self.perform(to, effects);
+    }
+
+    /// A machine measures the clock of another one, as exactly as the way allows.
+    fn measure(&mut self, at: usize, other: usize) {
+        let error_ms = self.chance.below(200);
+        let theirs = &self.machines[other];
+        let (node, off) = (theirs.node(), theirs.wall_off_ms);
+        let (theirs_ms, ours_ms) = (
+            theirs.wall_ms(self.now_ms),
+            self.machines[at].wall_ms(self.now_ms),
+        );
+        let shown_ms = theirs_ms + self.chance.below(2 * error_ms + 1) - error_ms;
+        let clock = MeasuredClock::between(shown_ms, ours_ms, error_ms);
+        self.clocks.insert((at, node), off);
+        let effects = self.machines[at].act(self.now_ms, &mut self.chance, |replica, means| {
+            replica.clock_measured(node, clock, means)
+        });
+        self.perform(at, effects);
     }
 
     /// Sends what is to be sent to every machine with that key.

@@ -23,6 +23,7 @@ async fn two_nodes_link_and_what_is_told_arrives() {
         | LinksEvent::Down { .. }
         | LinksEvent::Present(_)
         | LinksEvent::Missing(_)
+        | LinksEvent::Clock(..)
         | LinksEvent::Sync(..)
         | LinksEvent::Call(_)
         | LinksEvent::Pairing(_) => None,
@@ -103,6 +104,7 @@ async fn a_node_that_is_gone_is_missed_by_link_and_by_membership() {
         | LinksEvent::Control(..)
         | LinksEvent::Sync(..)
         | LinksEvent::Call(_)
+        | LinksEvent::Clock(..)
         | LinksEvent::Pairing(_) => None,
     };
     assert_eq!(a.event(missing).await, node);

@@ -123,6 +123,7 @@ impl LinkNode {
             | LinksEvent::Control(..)
             | LinksEvent::Sync(..)
             | LinksEvent::Call(_)
+            | LinksEvent::Clock(..)
             | LinksEvent::Pairing(_) => None,
         };
         self.event(up).await
@@ -138,6 +139,7 @@ impl LinkNode {
             | LinksEvent::Control(..)
             | LinksEvent::Sync(..)
             | LinksEvent::Call(_)
+            | LinksEvent::Clock(..)
             | LinksEvent::Pairing(_) => None,
         };
         self.event(down).await

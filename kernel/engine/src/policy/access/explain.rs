@@ -176,6 +176,10 @@ fn sentence(granted: &Granted, force: &Force) -> String {
             None => "in force".to_owned(),
         },
         Force::Expired(end) => format!("does not count: it expired at {}", rfc3339_ms(*end)),
+        Force::EndedEarly(end) => format!(
+            "does not count: it expires at {}, and that time has come by the clock of another admin node (`mgp cluster status`)",
+            rfc3339_ms(*end)
+        ),
         Force::Revoked(place) => {
             format!(
                 "does not count: it was taken back by node {} (operation {})",

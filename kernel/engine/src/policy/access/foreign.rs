@@ -130,17 +130,17 @@ pub struct ForeignRules {
 }
 
 impl ForeignRules {
-    /// Collects what was granted: all of it in force, and for servers of this node. `members` are the other nodes
-    /// that are in.
+    /// Collects what was granted: all of it in force, and for servers of this node, each with when it ends by the
+    /// clock here. `members` are the other nodes that are in.
     #[must_use]
     pub fn new<'a>(
         members: BTreeSet<NodeId>,
         shared: SharedTools,
         lease: ForeignLease,
-        granted: impl Iterator<Item = &'a Granted>,
+        granted: impl Iterator<Item = (&'a Granted, Option<u64>)>,
     ) -> Self {
         let mut agents: HashMap<AgentId, HashMap<ServerId, AgentRules>> = HashMap::new();
-        for granted in granted {
+        for (granted, end_ms) in granted {
             let Subject::Agent(agent) = &granted.grant.subject else {
                 continue;
             };
@@ -155,7 +155,7 @@ impl ForeignRules {
                 }
                 GrantResource::Permission(_) => continue,
             };
-            entries.push(AccessEntry::of(granted));
+            entries.push(AccessEntry::ending(granted, end_ms));
         }
         let rules = agents.values_mut().flat_map(HashMap::values_mut);
         rules.for_each(AgentRules::sort);

@@ -99,7 +99,7 @@ pub struct Grant {
 }
 
 /// A revocation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Revoke {
     /// Of these grants, known here or not.

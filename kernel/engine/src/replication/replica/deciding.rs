@@ -102,9 +102,28 @@ impl Replica {
             let sequence = self.logs.grants().tip(issuer).next;
             return Force::Revoked(LogPosition { issuer, sequence });
         }
-        self.logs
-            .grants()
-            .force(granted, self.logs.authority(), now_ms)
+        let by_clock_ms = match allows {
+            true => self.spread.latest(now_ms),
+            false => self.spread.earliest(now_ms),
+        };
+        let grants = self.logs.grants();
+        let force = grants.force(granted, self.logs.authority(), by_clock_ms);
+        if let Force::Expired(end) = force
+            && now_ms < end
+        {
+            return Force::EndedEarly(end);
+        }
+        force
+    }
+
+    /// When a grant ends by the wall clock here, if it does.
+    #[must_use]
+    pub fn ends_at(&self, granted: &Granted) -> Option<u64> {
+        let end_ms = granted.grant.not_after_ms?;
+        Some(match granted.grant.permission {
+            Permission::Allow => self.spread.allowed_until(end_ms),
+            Permission::Deny => self.spread.denied_until(end_ms),
+        })
     }
 
     /// Somebody who could take grants back and was not heard within the lease; None when all were. Who rests

@@ -3,6 +3,7 @@
 use mgp_protocol::ids::NodeId;
 
 use super::{LogMessage, Replica, ReplicaEffect, ReplicaMeans, take_all};
+use crate::cluster::clock_offset::MeasuredClock;
 use crate::policy::grants::Signed;
 use crate::replication::exchange::lacks;
 use crate::replication::lease::Nonce;
@@ -171,6 +172,30 @@ impl Replica {
         effects.push(ReplicaEffect::Changed);
         effects.extend(self.judge(means));
         effects
+    }
+
+    /// The wall clock of another node was measured.
+    pub fn clock_measured(
+        &mut self,
+        node: NodeId,
+        clock: MeasuredClock,
+        means: &mut ReplicaMeans<'_>,
+    ) -> Vec<ReplicaEffect> {
+        let speaks_with = self.speaks_with();
+        self.clocks.measured(node, clock, means.now_ms, means.now);
+        self.clocks.retain(|node| speaks_with.contains(&node));
+        self.judge_clocks(means)
+    }
+
+    /// Judges anew how far the clocks of those who could take something back are from the one here.
+    pub(super) fn judge_clocks(&mut self, means: &ReplicaMeans<'_>) -> Vec<ReplicaEffect> {
+        let could = self.logs.members().who_could_revoke();
+        let spread = self.clocks.spread(could, means.now_ms, means.now);
+        let before = std::mem::replace(&mut self.spread, spread);
+        match before == spread {
+            true => Vec::new(),
+            false => vec![ReplicaEffect::Changed],
+        }
     }
 
     fn settle(&mut self) {

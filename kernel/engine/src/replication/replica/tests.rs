@@ -4,8 +4,9 @@ use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
 use super::super::lease::LEASE;
-use super::super::scene::{admit, cluster, cut, found, key, node, revoke};
+use super::super::scene::{admit, cluster, cut, found, key, node, revoke, until};
 use super::*;
+use crate::cluster::clock_offset::MeasuredClock;
 use crate::node_key::Signature;
 use crate::policy::grants::{
     Force, Grant, GrantChange, GrantId, GrantResource, LogChange, LogTip, MemberRole, Subject,
@@ -17,6 +18,8 @@ struct Scene {
     disks: BTreeMap<u8, (Vec<Signed>, Vec<OwedRevoke>)>,
     /// Nodes that reach nobody.
     apart: BTreeSet<u8>,
+    /// How far wall clocks are off.
+    walls: BTreeMap<u8, i64>,
     seconds: u64,
     count: u64,
 }
@@ -32,6 +35,7 @@ impl Scene {
             nodes: BTreeMap::new(),
             disks: BTreeMap::new(),
             apart: BTreeSet::new(),
+            walls: BTreeMap::new(),
             seconds: 0,
             count: 0,
         };
@@ -68,6 +72,23 @@ impl Scene {
         MonotonicTime::new(Duration::from_secs(self.seconds))
     }
 
+    fn wall_ms(&self, n: u8) -> u64 {
+        let off = self.walls.get(&n).copied().unwrap_or(0);
+        (1_000_000_000 + 1000 * self.seconds).saturating_add_signed(off)
+    }
+
+    /// Everybody measures the clocks of all others.
+    fn measure_clocks(&mut self) {
+        for n in self.nodes.keys().copied().collect::<Vec<_>>() {
+            for other in self.nodes.keys().copied().collect::<Vec<_>>() {
+                let clock = MeasuredClock::between(self.wall_ms(other), self.wall_ms(n), 1);
+                self.act(n, |replica, means| {
+                    replica.clock_measured(node(other), clock, means)
+                });
+            }
+        }
+    }
+
     /// Time passes, with a tick a second.
     fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
@@ -90,6 +111,7 @@ impl Scene {
         let mut count = self.count;
         let mut means = ReplicaMeans {
             now: self.now(),
+            now_ms: self.wall_ms(n),
             nonce: &mut || {
                 count += 1;
                 let mut nonce = [0; 16];
@@ -161,7 +183,7 @@ impl Scene {
             &caller,
             &ServerId::new("files"),
             Some("read"),
-            0,
+            self.wall_ms(2),
             self.now(),
         )
     }
@@ -169,11 +191,15 @@ impl Scene {
 
 /// Lets the agent of node 1 use the server of node 2.
 fn allow(id: u8) -> LogChange {
+    grant(id, Permission::Allow)
+}
+
+fn grant(id: u8, permission: Permission) -> LogChange {
     LogChange::Grants(GrantChange::Grant(Grant {
         id: GrantId([id; 16]),
         subject: Subject::Agent(node(1).agent(AgentId::new("a"))),
         resource: GrantResource::Server(node(2).server(ServerId::new("files"))),
-        permission: Permission::Allow,
+        permission,
         not_after_ms: None,
         told_by: None,
         justification: None,
@@ -384,6 +410,55 @@ fn a_long_log_is_sent_in_parts() {
     scene.apart.clear();
     scene.pass(31);
     assert_eq!(scene.nodes[&1].heads(), scene.nodes[&0].heads());
+}
+
+/// FEDERATION, clocks: an admin's clock that is ahead ends what is allowed, also where the one here is set back
+/// afterwards; that of a node that is none ends nothing.
+#[test]
+fn what_is_allowed_ends_early_where_clocks_differ() {
+    let mut scene = Scene::new(3);
+    scene.propose(0, admit(3, MemberRole::Member)).unwrap();
+    scene.start(3);
+    scene.pass(15);
+    let end_ms = scene.wall_ms(2) + 90_000;
+    scene.propose(0, until(allow(1), end_ms)).unwrap();
+    scene.walls.insert(3, 3_600_000);
+    scene.measure_clocks();
+    scene.pass(20);
+    assert!(scene.may().is_ok());
+    scene.walls.insert(0, 60_000);
+    scene.measure_clocks();
+    assert!(scene.may().is_ok());
+    scene.pass(10);
+    assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
+    let owner = &scene.nodes[&2];
+    let granted = owner.logs().grants().named(GrantId([1; 16])).unwrap();
+    let force = owner.force(granted, scene.wall_ms(2));
+    assert_eq!(force, Force::EndedEarly(end_ms));
+    scene.walls.insert(0, 0);
+    scene.measure_clocks();
+    assert!(scene.may().is_ok(), "the clocks are the same again");
+    scene.pass(70);
+    assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
+    scene.walls.insert(2, -600_000);
+    scene.pass(1);
+    assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
+}
+
+/// FEDERATION, clocks: what is denied holds until its end has come by every admin's clock.
+#[test]
+fn what_is_denied_ends_late_where_clocks_differ() {
+    let mut scene = Scene::new(3);
+    scene.propose(1, allow(1)).unwrap();
+    let end_ms = scene.wall_ms(2) + 30_000;
+    let denied = until(grant(2, Permission::Deny), end_ms);
+    scene.propose(0, denied).unwrap();
+    scene.walls.insert(1, -60_000);
+    scene.measure_clocks();
+    scene.pass(90);
+    assert!(matches!(scene.may(), Err(RemoteDenial::Denied(_))));
+    scene.pass(1);
+    assert!(scene.may().is_ok());
 }
 
 /// Who is no admin writes nothing.
