@@ -58,11 +58,11 @@ impl Reservation {
         if more == 0 {
             return true;
         }
-        let own = self.room.own.try_take(more);
-        let Some((own, all)) = own.zip(self.room.all.try_take(more)) else {
+        let room = [&self.room.own, &self.room.all];
+        let Some(charges) = Credit::try_take_of_both(room, more) else {
             return false;
         };
-        self.charges.push([own, all]);
+        self.charges.push(charges);
         self.bytes = wanted;
         true
     }

@@ -39,6 +39,13 @@ impl Credit {
         Some(Charge { credit, amount })
     }
 
+    /// Takes `amount` of both, or of none.
+    pub fn try_take_of_both(both: [&Arc<Self>; 2], amount: u64) -> Option<[Charge; 2]> {
+        let first = both[0].try_take(amount)?;
+        let second = both[1].try_take(amount)?;
+        Some([first, second])
+    }
+
     /// What is left at this moment.
     #[must_use]
     pub fn available(&self) -> u64 {
@@ -121,6 +128,25 @@ mod loom_tests {
             two.join().unwrap();
             assert_eq!(credit.taken(), 0);
             assert_eq!(credit.try_take(2).map(|whole| whole.amount()), Some(2));
+        });
+    }
+
+    /// Two peers take of their own and of what all share: nobody keeps a part of one without the other.
+    #[test]
+    fn of_two_credits_both_are_taken_or_none() {
+        loom::model(|| {
+            let all = Credit::new(1);
+            let own = [Credit::new(1), Credit::new(1)];
+            let peers = own.clone().map(|own| {
+                let all = Arc::clone(&all);
+                thread::spawn(move || {
+                    let taken = Credit::try_take_of_both([&own, &all], 1);
+                    let (of_own, of_all) = (own.taken(), all.taken());
+                    assert!(taken.is_none() || (of_own, of_all) == (1, 1));
+                })
+            });
+            peers.map(|peer| peer.join().unwrap());
+            assert_eq!((all.taken(), own.map(|own| own.taken())), (0, [0, 0]));
         });
     }
 

@@ -9,6 +9,8 @@
 //! | [`Snapshot`] | tables that calls read without asking their owner | a load sees the last store that returned |
 //! | [`Slot`] | the way to something that is restarted | a tenant is removed only by its own tenancy |
 //! | [`Credit`] | the bound of a queue | charges stay within the limit and come back exactly once |
+//! | [`Line`] | what waits to be sent over a link | an item is taken once, in order; a taker that waits is woken |
+//! | [`Roster`] | the links there are, and whose there may be | once a change is back, nobody is left in who may not |
 //! | [`SendWindow`] | what of a stream is on its way to its reader | a sender that waits is told of the next return |
 //!
 //! Everything else in the kernel belongs to one actor and is not shared. No lock is held across an
@@ -38,8 +40,10 @@ macro_rules! opaque_debug {
 pub mod credit;
 pub mod feed;
 pub mod gate;
+pub mod line;
 pub mod pending;
 pub mod ring;
+pub mod roster;
 pub mod send_window;
 pub mod slot;
 pub mod snapshot;
@@ -51,9 +55,11 @@ mod shim;
 pub use credit::{Charge, Credit};
 pub use feed::{Doorbell, Feed, FeedLimits, FeedRead};
 pub use gate::{Gate, GatePass};
+pub use line::Line;
 pub use pending::Pending;
 pub use refused::NotAdmitted;
 pub use ring::{Ring, RingLimits, RingNext, RingReader};
+pub use roster::{NotEntered, Roster, RosterPlace};
 pub use send_window::{Returned, SendWindow};
 pub use slot::{Filled, Slot, Tenancy};
 pub use snapshot::Snapshot;

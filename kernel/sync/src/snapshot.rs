@@ -133,6 +133,30 @@ mod loom_tests {
         });
     }
 
+    /// A table carries a word that it was replaced, given after the store: who reads it loads a newer one.
+    #[test]
+    fn who_is_told_that_its_value_was_replaced_loads_a_newer_one() {
+        loom::model(|| {
+            let replaced = |value: usize| (value, AtomicUsize::new(0));
+            let table = Arc::new(Snapshot::new(replaced(0)));
+            let reads = {
+                let table = Arc::clone(&table);
+                thread::spawn(move || {
+                    let held = table.load();
+                    if held.1.load(Ordering::Acquire) == 1 {
+                        assert!(table.load().0 > held.0);
+                    }
+                })
+            };
+            for value in 1..=2 {
+                let before = table.load();
+                table.store(Arc::new(replaced(value)));
+                before.1.store(1, Ordering::Release);
+            }
+            reads.join().unwrap();
+        });
+    }
+
     /// Two updates at once: the later builds on the earlier.
     #[test]
     fn no_update_is_lost() {

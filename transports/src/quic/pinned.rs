@@ -1,11 +1,11 @@
 //! The nodes whose links are taken, and the links there are: what is taken back is cut.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::ids::NodeId;
-use mgp_sync::Snapshot;
+use mgp_sync::{NotEntered, Roster, RosterPlace};
 use quinn::VarInt;
 
 use super::limits::LINKS_OF_A_NODE;
@@ -19,88 +19,48 @@ pub(super) fn close(connection: &quinn::Connection, why: LinkClose) {
     connection.close(code, &[]);
 }
 
-/// The keys of the cluster, at this moment.
+/// The keys of the cluster, at this moment, and the links there are.
 #[derive(Debug)]
-pub(super) struct Pinned {
-    nodes: Snapshot<HashSet<NodeId>>,
-    live: Mutex<Vec<(NodeId, quinn::Connection)>>,
-}
+pub(super) struct Pinned(Arc<Roster<NodeId, quinn::Connection>>);
+
+/// A link's entry; goes with it.
+pub(super) type Entered = RosterPlace<NodeId, quinn::Connection>;
 
 impl Pinned {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self {
-            nodes: Snapshot::new(HashSet::new()),
-            live: Mutex::new(Vec::new()),
-        })
+        Arc::new(Self(Arc::default()))
     }
 
     pub(super) fn contains(&self, node: &NodeId) -> bool {
-        self.nodes.load().contains(node)
+        self.0.allows(node)
     }
 
     /// From when this returns, no other node gets a link, and none has one.
     pub(super) fn replace(&self, nodes: HashSet<NodeId>) {
-        self.nodes.store(Arc::new(nodes));
-        // A link that is entered meanwhile looks at the nodes after it was put in here.
-        let pinned = self.nodes.load();
-        let live = self.live();
-        for (_, connection) in live.iter().filter(|(node, _)| !pinned.contains(node)) {
-            close(connection, LinkClose::Revoked);
+        for connection in self.0.replace(nodes) {
+            close(&connection, LinkClose::Revoked);
         }
     }
 
     /// Enters a link of a node, if it may have one.
     pub(super) fn enter(
-        self: &Arc<Self>,
+        &self,
         node: NodeId,
         connection: &quinn::Connection,
     ) -> Result<Entered, LinkClose> {
-        let mut live = self.live();
         // One that is gone already takes no place, even if somebody still holds it.
-        let lives = |connection: &quinn::Connection| connection.close_reason().is_none();
-        let of_node = live
-            .iter()
-            .filter(|(other, held)| *other == node && lives(held));
-        if of_node.count() >= LINKS_OF_A_NODE {
-            return Err(LinkClose::TooMany);
-        }
-        live.push((node, connection.clone()));
-        drop(live);
-        let entered = Entered {
-            pinned: Arc::clone(self),
-            stable_id: connection.stable_id(),
-        };
-        match self.contains(&node) {
-            true => Ok(entered),
-            false => Err(LinkClose::NotPinned),
-        }
-    }
-
-    fn live(&self) -> std::sync::MutexGuard<'_, Vec<(NodeId, quinn::Connection)>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        let lives = |held: &&quinn::Connection| held.close_reason().is_none();
+        let entered = self.0.enter(node, connection.clone(), |of_node| {
+            of_node.filter(lives).count() < LINKS_OF_A_NODE
+        });
+        entered.map_err(|why| match why {
+            NotEntered::Full => LinkClose::TooMany,
+            NotEntered::NotAllowed => LinkClose::NotPinned,
+        })
     }
 
     #[cfg(test)]
     pub(super) fn links(&self) -> usize {
-        self.live().len()
-    }
-}
-
-/// A link's entry; goes with it.
-#[derive(Debug)]
-pub(super) struct Entered {
-    pinned: Arc<Pinned>,
-    stable_id: usize,
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        let mut live = self.pinned.live();
-        let at = live
-            .iter()
-            .position(|(_, other)| other.stable_id() == self.stable_id);
-        let taken = at.map(|at| live.swap_remove(at));
-        drop(live);
-        drop(taken);
+        self.0.count()
     }
 }

@@ -9,7 +9,8 @@ use mgp_protocol::federation::control::{Control, Ping, Pong};
 use mgp_protocol::federation::logs::HeldReason;
 use mgp_runtime::randomness;
 use mgp_runtime::time::unix_ms;
-use tokio::sync::{Notify, mpsc};
+use mgp_sync::Line;
+use tokio::sync::mpsc;
 
 use super::PeerLink;
 
@@ -32,8 +33,7 @@ struct ClockQuestion {
 /// The messages that wait, filled by the actor and the task that reads, emptied by the one that writes.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    messages: Mutex<VecDeque<Control>>,
-    more: Notify,
+    messages: Line<Control>,
     questions: Mutex<VecDeque<ClockQuestion>>,
     packets: mpsc::Sender<Bytes>,
 }
@@ -46,8 +46,7 @@ impl Outbox {
     pub(super) fn new() -> (Self, mpsc::Receiver<Bytes>) {
         let (packets, to_send) = mpsc::channel(PACKETS);
         let outbox = Self {
-            messages: Mutex::default(),
-            more: Notify::new(),
+            messages: Line::default(),
             questions: Mutex::default(),
             packets,
         };
@@ -56,26 +55,13 @@ impl Outbox {
 
     /// Puts a message in line. One that says what an older one said, anew, takes its place.
     pub(super) fn push(&self, message: Control) -> Result<(), Unheeded> {
-        let mut messages = locked(&self.messages);
-        messages.retain(|older| !says_anew(&message, older));
-        if messages.len() >= MESSAGES {
-            return Err(Unheeded);
-        }
-        messages.push_back(message);
-        drop(messages);
-        self.more.notify_one();
-        Ok(())
+        let pushed = self.messages.push(message, MESSAGES, says_anew);
+        pushed.map_err(|_left_out| Unheeded)
     }
 
     /// The next message, once there is one.
     pub(super) async fn next(&self) -> Control {
-        loop {
-            let next = locked(&self.messages).pop_front();
-            match next {
-                Some(message) => return message,
-                None => self.more.notified().await,
-            }
-        }
+        self.messages.next().await
     }
 
     /// A packet, which may be lost.
