@@ -51,6 +51,8 @@ enum Chore {
 const SIMULATOR: &str = "simulator";
 /// Runs of the simulator in the gate: as many as two cores play in some five minutes.
 const SEEDS: u64 = 5_000;
+/// Steps of which it plays every course that a few nodes can take: one more takes three times as long.
+const STEPS: u64 = 7;
 const PEERS: &str = "third-party servers and clients";
 
 fn main() -> ExitCode {
@@ -135,6 +137,7 @@ fn simulator(seeds: u64) -> Command {
     let engine = ["test", "-p", "mgp-engine", "--release", "--test", "sim"];
     let mut simulator = cargo(&[&engine[..], &["--", "--nocapture"]].concat());
     simulator.env("MGP_SIM_SEEDS", seeds.to_string());
+    simulator.env("MGP_SIM_STEPS", STEPS.to_string());
     simulator
 }
 

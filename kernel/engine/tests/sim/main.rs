@@ -7,11 +7,13 @@
 
 #![allow(clippy::unwrap_used)]
 // How many seeds, and which, is asked of the environment: this is no engine.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod acknowledged_entries_last;
+mod allows_end_early;
 mod calls_need_a_grant;
 mod chance;
+mod exhaustive;
 mod leases_close;
 mod machine;
 mod members_converge;

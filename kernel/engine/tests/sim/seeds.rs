@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use crate::acknowledged_entries_last::AcknowledgedEntriesLast;
+use crate::allows_end_early::AllowsEndEarly;
 use crate::calls_need_a_grant::CallsNeedAGrant;
 use crate::leases_close::LeasesClose;
 use crate::members_converge::MembersConverge;
@@ -56,17 +57,19 @@ fn every_invariant_holds_in_every_run() {
     }
 }
 
-fn invariants() -> [Box<dyn Invariant>; 5] {
+fn invariants() -> [Box<dyn Invariant>; 6] {
     [
         Box::new(CallsNeedAGrant),
         Box::new(RevokesLast::default()),
         Box::new(MembersConverge),
         Box::new(AcknowledgedEntriesLast),
         Box::new(LeasesClose::default()),
+        Box::new(AllowsEndEarly),
     ]
 }
 
-fn asked(name: &str) -> Option<u64> {
+/// A number that the environment asks for.
+pub(crate) fn asked(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 

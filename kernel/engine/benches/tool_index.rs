@@ -1,0 +1,142 @@
+//! What the tools of many other nodes cost here: the copying of their indexes, and the memory of what is held.
+//! `cargo bench -p mgp-engine --bench tool_index [NODES] [TOOLS]`, tools of all nodes together.
+
+// It measures: this is no engine.
+#![allow(clippy::disallowed_methods)]
+
+#[path = "memory/resident.rs"]
+mod memory;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::cluster::shares::{Share, ShareAudience, ShareChange, Shares, ToolPattern};
+use mgp_engine::cluster::tool_index::{
+    HeldIndexes, IndexEffect, OfferedServer, OwnIndex, schemas_of,
+};
+use mgp_protocol::federation::tool_index::{ServerRecord, ToolRecord, ToolVector};
+use mgp_protocol::ids::{NodeId, ServerId};
+use mgp_protocol::mgp::discovery::Status;
+
+/// Tools of one server.
+const OF_A_SERVER: usize = 50;
+/// Numbers of a vector, as the model that comes with the kernel gives it.
+const NUMBERS: usize = 384;
+
+fn main() {
+    let mut numbers = std::env::args().filter_map(|word| word.parse::<usize>().ok());
+    let nodes = numbers.next().unwrap_or(32);
+    let tools = numbers.next().unwrap_or(100_000);
+    for with_vectors in [false, true] {
+        held(nodes, tools / nodes, with_vectors);
+    }
+}
+
+/// One node holds the indexes of so many others.
+fn held(nodes: usize, tools: usize, with_vectors: bool) {
+    let here = node(nodes);
+    let mut indexes = HeldIndexes::default();
+    let (mut grown, mut took, mut bytes) = (0, std::time::Duration::ZERO, 0);
+    for n in 0..nodes {
+        // What the owner holds of it is gone before the next one's is made.
+        let mut own = offered(n, tools, with_vectors);
+        let before = memory::resident();
+        let began = Instant::now();
+        let now = MonotonicTime::START;
+        let mut effects = indexes.told(node(n), own.digest(here), now);
+        while let Some(pull) = effects.iter().find_map(pull) {
+            let page = own.page(here, &pull);
+            effects = indexes.brought(node(n), page, now);
+        }
+        took += began.elapsed();
+        grown += memory::resident().saturating_sub(before);
+        let (index, _) = indexes.get(node(n), now).expect("it was told");
+        assert!(index.is_current(), "{:?}", index.broken());
+        bytes += index.bytes();
+    }
+    let all = nodes * tools;
+    println!(
+        "{all} tools of {nodes} nodes, {}: {} bytes of records a tool, {} bytes of memory a tool, {} MiB; copied in {took:.1?}, {:.1} µs a tool",
+        if with_vectors {
+            "with vectors"
+        } else {
+            "without vectors"
+        },
+        bytes / all,
+        grown / all as u64,
+        grown >> 20,
+        took.as_secs_f64() * 1e6 / all as f64,
+    );
+}
+
+fn pull(effect: &IndexEffect) -> Option<mgp_protocol::federation::tool_index::PullIndex> {
+    match effect {
+        IndexEffect::Pull(pull) => Some(*pull),
+        IndexEffect::Set(_) | IndexEffect::Removed(_) | IndexEffect::Report(_) => None,
+    }
+}
+
+fn node(n: usize) -> NodeId {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&(n as u64).to_be_bytes());
+    NodeId(bytes)
+}
+
+fn offered(n: usize, tools: usize, with_vectors: bool) -> OwnIndex {
+    let mut own = OwnIndex::new(n as u64 + 1);
+    let mut shares = Shares::default();
+    for first in (0..tools).step_by(OF_A_SERVER) {
+        let server = ServerId::new(format!("server-{}", first / OF_A_SERVER));
+        let names = first..(first + OF_A_SERVER).min(tools);
+        let tools = names.map(|tool| {
+            (
+                Arc::from(format!("tool_{tool}")),
+                record(tool, with_vectors),
+            )
+        });
+        let offered = OfferedServer {
+            record: ServerRecord {
+                state: Status::Connected,
+                specification: None,
+                replica: false,
+                stateful: false,
+            },
+            tools: tools.collect::<BTreeMap<Arc<str>, ToolRecord>>(),
+        };
+        own.offer(&server, Some(&offered));
+        shares.apply(&ShareChange::Share(Share {
+            server,
+            to: ShareAudience::Cluster,
+            tools: ToolPattern::all(),
+        }));
+    }
+    own.reshare(shares);
+    own
+}
+
+/// A definition of the usual length.
+fn record(tool: usize, with_vectors: bool) -> ToolRecord {
+    let definition = format!(
+        r#"{{"name":"tool_{tool}","description":"Reads the {tool}th of the files that were written since the last time somebody looked, and gives back what it says together with who wrote it and when.","inputSchema":{{"type":"object","properties":{{"path":{{"type":"string","description":"Which file, from the folder that is served"}},"encoding":{{"type":"string","enum":["utf-8","base64"]}},"lines":{{"type":"integer","minimum":1,"maximum":10000}}}},"required":["path"],"additionalProperties":false}}}}"#
+    );
+    let vector = with_vectors.then(|| ToolVector {
+        model: "all-MiniLM-L6-v2".into(),
+        unit: 1.0 / 127.0,
+        numbers: direction(tool),
+    });
+    ToolRecord {
+        schemas: schemas_of(&definition).expect("a definition"),
+        definition,
+        idempotent: false,
+        vector,
+    }
+}
+
+/// A vector of length 1: all of it in one place.
+fn direction(tool: usize) -> Vec<u8> {
+    let mut numbers = vec![0; NUMBERS];
+    numbers[tool % NUMBERS] = 127;
+    numbers
+}
