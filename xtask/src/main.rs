@@ -52,7 +52,7 @@ const SIMULATOR: &str = "simulator";
 /// Runs of the simulator in the gate: as many as two cores play in some five minutes.
 const SEEDS: u64 = 5_000;
 /// Steps of which it plays every course that a few nodes can take: one more takes three times as long.
-const STEPS: u64 = 7;
+const STEPS: u64 = 5;
 const PEERS: &str = "third-party servers and clients";
 
 fn main() -> ExitCode {
