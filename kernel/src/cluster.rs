@@ -23,7 +23,7 @@ use mgp_cluster::tool_index::{HeldTools, NamedNodes, ToolIndexHandle, ToolIndexS
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_engine::policy::access::Principal;
 use mgp_policy::access::AccessHandle;
-use mgp_protocol::federation::hello::{LifeId, NodeName, NodeRole};
+use mgp_protocol::federation::hello::{LifeId, NodeName, ToldRole};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_runtime::event_sink::EventSink;
@@ -126,7 +126,7 @@ impl Cluster {
         let (links, links_cell) = LinksActor::start(LinksStart {
             key: needs.key.clone(),
             name: name.clone(),
-            role: NodeRole::Member,
+            role: ToldRole::Member,
             life,
             table: needs.connector.links.clone(),
             events: to(&late, Self::of_links),

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use mgp_protocol::federation::assertion::AssertionId;
 use mgp_protocol::federation::call::{CallHeader, CallTag};
 use mgp_protocol::federation::hello::{
-    Hello, LifeId, NodeName, NodeRole, WIRE_VERSIONS, WireFeatures,
+    Hello, LifeId, NodeName, ToldRole, WIRE_VERSIONS, WireFeatures,
 };
 use mgp_sync::Credit;
 use mgp_transports::quic::{
@@ -156,7 +156,7 @@ fn node(n: u8) -> Result<(LinkEndpoint, Acceptor), Failure> {
         features: WireFeatures::CALLS,
         life: LifeId([n; 16]),
         name,
-        role: NodeRole::Member,
+        role: ToldRole::Member,
         wall_ms: 0,
     };
     let config = LinkConfig {

@@ -27,7 +27,7 @@ use std::time::Duration;
 use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_protocol::federation::control::Control;
-use mgp_protocol::federation::hello::{LifeId, NodeName, NodeRole};
+use mgp_protocol::federation::hello::{LifeId, NodeName, ToldRole};
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
@@ -52,7 +52,7 @@ pub struct LinksStart {
     /// What the node is called.
     pub name: NodeName,
     /// What it takes itself for.
-    pub role: NodeRole,
+    pub role: ToldRole,
     /// This life of it.
     pub life: LifeId,
     /// Where the links are published.
@@ -94,7 +94,7 @@ pub struct PinnedPeer {
     /// What the cluster calls it.
     pub name: String,
     /// What the cluster's log says it may do.
-    pub role: NodeRole,
+    pub role: ToldRole,
 }
 
 /// What happens on links.
@@ -217,7 +217,7 @@ impl LinksHandle {
     }
 
     /// What the node says of itself on links that begin from now on.
-    pub fn set_greeting(&self, name: NodeName, role: NodeRole) {
+    pub fn set_greeting(&self, name: NodeName, role: ToldRole) {
         self.parts.said.store(Arc::new((name, role)));
     }
 

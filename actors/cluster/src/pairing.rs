@@ -18,7 +18,7 @@ use mgp_engine::cluster::pairing::{
 };
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_engine::policy::grants::ClusterId;
-use mgp_protocol::federation::hello::{NodeName, NodeRole};
+use mgp_protocol::federation::hello::{NodeName, ToldRole};
 use mgp_protocol::federation::pairing::TicketId;
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
@@ -66,7 +66,7 @@ pub struct AdmitNode {
     /// What it wants to be called.
     pub name: NodeName,
     /// What it may do.
-    pub role: NodeRole,
+    pub role: ToldRole,
 }
 
 /// What a new node is given.
@@ -79,7 +79,7 @@ pub struct NodeAdmission {
     /// What the node is called.
     pub name: NodeName,
     /// What it may do.
-    pub role: NodeRole,
+    pub role: ToldRole,
     /// The key of the node that let it in.
     pub inviter: PublicKey,
 }
@@ -90,7 +90,7 @@ pub struct InviteTerms {
     /// The cluster.
     pub cluster: ClusterId,
     /// What the node may do.
-    pub role: NodeRole,
+    pub role: ToldRole,
     /// How long the ticket lives; 15 minutes when nobody says so.
     pub lives_for: Option<std::time::Duration>,
     /// Who shows it is let in without a person's yes.
@@ -116,7 +116,7 @@ pub struct TicketStatus {
     /// What it is called.
     pub id: TicketId,
     /// What the node may do.
-    pub role: NodeRole,
+    pub role: ToldRole,
     /// Who shows it is let in without a person's yes.
     pub approved_before: bool,
     /// When it ends.
@@ -135,7 +135,7 @@ pub struct WaitingNode {
     /// Who it is, and the words that both sides show.
     pub who: PairingNode,
     /// What it may do when it is let in.
-    pub role: NodeRole,
+    pub role: ToldRole,
     /// Where it asks from.
     pub from: Option<SocketAddr>,
     /// When the ticket ends, in milliseconds since 1970.

@@ -8,6 +8,7 @@ mod carry;
 mod disk;
 mod events;
 mod handle;
+mod heard;
 mod members;
 mod pending;
 mod proposals;

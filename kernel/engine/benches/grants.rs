@@ -19,9 +19,9 @@ use mgp_engine::policy::grants::{
 };
 use mgp_engine::replication::exchange::BATCH_ENTRIES;
 use mgp_engine::replication::lease::{LEASE, Nonce};
-use mgp_engine::replication::lives::LifeId;
 use mgp_engine::replication::replica::{Replica, ReplicaEffect, ReplicaMeans, ReplicaStart};
 use mgp_engine::replication::rules::{KnownServers, foreign_rules};
+use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::access::Permission;
 

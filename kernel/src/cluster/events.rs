@@ -57,11 +57,12 @@ impl Cluster {
         }
     }
 
-    fn told(&self, node: NodeId, message: Control) {
+    fn told(self: &Arc<Self>, node: NodeId, message: Control) {
         match message {
             Control::Logs(held) => self.replication.heard(node, held),
             Control::Index(digest) => self.tool_index.heard(node, digest),
             Control::IndexReport(report) => self.tool_index.report(node, report),
+            Control::Leaving(leaving) => self.leaves(node, leaving),
             // The links keep these to themselves, and a later version's are for nobody here.
             Control::Hello(_)
             | Control::Ping(_)

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use mgp_cluster::lan::LanPresence;
 use mgp_cluster::links::{OpenFailed, PinnedPeer};
-use mgp_cluster::replication::{ClusterMemberView, ClusterView, MemberStanding};
+use mgp_cluster::replication::{ClusterMemberView, ClusterView};
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::MemberRole;
-use mgp_protocol::federation::hello::{NodeName, NodeRole};
+use mgp_protocol::federation::hello::{NodeName, ToldRole};
 use mgp_protocol::ids::NodeId;
 use mgp_store::audit::by_kernel;
 
@@ -101,7 +101,7 @@ impl Cluster {
     async fn forget_shares(&self, view: &ClusterView) {
         for node in self.shares.now().named() {
             let member = view.members.get(&node);
-            let is_cut = member.is_some_and(|member| member.standing == MemberStanding::Cut);
+            let is_cut = member.is_some_and(|member| member.standing.is_out());
             if is_cut && let Err(error) = self.shares.forget(node, by_kernel()).await {
                 tracing::warn!(node = %self.name_of(node), %error, "shares outlast it");
             }
@@ -126,7 +126,7 @@ fn pins(view: &ClusterView) -> BTreeMap<NodeId, PinnedPeer> {
 /// The other nodes that were not cut off, as they want to be called.
 fn named(view: &ClusterView) -> BTreeMap<NodeId, NodeName> {
     let others = view.members.iter().filter(|(node, _)| **node != view.here);
-    let known = others.filter(|(_, member)| member.standing != MemberStanding::Cut);
+    let known = others.filter(|(_, member)| !member.standing.is_out());
     known.map(|(node, member)| (*node, name(member))).collect()
 }
 
@@ -136,10 +136,10 @@ fn name(member: &ClusterMemberView) -> NodeName {
 }
 
 /// A role, as a hello tells it. Who is not certain of its own takes itself for the least.
-fn said(role: Option<MemberRole>) -> NodeRole {
+fn said(role: Option<MemberRole>) -> ToldRole {
     match role {
-        Some(MemberRole::Admin) => NodeRole::Admin,
-        Some(MemberRole::Member) => NodeRole::Member,
-        Some(MemberRole::Leaf) | None => NodeRole::Leaf,
+        Some(MemberRole::Admin) => ToldRole::Admin,
+        Some(MemberRole::Member) => ToldRole::Member,
+        Some(MemberRole::Leaf) | None => ToldRole::Leaf,
     }
 }

@@ -74,6 +74,8 @@ impl Operator {
         let mut nodes: Vec<Node> = view
             .members
             .iter()
+            // It is listed under its other key.
+            .filter(|(_, member)| member.standing != MemberStanding::Rekeyed)
             .map(|(node, member)| match *node == view.here {
                 true => self.own_node(member),
                 false => self.other(*node, member, links.get(node), indexed.get(node)),
@@ -117,7 +119,8 @@ impl Operator {
     ) -> Node {
         let linked = link.and_then(|link| link.linked);
         let standing = match (member.standing, linked) {
-            (MemberStanding::Cut, _) => Standing::Revoked,
+            (MemberStanding::Cut | MemberStanding::Rekeyed, _) => Standing::Revoked,
+            (MemberStanding::Left, _) => Standing::Left,
             (_, Some(_)) => Standing::Linked,
             (_, None) => Standing::Away,
         };
@@ -136,14 +139,17 @@ impl Operator {
         Node {
             id: node.to_string(),
             name: match standing {
-                Standing::Revoked => member.name.clone(),
+                Standing::Revoked | Standing::Left => member.name.clone(),
                 Standing::Here | Standing::Linked | Standing::Away => self.cluster.name_of(node),
             },
             words: node.words(),
             role: member.role.map(role).unwrap_or(Role::Leaf),
             standing,
             address: linked.map(|linked| plain(linked.address)),
-            since_ms: linked.map(|linked| unix_ms().saturating_sub(linked.since_ms)),
+            since_ms: linked
+                .map(|linked| linked.since_ms)
+                .or(member.out_ms)
+                .map(|since| unix_ms().saturating_sub(since)),
             rtt_us: linked.map(|linked| micros(linked.round_trip)),
             clock_ms: linked
                 .and_then(|linked| linked.clock)
@@ -221,7 +227,7 @@ impl Operator {
         };
         let view = self.cluster.replication.view();
         let has = |(other, member): (&NodeId, &ClusterMemberView)| {
-            *other != node && member.name == name.as_str() && member.standing != MemberStanding::Cut
+            *other != node && member.name == name.as_str() && !member.standing.is_out()
         };
         if view.members.iter().any(has) {
             return Err(Refusal::BadParams(format!("another node is called {name}")));
@@ -248,7 +254,7 @@ impl Operator {
         let admin = |(node, member): &(&NodeId, &ClusterMemberView)| {
             **node != view.here
                 && member.role == Some(MemberRole::Admin)
-                && member.standing != MemberStanding::Cut
+                && !member.standing.is_out()
         };
         let others = view.members.len() > 1;
         let last =
@@ -258,11 +264,17 @@ impl Operator {
                 "this node is the last admin: nobody could let nodes in or grant anything without it; let another admin in first, or say --last-admin".into(),
             ));
         }
-        self.cluster.replication.leave(asked_by(request)).await?;
+        let (replication, by) = (&self.cluster.replication, asked_by(request));
+        let noted = match replication.say_left(by.clone()).await {
+            Ok(_) => true,
+            // Who may not write asks somebody who may, and leaves in any case.
+            Err(_) => self.cluster.take_leave().await,
+        };
+        replication.forget(by).await?;
         self.cluster.listen_no_more().await;
         json(&Left {
             cluster: cluster.to_string(),
-            confirmed: Confirmations::default(),
+            noted,
         })
     }
 
@@ -314,7 +326,10 @@ fn micros(time: std::time::Duration) -> u64 {
 
 fn said_of(standing: MemberStanding) -> Option<String> {
     let said = match standing {
-        MemberStanding::In | MemberStanding::Cut => return None,
+        MemberStanding::In
+        | MemberStanding::Left
+        | MemberStanding::Cut
+        | MemberStanding::Rekeyed => return None,
         MemberStanding::Resting => "it was stopped in good order",
         MemberStanding::Doubtful => {
             "it is not certain that it was let in: what says so is missing, or its author was cut off"

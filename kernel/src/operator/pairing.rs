@@ -9,7 +9,7 @@ use mgp_cluster::pairing::{
 use mgp_discovery::interfaces;
 use mgp_engine::policy::grants::MemberRole;
 use mgp_engine::timestamps::rfc3339_ms;
-use mgp_protocol::federation::hello::{NodeName, NodeRole};
+use mgp_protocol::federation::hello::{NodeName, ToldRole};
 use mgp_protocol::mgp::kernel::nodes::{
     Admitting, Answered, Approve, Founded, Invitations, Invite, Invited, Join, Refuse, Role, Stage,
     Ticket, WaitingNode, Withdraw,
@@ -309,19 +309,19 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn asked(role: Role) -> NodeRole {
+fn asked(role: Role) -> ToldRole {
     match role {
-        Role::Admin => NodeRole::Admin,
-        Role::Member => NodeRole::Member,
-        Role::Leaf => NodeRole::Leaf,
+        Role::Admin => ToldRole::Admin,
+        Role::Member => ToldRole::Member,
+        Role::Leaf => ToldRole::Leaf,
     }
 }
 
-fn given(role: NodeRole) -> Role {
+fn given(role: ToldRole) -> Role {
     match role {
-        NodeRole::Admin => Role::Admin,
-        NodeRole::Member => Role::Member,
-        NodeRole::Leaf | NodeRole::Unknown => Role::Leaf,
+        ToldRole::Admin => Role::Admin,
+        ToldRole::Member => Role::Member,
+        ToldRole::Leaf | ToldRole::Unknown => Role::Leaf,
     }
 }
 

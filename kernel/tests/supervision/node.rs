@@ -12,7 +12,7 @@ use mgp_engine::node_key::NodeKey;
 use mgp_engine::servers::spec::ServerSpec;
 use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::hello::{
-    Hello, LifeId, NodeName, NodeRole, WIRE_VERSIONS, WireFeatures,
+    Hello, LifeId, NodeName, ToldRole, WIRE_VERSIONS, WireFeatures,
 };
 use mgp_protocol::federation::tool_index::ServerRecord;
 use mgp_protocol::ids::{NodeId, NodeServer, ServerId};
@@ -62,7 +62,7 @@ impl EndOfLink {
                 features: WireFeatures::CALLS,
                 life: LifeId([n; 16]),
                 name: NodeName::parse("nas").unwrap(),
-                role: NodeRole::Member,
+                role: ToldRole::Member,
                 wall_ms: 5,
             }),
             memory: Credit::new(1 << 30),

@@ -6,4 +6,5 @@ mod calls;
 mod clocks;
 mod joining;
 mod network;
+mod people;
 mod scene;

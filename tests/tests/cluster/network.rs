@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::scene::{call, config, demo, join, linked, shows};
+use crate::scene::{call, config, demo, join, linked, shows, standing};
 
 /// A network, where this machine lets us make one; why not is told, and the test shows nothing.
 fn network(machines: usize) -> Option<Network> {
@@ -22,7 +22,13 @@ fn network(machines: usize) -> Option<Network> {
     }
 }
 
-async fn node(network: &Network, machine: usize, name: &str, servers: &str) -> Kernel {
+/// A kernel on a machine of the network.
+pub(crate) async fn machine(
+    network: &Network,
+    machine: usize,
+    name: &str,
+    servers: &str,
+) -> Kernel {
     let folder = TempDir::new().unwrap();
     started(
         network,
@@ -39,15 +45,7 @@ async fn started(network: &Network, machine: usize, folder: TempDir, config: &st
     Kernel::behind(&behind, folder, config, &[]).await
 }
 
-/// How the first node sees the second one.
-async fn standing(of: &Kernel, name: &str) -> Value {
-    let status = of.mgp_json(&["cluster", "status"]).await;
-    let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
-    let node = nodes.into_iter().find(|node| node["name"] == name);
-    node.map_or(Value::Null, |node| node["standing"].clone())
-}
-
-async fn becomes(of: &Kernel, name: &str, state: &str) {
+pub(crate) async fn becomes(of: &Kernel, name: &str, state: &str) {
     let begun = Instant::now();
     wait_until(&format!("{name} is {state}"), DEADLINE, async || {
         standing(of, name).await == state
@@ -63,9 +61,9 @@ async fn a_cluster_outlasts_cut_cables_and_lost_power() {
     let Some(network) = network(3) else {
         return;
     };
-    let nas = node(&network, 0, "nas", &demo()).await;
-    let desk = node(&network, 1, "desk", "").await;
-    let den = node(&network, 2, "den", "").await;
+    let nas = machine(&network, 0, "nas", &demo()).await;
+    let desk = machine(&network, 1, "desk", "").await;
+    let den = machine(&network, 2, "den", "").await;
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;
     join(&nas, &den, &[]).await;
@@ -110,8 +108,8 @@ async fn nodes_find_each_other_once_that_is_switched_on() {
     let Some(network) = network(2) else {
         return;
     };
-    let nas = node(&network, 0, "nas", "").await;
-    let desk = node(&network, 1, "desk", "").await;
+    let nas = machine(&network, 0, "nas", "").await;
+    let desk = machine(&network, 1, "desk", "").await;
     join(&nas, &desk, &[]).await;
     desk.mgp_json(&["lan", "on"]).await;
     let seen = desk.mgp_json(&["lan", "status"]).await;

@@ -70,6 +70,14 @@ pub(crate) async fn linked(one: &Kernel, other: &Kernel) {
     }
 }
 
+/// How the first node sees the second one.
+pub(crate) async fn standing(of: &Kernel, name: &str) -> Value {
+    let status = of.mgp_json(&["cluster", "status"]).await;
+    let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
+    let node = nodes.into_iter().find(|node| node["name"] == name);
+    node.map_or(Value::Null, |node| node["standing"].clone())
+}
+
 /// Calls a tool of another node, as the operator; true when it answers.
 pub(crate) async fn call(kernel: &Kernel, tool: &str) -> bool {
     kernel

@@ -3,6 +3,7 @@
 mod disk;
 mod events;
 mod evidence;
+mod finding;
 mod held_up;
 mod kills;
 

@@ -52,6 +52,7 @@ impl ControlInput {
                 | Control::Logs(_)
                 | Control::Index(_)
                 | Control::IndexReport(_)
+                | Control::Leaving(_)
                 | Control::Unknown(_)),
             ) => Ok(message),
             Err(failure) => Err(failure),
@@ -74,6 +75,7 @@ impl ControlInput {
                 | Control::Logs(_)
                 | Control::Index(_)
                 | Control::IndexReport(_)
+                | Control::Leaving(_)
                 | Control::Unknown(_),
             ) => Err(StreamFailure::Malformed(
                 "a link that does not begin with a hello",

@@ -177,7 +177,10 @@ impl ServedLink {
                 Control::Addresses(addresses) => {
                     self.report(HeardOnLink::Addresses(addresses)).await
                 }
-                message @ (Control::Logs(_) | Control::Index(_) | Control::IndexReport(_)) => {
+                message @ (Control::Logs(_)
+                | Control::Index(_)
+                | Control::IndexReport(_)
+                | Control::Leaving(_)) => {
                     self.events.send(LinksEvent::Control(node, message));
                 }
                 Control::Unknown(unknown) => {

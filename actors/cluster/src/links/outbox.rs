@@ -124,6 +124,7 @@ fn says_anew(newer: &Control, older: &Control) -> bool {
             | Control::Logs(_)
             | Control::Index(_)
             | Control::IndexReport(_)
+            | Control::Leaving(_)
             | Control::Unknown(_),
             _,
         ) => false,

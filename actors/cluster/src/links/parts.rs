@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mgp_engine::node_key::NodeKey;
 use mgp_protocol::federation::hello::{
-    Hello, LifeId, NodeName, NodeRole, WIRE_VERSIONS, WireFeatures,
+    Hello, LifeId, NodeName, ToldRole, WIRE_VERSIONS, WireFeatures,
 };
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
@@ -33,7 +33,7 @@ pub(super) struct LinksParts {
     pub(super) own: NodeId,
     pub(super) identity: NodeIdentity,
     pub(super) life: LifeId,
-    pub(super) said: Arc<Snapshot<(NodeName, NodeRole)>>,
+    pub(super) said: Arc<Snapshot<(NodeName, ToldRole)>>,
     pub(super) table: Arc<Snapshot<LinkTable>>,
     pub(super) endpoint: Snapshot<Option<LinkEndpoint>>,
     pub(super) events: EventSink<LinksEvent>,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mgp_engine::cluster::clock_offset::MeasuredClock;
-use mgp_protocol::federation::hello::NodeRole;
+use mgp_protocol::federation::hello::ToldRole;
 use mgp_protocol::ids::NodeId;
 use mgp_transports::quic::PacketLoss;
 
@@ -18,7 +18,7 @@ pub struct LinkStatus {
     /// What the cluster calls it.
     pub name: String,
     /// What it may do.
-    pub role: NodeRole,
+    pub role: ToldRole,
     /// Membership takes it for there.
     pub present: bool,
     /// The link to it.

@@ -9,8 +9,7 @@ use mgp_engine::cluster::assertions::{
 use mgp_engine::cluster::clock_offset::{ClockOffset, MeasuredClock};
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_protocol::federation::assertion::{AssertionId, SignedAssertion};
-use mgp_protocol::federation::foreign_agent::ForeignAgent;
-use mgp_protocol::ids::{AgentId, NodeId};
+use mgp_protocol::ids::{AgentId, NodeAgent, NodeId};
 use mgp_runtime::randomness;
 use mgp_runtime::time::unix_ms;
 use mgp_transports::quic::{InboundCall, NodeLink};
@@ -89,7 +88,7 @@ impl PeerLink {
         &self,
         id: AssertionId,
         shown: Option<&SignedAssertion>,
-    ) -> Result<ForeignAgent, NotBelieved> {
+    ) -> Result<NodeAgent, NotBelieved> {
         let now_ms = self.peer_clock_ms();
         let mut believed = self.believed.lock().unwrap_or_else(PoisonError::into_inner);
         believed.caller(id, shown, now_ms)

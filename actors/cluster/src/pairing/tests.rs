@@ -6,7 +6,7 @@ use std::time::Duration;
 use mgp_engine::cluster::pairing::{PairingRefusal, PairingTicket};
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::grants::ClusterId;
-use mgp_protocol::federation::hello::{NodeName, NodeRole};
+use mgp_protocol::federation::hello::{NodeName, ToldRole};
 use mgp_runtime::event_sink::EventSink;
 use mgp_store::audit::AuditHandle;
 use tokio::sync::mpsc;
@@ -95,7 +95,7 @@ impl PairingScene {
     fn terms(&self) -> InviteTerms {
         InviteTerms {
             cluster: CLUSTER,
-            role: NodeRole::Member,
+            role: ToldRole::Member,
             lives_for: None,
             approved_before: false,
             addresses: vec![self.at.clone()],

@@ -1,11 +1,14 @@
-//! The audit events of what is written to the cluster's logs here.
+//! The audit events of what is written to the cluster's logs, here and elsewhere.
 
 use mgp_engine::policy::access::Principal;
 use mgp_engine::policy::grants::{
-    ClusterId, Grant, GrantChange, GrantResource, Grants, LogChange, MemberChange, Subject,
+    ClusterId, Grant, GrantChange, GrantResource, Grants, LogChange, MemberChange, Subject, Written,
 };
+use mgp_engine::replication::logs::ClusterLogs;
 use mgp_engine::timestamps::rfc3339_ms;
-use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target};
+use mgp_protocol::ids::{AgentId, NodeId, NodeServer};
+use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
+use mgp_runtime::randomness;
 use mgp_store::audit::{by_agent, event};
 use serde_json::{Value, json};
 
@@ -29,11 +32,58 @@ pub(super) fn of_change(
     change: &LogChange,
     number: Option<u64>,
     cluster: ClusterId,
-    grants: &Grants,
+    (here, grants): (NodeId, &Grants),
     by: &AskedBy,
 ) -> Event {
+    let (kind, target, mut details) = described(change, here, grants);
     // Not `operation`, which numbers the entries of the node's own journal.
-    let mut details = json!({"cluster": cluster.to_string(), "cluster_operation": number});
+    details["cluster"] = json!(cluster.to_string());
+    details["cluster_operation"] = json!(number);
+    event(
+        kind,
+        actor(by),
+        target,
+        &by.trace,
+        Outcome::Success,
+        details,
+    )
+}
+
+/// Of an operation that another node wrote, and `logs` hold.
+pub(super) fn of_other(written: &Written, logs: &ClusterLogs) -> Event {
+    let operation = written.operation();
+    let (kind, target, mut details) = described(&operation.change, logs.here(), logs.grants());
+    details["cluster"] = json!(logs.cluster().to_string());
+    details["cluster_operation"] = json!(written.place().sequence);
+    details["author"] = json!(operation.author);
+    details["written_at"] = json!(rfc3339_ms(operation.told_at_ms));
+    told(written.issuer(), kind, target, details)
+}
+
+/// Of so many operations of another node that came at once.
+pub(super) fn of_many(issuer: NodeId, many: usize, logs: &ClusterLogs) -> Event {
+    let details = json!({
+        "cluster": logs.cluster().to_string(),
+        "change": "catch_up",
+        "operations": many,
+        "cluster_operation": logs.grants().tip(issuer).next.checked_sub(1),
+    });
+    let kind = EventType::CLUSTER_CHANGED;
+    told(issuer, kind, Target::default(), details)
+}
+
+fn told(issuer: NodeId, kind: EventType, target: Target, details: Value) -> Event {
+    let actor = Actor {
+        kind: ActorKind::Node,
+        id: issuer.to_string(),
+    };
+    let trace = TraceId::mint(randomness::bytes());
+    event(kind, actor, target, &trace, Outcome::Success, details)
+}
+
+/// What a change is, about what, and what else there is to say of it.
+fn described(change: &LogChange, here: NodeId, grants: &Grants) -> (EventType, Target, Value) {
+    let mut details = json!({});
     let (kind, target) = match change {
         LogChange::Grants(GrantChange::Grant(grant)) => {
             details["grant_id"] = json!(grant.id.to_string());
@@ -43,13 +93,13 @@ pub(super) fn of_change(
             details["granted_by"] = json!(grant.told_by);
             let replaced = grant.replaces.iter().map(ToString::to_string);
             details["replaced"] = replaced.collect();
-            (EventType::AccessGranted, target(grant))
+            (EventType::AccessGranted, target(grant, here))
         }
         LogChange::Grants(change @ GrantChange::Revoke(_)) => {
             let revoked = change.revoked().iter().map(ToString::to_string);
             details["revoked"] = revoked.collect();
             let first = change.revoked().iter().find_map(|id| grants.named(*id));
-            let about = first.map(|granted| target(&granted.grant));
+            let about = first.map(|granted| target(&granted.grant, here));
             (EventType::AccessRevoked, about.unwrap_or_default())
         }
         LogChange::Members(change) => (of_members(change, &mut details), Target::default()),
@@ -58,14 +108,7 @@ pub(super) fn of_change(
             (EventType::CLUSTER_CHANGED, Target::default())
         }
     };
-    event(
-        kind,
-        actor(by),
-        target,
-        &by.trace,
-        Outcome::Success,
-        details,
-    )
+    (kind, target, details)
 }
 
 fn of_members(change: &MemberChange, details: &mut Value) -> EventType {
@@ -93,14 +136,20 @@ fn of_members(change: &MemberChange, details: &mut Value) -> EventType {
     EventType::CLUSTER_CHANGED
 }
 
-fn target(grant: &Grant) -> Target {
+/// By the ids that calls are recorded under, so that what was granted is found with what was called.
+fn target(grant: &Grant, here: NodeId) -> Target {
     let agent = match &grant.subject {
-        Subject::Agent(agent) => Some(agent.to_string()),
+        Subject::Agent(agent) if agent.node == here => Some(agent.agent.to_string()),
+        Subject::Agent(agent) => Some(AgentId::of_node(agent).to_string()),
         Subject::Server(_) => None,
     };
+    let place = |on: &NodeServer| match on.node == here {
+        true => on.server.to_string(),
+        false => on.to_string(),
+    };
     let (server, tool) = match &grant.resource {
-        GrantResource::Server(on) => (Some(on.to_string()), None),
-        GrantResource::Tool(on, tool) => (Some(on.to_string()), Some(tool.clone())),
+        GrantResource::Server(on) => (Some(place(on)), None),
+        GrantResource::Tool(on, tool) => (Some(place(on)), Some(tool.clone())),
         GrantResource::Permission(_) => (None, None),
     };
     Target {
@@ -113,7 +162,11 @@ fn target(grant: &Grant) -> Target {
 fn actor(by: &AskedBy) -> Actor {
     match &by.principal {
         Principal::Operator(name) => Actor {
-            kind: ActorKind::Operator,
+            // A node that asked by its own link.
+            kind: match NodeId::parse(name) {
+                Some(_) => ActorKind::Node,
+                None => ActorKind::Operator,
+            },
             id: name.to_string(),
         },
         Principal::Agent(agent) => by_agent(agent.as_str()),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::node_key::PublicKey;
+use mgp_engine::policy::access::Principal;
 use mgp_engine::policy::grants::{ClusterId, LogChange, LogTip, MemberChange, MemberRole, Signed};
 use mgp_engine::replication::replica::{Confirmation, Replica};
 use mgp_engine::replication::rules::{self, KnownServers};
@@ -13,9 +14,10 @@ use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::federation::logs::{LogEntries, LogsHeld};
 use mgp_protocol::ids::{NodeAgent, NodeId, ServerId};
 use mgp_protocol::mgp::access::{Entry, Explanation};
+use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::mailbox::{AskError, Mailbox, Reply};
-use mgp_runtime::task;
+use mgp_runtime::{randomness, task};
 use mgp_sync::snapshot::Snapshot;
 use tokio::sync::watch;
 
@@ -89,16 +91,35 @@ impl ReplicationHandle {
         self.mailbox.ask(ask).await.map_err(unreachable)?
     }
 
-    /// Leaves the cluster: an admin cuts itself off first. Others keep a node that is none until one of them does.
+    /// Writes down that this node leaves, where it may write: who has confirmed that may be followed. Others keep
+    /// a node that may not until one of them writes it: [`Self::note_left`].
+    ///
+    /// # Errors
+    /// A [`Refusal`]; then nothing was written.
+    pub async fn say_left(&self, by: AskedBy) -> Result<ProposedChanges, Refusal> {
+        let here = self.view().here;
+        let said = self.cut(here, by).await?;
+        self.last_words().await;
+        Ok(said)
+    }
+
+    /// A node says by its own link that it leaves, and cannot write that itself.
+    ///
+    /// # Errors
+    /// A [`Refusal`].
+    pub async fn note_left(&self, node: NodeId) -> Result<ProposedChanges, Refusal> {
+        let by = AskedBy {
+            principal: Principal::Operator(node.to_string().into()),
+            trace: TraceId::mint(randomness::bytes()),
+        };
+        self.cut(node, by).await
+    }
+
+    /// Forgets the cluster.
     ///
     /// # Errors
     /// A [`Refusal`]; then nothing was forgotten.
-    pub async fn leave(&self, by: AskedBy) -> Result<(), Refusal> {
-        let here = self.view().here;
-        // Who may not write leaves without it.
-        if self.cut(here, by.clone()).await.is_ok() {
-            self.last_words().await;
-        }
+    pub async fn forget(&self, by: AskedBy) -> Result<(), Refusal> {
         let ask = |reply| ReplicationMsg::Forget(by, reply);
         self.mailbox.ask(ask).await.map_err(unreachable)?
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::MemberChange;
-use mgp_engine::replication::members::ClusterMember;
+use mgp_engine::replication::members::{ClusterMember, OutHow};
 use mgp_engine::replication::replica::Replica;
 use mgp_protocol::ids::NodeId;
 
@@ -14,11 +14,11 @@ use super::view::{ClusterMemberView, MemberStanding};
 /// All of them.
 pub(super) fn members(replica: &Replica) -> Arc<BTreeMap<NodeId, ClusterMemberView>> {
     let mut admitted: BTreeMap<NodeId, NodeId> = BTreeMap::new();
-    for (place, _, change) in replica.logs().grants().member_changes() {
+    for (place, _, told) in replica.logs().grants().member_changes() {
         let (MemberChange::Found { key, .. }
         | MemberChange::Admit { key, .. }
         | MemberChange::Rekey { key, .. }
-        | MemberChange::Recover { key, .. }) = change
+        | MemberChange::Recover { key, .. }) = &told.change
         else {
             continue;
         };
@@ -33,6 +33,7 @@ pub(super) fn members(replica: &Replica) -> Arc<BTreeMap<NodeId, ClusterMemberVi
             role: member.role,
             admitted_by: admitted.get(&node).copied(),
             standing: standing(replica, node, member),
+            out_ms: member.out.map(|out| out.at_ms),
         };
         (node, view)
     });
@@ -42,7 +43,11 @@ pub(super) fn members(replica: &Replica) -> Arc<BTreeMap<NodeId, ClusterMemberVi
 fn standing(replica: &Replica, node: NodeId, member: &ClusterMember) -> MemberStanding {
     let grants = replica.logs().grants();
     if member.cut.is_some() {
-        MemberStanding::Cut
+        match member.out.map(|out| out.how) {
+            Some(OutHow::Left) => MemberStanding::Left,
+            Some(OutHow::Rekeyed(_)) => MemberStanding::Rekeyed,
+            Some(OutHow::Cut) | None => MemberStanding::Cut,
+        }
     } else if grants.is_forked(node) {
         MemberStanding::Forked
     } else if replica.is_twice(node) {

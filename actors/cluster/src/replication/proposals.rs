@@ -92,7 +92,13 @@ impl ReplicationState {
         let proposed = self.with_means(|replica, means| {
             let event = |number, replica: &mgp_engine::replication::replica::Replica| {
                 let logs = replica.logs();
-                events::of_change(change, number, logs.cluster(), logs.grants(), by)
+                events::of_change(
+                    change,
+                    number,
+                    logs.cluster(),
+                    (logs.here(), logs.grants()),
+                    by,
+                )
             };
             let before = event(None, replica);
             let (proposed, effects) = replica.propose(change.clone(), &author, now, means)?;
@@ -140,7 +146,13 @@ impl ReplicationState {
                 told_at_ms: unix_ms(),
                 change: change.clone(),
             };
-            let event = events::of_change(&change, None, logs.cluster(), logs.grants(), by);
+            let event = events::of_change(
+                &change,
+                None,
+                logs.cluster(),
+                (logs.here(), logs.grants()),
+                by,
+            );
             Some((Signed::new(operation, recovery.key()), event))
         });
         let Some((signed, event)) = signed else {

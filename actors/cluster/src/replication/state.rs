@@ -13,14 +13,13 @@ use mgp_engine::policy::grants::{
     ClusterId, GrantId, LogChange, LogPosition, MemberChange, Operation, OperationId, Signed,
 };
 use mgp_engine::replication::lease::Nonce;
-use mgp_engine::replication::lives::LifeId;
 use mgp_engine::replication::replica::{
     Confirmation, LogMessage, Replica, ReplicaEffect, ReplicaMeans, ReplicaStart,
 };
 use mgp_engine::replication::rules::{KnownServers, foreign_rules};
 use mgp_policy::access::AccessHandle;
 use mgp_protocol::federation::control::Control;
-use mgp_protocol::federation::hello::NodeName;
+use mgp_protocol::federation::hello::{LifeId, NodeName};
 use mgp_protocol::federation::logs::LogsHeld;
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::refusal::Refusal;
@@ -64,7 +63,7 @@ pub(super) struct ClusterStay {
     writer: LogWriter,
     number: u64,
     /// Tickets that were given, and are not stored.
-    storing: BTreeSet<u64>,
+    pub(super) storing: BTreeSet<u64>,
     /// Nodes to which entries are being brought.
     bringing: BTreeSet<NodeId>,
     /// Those of them to which more is to be brought.
@@ -122,7 +121,7 @@ impl ReplicationState {
         let each = (start.lease / TICKS).min(TICK);
         let mut state = Self {
             key: start.key,
-            life: LifeId(start.life.0),
+            life: start.life,
             folder: start.folder,
             lease: start.lease,
             clock: start.clock,
@@ -186,7 +185,7 @@ impl ReplicationState {
 
     /// Lets the replica do something, and carries out what it wants done. What comes back tells when changed
     /// rules are in force.
-    fn act(
+    pub(super) fn act(
         &mut self,
         act: impl FnOnce(&mut Replica, &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect>,
     ) -> Option<oneshot::Receiver<()>> {
@@ -353,14 +352,6 @@ impl ReplicationState {
 
     pub(super) fn clock_measured(&mut self, node: NodeId, clock: MeasuredClock) {
         let _in_force = self.act(|replica, means| replica.clock_measured(node, clock, means));
-    }
-
-    /// Entries came, from whomever: they prove by themselves whose they are.
-    pub(super) fn taken(&mut self, signed: &[Signed]) {
-        let busy = |stay: &ClusterStay| stay.storing.len() >= STORES_MAX;
-        if !self.stay.as_ref().is_some_and(busy) {
-            let _in_force = self.act(|replica, means| replica.take(signed, means));
-        }
     }
 
     pub(super) fn stored(&mut self, number: u64, ticket: u64) {

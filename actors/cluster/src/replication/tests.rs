@@ -332,10 +332,13 @@ async fn two_lives_of_one_key_are_both_cut() {
 async fn who_leaves_is_cut_off_and_forgets_and_who_was_cut_off_is_not_let_in_again() {
     let mut scene = Scene::granted().await;
     let (first, second) = (scene.node(0), scene.node(1));
-    scene.at(1).leave(by()).await.unwrap();
+    scene.at(1).say_left(by()).await.unwrap();
+    scene.at(1).forget(by()).await.unwrap();
     assert_eq!(scene.view(1).cluster, None);
     let cut = |scene: &Scene| !scene.view(0).speaks_with.contains_key(&second);
     scene.until("it is cut off", cut).await;
+    let standing = scene.view(0).members[&second].standing;
+    assert_eq!(standing, MemberStanding::Left);
     scene
         .until("it is closed", |scene| !scene.opens(0, 1))
         .await;
@@ -349,6 +352,24 @@ async fn who_leaves_is_cut_off_and_forgets_and_who_was_cut_off_is_not_let_in_aga
     assert_eq!(scene.view(1).cluster, None);
     scene.at(1).found(name(1), by()).await.unwrap();
     assert!(!scene.view(1).members.contains_key(&first));
+}
+
+/// A node without a log of its own asks an admin to write down that it left; that it did is told apart.
+#[tokio::test]
+async fn a_member_that_left_is_told_from_one_that_was_cut_off() {
+    let mut scene = Scene::of(1).await;
+    for n in [1, 2] {
+        scene.add(n).await;
+        scene.let_in(n, MemberRole::Member).await;
+    }
+    let (left, cut) = (scene.node(1), scene.node(2));
+    scene.at(0).note_left(left).await.unwrap();
+    scene.at(0).cut(cut, by()).await.unwrap();
+    let view = scene.view(0);
+    for (node, standing) in [(left, MemberStanding::Left), (cut, MemberStanding::Cut)] {
+        assert_eq!(view.members[&node].standing, standing);
+        assert!(view.members[&node].out_ms.is_some() && !view.speaks_with.contains_key(&node));
+    }
 }
 
 #[tokio::test]
@@ -389,6 +410,7 @@ async fn a_node_is_renamed_and_goes_on_under_a_new_key() {
     scene.at(0).rekey(node, key, by()).await.unwrap();
     let view = scene.view(0);
     assert_eq!(view.members[&key.node()].role, Some(MemberRole::Admin));
-    assert_eq!(view.members[&node].standing, MemberStanding::Cut);
+    assert_eq!(view.members[&node].standing, MemberStanding::Rekeyed);
+    assert_eq!(view.members[&key.node()].name, renamed.to_string());
     assert!(view.speaks_with.contains_key(&key.node()));
 }

@@ -51,6 +51,8 @@ pub struct ClusterMemberView {
     pub admitted_by: Option<NodeId>,
     /// How it stands.
     pub standing: MemberStanding,
+    /// When it came to be out, in milliseconds since 1970, by the clock of who wrote it.
+    pub out_ms: Option<u64>,
 }
 
 /// How a node stands in its cluster.
@@ -62,12 +64,27 @@ pub enum MemberStanding {
     Resting,
     /// Its admission is in doubt: what says it is missing in part, or is of a log that is forked or cut off.
     Doubtful,
+    /// It said that it leaves.
+    Left,
     /// It was cut off.
     Cut,
+    /// It goes on under another key.
+    Rekeyed,
     /// It signed two logs, or somebody with its key did.
     Forked,
     /// Two living nodes have its key.
     Twice,
+}
+
+impl MemberStanding {
+    /// True when it has no part in the cluster any more, under this key.
+    #[must_use]
+    pub fn is_out(self) -> bool {
+        match self {
+            Self::Left | Self::Cut | Self::Rekeyed => true,
+            Self::In | Self::Resting | Self::Doubtful | Self::Forked | Self::Twice => false,
+        }
+    }
 }
 
 impl ClusterView {
@@ -93,7 +110,7 @@ impl ClusterView {
     /// The member of that name, if just one has it and takes part.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<NodeId> {
-        let taking_part = |member: &ClusterMemberView| member.standing != MemberStanding::Cut;
+        let taking_part = |member: &ClusterMemberView| !member.standing.is_out();
         let called = |member: &ClusterMemberView| member.name == name && taking_part(member);
         let mut named = self.members.iter().filter(|(_, member)| called(member));
         let (node, _) = named.next()?;

@@ -6,9 +6,8 @@ use mgp_engine::node_key::first_bad;
 use mgp_engine::policy::grants::{ISSUERS_MAX, LogTip, OperationId, Signed};
 use mgp_engine::replication::exchange::BATCH_ENTRIES;
 use mgp_engine::replication::lease::Nonce;
-use mgp_engine::replication::lives::LifeId;
 use mgp_engine::replication::logs::{BehindDigest, LogHead, LogHeads};
-use mgp_protocol::federation::hello;
+use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::federation::logs::{
     HeadHeld, HeldReason, LogEntries, LogHash, LogNonce, LogsHeld,
 };
@@ -48,7 +47,7 @@ fn held(reason: HeldReason, life: LifeId, nonce: Option<Nonce>, heads: &LogHeads
     });
     LogsHeld {
         reason,
-        life: hello::LifeId(life.0),
+        life,
         nonce: nonce.map(|nonce| LogNonce(nonce.0)),
         heads: heads.collect(),
     }
@@ -68,7 +67,7 @@ pub(super) fn message(held: LogsHeld) -> Option<LogMessage> {
         (head.issuer, LogHead { tip, behind })
     });
     let heads: LogHeads = heads.collect();
-    let life = LifeId(held.life.0);
+    let life = held.life;
     let nonce = held.nonce.map(|nonce| Nonce(nonce.0));
     match (held.reason, nonce) {
         (HeldReason::Ask, Some(nonce)) => Some(LogMessage::Ask { life, nonce, heads }),

@@ -11,9 +11,9 @@ use mgp_engine::cluster::tool_index::{
     BYTES_MAX, HELD_BYTES_MAX, HeldEntry, HeldIndex, IndexKey, NODES_MAX,
 };
 use mgp_protocol::federation::tool_index::{
-    IndexChange, IndexDigest, IndexPage, RecordBytes, ToolRecord,
+    IndexChange, IndexDigest, IndexPage, IndexRoot, RecordBytes, ToolRecord,
 };
-use mgp_protocol::ids::NodeId;
+use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_runtime::time::{unix_ms, unix_ms_of};
 use mgp_store::atomic_file;
 
@@ -36,6 +36,8 @@ pub(super) enum KeptChange {
 pub(super) struct WrittenCopy {
     digest: IndexDigest,
     entries: Vec<(IndexKey, HeldEntry)>,
+    /// The hashes of those that were not taken.
+    refused: Vec<(IndexKey, IndexRoot)>,
 }
 
 /// What the disk has to do.
@@ -49,10 +51,14 @@ impl WrittenCopy {
         Some(Self {
             digest: index.digest()?,
             entries: entries.collect(),
+            refused: index
+                .refused_leaves()
+                .map(|(key, leaf)| (key.clone(), leaf))
+                .collect(),
         })
     }
 
-    /// As a page that has everything.
+    /// As a page that has everything; its number is that of the entries at its end of which it has the hash only.
     fn page(self) -> IndexPage {
         let change = |(key, entry): (IndexKey, HeldEntry)| {
             let record = match entry {
@@ -65,20 +71,32 @@ impl WrittenCopy {
                 }
                 .encode(),
             };
-            IndexChange {
-                server: key.server.to_string(),
-                tool: key.tool.as_deref().map(str::to_owned),
-                record: Some(RecordBytes(record)),
-            }
+            kept(&key, record)
         };
+        let number = self.refused.len() as u64;
+        let refused = self.refused.into_iter();
+        let refused = refused.map(|(key, leaf)| kept(&key, leaf.0.to_vec()));
         IndexPage {
-            number: 0,
+            number,
             epoch: self.digest.epoch,
             after: 0,
             upto: self.digest.version,
             digest: self.digest,
-            changes: self.entries.into_iter().map(change).collect(),
+            changes: self
+                .entries
+                .into_iter()
+                .map(change)
+                .chain(refused)
+                .collect(),
         }
+    }
+}
+
+fn kept(key: &IndexKey, record: Vec<u8>) -> IndexChange {
+    IndexChange {
+        server: key.server.to_string(),
+        tool: key.tool.as_deref().map(str::to_owned),
+        record: Some(RecordBytes(record)),
     }
 }
 
@@ -96,12 +114,10 @@ pub(super) fn read(folder: &Path) -> Vec<(NodeId, HeldIndex, Duration)> {
             continue;
         };
         match read_one(&file.path(), room) {
-            // One of which an entry was refused is not the same without it, and is copied again.
-            Ok((index, age)) if index.digest().is_some() => {
+            Ok((index, age)) => {
                 room = room.saturating_sub(index.bytes());
                 copies.push((node, index, age));
             }
-            Ok(_) => {}
             Err(error) => {
                 let path = file.path();
                 tracing::warn!(path = %path.display(), %error, "a kept copy of another node's index cannot be read; it is copied again");
@@ -116,10 +132,27 @@ fn read_one(path: &Path, room: usize) -> io::Result<(HeldIndex, Duration)> {
     let heard = unix_ms_of(file.metadata()?.modified()?);
     let mut bytes = Vec::new();
     file.take(FILE_MAX).read_to_end(&mut bytes)?;
-    let page = IndexPage::decode(&bytes).map_err(io::Error::other)?;
-    let index = HeldIndex::restored(page.digest, page.changes, room);
+    let mut page = IndexPage::decode(&bytes).map_err(io::Error::other)?;
+    let damaged = || io::Error::other("it is not that of its digest");
+    let refused = usize::try_from(page.number).ok();
+    let taken = refused.and_then(|refused| page.changes.len().checked_sub(refused));
+    let refused = page.changes.split_off(taken.ok_or_else(damaged)?);
+    let refused: Option<BTreeMap<IndexKey, IndexRoot>> = refused.into_iter().map(hash).collect();
+    let refused = refused.ok_or_else(damaged)?;
+    let index =
+        HeldIndex::restored(page.digest, page.changes, refused, room).ok_or_else(damaged)?;
     let age = Duration::from_millis(unix_ms().saturating_sub(heard));
     Ok((index, age))
+}
+
+/// What is kept of an entry that was not taken.
+fn hash(kept: IndexChange) -> Option<(IndexKey, IndexRoot)> {
+    let key = IndexKey {
+        server: ServerId::new(kept.server),
+        tool: kept.tool.map(Into::into),
+    };
+    let leaf = <[u8; 32]>::try_from(kept.record?.0).ok()?;
+    Some((key, IndexRoot(leaf)))
 }
 
 /// Writes copies, and removes the files of nodes that have none.

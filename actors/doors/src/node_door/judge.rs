@@ -142,7 +142,7 @@ fn called(peer: &PeerLink, header: &CallHeader) -> Result<(AgentId, ServerId), C
                     why: not.to_string(),
                 },
             })?;
-            AgentId::of_node(&caller.home.agent(caller.agent))
+            AgentId::of_node(&caller)
         }
     };
     Ok((agent, server))

@@ -8,9 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mgp_protocol::federation::assertion::{Assertion, AssertionId, LinkBinding, SignedAssertion};
-use mgp_protocol::federation::foreign_agent::{BadForeignAgent, ForeignAgent};
-use mgp_protocol::ids::AgentId;
-use mgp_protocol::ids::NodeId;
+use mgp_protocol::federation::node_agent::BadNodeAgent;
+use mgp_protocol::ids::{AgentId, NodeAgent, NodeId};
 
 use crate::node_key::{NodeKey, PublicKey, Signature};
 
@@ -68,7 +67,7 @@ pub enum NotBelieved {
     OtherId,
     /// It is for nobody who could be an agent.
     #[error("it names no agent: {0}")]
-    Agent(#[from] BadForeignAgent),
+    Agent(#[from] BadNodeAgent),
     /// It is not known, or no longer: it has to be shown.
     #[error("it is not known here")]
     Unknown,
@@ -77,7 +76,7 @@ pub enum NotBelieved {
 #[derive(Debug)]
 struct Believed {
     signed: SignedAssertion,
-    agent: ForeignAgent,
+    agent: NodeAgent,
     until_ms: u64,
     used: u64,
 }
@@ -111,7 +110,7 @@ impl Assertions {
         id: AssertionId,
         shown: Option<&SignedAssertion>,
         now_ms: u64,
-    ) -> Result<ForeignAgent, NotBelieved> {
+    ) -> Result<NodeAgent, NotBelieved> {
         self.uses += 1;
         if let Some(known) = self.believed.get_mut(&id) {
             if shown.is_some_and(|shown| *shown != known.signed) {
@@ -144,7 +143,7 @@ impl Assertions {
         id: AssertionId,
         shown: &SignedAssertion,
         now_ms: u64,
-    ) -> Result<(ForeignAgent, u64), NotBelieved> {
+    ) -> Result<(NodeAgent, u64), NotBelieved> {
         let LinkEnds {
             home,
             owner,
@@ -166,7 +165,7 @@ impl Assertions {
         if read.until_ms - now_ms > LONGEST_MS {
             return Err(NotBelieved::TooLong);
         }
-        let agent = ForeignAgent::parse(read.home, &read.agent)?;
+        let agent = NodeAgent::told(read.home, &read.agent)?;
         let signature = <[u8; 64]>::try_from(shown.signature.as_slice());
         let signature = signature.map_err(|_| NotBelieved::Forged)?;
         match home.signed(&shown.bytes, &Signature(signature)) {

@@ -8,7 +8,7 @@ mod ticket;
 use std::collections::BTreeMap;
 
 use mgp_protocol::federation::assertion::LinkBinding;
-use mgp_protocol::federation::hello::{NodeName, NodeRole};
+use mgp_protocol::federation::hello::{NodeName, ToldRole};
 use mgp_protocol::federation::node_id::pairing_words;
 use mgp_protocol::federation::pairing::{PairingProof, TicketId};
 use mgp_protocol::ids::NodeId;
@@ -68,7 +68,7 @@ pub fn is_proven(shown: &PairingProof, expected: &PairingProof) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TicketTerms {
     /// What the node may do.
-    pub role: NodeRole,
+    pub role: ToldRole,
     /// Who shows it is let in without a person's yes.
     pub approved_before: bool,
     /// When it ends, in milliseconds since 1970.
@@ -300,7 +300,7 @@ mod tests {
 
     const INVITER: NodeId = NodeId([1; 32]);
     const TERMS: TicketTerms = TicketTerms {
-        role: NodeRole::Member,
+        role: ToldRole::Member,
         approved_before: false,
         expires_ms: 1000,
     };

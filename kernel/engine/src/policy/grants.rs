@@ -170,7 +170,18 @@ struct Sweep {
     until: BTreeMap<NodeId, u64>,
 }
 
-/// A change of the members, and the operation it stands in.
+/// A change of the members, as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToldChange {
+    /// The change.
+    pub change: MemberChange,
+    /// The person, agent or node that asked for it, as the issuer knew it.
+    pub author: String,
+    /// When the issuer wrote it by its own clock, in milliseconds since 1970; only shown.
+    pub told_at_ms: u64,
+}
+
+/// The operation that a change of the members stands in.
 type MemberKey = (LogPosition, OperationId);
 
 /// The union of all logs. Quick to read for one subject; bounded by [`ISSUERS_MAX`] times [`SEQUENCE_END`]
@@ -182,7 +193,7 @@ pub struct Grants {
     granted: BTreeMap<Subject, BTreeMap<(GrantId, LogPosition, OperationId), Granted>>,
     revoked: BTreeMap<GrantId, BTreeSet<LogPosition>>,
     sweeps: BTreeMap<Subject, BTreeSet<Sweep>>,
-    members: BTreeMap<MemberKey, MemberChange>,
+    members: BTreeMap<MemberKey, ToldChange>,
     /// Issuers of operations of an unknown kind.
     not_understood: BTreeSet<NodeId>,
 }
@@ -215,12 +226,17 @@ impl Grants {
     }
 
     fn note(&mut self, operation: &Written) {
-        let place = operation.place();
-        match &operation.operation().change {
+        let (place, told) = (operation.place(), operation.operation());
+        match &told.change {
             LogChange::Grants(change) => self.note_change(operation, change),
             LogChange::Members(change) => {
                 let key = (place, operation.id());
-                self.members.insert(key, change.clone());
+                let told = ToldChange {
+                    change: change.clone(),
+                    author: told.author.clone(),
+                    told_at_ms: told.told_at_ms,
+                };
+                self.members.insert(key, told);
             }
             LogChange::Unknown(_) => {
                 self.not_understood.insert(place.issuer);
@@ -415,11 +431,9 @@ impl Grants {
     }
 
     /// The changes of who is in, certain or not.
-    pub fn member_changes(
-        &self,
-    ) -> impl Iterator<Item = (LogPosition, OperationId, &MemberChange)> {
+    pub fn member_changes(&self) -> impl Iterator<Item = (LogPosition, OperationId, &ToldChange)> {
         let all = self.members.iter();
-        all.map(|((place, id), change)| (*place, *id, change))
+        all.map(|((place, id), told)| (*place, *id, told))
     }
 
     /// True when the last operation of an issuer says that nothing comes after it.
@@ -428,7 +442,8 @@ impl Grants {
         let tip = self.tip(issuer);
         tip.next.checked_sub(1).is_some_and(|sequence| {
             let key = (LogPosition { issuer, sequence }, tip.id);
-            matches!(self.members.get(&key), Some(MemberChange::Rest {}))
+            let last = self.members.get(&key).map(|told| &told.change);
+            last == Some(&MemberChange::Rest {})
         })
     }
 

@@ -7,17 +7,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use mgp_protocol::hex_id;
+use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::NodeId;
 
 /// Lives remembered of each node. A clone that waits while its original is restarted more often than this is
 /// noticed by its log instead.
 const LEFT_MAX: usize = 64;
-
-hex_id! {
-    /// A start of a kernel: random.
-    LifeId, 16
-}
 
 #[derive(Clone, Debug, Default, Hash)]
 struct Lives {

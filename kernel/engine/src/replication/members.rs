@@ -26,8 +26,30 @@ pub struct ClusterMember {
     pub role: Option<MemberRole>,
     /// How much of its log may give, when it was cut off.
     pub cut: Option<u64>,
+    /// How it came to be out.
+    pub out: Option<MemberOut>,
     /// True when it perhaps may issue, and so take away.
     pub may_take: bool,
+}
+
+/// How a node came to be out of the cluster: what was first written of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MemberOut {
+    /// When, in milliseconds since 1970, by the clock of who wrote it; only shown.
+    pub at_ms: u64,
+    /// In which way.
+    pub how: OutHow,
+}
+
+/// In which way a node came to be out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OutHow {
+    /// It said itself that it leaves.
+    Left,
+    /// An admin cut it off.
+    Cut,
+    /// It goes on as that node, under another key.
+    Rekeyed(NodeId),
 }
 
 impl ClusterMember {
@@ -51,6 +73,28 @@ struct Told<'a> {
     place: LogPosition,
     id: OperationId,
     change: &'a MemberChange,
+    author: &'a str,
+    at_ms: u64,
+}
+
+impl Told<'_> {
+    /// Which node it takes out, and in which way.
+    fn takes_out(&self) -> Option<(NodeId, MemberOut)> {
+        let (node, how) = match self.change {
+            MemberChange::Rekey { node, key, .. } => (*node, OutHow::Rekeyed(key.node())),
+            MemberChange::Cut { node, .. } => {
+                let by_itself = self.place.issuer == *node || self.author == node.to_string();
+                (*node, if by_itself { OutHow::Left } else { OutHow::Cut })
+            }
+            MemberChange::Found { .. }
+            | MemberChange::Admit { .. }
+            | MemberChange::Rename { .. }
+            | MemberChange::Rest {}
+            | MemberChange::Recover { .. } => return None,
+        };
+        let at_ms = self.at_ms;
+        Some((node, MemberOut { at_ms, how }))
+    }
 }
 
 /// Where the making of the members stands.
@@ -80,7 +124,13 @@ impl ClusterMembers {
     pub fn of(grants: &Grants, cluster: ClusterId) -> Self {
         let told = grants.member_changes();
         let told: Vec<Told<'_>> = told
-            .map(|(place, id, change)| Told { place, id, change })
+            .map(|(place, id, told)| Told {
+                place,
+                id,
+                change: &told.change,
+                author: &told.author,
+                at_ms: told.told_at_ms,
+            })
             .collect();
         let founding = told.iter().find(|told| told.id.0 == cluster.0);
         let Some((founder, MemberChange::Found { recovery, .. })) =
@@ -232,6 +282,15 @@ impl Making<'_> {
         }
     }
 
+    /// How a node that was cut off came to be out.
+    fn out(&self, node: NodeId) -> Option<MemberOut> {
+        let possible = |told: &&Told<'_>| self.possible.contains(&told.place.issuer);
+        let out = self.told.iter().filter(possible);
+        let out = out.filter_map(Told::takes_out);
+        let out = out.filter(|(out, _)| *out == node).map(|(_, out)| out);
+        out.filter(|_| self.ends.contains_key(&node)).min()
+    }
+
     /// Nothing counts of a log that is certain here and another one than the cut names.
     fn end(&self, node: NodeId, at: LogTip) -> u64 {
         match self.grants.tip_at(node, at.next) {
@@ -300,14 +359,34 @@ impl Making<'_> {
                 name: self.name(node),
                 role: self.roles.get(&node).copied(),
                 cut: self.ends.get(&node).copied(),
+                out: self.out(node),
                 may_take: self.possible.contains(&node),
             });
         }
         nodes
     }
 
-    /// The last name that was certainly given; which of two is the last decides nothing.
+    /// Its name, or the one it had under the key before.
     fn name(&self, node: NodeId) -> String {
+        let mut seen = BTreeSet::from([node]);
+        let mut at = node;
+        loop {
+            if let Some(name) = self.given_name(at) {
+                return name.to_owned();
+            }
+            let before = self.told.iter().filter(|told| self.gives(told.place));
+            let before = before.filter_map(Told::takes_out);
+            let mut before = before.filter(|(_, out)| out.how == OutHow::Rekeyed(at));
+            match before.next() {
+                // Keys may be said to follow each other in a circle.
+                Some((before, _)) if seen.insert(before) => at = before,
+                Some(_) | None => return node.short(),
+            }
+        }
+    }
+
+    /// The last name that was certainly given; which of two is the last decides nothing.
+    fn given_name(&self, node: NodeId) -> Option<&str> {
         let given = self.told.iter().filter(|told| self.gives(told.place));
         let names = given.filter_map(|told| match told.change {
             MemberChange::Found { key, name, .. }
@@ -328,9 +407,6 @@ impl Making<'_> {
             | MemberChange::Rest {}
             | MemberChange::Rekey { .. } => None,
         });
-        match names.max() {
-            Some((_, _, name)) => name.clone(),
-            None => node.short(),
-        }
+        names.max().map(|(_, _, name)| name.as_str())
     }
 }

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::NodeId;
 
 pub use self::deciding::{Confirmation, RemoteDenial};
@@ -21,7 +22,7 @@ pub use self::writing::{NotProposed, Proposed};
 use super::clocks::{ClockSpread, SeenClocks};
 use super::exchange::{BehindCursor, batch};
 use super::lease::{Leases, Nonce};
-use super::lives::{LifeId, NodeLives};
+use super::lives::NodeLives;
 use super::logs::{ClusterLogs, LogHeads, Unstored};
 use super::own_log::{OwedRevoke, OwnLog};
 use crate::clock::MonotonicTime;

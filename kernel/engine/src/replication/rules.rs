@@ -121,11 +121,11 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use mgp_protocol::federation::hello::LifeId;
     use mgp_protocol::ids::AgentId;
     use mgp_protocol::mgp::access::{DefaultPolicy, Permission};
 
     use super::super::lease::{LEASE, Nonce};
-    use super::super::lives::LifeId;
     use super::super::logs::LogHead;
     use super::super::replica::{LogMessage, ReplicaMeans, ReplicaStart};
     use super::super::scene::{Pen, admit, allow, cluster, cut, deny, found, node, revoke, until};

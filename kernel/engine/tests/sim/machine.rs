@@ -8,9 +8,9 @@ use mgp_engine::clock::MonotonicTime;
 use mgp_engine::node_key::{NodeKey, PublicKey, Signature, first_bad};
 use mgp_engine::policy::grants::{ClusterId, LogKey, Operation, Signed};
 use mgp_engine::replication::lease::{LEASE, Nonce};
-use mgp_engine::replication::lives::LifeId;
 use mgp_engine::replication::own_log::OwedRevoke;
 use mgp_engine::replication::replica::{Replica, ReplicaEffect, ReplicaMeans, ReplicaStart};
+use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::NodeId;
 
 use crate::chance::Chance;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::addresses::NodeAddresses;
 use super::hello::Hello;
-use super::logs::LogsHeld;
+use super::logs::{LogHash, LogsHeld};
 use super::message::{BadMessage, decode, encode};
 use super::tool_index::{IndexDigest, IndexReport};
 
@@ -28,6 +28,8 @@ pub enum Control {
     Index(IndexDigest),
     /// What the sender did not take of the receiver's index.
     IndexReport(IndexReport),
+    /// The sender leaves the cluster.
+    Leaving(Leaving),
     /// One of a later version. Passed over by who does not know it, kept as it came by who relays it.
     #[serde(skip)]
     Unknown(UnknownControl),
@@ -56,6 +58,13 @@ pub struct Renewal {
     pub renewal: u64,
 }
 
+/// The sender leaves: an admin that hears it writes that down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leaving {
+    /// The cluster that it leaves, by the hash of the entry that founded it.
+    pub cluster: LogHash,
+}
+
 /// A message of a kind that is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownControl {
@@ -66,7 +75,7 @@ pub struct UnknownControl {
 }
 
 /// The kinds that are known.
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 9] = [
     "hello",
     "ping",
     "pong",
@@ -75,6 +84,7 @@ const KINDS: [&str; 8] = [
     "logs",
     "index",
     "index_report",
+    "leaving",
 ];
 
 /// Longest name of a kind.
@@ -98,7 +108,8 @@ impl Control {
             | Self::Addresses(_)
             | Self::Logs(_)
             | Self::Index(_)
-            | Self::IndexReport(_) => encode(self),
+            | Self::IndexReport(_)
+            | Self::Leaving(_) => encode(self),
         }
     }
 
@@ -130,19 +141,19 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::super::addresses::NodeAddress;
-    use super::super::hello::{LifeId, NodeName, NodeRole, WIRE_VERSIONS, WireFeatures};
-    use super::super::logs::{HeadHeld, HeldReason, LogHash, LogNonce};
+    use super::super::hello::{LifeId, NodeName, ToldRole, WIRE_VERSIONS, WireFeatures};
+    use super::super::logs::{HeadHeld, HeldReason, LogNonce};
     use super::super::tool_index::{IndexRoot, RefusedEntry};
     use super::*;
     use crate::ids::NodeId;
 
-    fn all() -> [Control; 8] {
+    fn all() -> [Control; 9] {
         let hello = Hello {
             versions: WIRE_VERSIONS,
             features: WireFeatures::CALLS,
             life: LifeId([1; 16]),
             name: NodeName::parse("nas").unwrap(),
-            role: NodeRole::Admin,
+            role: ToldRole::Admin,
             wall_ms: 7,
         };
         let (nonce, wall_ms) = (u64::MAX, 9);
@@ -179,6 +190,9 @@ mod tests {
                     entry: "a".to_owned(),
                     reason: "b".to_owned(),
                 }],
+            }),
+            Control::Leaving(Leaving {
+                cluster: LogHash([8; 32]),
             }),
         ]
     }

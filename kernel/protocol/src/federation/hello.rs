@@ -32,7 +32,7 @@ pub struct Hello {
     /// What it is called.
     pub name: NodeName,
     /// What it takes itself for. What it may do is said by the cluster's log, never here.
-    pub role: NodeRole,
+    pub role: ToldRole,
     /// Its wall clock, in milliseconds since 1970.
     pub wall_ms: u64,
 }
@@ -153,7 +153,7 @@ impl BitAnd for WireFeatures {
 /// What a node takes itself for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum NodeRole {
+pub enum ToldRole {
     /// Signs grants and admits nodes.
     Admin,
     /// Shares and calls.
@@ -256,7 +256,7 @@ mod tests {
             features: WireFeatures::CALLS | WireFeatures::WIRE_NEXT,
             life: LifeId([3; 16]),
             name: NodeName::parse("nas-2").unwrap(),
-            role: NodeRole::Member,
+            role: ToldRole::Member,
             wall_ms: 1_790_000_000_000,
         }
     }

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::byte_text::{any_bytes, fixed_bytes};
-use super::hello::{NodeName, NodeRole};
+use super::hello::{NodeName, ToldRole};
 use super::message::{BadMessage, decode, encode};
 use super::tool_index::RecordBytes;
 
@@ -75,7 +75,7 @@ pub struct WelcomeBook {
     /// What the node is called from now on.
     pub name: NodeName,
     /// What it may do.
-    pub role: NodeRole,
+    pub role: ToldRole,
     /// Entries of the logs, the founding one first.
     pub entries: Vec<RecordBytes>,
 }
@@ -133,7 +133,7 @@ mod tests {
         let book = WelcomeBook {
             cluster: vec![1; 32],
             name: NodeName::parse("nas").unwrap(),
-            role: NodeRole::Leaf,
+            role: ToldRole::Leaf,
             entries: vec![RecordBytes(vec![7; 5000]), RecordBytes(vec![8; 100])],
         };
         let mut read = Vec::new();

@@ -1,6 +1,7 @@
 //! `mgp audit tail|find|verify|acknowledge`.
 
 mod found;
+mod lines;
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,11 +13,11 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::audit::{Acknowledge, Acknowledged, Last, LastRecord, Replay, Replayed};
 use mgp_protocol::mgp::kernel::{KernelStatus, Status};
 use mgp_store::audit::{Examined, Folder, examine};
-use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use self::lines::AuditLines;
 use crate::cli::args::{self, Audit};
-use crate::cli::client::{CliContext, KernelClient, names, read};
+use crate::cli::client::{CliContext, KernelClient, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::say;
 use crate::cli::words::plain;
@@ -42,10 +43,11 @@ fn tail(context: &CliContext, tail: &args::TailAudit) -> Result<(), Failure> {
     context.with_kernel(async |client| {
         let end = replayed(client, u64::MAX).await?.next_seq;
         let mut since = end.saturating_sub(tail.lines);
+        let mut lines = AuditLines::new(context.json);
         loop {
             let part = replayed(client, since).await?;
             for event in &part.events {
-                show(event, context.json)?;
+                lines.show(client, event).await?;
             }
             since = part.next_seq;
             if !part.has_more {
@@ -65,45 +67,6 @@ async fn replayed(client: &mut KernelClient, since: u64) -> Result<Replayed, Fai
     };
     let answer = client.request(Replay::METHOD, &params, &mut ()).await?;
     read(&answer)
-}
-
-fn show(event: &RawValue, json: bool) -> Result<(), Failure> {
-    match json {
-        true => say(event.get()),
-        false => say(plain(&event_line(
-            &serde_json::from_str(event.get()).unwrap_or_default(),
-        ))),
-    }
-}
-
-/// One line: when, what, how it ended, who, to what, and why.
-fn event_line(event: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let target = &event["target"];
-    let place = match (target["server_id"].as_str(), target["tool_name"].as_str()) {
-        (Some(server), tool) => names::place(server, tool),
-        (None, tool) => tool.unwrap_or_default().to_owned(),
-    };
-    let names = [place, text(&target["agent_id"])];
-    let target: Vec<String> = names.into_iter().filter(|name| !name.is_empty()).collect();
-    let details = &event["details"];
-    let why = ["reason", "failure"]
-        .into_iter()
-        .find_map(|name| details[name].as_str());
-    let mut why = why.map(|why| format!("  {why}")).unwrap_or_default();
-    if let Some(times) = details["repeated"].as_u64() {
-        why += &format!("  {times} times since {}", text(&details["first"]));
-    }
-    format!(
-        "{} {:>6} {} {}  {} {}  {}{why}",
-        text(&event["timestamp"]),
-        event["_mgp"]["seq"].as_u64().unwrap_or_default(),
-        text(&event["event_type"]),
-        text(&event["result"]),
-        text(&event["actor"]["type"]),
-        text(&event["actor"]["id"]),
-        target.join(" "),
-    )
 }
 
 fn acknowledge(context: &CliContext, asked: args::Acknowledge) -> Result<(), Failure> {

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use crate::cli::args::{self, Asking, Cluster, Nodes};
 use crate::cli::client::{CliContext, names};
 use crate::cli::failure::Failure;
-use crate::cli::print::{say, titled};
+use crate::cli::print::{report, say, titled};
 use crate::cli::words::{plain, time};
 
 pub(super) use lan::run as lan;
@@ -134,9 +134,15 @@ fn leave(context: &CliContext, typed: &args::Leave) -> Result<(), Failure> {
     };
     let answer = ask(context, Leave::METHOD, &params, "telling the others")?;
     context.show(&answer, |left: Left| {
-        let told = confirmed(&left.confirmed);
+        if !left.noted {
+            report(
+                "no admin of the cluster was in reach: the others list this node as away until one of them cuts \
+                 it off with `mgp node revoke`",
+            );
+        }
         say(plain(&format!(
-            "this node has left the cluster {}{told}; to come back it needs a new ticket",
+            "this node has left the cluster {}; to come back it needs a new key and a new ticket: `mgp node rekey`, \
+             then `mgp node join`",
             left.cluster
         )))
     })

@@ -1,6 +1,7 @@
 //! `mgp tools list`, and the way to the other commands about tools.
 
 pub(super) mod arguments;
+mod away;
 mod call;
 mod find;
 
@@ -13,6 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use self::away::AwayNode;
 use crate::cli::args::{ListTools, Tools};
 use crate::cli::client::{CliContext, ConnectOptions, KernelClient, names, pages, read};
 use crate::cli::failure::Failure;
@@ -48,7 +50,7 @@ pub(super) fn run(context: &CliContext, typed: &Tools) -> Result<(), Failure> {
 
 fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
     let server = typed.server.as_deref();
-    let (agent, names) = context.with_kernel(async |client| {
+    let (agent, names, away) = context.with_kernel(async |client| {
         if let Some(server) = server {
             names::server(client, server).await?;
         }
@@ -56,7 +58,9 @@ fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
             Some(agent) => names::agent(client, agent).await?,
             None => None,
         };
-        Ok((agent, canonical_names(client, server).await?))
+        let names = canonical_names(client, server).await?;
+        let away = away::nodes(client, &names).await?;
+        Ok((agent, names, away))
     })?;
     let opening = ConnectOptions {
         door: (server.is_some() || agent.is_some()).then(|| door::Open {
@@ -67,14 +71,14 @@ fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
     };
     let tools = context.with_kernel_at(opening, all)?;
     if context.json {
-        return say(json!({ "tools": tools }));
+        return say(json!({ "tools": tools, "away": away }));
     }
     match (tools.is_empty(), agent) {
         (true, None) => say("no tools: `mgp servers list` shows which servers are connected"),
         (true, Some(agent)) => say(format_args!(
             "{agent} sees no tools: `mgp grants --agent {agent}` shows what it was granted and denied"
         )),
-        (false, _) => say(rows(&tools, &names)?),
+        (false, _) => say(rows(&tools, &names, &away)?),
     }
 }
 
@@ -106,17 +110,18 @@ async fn canonical_names(
 fn rows(
     tools: &[Box<RawValue>],
     names: &HashMap<String, Named>,
+    away: &[AwayNode],
 ) -> Result<comfy_table::Table, Failure> {
     let mut table = table(&["TOOL", "SERVER", "WHAT IT DOES"]);
     for tool in tools {
         let tool: ListedTool = read(tool)?;
         // The kernel's own tools stand in no server's list.
         let (name, server) = match names.get(&tool.name) {
-            Some(named) => (&named.tool_id, named.server_id.as_str()),
-            None => (&tool.name, "mgp"),
+            Some(named) => (&named.tool_id, away::shown(&named.server_id, away)),
+            None => (&tool.name, "mgp".to_owned()),
         };
         let what = tool.description.or(tool.title).unwrap_or_default();
-        table.add_row([plain(name), plain(server), one_line(&what, 100)]);
+        table.add_row([plain(name), plain(&server), one_line(&what, 100)]);
     }
     Ok(table)
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use mgp_protocol::federation::assertion::AssertionId;
 use mgp_protocol::federation::call::{CallHeader, CallTag};
 use mgp_protocol::federation::hello::{
-    Hello, LifeId, NodeName, NodeRole, WIRE_VERSIONS, WireFeatures,
+    Hello, LifeId, NodeName, ToldRole, WIRE_VERSIONS, WireFeatures,
 };
 use mgp_protocol::ids::NodeId;
 use mgp_sync::Credit;
@@ -67,7 +67,7 @@ pub(super) fn hello() -> Hello {
         features: WireFeatures::CALLS,
         life: LifeId([1; 16]),
         name: NodeName::parse("nas").unwrap(),
-        role: NodeRole::Member,
+        role: ToldRole::Member,
         wall_ms: 5,
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mgp_engine::node_key::NodeKey;
 use mgp_protocol::federation::hello::{
-    Hello, LifeId, NodeName, NodeRole, WIRE_VERSIONS, WireFeatures,
+    Hello, LifeId, NodeName, ToldRole, WIRE_VERSIONS, WireFeatures,
 };
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
@@ -58,7 +58,7 @@ pub(crate) fn pinned(keys: &[&NodeKey]) -> BTreeMap<NodeId, PinnedPeer> {
         let peer = PinnedPeer {
             key: key.public(),
             name: name(key).as_str().to_owned(),
-            role: NodeRole::Member,
+            role: ToldRole::Member,
         };
         (key.node(), peer)
     });
@@ -75,7 +75,7 @@ impl LinkNode {
         let start = LinksStart {
             key: key.clone(),
             name: name(key),
-            role: NodeRole::Member,
+            role: ToldRole::Member,
             life: LifeId([life; 16]),
             table: Arc::new(Snapshot::new(super::super::LinkTable::default())),
             events: EventSink::new(move |event| drop(sent.send(event))),
@@ -186,7 +186,7 @@ impl BarePeer {
             features: WireFeatures::NONE,
             life: LifeId([9; 16]),
             name: own.clone(),
-            role: NodeRole::Member,
+            role: ToldRole::Member,
             wall_ms: 0,
         };
         let config = LinkConfig {

@@ -23,7 +23,13 @@ fn folder(owner: NodeId) -> tempfile::TempDir {
         root: None,
     };
     let page = own.page(owner, &pull);
-    let held = HeldIndex::restored(page.digest, page.changes, HELD_BYTES_MAX);
+    let held = HeldIndex::restored(
+        page.digest,
+        page.changes,
+        BTreeMap::new(),
+        HELD_BYTES_MAX,
+    );
+    let held = held.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let copy = WrittenCopy::of(&held).unwrap();
     let orders = BTreeMap::from([(owner, Some(copy))]);

@@ -75,6 +75,7 @@ impl Liar {
                 | Control::Renewal(_)
                 | Control::Addresses(_)
                 | Control::Logs(_)
+                | Control::Leaving(_)
                 | Control::Unknown(_) => {}
             }
         }

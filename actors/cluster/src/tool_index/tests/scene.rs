@@ -11,7 +11,7 @@ use mgp_engine::node_key::NodeKey;
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::hello::{
-    Hello, LifeId, NodeName, NodeRole, WIRE_VERSIONS, WireFeatures,
+    Hello, LifeId, NodeName, ToldRole, WIRE_VERSIONS, WireFeatures,
 };
 use mgp_protocol::federation::sync::SyncOpening;
 use mgp_protocol::federation::tool_index::{ServerRecord, ToolRecord};
@@ -87,7 +87,7 @@ impl Wire {
             features: WireFeatures::CALLS,
             life: LifeId([n; 16]),
             name: NodeName::parse("node").unwrap(),
-            role: NodeRole::Member,
+            role: ToldRole::Member,
             wall_ms: 5,
         };
         let config = LinkConfig {
@@ -187,6 +187,7 @@ async fn read(index: ToolIndexHandle, peer: NodeId, mut input: ControlInput) {
             | Control::Renewal(_)
             | Control::Addresses(_)
             | Control::Logs(_)
+            | Control::Leaving(_)
             | Control::Unknown(_) => panic!("{control:?}"),
         }
     }

@@ -19,7 +19,7 @@ use mgp_engine::servers::spec::{QuestionAttribution, ServerSpec};
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::federation::hello::{
-    Hello, LifeId, NodeName, NodeRole, WIRE_VERSIONS, WireFeatures,
+    Hello, LifeId, NodeName, ToldRole, WIRE_VERSIONS, WireFeatures,
 };
 use mgp_protocol::federation::tool_index::ServerRecord;
 use mgp_protocol::ids::{AgentId, ConnectionId, NodeId, ServerId};
@@ -225,7 +225,7 @@ impl LinkedEnd {
                 features: WireFeatures::CALLS,
                 life: LifeId([n; 16]),
                 name: NodeName::parse(name).unwrap(),
-                role: NodeRole::Member,
+                role: ToldRole::Member,
                 wall_ms: 5,
             }),
             memory: Credit::new(1 << 30),

@@ -45,7 +45,7 @@ fn assertion() -> Assertion {
 }
 
 /// What node 2 says to an assertion that differs from a good one.
-fn judged(change: fn(&mut Assertion)) -> Result<ForeignAgent, NotBelieved> {
+fn judged(change: fn(&mut Assertion)) -> Result<NodeAgent, NotBelieved> {
     let mut changed = assertion();
     change(&mut changed);
     let (_, mut theirs) = link(1);
@@ -58,7 +58,7 @@ fn an_agent_is_signed_for_once_and_believed_by_its_id_from_then_on() {
     let first = ours.of(&agent("alice"), NOW, [5; 16]);
     let believed = theirs.caller(first.id, first.signed.as_deref(), NOW);
     assert_eq!(believed.as_ref().unwrap().agent, agent("alice"));
-    assert_eq!(believed.unwrap().home, key(1).public().node());
+    assert_eq!(believed.unwrap().node, key(1).public().node());
     ours.taken(first.id);
     let second = ours.of(&agent("alice"), NOW + 5, [6; 16]);
     assert_eq!((second.id, &second.signed), (first.id, &None));

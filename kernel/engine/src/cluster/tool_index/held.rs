@@ -146,25 +146,42 @@ impl HeldIndex {
         self.bytes
     }
 
-    /// What was kept of it from before this kernel's start: the records of a copy that was whole, and the
-    /// digest it had. A copy that is not that of its digest is made anew.
+    /// What was kept of it from before this kernel's start: the records of a copy that was whole, the hashes of
+    /// its entries that were not taken, and the digest it had. None where these are not of that digest.
+    ///
+    /// Where an entry was not taken, the copy is made anew once its owner is heard, and what is here is held
+    /// until then: a later build may take it.
     pub fn restored(
         digest: IndexDigest,
         records: impl IntoIterator<Item = IndexChange>,
+        refused: BTreeMap<IndexKey, IndexRoot>,
         room: usize,
-    ) -> Self {
+    ) -> Option<Self> {
         let mut index = Self::default();
         for record in records {
-            if index.change(record, room, &mut Vec::new()).is_err() {
-                break;
-            }
+            index.change(record, room, &mut Vec::new()).ok()?;
         }
-        let root = index.root();
-        if root == digest.root {
+        let taken = index.entries.iter().map(|(key, told)| (key, told.leaf));
+        let leaves = refused
+            .iter()
+            .map(|(key, leaf)| (key, blake3::Hash::from_bytes(leaf.0)));
+        let leaves: BTreeMap<&IndexKey, blake3::Hash> = taken.chain(leaves).collect();
+        let root = root(leaves.values());
+        if root != digest.root {
+            return None;
+        }
+        if refused.is_empty() {
             (index.epoch, index.position) = (digest.epoch, digest.version);
             index.whole = Some(root);
         }
-        index
+        Some(index)
+    }
+
+    /// The hashes of the entries that were not taken: what is kept of them, so that the copy can be told from
+    /// a damaged one.
+    pub fn refused_leaves(&self) -> impl Iterator<Item = (&IndexKey, IndexRoot)> {
+        let refused = self.entries.iter().filter(|(_, told)| told.it.is_err());
+        refused.map(|(key, told)| (key, IndexRoot(told.leaf.into())))
     }
 
     /// The owner told its digest, over its own link.

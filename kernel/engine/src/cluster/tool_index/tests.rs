@@ -281,16 +281,26 @@ fn a_kept_copy_is_followed_and_a_damaged_one_is_made_anew() {
     let pull = pulled(&held.told(own.digest(node(1)), at(0))).unwrap();
     let mut records = own.page(node(1), &pull).changes;
     let digest = own.digest(node(1));
-    let kept = HeldIndex::restored(digest, records.clone(), HELD_BYTES_MAX);
+    let restored = |records, refused| HeldIndex::restored(digest, records, refused, HELD_BYTES_MAX);
+    let kept = restored(records.clone(), BTreeMap::new()).unwrap();
     assert_eq!((kept.digest(), names(&kept).len()), (Some(digest), 3));
     let mut all = HeldIndexes::default();
     all.restore(node(1), kept, Duration::from_secs(60), at(0));
     assert_eq!(all.get(node(1), at(0)).unwrap().1, Stage::Hidden);
     assert!(all.told(node(1), digest, at(1)).is_empty());
     assert_eq!(all.get(node(1), at(1)).unwrap().1, Stage::Fresh);
-    records.pop();
-    let mut damaged = HeldIndex::restored(digest, records, HELD_BYTES_MAX);
-    assert_eq!(pulled(&damaged.told(digest, at(0))).unwrap().after, 0);
+    let lost = records.pop().unwrap();
+    assert!(restored(records.clone(), BTreeMap::new()).is_none());
+    // One that was not taken is known by its hash, and asked for again.
+    let key = IndexKey {
+        server: ServerId::new(lost.server),
+        tool: lost.tool.map(Into::into),
+    };
+    let hash = IndexRoot(leaf(&key, &lost.record.unwrap().0).into());
+    let mut without = restored(records.clone(), [(key.clone(), hash)].into()).unwrap();
+    assert_eq!(names(&without).len(), 2);
+    assert_eq!(pulled(&without.told(digest, at(0))).unwrap().after, 0);
+    assert!(restored(records, [(key, IndexRoot([0; 32]))].into()).is_none());
 }
 
 /// "Not now" puts the pull off, longer each time and as long as was asked; it goes on where it was.

@@ -1,5 +1,6 @@
 //! What comes from other nodes.
 
+use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::NodeId;
 
 use super::{LogMessage, Replica, ReplicaEffect, ReplicaMeans, take_all};
@@ -7,7 +8,7 @@ use crate::cluster::clock_offset::MeasuredClock;
 use crate::policy::grants::Signed;
 use crate::replication::exchange::lacks;
 use crate::replication::lease::Nonce;
-use crate::replication::lives::{LifeHeard, LifeId};
+use crate::replication::lives::LifeHeard;
 use crate::replication::logs::{LogHead, LogHeads};
 
 /// How far what a node says is taken into account.

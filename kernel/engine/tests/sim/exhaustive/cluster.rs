@@ -10,11 +10,11 @@ use mgp_engine::policy::grants::{
     MemberChange, MemberRole, Operation, OperationId, Revoke, Signed, Subject,
 };
 use mgp_engine::replication::lease::{LEASE, Nonce};
-use mgp_engine::replication::lives::LifeId;
 use mgp_engine::replication::own_log::OwedRevoke;
 use mgp_engine::replication::replica::{
     LogMessage, Proposed, Replica, ReplicaEffect, ReplicaMeans, ReplicaStart,
 };
+use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::{NodeAgent, NodeId};
 use mgp_protocol::mgp::access::Permission;
 

@@ -217,6 +217,8 @@ pub enum Standing {
     /// No link is open; `why` of the node says what the last try came to.
     #[default]
     Away,
+    /// It said that it leaves.
+    Left,
     /// It was cut off.
     Revoked,
 }
@@ -229,6 +231,7 @@ impl Standing {
             Self::Here => "here",
             Self::Linked => "linked",
             Self::Away => "away",
+            Self::Left => "left",
             Self::Revoked => "revoked",
         }
     }
@@ -250,7 +253,8 @@ pub struct Node {
     /// Where it is, or was last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The link has been open, or closed, for so many milliseconds.
+    /// The link has been open, or closed, for so many milliseconds; of a node that is out, how long ago that was
+    /// written down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ms: Option<u64>,
     /// The way there and back, in microseconds.
@@ -469,8 +473,9 @@ pub struct Confirmations {
 pub struct Left {
     /// The cluster it was in.
     pub cluster: String,
-    /// Who knows that it has left.
-    pub confirmed: Confirmations,
+    /// Whether that is written down in the cluster. Otherwise the others list it as away until one of them cuts
+    /// it off.
+    pub noted: bool,
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::audit::{Find, Found};
 use mgp_protocol::mgp::names::{Meant, Read};
 
-use super::show;
+use super::lines::AuditLines;
 use crate::cli::args::FindAudit;
 use crate::cli::client::{CliContext, KernelClient, names, read};
 use crate::cli::failure::Failure;
@@ -17,12 +17,13 @@ pub(super) fn find(context: &CliContext, typed: FindAudit) -> Result<(), Failure
         let most = typed.limit;
         let mut asked = meant(client, typed).await?;
         let (mut shown, mut said) = (0, None);
+        let mut lines = AuditLines::new(context.json);
         loop {
             asked.limit = Some(most - shown);
             let answer = client.ask(Find::METHOD, &asked, ASKING).await?;
             let found: Found = read(&answer)?;
             for event in &found.events {
-                show(event, context.json)?;
+                lines.show(client, event).await?;
             }
             shown += found.events.len() as u64;
             said = said.or(found.note);

@@ -91,7 +91,9 @@ fn state(node: &Node) -> String {
     let word = node.standing.as_str();
     match (node.standing, node.since_ms) {
         (Standing::Linked | Standing::Away, Some(since)) => format!("{word} for {}", time(since)),
-        (Standing::Here | Standing::Linked | Standing::Away | Standing::Revoked, _) => word.into(),
+        (Standing::Left | Standing::Revoked, Some(since)) => format!("{word} {} ago", time(since)),
+        (Standing::Here | Standing::Linked | Standing::Away, _)
+        | (Standing::Left | Standing::Revoked, None) => word.into(),
     }
 }
 

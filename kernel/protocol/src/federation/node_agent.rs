@@ -1,34 +1,22 @@
-//! Agents of other nodes: never the same as one of ours, whatever they are called.
+//! What another node may call its agents.
 
-use std::fmt;
+use crate::ids::{AgentId, NodeAgent, NodeId, told};
 
-use crate::ids::NodeId;
-use crate::ids::{AgentId, told};
-
-/// An agent as the node knows it that it connected to, and that node.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ForeignAgent {
-    /// The node that answers for it.
-    pub home: NodeId,
-    /// Its id there.
-    pub agent: AgentId,
-}
-
-impl ForeignAgent {
+impl NodeAgent {
     /// Judges an id that another node tells. It is one that [`AgentId`] could have made there: nothing
     /// else is ever shown in a list, a log line or a rule.
     ///
     /// # Errors
-    /// [`BadForeignAgent`].
-    pub fn parse(home: NodeId, agent: &str) -> Result<Self, BadForeignAgent> {
+    /// [`BadNodeAgent`].
+    pub fn told(node: NodeId, agent: &str) -> Result<Self, BadNodeAgent> {
         let name = agent.strip_prefix(AgentId::PREFIX);
-        let name = name.ok_or(BadForeignAgent::Prefix)?;
+        let name = name.ok_or(BadNodeAgent::Prefix)?;
         if name.is_empty() || name.len() > AgentId::MAX_NAME {
-            return Err(BadForeignAgent::Length(name.len()));
+            return Err(BadNodeAgent::Length(name.len()));
         }
         // Who shows the kernel's own token is an agent; the kernel and its operator are none.
         if ["operator", "kernel"].contains(&name.to_ascii_lowercase().as_str()) {
-            return Err(BadForeignAgent::Kernel);
+            return Err(BadNodeAgent::Kernel);
         }
         let mut rest = name;
         while let Some(c) = rest.chars().next() {
@@ -36,12 +24,12 @@ impl ForeignAgent {
                 '.' | '_' | '-' => 1,
                 _ if c.is_ascii_alphanumeric() => 1,
                 '%' if is_escape(rest.as_bytes()) => 3,
-                _ => return Err(BadForeignAgent::Character(c)),
+                _ => return Err(BadNodeAgent::Character(c)),
             };
             rest = &rest[taken..];
         }
         let agent = AgentId::new(agent);
-        Ok(Self { home, agent })
+        Ok(Self { node, agent })
     }
 }
 
@@ -62,15 +50,9 @@ fn is_escape(text: &[u8]) -> bool {
     byte.is_none_or(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
 }
 
-impl fmt::Display for ForeignAgent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.agent, self.home.short())
-    }
-}
-
 /// Why a text names no agent of another node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadForeignAgent {
+pub enum BadNodeAgent {
     /// It does not begin as every agent's id does.
     #[error("it does not begin with \"agent.\"")]
     Prefix,
@@ -93,23 +75,23 @@ mod tests {
     #[test]
     fn an_id_that_no_node_makes_is_refused() {
         let home = NodeId([1; 32]);
-        let parse = |agent: &str| ForeignAgent::parse(home, agent);
+        let parse = |agent: &str| NodeAgent::told(home, agent);
         for name in ["alice", "auth0|7@b", "a%b", "agent.alice", "ä", "A.b_c-"] {
             let made = AgentId::of_subject(name).unwrap();
             assert_eq!(parse(made.as_str()).unwrap().agent, made);
         }
         assert!(parse(AgentId::LOCAL).is_ok() && parse(AgentId::ANONYMOUS).is_ok());
-        assert_eq!(parse("agent.Operator"), Err(BadForeignAgent::Kernel));
-        assert_eq!(parse("alice"), Err(BadForeignAgent::Prefix));
-        assert_eq!(parse("agent."), Err(BadForeignAgent::Length(0)));
+        assert_eq!(parse("agent.Operator"), Err(BadNodeAgent::Kernel));
+        assert_eq!(parse("alice"), Err(BadNodeAgent::Prefix));
+        assert_eq!(parse("agent."), Err(BadNodeAgent::Length(0)));
         let long = format!("agent.{}", "a".repeat(129));
-        assert_eq!(parse(&long), Err(BadForeignAgent::Length(129)));
+        assert_eq!(parse(&long), Err(BadNodeAgent::Length(129)));
         for bad in [
             "a b", "a\nb", "a@b", "ä", "a%", "a%4", "a%4g", "a%7c", "a%41",
         ] {
             let refused = parse(&format!("agent.{bad}"));
             assert!(
-                matches!(refused, Err(BadForeignAgent::Character(_))),
+                matches!(refused, Err(BadNodeAgent::Character(_))),
                 "{bad:?}"
             );
         }
@@ -118,8 +100,8 @@ mod tests {
 
     #[test]
     fn the_same_name_at_two_nodes_is_two_agents() {
-        let at = |n: u8| ForeignAgent::parse(NodeId([n; 32]), "agent.local").unwrap();
+        let at = |n: u8| NodeAgent::told(NodeId([n; 32]), "agent.local").unwrap();
         assert_ne!(at(1), at(2));
-        assert_eq!(at(1).to_string(), "agent.local@010101010101");
+        assert_ne!(AgentId::of_node(&at(1)), AgentId::of_node(&at(2)));
     }
 }

@@ -1,0 +1,70 @@
+//! Nodes that are away, whose tools are listed as they were last told.
+
+use std::collections::HashMap;
+
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::kernel::nodes::{Cluster, List, Standing};
+use mgp_protocol::mgp::names::Named;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::cli::client::{KernelClient, read};
+use crate::cli::failure::Failure;
+use crate::cli::words::time;
+
+/// A node that is away.
+#[derive(Debug, Serialize)]
+pub(super) struct AwayNode {
+    /// What it is called: the first part of the ids of its servers.
+    node: String,
+    /// It was last heard so many milliseconds ago.
+    age_ms: u64,
+}
+
+/// Those whose tools are among these. Nobody is asked where there are none of another node.
+pub(super) async fn nodes(
+    client: &mut KernelClient,
+    names: &HashMap<String, Named>,
+) -> Result<Vec<AwayNode>, Failure> {
+    let is_of = |node: &str| {
+        let mut servers = names.values().map(|named| named.server_id.as_str());
+        servers.any(|server| server.split_once('/').is_some_and(|(of, _)| of == node))
+    };
+    let any = names.values().any(|named| named.server_id.contains('/'));
+    if !any {
+        return Ok(Vec::new());
+    }
+    let answer = client.request(List::METHOD, &json!({}), &mut ()).await?;
+    let nodes = read::<Cluster>(&answer)?.nodes.into_iter();
+    let away = nodes.filter(|node| node.standing == Standing::Away && is_of(&node.name));
+    let away = away.map(|node| AwayNode {
+        age_ms: node.index_age_ms.unwrap_or_default(),
+        node: node.name,
+    });
+    Ok(away.collect())
+}
+
+/// `nas/demo`, or `nas/demo (away, 12 s old)`.
+pub(super) fn shown(server: &str, away: &[AwayNode]) -> String {
+    let node = server.split_once('/').map(|(node, _)| node);
+    match away.iter().find(|away| Some(away.node.as_str()) == node) {
+        Some(away) => format!("{server} (away, {} old)", time(away.age_ms)),
+        None => server.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_of_a_node_that_is_away_is_shown_with_its_age() {
+        let away = [AwayNode {
+            node: "nas".into(),
+            age_ms: 12_000,
+        }];
+        assert_eq!(shown("nas/demo", &away), "nas/demo (away, 12 s old)");
+        assert_eq!(shown("den/demo", &away), "den/demo");
+        assert_eq!(shown("nas", &away), "nas");
+    }
+}
