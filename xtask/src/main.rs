@@ -7,6 +7,7 @@ mod summary;
 mod tally;
 mod tee;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -36,6 +37,15 @@ enum Chore {
         #[arg(long, default_value_t = 1_000_000)]
         seeds: u64,
     },
+    /// Measure a cluster of real kernels, each in a network namespace of its own, and print the figures beside
+    /// what they may be: some ten minutes, and one with --quick.
+    ///
+    /// Exits with 1 when a bound was missed, and with 77 when nothing could be run here.
+    ClusterTest {
+        /// Given on: `--quick`, `--json FILE`, or the parts to measure; `--help` lists them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        given: Vec<OsString>,
+    },
     /// Install the third-party servers and clients of the suites into the user's cache.
     Peers,
     /// List the requirement rows of docs/requirements that no test names in its doc line.
@@ -59,6 +69,7 @@ fn main() -> ExitCode {
     match Options::parse().chore {
         Chore::Test { quick } => run(steps(quick)),
         Chore::Simulate { seeds } => run(vec![Step::new(SIMULATOR, simulator(seeds)).counted()]),
+        Chore::ClusterTest { given } => cluster_test(&given),
         Chore::Peers => run(vec![Step::new(PEERS, install())]),
         Chore::Rows { json } => rows::list(json),
     }
@@ -125,9 +136,7 @@ fn model_checks() -> Command {
         "--no-fail-fast",
         "--target-dir",
     ]);
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    checks.arg(target.join("loom"));
+    checks.arg(target().join("loom"));
     checks.env("RUSTFLAGS", "--cfg mgp_loom");
     checks
 }
@@ -139,6 +148,28 @@ fn simulator(seeds: u64) -> Command {
     simulator.env("MGP_SIM_SEEDS", seeds.to_string());
     simulator.env("MGP_SIM_STEPS", STEPS.to_string());
     simulator
+}
+
+/// With the kernel as it is given to people. The program that measures ends with its own code.
+fn cluster_test(given: &[OsString]) -> ExitCode {
+    let built = cargo(&["build", "--release", "--workspace", "--bins"]).status();
+    if !built.is_ok_and(|status| status.success()) {
+        return ExitCode::FAILURE;
+    }
+    let figures = target().join("release").join("mgp-cluster-figures");
+    let code = match Command::new(&figures).args(given).status() {
+        Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()),
+        Err(error) => {
+            println!("{}: {error}", figures.display());
+            None
+        }
+    };
+    code.map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+/// Where what is built lies.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
 }
 
 fn cargo(args: &[&str]) -> Command {

@@ -47,9 +47,15 @@ impl Request {
     /// A call of the tool `echo` with a text of so many bytes.
     #[must_use]
     pub fn echo(talk: Talk, length: usize) -> Self {
+        Self::call(talk, "echo", length)
+    }
+
+    /// The same of a tool of another name.
+    #[must_use]
+    pub fn call(talk: Talk, name: &str, length: usize) -> Self {
         let text: String = ('a'..='z').cycle().take(length).collect();
-        let params = format!(r#""name":"echo","arguments":{{"text":"{text}"}}"#);
-        Self::new(talk, "tools/call", Some("echo"), &params)
+        let params = format!(r#""name":"{name}","arguments":{{"text":"{text}"}}"#);
+        Self::new(talk, "tools/call", Some(name), &params)
     }
 
     /// A request without its transport; `members` are those of its params beside `_meta`.

@@ -1,11 +1,16 @@
 //! A network that nothing outside it sees: a bridge in a namespace of its own, and around it one namespace for
 //! each machine. Multicast stays in it.
 
+mod cable;
+
 use std::net::Ipv4Addr;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::Program;
+use super::super::process::Process;
+
+pub use self::cable::BadCable;
 
 /// Where the bridge is, inside its namespace.
 const BRIDGE: &str = "switch";
@@ -18,6 +23,8 @@ static MADE: AtomicU32 = AtomicU32::new(0);
 /// Machines around a bridge. Dropping it takes all of it away.
 #[derive(Debug)]
 pub struct Network {
+    /// What is in the place of cables.
+    cables: Vec<Process>,
     name: String,
     machines: usize,
 }
@@ -33,7 +40,11 @@ impl Network {
     pub fn new(machines: usize) -> Result<Self, String> {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("mgp{}-{number}", std::process::id());
-        let mut network = Self { name, machines: 0 };
+        let mut network = Self {
+            cables: Vec::new(),
+            name,
+            machines: 0,
+        };
         let switch = network.switch();
         ip(&["netns", "add", &switch])?;
         let inside = ["-n", &switch, "link"];
@@ -125,28 +136,65 @@ impl Network {
         ip(&set).expect("the network is ours");
     }
 
-    /// Makes the way from a machine as bad as `tc netem` is told, `delay 50ms loss 5%` say; both ways when both
-    /// machines' are.
+    /// Makes the way from a machine bad; both ways are when both machines' are.
     ///
     /// # Panics
-    /// When `tc` fails.
-    pub fn worsen(&self, machine: usize, netem: &str) {
-        let namespace = self.namespace(machine);
-        let mut tc = Command::new("tc");
-        tc.args([
-            "-n", &namespace, "qdisc", "replace", "dev", "lan", "root", "netem",
-        ]);
-        let told = tc.args(netem.split(' ')).output().expect("tc runs");
-        assert!(
-            told.status.success(),
-            "{}",
-            String::from_utf8_lossy(&told.stderr)
-        );
+    /// When a command fails that [`Network::can_worsen`] tried.
+    pub async fn worsen(&mut self, machine: usize, cable: BadCable) {
+        if self.netem(machine, cable).is_err() {
+            let taken_out = self.take_out(machine).expect("the network is ours");
+            let [port, side] = taken_out;
+            let process = cable.between(&self.switch(), &port, &side).await;
+            self.cables.push(process);
+        }
+    }
+
+    /// Whether the system has what [`Network::worsen`] needs: `tc netem`, or Python in its place.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn can_worsen(&self) -> Result<&'static str, String> {
+        let Err(netem) = self.netem(0, BadCable::default()) else {
+            return Ok("tc netem");
+        };
+        let python = run("python3", &["-c", "import socket; socket.AF_PACKET"]);
+        let told = |python| format!("{netem}; {python}");
+        python
+            .map(|()| "a program in the cable's place")
+            .map_err(told)
+    }
+
+    fn netem(&self, machine: usize, cable: BadCable) -> Result<(), String> {
+        let (namespace, cable) = (self.namespace(machine), cable.to_string());
+        let mut words = vec!["-n", &namespace, "qdisc", "replace", "dev", "lan", "root"];
+        words.push("netem");
+        words.extend(cable.split(' '));
+        run("tc", &words)
+    }
+
+    /// Takes a machine's port out of the bridge, and puts another cable's end in its place: gives the two ends
+    /// between which somebody has to carry what comes.
+    fn take_out(&self, machine: usize) -> Result<[String; 2], String> {
+        let (switch, namespace) = (self.switch(), self.namespace(machine));
+        let [port, side, slot] = [
+            port(machine),
+            format!("side{machine}"),
+            format!("slot{machine}"),
+        ];
+        // Packets that the system would only take apart at the end of the cable are too long for it.
+        ip(&["-n", &namespace, "link", "set", "lan", "gso_max_segs", "1"])?;
+        let on_switch = |words: &[&str]| ip(&[&["-n", &switch, "link"], words].concat());
+        on_switch(&["add", &side, "type", "veth", "peer", "name", &slot])?;
+        on_switch(&["set", &port, "nomaster"])?;
+        on_switch(&["set", &slot, "master", BRIDGE, "up"])?;
+        on_switch(&["set", &side, "up"])?;
+        Ok([port, side])
     }
 }
 
 impl Drop for Network {
     fn drop(&mut self) {
+        self.cables.clear();
         for machine in 0..self.machines {
             let _ = ip(&["netns", "del", &self.namespace(machine)]);
         }
@@ -160,12 +208,16 @@ fn port(machine: usize) -> String {
 }
 
 fn ip(args: &[&str]) -> Result<(), String> {
-    let told = Command::new("ip").args(args).output();
-    let told = told.map_err(|e| format!("ip: {e}"))?;
+    run("ip", args)
+}
+
+fn run(program: &str, args: &[&str]) -> Result<(), String> {
+    let told = Command::new(program).args(args).output();
+    let told = told.map_err(|e| format!("{program}: {e}"))?;
     match told.status.success() {
         true => Ok(()),
         false => Err(format!(
-            "ip {}: {}",
+            "{program} {}: {}",
             args.join(" "),
             String::from_utf8_lossy(&told.stderr).trim()
         )),
