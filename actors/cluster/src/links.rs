@@ -36,6 +36,7 @@ use mgp_transports::quic::{LinkEndpoint, LinkGone, PairingLink, SyncStream};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 
 use self::dialing::Dialed;
+pub use self::live::HeardTurn;
 use self::live::{AcceptedLink, HeardOnLink};
 use self::parts::LinksParts;
 use self::state::LinksState;
@@ -116,8 +117,8 @@ pub enum LinksEvent {
     Missing(NodeId),
     /// The node's wall clock was measured.
     Clock(NodeId, MeasuredClock),
-    /// A message for the logs or the index.
-    Control(NodeId, Control),
+    /// A message for the logs or the index; the turn goes with it until it was heeded.
+    Control(NodeId, Control, HeardTurn),
     /// The node copies.
     Sync(NodeId, Box<SyncStream>),
     /// One of its agents calls.

@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::links::HeardTurn;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::node_key::{NodeKey, PublicKey};
@@ -175,11 +176,11 @@ pub enum ReplicationMsg {
     /// It is no more.
     LinkDown(NodeId),
     /// It has said what it holds.
-    Heard(NodeId, LogsHeld),
+    Heard(NodeId, LogsHeld, HeardTurn),
     /// Its wall clock was measured.
     Clock(NodeId, MeasuredClock),
     /// Entries came whose signatures hold.
-    Taken(Vec<Signed>),
+    Taken(Vec<Signed>, Reply<()>),
     /// All up to this ticket is on the disk of that stay in a cluster.
     Stored {
         /// Which stay.
@@ -209,7 +210,7 @@ impl std::fmt::Debug for ReplicationMsg {
             Self::LinkDown(_) => "LinkDown",
             Self::Heard(..) => "Heard",
             Self::Clock(..) => "Clock",
-            Self::Taken(_) => "Taken",
+            Self::Taken(..) => "Taken",
             Self::Stored { .. } => "Stored",
             Self::Brought(_) => "Brought",
             Self::Tick => "Tick",
@@ -285,9 +286,15 @@ impl Actor for ReplicationActor {
             }
             ReplicationMsg::LinkUp(node) => state.link_up(node),
             ReplicationMsg::LinkDown(node) => state.link_down(node),
-            ReplicationMsg::Heard(node, held) => state.heard(node, held),
+            ReplicationMsg::Heard(node, held, turn) => {
+                state.heard(node, held);
+                drop(turn);
+            }
             ReplicationMsg::Clock(node, clock) => state.clock_measured(node, clock),
-            ReplicationMsg::Taken(signed) => state.taken(&signed),
+            ReplicationMsg::Taken(signed, reply) => {
+                state.taken(&signed);
+                reply.send(());
+            }
             ReplicationMsg::Stored { stay, ticket } => state.stored(stay, ticket),
             ReplicationMsg::Brought(node) => state.brought(node),
             ReplicationMsg::Tick => state.tick(),

@@ -16,7 +16,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 pub use self::held_tools::{HeldServer, HeldTool, HeldTools};
 pub use self::node_handles::{NamedNodes, UnusableNames};
 pub use self::status::IndexedNode;
-use crate::links::PeerLink;
+use crate::links::{HeardTurn, PeerLink};
 use state::ToolIndexState;
 
 /// What the actor needs.
@@ -87,6 +87,8 @@ pub enum ToolIndexMsg {
     Offer(BTreeMap<ServerId, Arc<OfferedServer>>),
     /// What is shared is this.
     Shared(Arc<Shares>),
+    /// Those of them that share nothing.
+    Leaves(BTreeSet<NodeId>),
     /// The nodes of the cluster, as they call themselves.
     Members(BTreeMap<NodeId, NodeName>),
     /// There is a link.
@@ -94,9 +96,9 @@ pub enum ToolIndexMsg {
     /// There is none any more.
     LinkDown(NodeId),
     /// A peer told its digest.
-    Heard(NodeId, IndexDigest),
+    Heard(NodeId, IndexDigest, HeardTurn),
     /// A peer told what it did not take.
-    Report(NodeId, IndexReport),
+    Report(NodeId, IndexReport, HeardTurn),
     /// A peer asks for a page; answered with none for who is not of the cluster.
     Page(NodeId, PullIndex, Reply<Option<IndexPage>>),
     /// A pull has ended.
@@ -136,6 +138,12 @@ impl ToolIndexHandle {
         self.say(ToolIndexMsg::Members(members));
     }
 
+    /// These nodes of the cluster may only call: from the next [`Self::set_members`] on, nothing that they tell is
+    /// taken.
+    pub fn set_leaves(&self, leaves: BTreeSet<NodeId>) {
+        self.say(ToolIndexMsg::Leaves(leaves));
+    }
+
     /// There is a link to a node, perhaps in the place of another one.
     pub fn link_up(&self, link: Arc<PeerLink>) {
         self.say(ToolIndexMsg::LinkUp(link));
@@ -147,13 +155,13 @@ impl ToolIndexHandle {
     }
 
     /// A node told its digest over its own link.
-    pub fn heard(&self, node: NodeId, digest: IndexDigest) {
-        self.say(ToolIndexMsg::Heard(node, digest));
+    pub fn heard(&self, node: NodeId, digest: IndexDigest, turn: HeardTurn) {
+        self.say(ToolIndexMsg::Heard(node, digest, turn));
     }
 
     /// A node told what it did not take of this one's index.
-    pub fn report(&self, node: NodeId, report: IndexReport) {
-        self.say(ToolIndexMsg::Report(node, report));
+    pub fn report(&self, node: NodeId, report: IndexReport, turn: HeardTurn) {
+        self.say(ToolIndexMsg::Report(node, report, turn));
     }
 
     /// Answers the pulls of a node on a stream whose opening has been read.
@@ -207,11 +215,18 @@ impl Actor for ToolIndexActor {
         match queued.open() {
             ToolIndexMsg::Offer(servers) => state.offer(servers).await,
             ToolIndexMsg::Shared(shares) => state.share(&shares),
+            ToolIndexMsg::Leaves(leaves) => state.leaves(leaves),
             ToolIndexMsg::Members(members) => state.members(members).await,
             ToolIndexMsg::LinkUp(link) => state.link_up(link),
             ToolIndexMsg::LinkDown(node) => state.link_down(node),
-            ToolIndexMsg::Heard(node, digest) => state.heard(node, digest),
-            ToolIndexMsg::Report(node, report) => state.reported(node, report),
+            ToolIndexMsg::Heard(node, digest, turn) => {
+                state.heard(node, digest);
+                drop(turn);
+            }
+            ToolIndexMsg::Report(node, report, turn) => {
+                state.reported(node, report);
+                drop(turn);
+            }
             ToolIndexMsg::Page(node, pull, reply) => reply.send(state.page(node, &pull)),
             ToolIndexMsg::Pulled(node, number, page) => state.pulled(node, number, page),
             ToolIndexMsg::Kept(kept) => state.kept(kept),

@@ -22,4 +22,4 @@ pub mod tool_index;
 mod byte_text;
 mod message;
 
-pub use message::BadMessage;
+pub use message::{BadMessage, plain};

@@ -86,6 +86,8 @@ impl ServerId {
             .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
         {
             Some(c) => Err(BadServerId::Character(c)),
+            // In a path it would be another folder.
+            None if text.bytes().all(|byte| byte == b'.') => Err(BadServerId::Dots),
             None => Ok(Self::new(text)),
         }
     }
@@ -150,6 +152,9 @@ pub enum BadServerId {
     /// A character that would not survive in a tool's name or a path.
     #[error("a server id is made of letters, digits, '.', '_' and '-'; {} is none of them", told(*.0))]
     Character(char),
+    /// Nothing but dots.
+    #[error("a server id is not made of dots alone")]
+    Dots,
 }
 
 /// A character in a sentence: where it may only look like one of ours, with its number.
@@ -252,6 +257,7 @@ mod tests {
         assert!(ServerId::parse("mind.cerebras").is_ok());
         assert_eq!(ServerId::parse(""), Err(BadServerId::Empty));
         assert_eq!(ServerId::parse("../x"), Err(BadServerId::Character('/')));
+        assert_eq!(ServerId::parse(".."), Err(BadServerId::Dots));
         assert_eq!(
             ServerId::parse(&"a".repeat(49)),
             Err(BadServerId::TooLong(49))

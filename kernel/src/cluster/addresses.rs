@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use mgp_protocol::ids::NodeId;
@@ -17,6 +18,8 @@ pub(super) struct LastAddresses {
     known: Mutex<BTreeMap<NodeId, SocketAddr>>,
     /// One writes at a time, what is known then.
     writing: tokio::sync::Mutex<()>,
+    /// Somebody waits to write already: one is enough, however often addresses change.
+    waiting: AtomicBool,
 }
 
 impl LastAddresses {
@@ -30,6 +33,7 @@ impl LastAddresses {
         Self {
             known: Mutex::new(known.collect()),
             writing: tokio::sync::Mutex::default(),
+            waiting: AtomicBool::default(),
             file,
         }
     }
@@ -54,9 +58,13 @@ impl LastAddresses {
         known.len() != before
     }
 
-    /// Puts what is known on disk.
+    /// Puts what is known on disk, or leaves that to who waits to do so.
     pub(super) async fn write(&self) {
+        if self.waiting.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let _one = self.writing.lock().await;
+        self.waiting.store(false, Ordering::Release);
         let known: BTreeMap<String, SocketAddr> = self
             .all()
             .into_iter()

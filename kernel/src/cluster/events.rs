@@ -4,15 +4,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_cluster::links::LinksEvent;
+use mgp_cluster::links::{HeardTurn, LinksEvent};
 use mgp_cluster::replication::{self, ReplicationEvent};
 use mgp_cluster::tool_index::ToolIndexEvent;
 use mgp_engine::cluster::shares::Shares;
 use mgp_protocol::federation::control::Control;
+use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::sync::SyncOpening;
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::task;
-use mgp_transports::quic::SyncStream;
+use mgp_transports::quic::{StreamFailure, SyncStream};
 
 use super::Cluster;
 
@@ -34,14 +35,19 @@ impl Cluster {
                 self.tool_index.link_up(link);
             }
             LinksEvent::Down { node, why } => {
-                tracing::info!(node = %self.name_of(node), %why, "a link has ended");
+                let name = self.name_of(node);
+                // Of other ends the transport tells, once for each reason: who links again and again fills no log.
+                match why.0 == StreamFailure::LinkClosed(LinkClose::Revoked) {
+                    true => tracing::info!(node = %name, %why, "a node was cut off"),
+                    false => tracing::debug!(node = %name, %why, "a link has ended"),
+                }
                 self.replication.link_down(node);
                 self.tool_index.link_down(node);
             }
             // A node is there for its tools when it is linked: what others say of it changes nothing.
             LinksEvent::Present(_) | LinksEvent::Missing(_) => {}
             LinksEvent::Clock(node, clock) => self.replication.clock_measured(node, clock),
-            LinksEvent::Control(node, message) => self.told(node, message),
+            LinksEvent::Control(node, message, turn) => self.told(node, message, turn),
             LinksEvent::Sync(node, stream) => {
                 let (replication, index) = (self.replication.clone(), self.tool_index.clone());
                 task::detached("cluster.sync", async move {
@@ -57,11 +63,11 @@ impl Cluster {
         }
     }
 
-    fn told(self: &Arc<Self>, node: NodeId, message: Control) {
+    fn told(self: &Arc<Self>, node: NodeId, message: Control, turn: HeardTurn) {
         match message {
-            Control::Logs(held) => self.replication.heard(node, held),
-            Control::Index(digest) => self.tool_index.heard(node, digest),
-            Control::IndexReport(report) => self.tool_index.report(node, report),
+            Control::Logs(held) => self.replication.heard(node, held, turn),
+            Control::Index(digest) => self.tool_index.heard(node, digest, turn),
+            Control::IndexReport(report) => self.tool_index.report(node, report, turn),
             Control::Leaving(leaving) => self.leaves(node, leaving),
             // The links keep these to themselves, and a later version's are for nobody here.
             Control::Hello(_)
@@ -103,13 +109,14 @@ impl Cluster {
         match event {
             // Whoever needs them follows what is published.
             ToolIndexEvent::Changed | ToolIndexEvent::Renamed => {}
+            // The index warns of them, as often as people read it: a peer says so as often as it likes.
             ToolIndexEvent::Reported(node, report) => {
                 let (node, refused) = (self.name_of(node), report.refused);
-                tracing::warn!(%node, refused, "a node does not take all that is shared with it");
+                tracing::debug!(%node, refused, "a node does not take all that is shared with it");
             }
             ToolIndexEvent::Refused(node, report) => {
                 let (node, refused) = (self.name_of(node), report.refused);
-                tracing::warn!(%node, refused, "not all that a node shares can be taken");
+                tracing::debug!(%node, refused, "not all that a node shares can be taken");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Follows who is in the cluster: who may have links, who is known by name, whether this node listens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ impl Cluster {
             let view = self.replication.view();
             self.links.set_greeting(self.name(), said(view.role));
             self.pin().await;
+            self.tool_index.set_leaves(leaves(&view));
             self.tool_index.set_members(named(&view));
             self.forget_shares(&view).await;
             if self
@@ -128,6 +129,13 @@ fn named(view: &ClusterView) -> BTreeMap<NodeId, NodeName> {
     let others = view.members.iter().filter(|(node, _)| **node != view.here);
     let known = others.filter(|(_, member)| !member.standing.is_out());
     known.map(|(node, member)| (*node, name(member))).collect()
+}
+
+/// The nodes that share nothing: leaves, and those whose role is in doubt.
+fn leaves(view: &ClusterView) -> BTreeSet<NodeId> {
+    let shares = |member: &ClusterMemberView| said(member.role) != NodeRole::Leaf;
+    let leaves = view.members.iter().filter(|(_, member)| !shares(member));
+    leaves.map(|(node, _)| *node).collect()
 }
 
 /// Its name; of another build's rules for names, what these rules make of it.

@@ -8,6 +8,7 @@ use mgp_calls::known_names;
 use mgp_cluster::shares::{NotShared, ShareWish};
 use mgp_engine::cluster::shares::{Share, ShareAudience};
 use mgp_engine::doors::known_names::Meant;
+use mgp_engine::policy::grants::MemberRole;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::kernel::shares::{self, Add, Changed, Remove, Shares};
 use mgp_protocol::refusal::Refusal;
@@ -39,7 +40,14 @@ impl Operator {
         let shared = shared.map_err(not_shared)?;
         self.cluster.export().await?;
         let mut notes = Vec::new();
-        if self.cluster.replication.view().cluster.is_none() {
+        let view = self.cluster.replication.view();
+        if view.role == Some(MemberRole::Leaf) {
+            notes.push(
+                "this node is a leaf, which only calls: nobody takes what it shares; an admin can let it in as a member"
+                    .into(),
+            );
+        }
+        if view.cluster.is_none() {
             notes.push(
                 "this node is in no cluster yet: `mgp node invite` makes a ticket for another one"
                     .into(),

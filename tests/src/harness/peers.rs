@@ -17,6 +17,8 @@ pub enum Need {
     /// The Go toolchain of this machine, or that of `peers/go/requirements.txt`, and the server made
     /// with it.
     Go,
+    /// Python with the packages of `peers/hostile/requirements.txt`, for nodes that keep to no rule.
+    Hostile,
     /// git, which is not installed but only found.
     Git,
 }
@@ -45,6 +47,12 @@ const LOCKS: [&str; 5] = [
 const GO: &str = "go";
 const GO_SOURCES: [&str; 3] = ["go/go.mod", "go/main.go", "go/requirements.txt"];
 const GO_SERVER: &str = "folding";
+
+/// The folder of the nodes that keep to no rule, and what they need.
+const HOSTILE: &str = "hostile";
+/// Written once all is installed.
+const READY: &str = "ready";
+const HOSTILE_LOCKS: [&str; 1] = ["hostile/requirements.txt"];
 
 /// The folder that the peers are installed in.
 #[derive(Debug, Clone)]
@@ -95,6 +103,7 @@ impl Peers {
             (Need::Node, Self::install_node as fn(&Self) -> _),
             (Need::Python, Self::install_python),
             (Need::Go, Self::install_go),
+            (Need::Hostile, Self::install_hostile),
         ];
         let mut failed = Vec::new();
         for (need, step) in steps {
@@ -165,6 +174,15 @@ impl Peers {
         )
     }
 
+    /// A story of `peers/hostile/`: a node that keeps to no rule. It prints what came of it as JSON.
+    #[must_use]
+    pub fn hostile(&self, story: &str, args: &[&str]) -> Program {
+        let main = source().join(HOSTILE).join("main.py");
+        let python = interpreter(&self.hostile_folder());
+        let program = Program::new(python, [main.display().to_string()]).arg(story);
+        program.args(args).env("PYTHONDONTWRITEBYTECODE", "1")
+    }
+
     /// server-everything of npm, over stdio.
     #[must_use]
     pub fn everything(&self) -> Program {
@@ -206,6 +224,7 @@ impl Peers {
         match need {
             Need::Node | Need::Python => self.ready_file(need).is_file(),
             Need::Go => self.go_folder().join(GO_SERVER).is_file(),
+            Need::Hostile => self.hostile_folder().join(READY).is_file(),
             Need::Git => absent(need).is_none(),
         }
     }
@@ -263,6 +282,21 @@ impl Peers {
             .env("CGO_ENABLED", "0"))
     }
 
+    /// A folder of its own: no other peer is installed anew when its list changes.
+    fn hostile_folder(&self) -> PathBuf {
+        let python = format!("{:?}", version("python3"));
+        self.folder
+            .join(format!("{HOSTILE}-{}", key_of(&HOSTILE_LOCKS, &python)))
+    }
+
+    fn install_hostile(&self) -> Result<(), String> {
+        absent(Need::Python).map_or(Ok(()), Err)?;
+        let to = self.hostile_folder();
+        std::fs::create_dir_all(&to).map_err(|e| e.to_string())?;
+        venv(&source().join(HOSTILE), &to)?;
+        std::fs::write(to.join(READY), "").map_err(|e| e.to_string())
+    }
+
     fn brought_node(&self) -> Option<PathBuf> {
         let modules = self.folder.join("node/node_modules");
         let package = std::fs::read_dir(&modules).ok()?.flatten();
@@ -306,7 +340,7 @@ fn absent(need: Need) -> Option<String> {
             let enough = enough && version("npm").is_some();
             (!enough).then(|| format!("Node {NODE} or later with npm"))
         }
-        Need::Python => {
+        Need::Python | Need::Hostile => {
             let enough = version("python3").is_some_and(|version| version >= (3, PYTHON_MINOR));
             (!enough).then(|| format!("Python 3.{PYTHON_MINOR} or later"))
         }

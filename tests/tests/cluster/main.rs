@@ -8,3 +8,4 @@ mod joining;
 mod network;
 mod people;
 mod scene;
+mod strangers;

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::scene::{call, config, demo, join, linked, shows, standing};
 
 /// A network, where this machine lets us make one; why not is told, and the test shows nothing.
-fn network(machines: usize) -> Option<Network> {
+pub(crate) fn network(machines: usize) -> Option<Network> {
     match Network::new(machines) {
         Ok(network) => Some(network),
         Err(why) => {

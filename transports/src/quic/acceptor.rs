@@ -11,7 +11,7 @@ use mgp_protocol::ids::NodeId;
 use quinn::{Connecting, Incoming};
 use tokio::time::timeout;
 
-use super::frames::StreamFailure;
+use super::frames::{StreamFailure, in_words};
 use super::greeting::{EndpointCore, NoLink, Shaken};
 use super::handshake::{LinkPurpose, PeerFindings};
 use super::limits::{HANDSHAKE, HANDSHAKES, HANDSHAKES_OF_ONE};
@@ -120,7 +120,7 @@ async fn take(
     };
     let connected = timeout(HANDSHAKE, connecting).await;
     let connected = connected.map_err(|_| failed("it took too long".to_owned()))?;
-    let connection = connected.map_err(|error| failed(error.to_string()))?;
+    let connection = connected.map_err(|error| failed(in_words(&error)))?;
     match findings.peer() {
         Some((LinkPurpose::Link, key)) => {
             let linked = core.greet(Shaken { connection, key }, false).await?;

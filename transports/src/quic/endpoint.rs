@@ -13,7 +13,7 @@ use quinn::{ClientConfig, ServerConfig, TokioRuntime, VarInt};
 use tokio::time::timeout;
 
 use super::acceptor::Acceptor;
-use super::frames::StreamFailure;
+use super::frames::{StreamFailure, in_words};
 use super::greeting::{EndpointCore, Greeting, NoLink, Shaken};
 use super::handshake::identity::NodeIdentity;
 use super::handshake::{Handshakes, LinkPurpose};
@@ -180,7 +180,7 @@ impl LinkEndpoint {
         });
         let failed = |why: &dyn fmt::Display| match findings.fault() {
             Some(fault) => NoLink::Peer(fault),
-            None => NoLink::Unreachable(address, why.to_string()),
+            None => NoLink::Unreachable(address, in_words(why)),
         };
         // The name is neither sent nor read.
         let connecting = self.0.socket.connect_with(config, address, "node.invalid");

@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use mgp_protocol::federation::ends::{LinkClose, StreamReset};
 use mgp_protocol::federation::frames::{BadHead, FrameHead, FrameKind, HEAD, StreamKind};
+use mgp_protocol::federation::plain;
 use quinn::{ConnectionError, ReadError, RecvStream, SendStream, VarInt, WriteError};
 
 use crate::budget::{MessageBudget, Reservation};
@@ -41,6 +42,14 @@ pub enum StreamFailure {
     Late,
 }
 
+/// Longest text of an error of QUIC, in bytes.
+const LONGEST_ERROR: usize = 200;
+
+/// An error of QUIC. Whoever is at the other end, known or not, may have written some of it.
+pub(super) fn in_words(error: &dyn std::fmt::Display) -> String {
+    plain(&error.to_string(), LONGEST_ERROR)
+}
+
 impl StreamFailure {
     /// What the peer is told.
     pub(super) fn reset(&self) -> StreamReset {
@@ -66,7 +75,7 @@ impl StreamFailure {
             | ConnectionError::ConnectionClosed(_)
             | ConnectionError::Reset
             | ConnectionError::TimedOut
-            | ConnectionError::CidsExhausted => Self::LinkLost(error.to_string()),
+            | ConnectionError::CidsExhausted => Self::LinkLost(in_words(error)),
         }
     }
 }

@@ -211,7 +211,7 @@ impl EndpointCore {
             reader: FrameReader::new(receive, longest, budget(&self.memory)),
             writer: FrameWriter::new(send, longest),
             until: PairingLink::until(),
-            _guest: guest,
+            guest,
         }
     }
 

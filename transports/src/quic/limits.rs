@@ -67,11 +67,17 @@ pub const DIALED_ADDRESSES: usize = 8;
 /// Longest a name server may take.
 pub(super) const RESOLVING: Duration = Duration::from_secs(3);
 
-/// Nodes that are being paired at a time: a person pairs one.
-pub const PAIRINGS: usize = 4;
+/// Nodes that are being paired at a time: one for each ticket that may be out.
+pub const PAIRINGS: usize = 16;
+
+/// And those of one address that have not shown a ticket yet: one machine does not take the places of the others.
+pub(super) const PAIRINGS_OF_ONE: usize = 2;
 
 /// Longest a pairing may take: a person compares three words.
 pub(super) const PAIRING: Duration = Duration::from_secs(120);
+
+/// Longest until a guest has shown its ticket: its place is for those who have one.
+pub(super) const ASKING: Duration = Duration::from_secs(5);
 
 /// Longest from a stream's first byte to the end of its header, or of a packet.
 pub(super) const OPENING: Duration = Duration::from_secs(5);

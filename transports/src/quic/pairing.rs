@@ -13,16 +13,23 @@ use mgp_protocol::ids::NodeId;
 use tokio::time::{Instant, timeout_at};
 
 use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
-use super::limits::{PAIRING, PAIRINGS};
+use super::limits::{ASKING, PAIRING, PAIRINGS, PAIRINGS_OF_ONE};
 use super::pinned::close;
 
 /// Codes of QUIC that carry an alert of TLS (RFC 9001 §4.8).
 const HANDSHAKE_CODES: std::ops::Range<u64> = 0x100..0x200;
 
+/// Who is there, and whether it has shown a ticket.
+#[derive(Debug)]
+struct PairingPlace {
+    guest: quinn::Connection,
+    is_proven: bool,
+}
+
 #[derive(Debug, Default)]
 struct DoorState {
     tickets: usize,
-    guests: Vec<quinn::Connection>,
+    guests: Vec<PairingPlace>,
 }
 
 /// Whether a node that is not known may say something.
@@ -43,10 +50,16 @@ impl PairingDoor {
         if state.tickets == 0 {
             return Err(LinkClose::PairingOver);
         }
-        if state.guests.len() >= PAIRINGS {
+        let from = connection.remote_address().ip();
+        let unproven = state.guests.iter().filter(|place| !place.is_proven);
+        let of_one = unproven.filter(|place| place.guest.remote_address().ip() == from);
+        if state.guests.len() >= PAIRINGS || of_one.count() >= PAIRINGS_OF_ONE {
             return Err(LinkClose::TooMany);
         }
-        state.guests.push(connection.clone());
+        state.guests.push(PairingPlace {
+            guest: connection.clone(),
+            is_proven: false,
+        });
         Ok(PairingGuest {
             door: Arc::clone(self),
             stable_id: connection.stable_id(),
@@ -74,8 +87,8 @@ impl Drop for PairingOpen {
         let mut state = self.0.state();
         state.tickets -= 1;
         if state.tickets == 0 {
-            for guest in &state.guests {
-                close(guest, LinkClose::PairingOver);
+            for place in &state.guests {
+                close(&place.guest, LinkClose::PairingOver);
             }
         }
     }
@@ -93,7 +106,7 @@ impl Drop for PairingGuest {
         let mut state = self.door.state();
         state
             .guests
-            .retain(|guest| guest.stable_id() != self.stable_id);
+            .retain(|place| place.guest.stable_id() != self.stable_id);
     }
 }
 
@@ -106,7 +119,7 @@ pub struct PairingLink {
     pub(super) reader: FrameReader,
     pub(super) writer: FrameWriter,
     pub(super) until: Instant,
-    pub(super) _guest: Option<PairingGuest>,
+    pub(super) guest: Option<PairingGuest>,
 }
 
 impl PairingLink {
@@ -158,12 +171,34 @@ impl PairingLink {
         timeout_at(self.until, writing).await.unwrap_or(late)
     }
 
+    /// It has shown a ticket: its place is its own until the pairing is over.
+    pub fn proven(&self) {
+        let Some(guest) = &self.guest else { return };
+        let mut state = guest.door.state();
+        let mut places = state.guests.iter_mut();
+        if let Some(place) = places.find(|place| place.guest.stable_id() == guest.stable_id) {
+            place.is_proven = true;
+        }
+    }
+
+    /// The first message: whoever comes to be paired has it ready.
+    ///
+    /// # Errors
+    /// [`StreamFailure`].
+    pub async fn first(&mut self) -> Result<Option<Bytes>, StreamFailure> {
+        self.read_until(Instant::now() + ASKING).await
+    }
+
     /// The next message; `None` after the last one.
     ///
     /// # Errors
     /// [`StreamFailure`].
     pub async fn next(&mut self) -> Result<Option<Bytes>, StreamFailure> {
-        let read = timeout_at(self.until, self.reader.next()).await;
+        self.read_until(self.until).await
+    }
+
+    async fn read_until(&mut self, until: Instant) -> Result<Option<Bytes>, StreamFailure> {
+        let read = timeout_at(until, self.reader.next()).await;
         match read.unwrap_or(Err(StreamFailure::Late))? {
             Some((FrameKind::Message, body)) => Ok(Some(body)),
             Some(_) => Err(StreamFailure::Malformed("a frame of a call")),

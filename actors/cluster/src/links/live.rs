@@ -15,7 +15,7 @@ use mgp_runtime::time::unix_ms;
 use mgp_transports::quic::{
     ControlInput, ControlOutput, InboundStream, InboundStreams, NewLink, PacketInput, WriteFailure,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::outbox::{Outbox, Unheeded};
 use super::parts::LinksParts;
@@ -26,6 +26,16 @@ use super::{InboundNodeCall, LinksEvent, LinksMsg, PeerLink};
 pub struct AcceptedLink {
     pub(super) link: Box<NewLink>,
     pub(super) taken: Reply<()>,
+}
+
+/// Messages of one link that may wait in the mailboxes of other actors: more than one that keeps to the protocol
+/// sends in a row. Whoever sends faster waits, and keeps no other out.
+pub(super) const UNHEEDED: usize = 16;
+
+/// The place of a message among those of its link that were not heeded yet. Dropped, it lets the next one in.
+#[derive(Debug, Default)]
+pub struct HeardTurn {
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 /// What of a link the actor itself is told.
@@ -70,6 +80,7 @@ impl LiveLink {
             events: parts.events.clone(),
             mailbox: mailbox.clone(),
             clock: parts.times.clock,
+            turns: Arc::new(Semaphore::new(UNHEEDED)),
         };
         let (input, output) = (new.control_input, new.control_output);
         let (streams, membership) = (new.inbound, new.packets);
@@ -131,6 +142,7 @@ struct ServedLink {
     events: EventSink<LinksEvent>,
     mailbox: Mailbox<LinksMsg>,
     clock: Duration,
+    turns: Arc<Semaphore>,
 }
 
 impl ServedLink {
@@ -181,7 +193,8 @@ impl ServedLink {
                 | Control::Index(_)
                 | Control::IndexReport(_)
                 | Control::Leaving(_)) => {
-                    self.events.send(LinksEvent::Control(node, message));
+                    let turn = self.turn().await;
+                    self.events.send(LinksEvent::Control(node, message, turn));
                 }
                 Control::Unknown(unknown) => {
                     tracing::debug!(
@@ -194,6 +207,12 @@ impl ServedLink {
                 Control::Hello(_) => return,
             }
         }
+    }
+
+    /// What other actors are to hear waits until enough of what came before it was heeded.
+    async fn turn(&self) -> HeardTurn {
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        HeardTurn { _place: turn.ok() }
     }
 
     /// One at a time for each link, so that no peer fills the actor's mailbox.

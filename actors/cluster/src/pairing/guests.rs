@@ -40,7 +40,9 @@ pub struct AskedOver {
 
 /// Hears one node, until it is let in or sent away, or its link ends.
 pub(super) async fn host(mut link: PairingLink, mailbox: Mailbox<PairingMsg>) {
-    let Some(PairingMessage::Ask(ask)) = heard(&mut link).await else {
+    let asked = link.first().await.ok().flatten();
+    let asked = asked.and_then(|bytes| PairingMessage::decode(&bytes).ok());
+    let Some(PairingMessage::Ask(ask)) = asked else {
         return;
     };
     let id = ask.ticket;
@@ -60,6 +62,7 @@ pub(super) async fn host(mut link: PairingLink, mailbox: Mailbox<PairingMsg>) {
     }
     match answer.await {
         Ok(Ok((shown, decided))) => {
+            link.proven();
             if said(&mut link, &PairingMessage::Heard(shown.proof)).await {
                 wait(link, id, decided, &mailbox).await;
             }

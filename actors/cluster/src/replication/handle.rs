@@ -27,6 +27,7 @@ use super::{
     AskedBy, ClusterRecords, FoundedCluster, JoinedCluster, ProposedChanges, RecoveryKey,
     ReplicationMsg, in_none,
 };
+use crate::links::HeardTurn;
 
 /// Longest that a node that leaves or ends waits for its last words to be brought to others.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -353,8 +354,8 @@ impl ReplicationHandle {
     }
 
     /// A linked node has said what it holds. What finds no room is said again.
-    pub fn heard(&self, node: NodeId, held: LogsHeld) {
-        let _ = self.mailbox.tell(ReplicationMsg::Heard(node, held));
+    pub fn heard(&self, node: NodeId, held: LogsHeld, turn: HeardTurn) {
+        let _ = self.mailbox.tell(ReplicationMsg::Heard(node, held, turn));
     }
 
     /// The clock of a linked node was measured. What finds no room is measured again in some seconds.
@@ -377,7 +378,9 @@ impl ReplicationHandle {
             Err(_) => return,
         };
         if !signed.is_empty() {
-            let _ = self.mailbox.tell(ReplicationMsg::Taken(signed));
+            // Waited for: no stream brings them faster than they are taken.
+            let taken = |reply| ReplicationMsg::Taken(signed, reply);
+            let _ = self.mailbox.ask(taken).await;
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The state of the actor: asks the engines, and carries out what they say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use mgp_engine::clock::MonotonicTime;
 use mgp_engine::cluster::node_names::NodeNames;
 use mgp_engine::cluster::shares::Shares;
 use mgp_engine::cluster::tool_index::{
-    HeldIndexes, IndexEffect, NODES_MAX, OfferedServer, OwnIndex,
+    HeldIndexes, IndexEffect, NODES_MAX, OfferedServer, OwnIndex, empty_root,
 };
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::federation::tool_index::{
-    IndexDigest, IndexPage, IndexReport, NotBrought, PullIndex,
+    IndexDigest, IndexPage, IndexReport, NotBrought, PullIndex, RefusedEntry,
 };
 use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_protocol::mgp::audit::{Actor, ActorKind, EventType, Outcome, Target, TraceId};
@@ -52,6 +52,8 @@ pub(super) struct ToolIndexState {
     pub(super) held: HeldIndexes,
     /// None until they are told: what was kept is neither shown nor given up before.
     members: Option<BTreeMap<NodeId, NodeName>>,
+    /// Members that may only call.
+    leaves: BTreeSet<NodeId>,
     /// Linked ones and those of the cluster, at most [`NODES_MAX`].
     pub(super) peers: BTreeMap<NodeId, IndexPeer>,
     pub(super) names: NodeNames,
@@ -82,6 +84,7 @@ impl ToolIndexState {
             offered: BTreeMap::new(),
             held: HeldIndexes::default(),
             members: None,
+            leaves: BTreeSet::new(),
             peers: BTreeMap::new(),
             names: names?,
             shown: ShownServers::default(),
@@ -140,6 +143,19 @@ impl ToolIndexState {
         self.tell_all(false);
     }
 
+    /// Whether what it tells of its own tools is taken.
+    fn may_share(&self, node: NodeId) -> bool {
+        self.is_member(node) && !self.leaves.contains(&node)
+    }
+
+    pub(super) fn leaves(&mut self, leaves: BTreeSet<NodeId>) {
+        for node in &leaves {
+            self.held.forget(*node);
+            self.keep(*node, KeptChange::Changed);
+        }
+        self.leaves = leaves;
+    }
+
     pub(super) async fn members(&mut self, members: BTreeMap<NodeId, NodeName>) {
         self.members = Some(members);
         let held: Vec<NodeId> = self.held.all(self.now()).map(|(node, ..)| node).collect();
@@ -188,14 +204,19 @@ impl ToolIndexState {
     }
 
     pub(super) fn heard(&mut self, node: NodeId, digest: IndexDigest) {
-        let member = self.is_member(node);
+        let (member, may_share) = (self.is_member(node), self.may_share(node));
         let Some(peer) = self.peers.get_mut(&node) else {
             return;
         };
         peer.told = Some(digest);
-        if peer.link.is_some() && member {
+        if peer.link.is_none() || !member {
+            return;
+        }
+        if may_share {
             let effects = self.held.told(node, digest, self.now());
             self.carry_out(node, effects);
+        } else if digest.root != empty_root() {
+            self.refused(node, of_a_leaf());
         }
     }
 
@@ -495,6 +516,17 @@ impl ToolIndexState {
             };
             let _ = me.remind(ToolIndexMsg::Kept(kept));
         });
+    }
+}
+
+/// What a node is told that shares although it may not.
+fn of_a_leaf() -> IndexReport {
+    IndexReport {
+        refused: 0,
+        examples: vec![RefusedEntry {
+            entry: "the index".to_owned(),
+            reason: "a leaf calls the servers of others and shares none".to_owned(),
+        }],
     }
 }
 

@@ -100,6 +100,12 @@ fn leaf(key: &IndexKey, record: &[u8]) -> blake3::Hash {
     hasher.finalize()
 }
 
+/// The hash over no entries: of who shares nothing.
+#[must_use]
+pub fn empty_root() -> IndexRoot {
+    root(std::iter::empty())
+}
+
 /// The hash over all entries, in the order of their names. Hashing all of 20,000 again takes less than
 /// sending one page.
 fn root<'a>(leaves: impl Iterator<Item = &'a blake3::Hash>) -> IndexRoot {

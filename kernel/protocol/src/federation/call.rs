@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::assertion::{AssertionId, SignedAssertion};
 use super::byte_text::fixed_bytes;
-use super::message::{BadMessage, decode, encode};
+use super::message::{BadMessage, decode, encode, plain};
 use crate::ids::ServerId;
 use crate::refusal::CallOutcome;
 
@@ -24,6 +24,9 @@ pub const LONGEST_CALL_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Longest method, and longest trace, in bytes.
 const LONGEST_TEXT: usize = 128;
+
+/// Longest reason of a refusal that is read, in bytes.
+const LONGEST_REASON: usize = 512;
 
 /// The first frame of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,7 +164,12 @@ impl CallRefused {
     /// # Errors
     /// [`BadMessage`].
     pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
-        decode(bytes)
+        let mut refused = decode(bytes)?;
+        if let Self::BadAssertion { why } | Self::Malformed { why } = &mut refused {
+            // A peer wrote it, and people read it.
+            *why = plain(why, LONGEST_REASON);
+        }
+        Ok(refused)
     }
 
     /// Whether the call took effect all the same.
@@ -248,6 +256,10 @@ mod tests {
         let large = CallRefused::AnswerTooLarge { size, limit };
         assert_eq!(CallRefused::decode(&large.encode()), Ok(large.clone()));
         assert_eq!(large.outcome(), CallOutcome::Done);
+        let why = format!("no\u{1b}[2J\n{}", "x".repeat(100_000));
+        let shown = CallRefused::decode(&CallRefused::BadAssertion { why }.encode());
+        let shown = shown.unwrap().to_string();
+        assert!(shown.len() < 1000 && shown.contains("no\\u{1b}[2J\\u{a}xx"));
         let later = b"\x82\xa4code\xa6paused\xa5until\x05";
         assert_eq!(CallRefused::decode(later), Ok(CallRefused::Unknown));
         assert_eq!(CallRefused::Unknown.outcome(), CallOutcome::Unknown);

@@ -11,6 +11,34 @@ const DEEPEST: usize = 16;
 #[error("not a message of this protocol: {0}")]
 pub struct BadMessage(pub String);
 
+/// Longest text of what is wrong with a message, in bytes: errors of the decoder quote what they found, and who
+/// sent it chose that.
+const QUOTED: usize = 200;
+
+impl BadMessage {
+    /// What a reader found, cut short and without anything that looks like something else.
+    pub fn of(error: &dyn std::fmt::Display) -> Self {
+        Self(plain(&error.to_string(), QUOTED))
+    }
+}
+
+/// A text as it may be shown to people: visible ASCII and spaces, all else escaped, and not endless.
+#[must_use]
+pub fn plain(text: &str, longest: usize) -> String {
+    let mut plain = String::new();
+    for c in text.chars() {
+        match c == ' ' || c.is_ascii_graphic() {
+            true => plain.push(c),
+            false => plain.extend(c.escape_unicode()),
+        }
+        if plain.len() > longest {
+            plain.push_str("...");
+            break;
+        }
+    }
+    plain
+}
+
 /// The message as a map by name.
 pub(super) fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     rmp_serde::to_vec_named(message).expect("a message of this crate can always be written")
@@ -25,7 +53,7 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadMessage>
     let mut rest = bytes;
     let mut reader = rmp_serde::Deserializer::new(&mut rest);
     reader.set_max_depth(DEEPEST);
-    let message = T::deserialize(&mut reader).map_err(|error| BadMessage(error.to_string()))?;
+    let message = T::deserialize(&mut reader).map_err(|error| BadMessage::of(&error))?;
     match rest.is_empty() {
         true => Ok(message),
         false => Err(BadMessage("something follows it".to_owned())),

@@ -199,21 +199,10 @@ impl IndexReport {
     }
 }
 
-/// A text as it may be shown to people: visible ASCII and spaces, all else escaped, and not endless.
+/// A text as it may be shown to people.
 #[must_use]
 pub fn plain(text: &str) -> String {
-    let mut plain = String::new();
-    for c in text.chars() {
-        match c == ' ' || c.is_ascii_graphic() {
-            true => plain.push(c),
-            false => plain.extend(c.escape_unicode()),
-        }
-        if plain.len() > REASON_MAX {
-            plain.push_str("...");
-            break;
-        }
-    }
-    plain
+    super::plain(text, REASON_MAX)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::frames::PAIRING_BODY;
 
+use super::super::limits::PAIRINGS_OF_ONE;
 use super::super::{NoLink, PAIRINGS, StreamFailure, WriteFailure};
 use super::scene::{Node, soon};
 
@@ -59,6 +60,28 @@ async fn a_pairing_is_with_the_node_of_the_ticket() {
     assert!(matches!(refused, NoLink::Peer(_)), "{refused}");
 }
 
+/// Who holds places and shows no ticket holds few of them.
+#[tokio::test]
+async fn one_machine_does_not_take_the_places_of_all() {
+    let mut b = Node::new(2);
+    let _ticket = b.endpoint.open_pairing();
+    let mut held = Vec::new();
+    for n in 0..PAIRINGS_OF_ONE {
+        let a = Node::new(10 + u8::try_from(n).unwrap());
+        let mut joining = soon(a.endpoint.dial_pairing(b.id, &b.at)).await.unwrap();
+        joining.send(Bytes::from_static(b"proof")).await.unwrap();
+        held.push((b.pairing().await, joining, a));
+    }
+    let late = Node::new(9);
+    let mut joining = soon(late.endpoint.dial_pairing(b.id, &b.at)).await.unwrap();
+    let refused = Err(StreamFailure::LinkClosed(LinkClose::TooMany));
+    assert_eq!(soon(joining.next()).await, refused);
+    held[0].0.proven();
+    let mut joining = soon(late.endpoint.dial_pairing(b.id, &b.at)).await.unwrap();
+    joining.send(Bytes::from_static(b"proof")).await.unwrap();
+    assert_eq!(b.pairing().await.peer(), late.id);
+}
+
 #[tokio::test]
 async fn few_nodes_are_paired_at_a_time() {
     let mut b = Node::new(2);
@@ -68,7 +91,9 @@ async fn few_nodes_are_paired_at_a_time() {
         let a = Node::new(10 + u8::try_from(n).unwrap());
         let mut joining = soon(a.endpoint.dial_pairing(b.id, &b.at)).await.unwrap();
         joining.send(Bytes::from_static(b"proof")).await.unwrap();
-        held.push((b.pairing().await, joining, a));
+        let inviting = b.pairing().await;
+        inviting.proven();
+        held.push((inviting, joining, a));
     }
     let late = Node::new(9);
     let mut joining = soon(late.endpoint.dial_pairing(b.id, &b.at)).await.unwrap();

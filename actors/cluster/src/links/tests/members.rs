@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use mgp_protocol::federation::control::Control;
+use mgp_protocol::federation::hello::LifeId;
+use mgp_protocol::federation::logs::{HeldReason, LogNonce, LogsHeld};
 use mgp_protocol::federation::tool_index::{IndexDigest, IndexRoot};
 
 use super::super::LinksEvent;
+use super::super::live::UNHEEDED;
 use super::scene::{LinkNode, keys, pinned, soon, two};
 
 #[tokio::test]
@@ -18,7 +21,7 @@ async fn two_nodes_link_and_what_is_told_arrives() {
     });
     a.links.tell(b.key.node(), digest.clone()).unwrap();
     let told = |event| match event {
-        LinksEvent::Control(node, message) => Some((node, message)),
+        LinksEvent::Control(node, message, _) => Some((node, message)),
         LinksEvent::Up(_)
         | LinksEvent::Down { .. }
         | LinksEvent::Present(_)
@@ -44,6 +47,43 @@ async fn two_nodes_link_and_what_is_told_arrives() {
         }
     })
     .await;
+}
+
+/// A member that tells more than is heeded waits, and fills nobody's mailbox.
+#[tokio::test]
+async fn what_nobody_has_heeded_waits_at_its_link() {
+    let (a, mut b) = two().await;
+    let all = 2 * UNHEEDED + 1;
+    for nonce in 0..all {
+        let asked = Control::Logs(LogsHeld {
+            reason: HeldReason::Ask,
+            life: LifeId([1; 16]),
+            nonce: Some(LogNonce([u8::try_from(nonce).unwrap(); 16])),
+            heads: Vec::new(),
+        });
+        a.links.tell(b.key.node(), asked).unwrap();
+    }
+    let heard = |event| match event {
+        LinksEvent::Control(_, message, turn) => Some((message, turn)),
+        LinksEvent::Up(_)
+        | LinksEvent::Down { .. }
+        | LinksEvent::Present(_)
+        | LinksEvent::Missing(_)
+        | LinksEvent::Clock(..)
+        | LinksEvent::Sync(..)
+        | LinksEvent::Call(_)
+        | LinksEvent::Pairing(_) => None,
+    };
+    let mut waiting = Vec::new();
+    for _ in 0..UNHEEDED {
+        waiting.push(b.event(heard).await);
+    }
+    let beyond = tokio::time::timeout(Duration::from_millis(300), b.event(heard));
+    assert!(beyond.await.is_err(), "what comes next waits");
+    drop(waiting);
+    for _ in UNHEEDED..all {
+        b.event(heard).await;
+    }
 }
 
 /// The second and the third know where the first is, and hear of each other from it.

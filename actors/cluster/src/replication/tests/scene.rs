@@ -31,6 +31,7 @@ use super::super::{
     AskedBy, ClusterView, ReplicationActor, ReplicationEvent, ReplicationHandle, ReplicationStart,
     UnusableLogs,
 };
+use crate::links::HeardTurn;
 
 thread_local! {
     /// All nodes of a test live on its thread. It begins late, so that no real clock comes near it.
@@ -82,7 +83,7 @@ fn sink(wires: &SharedWires, from: NodeId, life: LifeId) -> EventSink<Replicatio
         ReplicationEvent::Tell(to, Control::Logs(held)) => {
             assert_eq!(held.life, life);
             if let Some(to) = reach(&wires, from, to) {
-                to.heard(from, held);
+                to.heard(from, held, HeardTurn::default());
             }
         }
         ReplicationEvent::Tell(_, other) => panic!("{other:?}"),

@@ -29,7 +29,7 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::task::JoinHandle;
 
 use super::super::{HeldTools, NamedNodes, ToolIndexEvent, ToolIndexHandle, ToolIndexStart};
-use crate::links::PeerLink;
+use crate::links::{HeardTurn, PeerLink};
 
 /// What should happen at all happens within this time.
 pub(super) async fn soon<T>(event: impl Future<Output = T>) -> T {
@@ -179,8 +179,8 @@ async fn write(mut said: mpsc::UnboundedReceiver<Control>, mut output: ControlOu
 async fn read(index: ToolIndexHandle, peer: NodeId, mut input: ControlInput) {
     while let Ok(control) = input.next().await {
         match control.clone() {
-            Control::Index(digest) => index.heard(peer, digest),
-            Control::IndexReport(report) => index.report(peer, report),
+            Control::Index(digest) => index.heard(peer, digest, HeardTurn::default()),
+            Control::IndexReport(report) => index.report(peer, report, HeardTurn::default()),
             Control::Hello(_)
             | Control::Ping(_)
             | Control::Pong(_)

@@ -296,6 +296,8 @@ impl HeldIndex {
         let last = page.upto == page.digest.version;
         let goes_on = (page.epoch, page.after) == (asked.epoch, asked.after);
         let forward = page.upto > page.after || (last && page.upto == page.after);
+        // Pages that bring nothing would have no end.
+        let forward = forward && (last || !page.changes.is_empty());
         if page.epoch != page.digest.epoch
             || page.upto > page.digest.version
             || !forward

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use mgp_protocol::federation::plain;
 use mgp_protocol::federation::tool_index::{IndexRoot, ServerRecord, ToolRecord, ToolVector};
 use mgp_protocol::ids::{BadServerId, ServerId, told};
 use mgp_protocol::lookalike;
@@ -20,6 +21,9 @@ const DIMENSIONS_MAX: usize = 4096;
 const MODEL_MAX: usize = 128;
 /// How far the length of a vector may be from 1: it is rounded to whole numbers.
 const ROUNDING: f32 = 0.02;
+
+/// Longest text of what is wrong with an entry, in bytes.
+const QUOTED: usize = 200;
 
 /// An entry of another node that was taken.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,7 +113,10 @@ pub fn schemas_of(definition: &str) -> Option<IndexRoot> {
 /// Reads an entry.
 pub(super) fn judge(key: &IndexKey, record: &[u8]) -> Result<HeldEntry, EntryRefusal> {
     ServerId::parse(key.server.as_str())?;
-    let unreadable = |error: &dyn std::fmt::Display| EntryRefusal::Unreadable(error.to_string());
+    let unreadable = |error: &dyn std::fmt::Display| {
+        // It quotes what the peer wrote, and is kept for as long as the entry is told.
+        EntryRefusal::Unreadable(plain(&error.to_string(), QUOTED))
+    };
     let Some(name) = &key.tool else {
         let record = ServerRecord::decode(record);
         return record

@@ -6,8 +6,12 @@ use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::operation::home_form::HomeOperation;
-use super::{Operation, Unreadable, Written};
+use super::written::whole;
+use super::{OPERATION_MAX, Operation, Unreadable, Written};
 use crate::node_key::{NodeKey, PublicKey, Signature, SignatureClaim};
+
+/// Most bytes of an entry: those of an operation, and its key and signature with room for what a later build adds.
+const ENTRY_MAX: usize = OPERATION_MAX + 1024;
 
 /// An operation and who signed it, as it came: what is read is written again to the byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,8 +134,12 @@ impl Signed {
     /// # Errors
     /// [`Unreadable`] says why not.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Unreadable> {
-        let read: SignedEntry =
-            rmp_serde::from_slice(bytes).map_err(|error| Unreadable(error.to_string()))?;
+        // What stands around the operation is signed by nobody: whoever passes it on could fill it up.
+        if bytes.len() > ENTRY_MAX {
+            let why = format!("it has more than {ENTRY_MAX} bytes");
+            return Err(Unreadable(why));
+        }
+        let read: SignedEntry = whole(bytes)?;
         let written = match (read.written, read.operation) {
             (Some(body), None) => Written::read(&body.0)?,
             (None, Some(home)) => Written::of_home_form(home),
@@ -207,5 +215,21 @@ mod tests {
             assert!(foreign.claim().is_none());
         }
         assert!(Signed::from_bytes(b"\x81").is_err());
+    }
+
+    /// What stands around an operation is signed by nobody: who passes it on cannot make it longer than it is.
+    #[test]
+    fn an_entry_is_not_filled_up_on_its_way() {
+        let key = NodeKey::new(&[7; 32]);
+        let change = GrantChange::Revoke(Revoke::Ids(vec![GrantId([1; 16])]));
+        let bytes = Signed::new(operation(key.node(), change), &key).to_bytes();
+        assert!(Signed::from_bytes(&bytes).is_ok());
+        let behind = [bytes.as_slice(), b"\xc0"].concat();
+        assert!(Signed::from_bytes(&behind).is_err());
+        assert_eq!(bytes[0], 0x83, "a map of three");
+        let long = u32::try_from(ENTRY_MAX).unwrap().to_be_bytes();
+        let more = [b"\xa4more\xdb".as_slice(), &long, &vec![b'x'; ENTRY_MAX]].concat();
+        let beside = [b"\x84".as_slice(), &bytes[1..], &more].concat();
+        assert!(Signed::from_bytes(&beside).is_err());
     }
 }

@@ -13,6 +13,9 @@ use super::{ClusterId, GrantChange, LogChange, LogPosition, MemberChange, Operat
 
 /// Most bytes of an operation: some [`super::IDS_MAX`] ids and the longest texts, twice over.
 pub const OPERATION_MAX: usize = 128 << 10;
+/// Deepest nesting of an operation. Ours have seven levels, and each takes room on the stack of who reads them:
+/// whoever brings one may be a stranger to who signed it.
+const DEEPEST: usize = 64;
 /// A prefix of the signed bytes, so that a signature is not valid for anything else.
 const CONTEXT: &[u8] = b"mgp log operation v2\0";
 /// The kinds this build knows, by what they are read as.
@@ -176,9 +179,11 @@ impl Written {
 }
 
 /// Reads a value that fills the bytes to their end.
-fn whole<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> {
+pub(super) fn whole<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> {
     let mut left = bytes;
-    let read = T::deserialize(&mut rmp_serde::Deserializer::new(&mut left));
+    let mut reader = rmp_serde::Deserializer::new(&mut left);
+    reader.set_max_depth(DEEPEST);
+    let read = T::deserialize(&mut reader);
     let read = read.map_err(|error| Unreadable(error.to_string()))?;
     match left.is_empty() {
         true => Ok(read),
@@ -261,6 +266,24 @@ mod tests {
             let LogChange::Unknown(_) = read.operation().change else {
                 panic!("{read:?}");
             };
+        }
+    }
+
+    /// Whoever brings it may be a stranger: reading it takes no more of the stack than there is.
+    #[test]
+    fn what_is_nested_without_end_is_refused() {
+        let nested = |depth: usize| (0..depth).fold(json!(0), |inner, _| json!([inner]));
+        assert!(Written::read(&body(|value| value["change"] = nested(20))).is_ok());
+        assert!(Written::read(&body(|value| value["change"] = nested(100))).is_err());
+        let flat = body(|value| value["change"] = json!("deep"));
+        let at = flat
+            .windows(5)
+            .position(|five| five == b"\xa4deep")
+            .unwrap();
+        for depth in [1_000, 60_000] {
+            let nested = [vec![0x91; depth], vec![0xc0]].concat();
+            let deep = [&flat[..at], &nested, &flat[at + 5..]].concat();
+            assert!(Written::read(&deep).is_err(), "{depth}");
         }
     }
 

@@ -33,7 +33,8 @@ impl Replica {
         if !self.speaks_with().contains(&from) {
             return Vec::new();
         }
-        match message {
+        let before = self.lives.is_twice(from);
+        let mut effects = match message {
             LogMessage::Ask { life, nonce, heads } => self.asked(from, life, nonce, heads, means),
             LogMessage::Answer { life, nonce, heads } => {
                 self.answered(from, life, nonce, heads, means)
@@ -41,7 +42,12 @@ impl Replica {
             LogMessage::Tell { life, heads } => self.told(from, life, heads, means),
             // Their signatures are verified first: `take`.
             LogMessage::Entries(_) => Vec::new(),
+        };
+        if before != self.lives.is_twice(from) {
+            // Its agents may do nothing from now on.
+            effects.push(ReplicaEffect::Changed);
         }
+        effects
     }
 
     fn asked(

@@ -67,6 +67,29 @@ fn defined(name: &str, definition: &str) -> Vec<u8> {
     record.encode()
 }
 
+/// PRJ-012: a reason quotes what the node wrote, and is kept: it stays short.
+#[test]
+fn a_refusal_is_short_however_long_the_entry_was() {
+    let long = 100_000_u32;
+    let state = [b"\x81\xa5state\xdb".as_slice(), &long.to_be_bytes()].concat();
+    let state = [state, vec![b'q'; long as usize]].concat();
+    let held = taken(vec![("files", None, state)]);
+    let (_, why) = held.refused().next().unwrap();
+    let why = why.to_string();
+    assert!(why.contains("qqq") && why.len() < 300, "{}", why.len());
+}
+
+/// PRJ-012: pages that bring nothing and are not the last come to an end.
+#[test]
+fn a_page_that_brings_nothing_is_the_last_one() {
+    let mut held = HeldIndex::default();
+    let pull = asked(&mut held);
+    let mut empty = page(&pull, Vec::new());
+    empty.digest.version = u64::MAX;
+    held.brought(empty, HELD_BYTES_MAX, at(0));
+    assert_eq!(held.broken(), Some(BrokenIndex::Order));
+}
+
 /// PRJ-012: what hides or pretends is not taken, everything else is, and both sides can read why.
 #[test]
 fn an_entry_that_hides_what_it_is_is_refused_and_takes_no_other_along() {

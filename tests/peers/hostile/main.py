@@ -1,0 +1,27 @@
+"""A node that keeps to no rule: `main.py ATTACK.STORY ARGUMENT…` plays a story and prints what came of it.
+
+Arguments that are JSON are read as JSON.
+"""
+
+import asyncio
+import importlib
+import json
+import sys
+
+
+def argument(text):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def main():
+    module, story = sys.argv[1].split(".")
+    played = getattr(importlib.import_module(module), story)
+    told = asyncio.run(played(*map(argument, sys.argv[2:])))
+    print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main()
