@@ -96,7 +96,6 @@ async fn call(link: &NodeLink, params: Bytes) -> Result<(), Failure> {
         tag: CallTag([1; 16]),
         request: 1,
         trace: "4bf92f3577b34da6a3ce929d0e0e4736".to_owned(),
-        audit: Some(7),
         assertion: Some(AssertionId([2; 16])),
         signed: None,
         hops: 1,

@@ -136,6 +136,18 @@ impl Directory {
         move |caller| table.opens(&caller.identity(), &server, now)
     }
 
+    /// Judges whether a caller may follow resources of the server right now.
+    pub fn following(&self, server: &ServerId) -> impl Fn(&Caller) -> bool + use<> {
+        let (table, now, server) = (self.access.load(), unix_ms(), server.clone());
+        move |caller| table.lets_follow(&caller.identity(), &server, now)
+    }
+
+    /// Judges whether a caller who follows resources of the server goes on to.
+    pub fn keeping(&self, server: &ServerId) -> impl Fn(&Caller) -> bool + use<> {
+        let (table, now, server) = (self.access.load(), unix_ms(), server.clone());
+        move |caller| table.lets_keep_following(&caller.identity(), &server, now)
+    }
+
     /// Judges whether a caller may call the tool of a task right now.
     fn calling(&self) -> impl Fn(&Caller, &NamedTask) -> bool + use<> {
         let (table, now) = (self.access.load(), unix_ms());

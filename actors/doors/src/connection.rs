@@ -376,7 +376,7 @@ impl Inbound {
         let view = match open.server {
             None => CatalogView::All,
             Some(id) => CatalogView::One(
-                ServerId::parse(&id).map_err(|e| Refusal::BadParams(e.to_string()))?,
+                ServerId::parse_of_any_node(&id).map_err(|e| Refusal::BadParams(e.to_string()))?,
             ),
         };
         let who = identity(self.agent.id(), self.agent.is_operator());

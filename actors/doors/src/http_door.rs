@@ -260,7 +260,8 @@ enum DoorPath {
     SseMessages,
 }
 
-/// Parses `/mcp` and `/mcp/<server>`, `/sse` and `/sse/<server>`, and the endpoint of the latter.
+/// Parses `/mcp` and `/mcp/<server>`, `/sse` and `/sse/<server>`, and the endpoint of the latter. A server of
+/// another node is `<node>/<server>`.
 fn address(path: &str) -> Option<(DoorPath, CatalogView)> {
     if path == http_sse::ENDPOINT {
         return Some((DoorPath::SseMessages, CatalogView::All));
@@ -274,7 +275,7 @@ fn address(path: &str) -> Option<(DoorPath, CatalogView)> {
         None if rest.is_empty() => CatalogView::All,
         None => return None,
         Some("") => CatalogView::All,
-        Some(id) => CatalogView::One(ServerId::parse(id).ok()?),
+        Some(id) => CatalogView::One(ServerId::parse_of_any_node(id).ok()?),
     };
     Some((way, view))
 }
@@ -333,7 +334,9 @@ mod tests {
             address("/sse/messages"),
             Some((DoorPath::SseMessages, CatalogView::All))
         );
-        for nothing in ["/mcp/a/b", "/mcpx", "/", ""] {
+        let there = CatalogView::One(ServerId::of_node("nas", &ServerId::new("a.b")));
+        assert_eq!(address("/mcp/nas/a.b"), Some((DoorPath::Streamable, there)));
+        for nothing in ["/mcp/a/b/c", "/mcp/a/", "/mcp//b", "/mcpx", "/", ""] {
             assert_eq!(address(nothing), None);
         }
     }

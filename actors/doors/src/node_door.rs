@@ -47,7 +47,8 @@ impl NodeDoor {
     }
 
     /// Where the calls of other nodes go. Each has a task of its own: a link lets a node begin
-    /// [`mgp_transports::quic::CALLS`] at a time, and no more links than one for each node last.
+    /// [`mgp_transports::quic::CALLS`] at a time, [`mgp_transports::quic::LISTENS`] more that wait for news, and no
+    /// more links than one for each node last.
     #[must_use]
     pub fn calls(self: &Arc<Self>) -> EventSink<InboundNodeCall> {
         let door = self.clone();
@@ -60,7 +61,8 @@ impl NodeDoor {
     /// Answers one call. Dropped by its caller, it is cancelled.
     async fn take(&self, InboundNodeCall { peer, call }: InboundNodeCall) {
         let (input, output) = (call.input, call.output);
-        let judgement = judge::judge(&self.reception, &peer, &call.header, call.params);
+        let listens = call.listens;
+        let judgement = judge::judge(&self.reception, &peer, &call.header, call.params, listens);
         let answered = match judgement {
             Judgement::Refused(refused) => output.refuse(&refused).await,
             Judgement::Answered(refusal, dialect) => answer(output, &Err(refusal), dialect).await,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use mgp_engine::callers::request_state::{RequestDigest, RequestState, RequestStateKind};
-use mgp_engine::callers::seal::{self, Purpose, SealKey};
+use mgp_engine::callers::seal::{Purpose, SealKey};
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Dialect, Version};
@@ -115,7 +115,8 @@ impl Stateless {
             left: None,
         };
         let may_ask = can_need_input(&arrival.method);
-        if may_ask && let Some(state) = stated.state {
+        let state = stated.state.filter(|state| self.seal.is_ours(state));
+        if may_ask && let Some(state) = state {
             let params = arrival.params.as_deref().unwrap_or("{}");
             return self.come_back(
                 &caller,
@@ -382,7 +383,7 @@ pub struct Stated {
     pub level: Option<LogLevel>,
     /// The progress token, as JSON text.
     pub token: Option<Box<str>>,
-    /// The `requestState`, when it is one of the kernel's.
+    /// The `requestState`, of this kernel or of a server.
     pub state: Option<String>,
     /// The `clientInfo`, as JSON text.
     pub client: Option<Box<str>>,
@@ -443,7 +444,7 @@ pub fn read<'a>(
         mgp: negotiation::with_client(Some(declared), Version::MODERN),
         level: meta.log_level.map(level_of).transpose()?,
         token: meta.progress_token.map(|token| token.get().into()),
-        state: text(said.request_state).filter(|state| seal::is_ours(state)),
+        state: text(said.request_state),
         client: meta.client_info.map(|client| client.get().into()),
     };
     let name = text(name).map(Cow::Owned);

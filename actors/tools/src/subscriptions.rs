@@ -238,7 +238,7 @@ impl SubscriptionsActor {
             return false;
         };
         let (caller, server) = (agent.caller(), &server.server());
-        *server == own() || caller.is_none_or(|caller| self.directory.opening(server)(caller))
+        *server == own() || caller.is_none_or(|caller| self.directory.keeping(server)(caller))
     }
 
     /// Tells the server; the agent that asked hears what it answered.
@@ -291,7 +291,7 @@ impl SubscriptionsActor {
         interested: impl Iterator<Item = ConnectionId>,
     ) {
         let (shown, server) = (self.shown.load(), &server.server());
-        let open = self.directory.opening(server);
+        let open = self.directory.following(server);
         for agent in interested.filter_map(|who| self.directory.get(who)) {
             let Some(caller) = agent.caller() else {
                 continue;

@@ -119,6 +119,20 @@ impl ServerId {
         Self::new(format!("{node}{}{server}", Self::NODE))
     }
 
+    /// Judges the id of a server of this node, or of another one behind its node's name: `demo`, `nas/demo`.
+    ///
+    /// # Errors
+    /// [`BadServerId`] of the part that is wrong.
+    pub fn parse_of_any_node(text: &str) -> Result<Self, BadServerId> {
+        match text.split_once(Self::NODE) {
+            None => Self::parse(text),
+            Some((node, server)) => {
+                let node = Self::parse(node)?;
+                Ok(Self::of_node(node.as_str(), &Self::parse(server)?))
+            }
+        }
+    }
+
     /// What the node is called here that runs the server, and the server's id there; `None` for a server of
     /// this node.
     #[must_use]
@@ -262,6 +276,22 @@ mod tests {
             ServerId::parse(&"a".repeat(49)),
             Err(BadServerId::TooLong(49))
         );
+    }
+
+    #[test]
+    fn a_server_of_another_node_is_named_behind_its_node() {
+        let parse = ServerId::parse_of_any_node;
+        assert_eq!(parse("demo"), Ok(ServerId::new("demo")));
+        let there = parse("nas/demo").unwrap();
+        assert_eq!(there.at_node(), Some(("nas", ServerId::new("demo"))));
+        assert_eq!(parse("nas/"), Err(BadServerId::Empty));
+        assert_eq!(parse("/demo"), Err(BadServerId::Empty));
+        for other in ["nas/demo/x", "nas//demo", "nas/demo~0a", "na s/demo"] {
+            assert!(
+                matches!(parse(other), Err(BadServerId::Character(_))),
+                "{other}"
+            );
+        }
     }
 
     /// No server can be given the name of an instance of another.

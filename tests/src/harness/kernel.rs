@@ -1,6 +1,7 @@
 //! A real `mgp up` in a folder of its own.
 
 pub mod network;
+pub mod nodes;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

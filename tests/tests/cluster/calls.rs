@@ -1,5 +1,15 @@
 //! Calls of tools at another node.
 
+mod agents;
+mod audit;
+mod bytes;
+mod cut;
+mod large;
+mod listening;
+mod mgp;
+mod progress;
+mod tasks;
+
 use mgp_tests::harness::{DEADLINE, wait_until};
 
 use crate::scene::{demo, join, node, shows, shows_no_more};

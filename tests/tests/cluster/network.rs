@@ -4,12 +4,13 @@
 use std::time::Instant;
 
 use mgp_tests::harness::kernel::network::Network;
+use mgp_tests::harness::kernel::nodes::config;
 use mgp_tests::harness::{DEADLINE, Kernel, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::scene::{call, config, demo, join, linked, shows, standing};
+use crate::scene::{call, demo, join, linked, shows, standing};
 
 /// A network, where this machine lets us make one; why not is told, and the test shows nothing.
 pub(crate) fn network(machines: usize) -> Option<Network> {

@@ -1,20 +1,15 @@
 //! Kernels that join each other.
 
+use mgp_tests::harness::kernel::nodes::config;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
 /// The newest version with sessions.
-const NEWEST: &str = "2025-11-25";
+pub(crate) const NEWEST: &str = "2025-11-25";
 
 /// A kernel that is to be called so, on the loopback.
 pub(crate) async fn node(name: &str, servers: &str) -> Kernel {
     Kernel::with_config(&config(name, "127.0.0.1:0", servers)).await
-}
-
-/// The configuration of a node.
-pub(crate) fn config(name: &str, listen: &str, servers: &str) -> String {
-    let door = "[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\n";
-    format!("{door}[cluster]\nname = \"{name}\"\nlisten = \"{listen}\"\n{servers}")
 }
 
 /// A server with a tool `echo`.

@@ -1,6 +1,7 @@
 //! Clients of every version with servers of every version, through one kernel.
 #![allow(clippy::unwrap_used)]
 
+mod across_nodes;
 mod directly;
 mod experiment;
 mod matrix;

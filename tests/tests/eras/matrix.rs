@@ -53,7 +53,8 @@ async fn serves(of_server: Version) {
     }
 }
 
-async fn tell(mut client: Client, prefix: &str, of_client: Version, of_server: Version) {
+/// Tells the whole story.
+pub(crate) async fn tell(mut client: Client, prefix: &str, of_client: Version, of_server: Version) {
     let mut story = Story {
         client: &mut client,
         prefix,

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::frames::{FrameReader, FrameWriter, StreamFailure};
-use super::limits::{CALLS, OPENING, SYNCS};
+use super::limits::{CALLS, LISTENS, OPENING, SYNCS};
 use super::streams::{CallInput, CallOutput, SyncStream};
 use crate::budget::MessageBudget;
 
@@ -43,6 +43,8 @@ pub struct InboundCall {
     pub input: CallInput,
     /// What the caller is told.
     pub output: CallOutput,
+    /// It has a turn of those that wait for news.
+    pub listens: bool,
 }
 
 /// All streams that the peer of a link opens, but its control stream.
@@ -50,6 +52,7 @@ pub struct InboundStreams {
     connection: quinn::Connection,
     budget: MessageBudget,
     calls: Arc<Semaphore>,
+    listens: Arc<Semaphore>,
     syncs: Arc<Semaphore>,
     /// At most as many as the peer may have streams.
     opening: FuturesUnordered<BoxFuture<'static, Option<InboundStream>>>,
@@ -67,6 +70,7 @@ impl InboundStreams {
             connection,
             budget,
             calls: Arc::new(Semaphore::new(CALLS)),
+            listens: Arc::new(Semaphore::new(LISTENS)),
             syncs: Arc::new(Semaphore::new(SYNCS)),
             opening: FuturesUnordered::new(),
         }
@@ -85,6 +89,7 @@ impl InboundStreams {
                         writer: FrameWriter::new(send, CALL_BODY),
                         reader: FrameReader::new(receive, CONTROL_BODY, self.budget.clone()),
                         calls: Arc::clone(&self.calls),
+                        listens: Arc::clone(&self.listens),
                         syncs: Arc::clone(&self.syncs),
                     };
                     self.opening.push(Box::pin(opening.open()));
@@ -104,19 +109,26 @@ struct Opening {
     writer: FrameWriter,
     reader: FrameReader,
     calls: Arc<Semaphore>,
+    listens: Arc<Semaphore>,
     syncs: Arc<Semaphore>,
 }
 
 impl Opening {
     async fn open(mut self) -> Option<InboundStream> {
-        let turns = (Arc::clone(&self.calls), Arc::clone(&self.syncs));
         let kind = timeout(OPENING, self.reader.begin()).await;
         match kind {
-            Ok(Ok(Some(StreamKind::Call))) => match turns.0.try_acquire_owned() {
-                Ok(turn) => self.call(turn).await,
-                Err(_) => self.refuse(&CallRefused::Busy).await,
-            },
-            Ok(Ok(Some(StreamKind::Sync))) => match turns.1.try_acquire_owned() {
+            Ok(Ok(Some(kind @ (StreamKind::Call | StreamKind::Listen)))) => {
+                let listens = kind == StreamKind::Listen;
+                let turns = match listens {
+                    true => Arc::clone(&self.listens),
+                    false => Arc::clone(&self.calls),
+                };
+                match turns.try_acquire_owned() {
+                    Ok(turn) => self.call(turn, listens).await,
+                    Err(_) => self.refuse(&CallRefused::Busy).await,
+                }
+            }
+            Ok(Ok(Some(StreamKind::Sync))) => match Arc::clone(&self.syncs).try_acquire_owned() {
                 Ok(turn) => Some(self.sync(turn)),
                 Err(_) => self.end(StreamReset::Busy),
             },
@@ -133,7 +145,7 @@ impl Opening {
         InboundStream::Sync(Box::new(sync))
     }
 
-    async fn call(mut self, turn: OwnedSemaphorePermit) -> Option<InboundStream> {
+    async fn call(mut self, turn: OwnedSemaphorePermit, listens: bool) -> Option<InboundStream> {
         self.reader.allow(CONTROL_BODY);
         let header = match timeout(OPENING, self.reader.next()).await {
             Ok(Ok(Some((FrameKind::Header, body)))) => CallHeader::decode(&body),
@@ -165,6 +177,7 @@ impl Opening {
             until,
             input: CallInput::called(self.reader, until),
             output: CallOutput::called(self.writer, until, turn),
+            listens,
         })))
     }
 

@@ -13,8 +13,16 @@ pub const CALLS: usize = 256;
 /// number of calls keeps a revocation waiting.
 pub const SYNCS: usize = 7;
 
-/// Streams each side may open: calls, syncs, and the one of control messages.
-const STREAMS: u32 = (CALLS + SYNCS + 1) as u32;
+/// Listens that one node has open at another: one for each of the 128 servers that one shares at most, as many
+/// that take their place, and a quarter of that for agents that follow their tasks. They last, and are beside
+/// calls, so that no number of shared servers keeps a call waiting.
+pub const LISTENS: usize = 320;
+
+/// Streams that may have much to hold: calls, syncs, and the one of control messages.
+const LOADED: u32 = (CALLS + SYNCS + 1) as u32;
+
+/// Streams each side may open.
+const STREAMS: u32 = LOADED + LISTENS as u32;
 
 /// Packets under way that are too long for a datagram. The next ones are lost, as packets may be.
 pub(super) const LONG_PACKETS: usize = 16;
@@ -24,8 +32,8 @@ pub(super) const LONG_PACKETS: usize = 16;
 const STREAM_WINDOW: u32 = 256 << 10;
 
 /// What all streams of a link hold: their windows together, so that no number of slow readers
-/// leaves a stream without room.
-const WINDOW: u32 = (STREAMS + LONG_PACKETS as u32) * STREAM_WINDOW;
+/// leaves a stream without room. Listens are read as they come, and hold nothing.
+const WINDOW: u32 = (LOADED + LONG_PACKETS as u32) * STREAM_WINDOW;
 
 /// What a peer may send before its key is known to be pinned: a hello.
 const GUEST_WINDOW: u32 = 16 << 10;

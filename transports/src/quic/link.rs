@@ -19,7 +19,7 @@ use super::close_log::CloseLog;
 use super::control::{ControlInput, ControlOutput};
 use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
 use super::inbound::InboundStreams;
-use super::limits::{CALLS, LINK_MEMORY, LONG_PACKETS, SYNCS};
+use super::limits::{CALLS, LINK_MEMORY, LISTENS, LONG_PACKETS, SYNCS};
 use super::packets::{self, PacketFate, PacketInput};
 use super::pinned::{Entered, close};
 use super::streams::{CallInput, CallOutput, SyncStream};
@@ -57,6 +57,7 @@ struct LinkCore {
     binding: LinkBinding,
     dialed: bool,
     calls: Arc<Semaphore>,
+    listens: Arc<Semaphore>,
     syncs: Arc<Semaphore>,
     long_packets: Arc<Semaphore>,
     budget: MessageBudget,
@@ -139,6 +140,7 @@ impl NewLink {
             agreed: greeted.agreed,
             dialed: greeted.dialed,
             calls: Arc::new(Semaphore::new(CALLS)),
+            listens: Arc::new(Semaphore::new(LISTENS)),
             syncs: Arc::new(Semaphore::new(SYNCS)),
             long_packets: Arc::new(Semaphore::new(LONG_PACKETS)),
             budget,
@@ -246,6 +248,31 @@ impl NodeLink {
     /// [`CallNotBegun`]: the call did not reach a server.
     pub async fn call(
         &self,
+        header: CallHeader,
+        params: Bytes,
+        until: Instant,
+    ) -> Result<(CallInput, CallOutput), CallNotBegun> {
+        let way = (&self.0.calls, StreamKind::Call);
+        self.begin(way, header, params, until).await
+    }
+
+    /// The same for a call that waits for news as long as it may. These have turns of their own.
+    ///
+    /// # Errors
+    /// [`CallNotBegun`].
+    pub async fn listen(
+        &self,
+        header: CallHeader,
+        params: Bytes,
+        until: Instant,
+    ) -> Result<(CallInput, CallOutput), CallNotBegun> {
+        let way = (&self.0.listens, StreamKind::Listen);
+        self.begin(way, header, params, until).await
+    }
+
+    async fn begin(
+        &self,
+        (turns, kind): (&Arc<Semaphore>, StreamKind),
         mut header: CallHeader,
         params: Bytes,
         until: Instant,
@@ -254,7 +281,7 @@ impl NodeLink {
             let (size, limit) = (params.len() as u64, CALL_BODY as u64);
             return Err(CallNotBegun::TooLarge { size, limit });
         }
-        let (reader, mut writer, turn) = self.open(&self.0.calls, StreamKind::Call, until).await?;
+        let (reader, mut writer, turn) = self.open(turns, kind, until).await?;
         let left = until.saturating_duration_since(Instant::now());
         header.left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
         if header.left_ms == 0 {

@@ -10,6 +10,8 @@ use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::federation::call::{CallHeader, CallRefused};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::jsonrpc::RequestId;
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mcp::subscriptions::Listen;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
 
@@ -23,6 +25,7 @@ use mgp_runtime::trace::Trace;
 const OFFERED: Features = Features::TOOL_SECURITY
     .and(Features::STREAMING)
     .and(Features::PROGRESS)
+    .and(Features::CALLBACKS)
     .and(Features::ERROR_HANDLING);
 
 /// What a node asks for itself, to know what it may show its agents.
@@ -36,7 +39,7 @@ const OF_NODES: [&str; 6] = [
 ];
 
 /// What its agents ask besides.
-const OF_AGENTS: [&str; 8] = [
+const OF_AGENTS: [&str; 9] = [
     "tools/call",
     "prompts/get",
     "resources/read",
@@ -45,6 +48,7 @@ const OF_AGENTS: [&str; 8] = [
     "tasks/update",
     "tasks/cancel",
     "mgp/stream/cancel",
+    "mgp/callback/respond",
 ];
 
 /// What a caller may say of its call while that is under way.
@@ -84,7 +88,12 @@ pub(super) fn judge(
     peer: &PeerLink,
     header: &CallHeader,
     params: Bytes,
+    listens: bool,
 ) -> Judgement {
+    if listens && header.method != Listen::METHOD {
+        let why = format!("{} has no turn of a listen", header.method);
+        return Judgement::Refused(CallRefused::Malformed { why });
+    }
     let (agent, server) = match called(peer, header) {
         Ok(called) => called,
         Err(refused) => return Judgement::Refused(refused),

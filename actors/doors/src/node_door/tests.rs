@@ -26,7 +26,6 @@ fn header(method: &str) -> CallHeader {
         tag: CallTag([1; 16]),
         request: 5,
         trace: TRACE.to_owned(),
-        audit: None,
         assertion: None,
         signed: None,
         hops: 1,
@@ -66,8 +65,9 @@ async fn a_call_is_that_of_an_agent_of_the_other_node() {
     assert_eq!(seen.agent.foreign().unwrap().node, nodes.home);
     assert_eq!(seen.view, CatalogView::One(ServerId::new("demo")));
     assert!(!seen.operator);
-    let of_calls = Features::STREAMING | Features::PROGRESS | Features::ERROR_HANDLING;
-    assert_eq!(seen.mgp, Features::TOOL_SECURITY | of_calls);
+    let of_calls = Features::STREAMING | Features::PROGRESS | Features::CALLBACKS;
+    let of_all = Features::TOOL_SECURITY | Features::ERROR_HANDLING;
+    assert_eq!(seen.mgp, of_all | of_calls);
     assert_eq!((&*seen.trace, &seen.params["name"]), (TRACE, &json!("x")));
 }
 
@@ -88,6 +88,7 @@ async fn all_that_a_server_has_is_there_and_nothing_of_its_kernel() {
         "tasks/update",
         "tasks/cancel",
         "mgp/stream/cancel",
+        "mgp/callback/respond",
     ];
     for method in methods {
         let answer = nodes.answer(method, json!({"of": method})).await.unwrap();
@@ -137,6 +138,30 @@ async fn a_node_itself_lists_and_calls_nothing() {
     let closed = error(&frame);
     assert_eq!(closed.1, unknown.1.replace("secrets", "demo"));
     assert!(closed.1.contains("is not open to"), "{closed:?}");
+}
+
+/// The turns of those that wait for news are for nothing else.
+#[tokio::test]
+async fn a_listen_has_a_turn_of_its_own() {
+    let nodes = TwoNodes::new().await;
+    let until = Instant::now() + Duration::from_secs(60);
+    let listen = async |method: &str| {
+        let params = with_meta(json!({"notifications": {}}));
+        let params = Bytes::from(params.to_string());
+        let begun = nodes.peer.link.listen(header(method), params, until).await;
+        let (mut input, _output) = begun.unwrap();
+        soon(input.next()).await.unwrap()
+    };
+    for other in ["server/discover", "tools/list", "tools/call"] {
+        let frame = listen(other).await;
+        assert!(
+            matches!(frame, CallFrame::Refused(CallRefused::Malformed { .. })),
+            "{other}: {frame:?}"
+        );
+    }
+    assert!(nodes.played.seen.lock().unwrap().is_empty());
+    let heard = listen("subscriptions/listen").await;
+    assert!(!matches!(heard, CallFrame::Refused(_)), "{heard:?}");
 }
 
 /// Nothing is believed that was not signed for this link, and an assertion that is not known is asked for.

@@ -1,6 +1,8 @@
 //! Events of a modern server: one standing `subscriptions/listen`, replaced when other events are wanted
 //! and reopened when it ends while the connection lives.
 
+mod of_agents;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,8 +18,9 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
 use tokio::sync::{Semaphore, oneshot, watch};
 
+use self::of_agents::ListensOfAgents;
 use super::calls::Forget;
-use super::{InFlight, Link, LinkEvent, List, MirroredHeaders, envelope};
+use super::{InFlight, Link, LinkEvent, List, MirroredHeaders, Wire, envelope};
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::Outcome;
 use mgp_runtime::task::{self, SupervisedTask};
@@ -52,6 +55,8 @@ pub(super) struct Listening {
     heard: watch::Sender<HeardNews>,
     /// The latest acknowledged listen, and the events it covers.
     acknowledged: watch::Sender<(u64, Filter)>,
+    /// Of a server of another node.
+    of_agents: ListensOfAgents,
     over: watch::Sender<bool>,
     places: Arc<Semaphore>,
 }
@@ -80,6 +85,7 @@ impl Default for Listening {
             wanted: watch::Sender::default(),
             heard: watch::Sender::default(),
             acknowledged: watch::Sender::default(),
+            of_agents: ListensOfAgents::default(),
             over: watch::Sender::default(),
             places: Arc::new(Semaphore::new(MAX_LISTENS)),
         }
@@ -131,6 +137,10 @@ impl Link {
     pub(crate) fn listen(self: &Arc<Self>) {
         if self.peer_in(Era::Modern).is_some() {
             drop(self.tends("listening.listen", keep(self.clone())).detach());
+        }
+        if matches!(self.wire, Wire::Node(_)) {
+            let keep = of_agents::keep(self.clone());
+            drop(self.tends("listening.of_agents", keep).detach());
         }
     }
 
@@ -200,6 +210,9 @@ impl Link {
 
     /// Follows a task of this server for one more client.
     pub fn follow_task(&self, own: &str) {
+        if matches!(self.wire, Wire::Node(_)) {
+            return self.listening.of_agents.follow(own);
+        }
         self.listening.wish(|wanted| {
             *wanted.tasks.entry(own.to_owned()).or_default() += 1;
         });
@@ -207,6 +220,9 @@ impl Link {
 
     /// Ends that for one client.
     pub fn unfollow_task(&self, own: &str) {
+        if matches!(self.wire, Wire::Node(_)) {
+            return self.listening.of_agents.unfollow(own);
+        }
         self.listening.wish(|wanted| {
             let left = wanted.tasks.get_mut(own).map(|listeners| {
                 *listeners -= 1;
@@ -223,8 +239,12 @@ impl Link {
         let wish = self.listening.wanted.borrow().wish;
         let mut heard = self.listening.heard.subscribe();
         let mut over = self.listening.over.subscribe();
+        let answered = async {
+            let _ = heard.wait_for(|heard| heard.wish >= wish).await;
+            self.listening.of_agents.answered().await;
+        };
         tokio::select! {
-            _ = heard.wait_for(|heard| heard.wish >= wish) => {}
+            () = answered => {}
             _ = over.wait_for(|over| *over) => {}
             () = tokio::time::sleep(PATIENCE) => {}
         }
@@ -334,6 +354,10 @@ impl Standing {
         }
     }
 
+    fn is_over(&self) -> bool {
+        self.task.is_finished()
+    }
+
     /// Closes it after a while, because it was replaced.
     fn retire(self) {
         task::detached("listening.former", async move {
@@ -383,7 +407,7 @@ async fn keep_on(link: &Arc<Link>) {
             }
             Err(refusal) => {
                 note(link, &refusal);
-                gap |= current.as_ref().is_none_or(|c| c.task.is_finished());
+                gap |= current.as_ref().is_none_or(|c| c.is_over());
                 let refused = matches!(refusal, Refusal::Peer(_));
                 link.listening.tell(wish, Err(refusal));
                 pause(&mut wait).await;

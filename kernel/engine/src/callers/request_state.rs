@@ -5,8 +5,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mgp_protocol::splice::members;
 use serde::{Deserialize, Serialize};
 
-/// Members of `params` that differ between the tries of one call.
-const OF_ONE_TRY: [&str; 3] = ["_meta", "inputResponses", "requestState"];
+/// Members of `params` that differ between the tries of one call; each may have a trace of its own, as another
+/// kernel gives it.
+const OF_ONE_TRY: [&str; 4] = ["_meta", "inputResponses", "requestState", "trace_id"];
 
 /// The sealed contents of `requestState` in an `input_required` result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,8 +82,8 @@ impl RequestState {
 pub struct RequestDigest([u8; blake3::OUT_LEN]);
 
 impl RequestDigest {
-    /// Digests a method and the members of its `params` except `_meta`, `inputResponses` and
-    /// `requestState`. The order of members does not matter; their texts do, to the byte.
+    /// Digests a method and the members of its `params` except `_meta`, `inputResponses`, `requestState` and
+    /// `trace_id`. The order of members does not matter; their texts do, to the byte.
     #[must_use]
     pub fn of(method: &str, params: Option<&str>) -> Self {
         let params = params.unwrap_or("{}");
@@ -149,6 +150,7 @@ mod tests {
         for same in [
             r#"{"arguments":{"a":1.0e2,"b":[]},"name":"ask"}"#,
             r#"{"name" : "ask","requestState":"x","_meta":{"progressToken":1},"arguments":{"a":1.0e2,"b":[]},"inputResponses":{}}"#,
+            r#"{"name":"ask","arguments":{"a":1.0e2,"b":[]},"trace_id":"another"}"#,
         ] {
             assert_eq!(RequestDigest::of("tools/call", Some(same)), first, "{same}");
         }

@@ -18,6 +18,9 @@ use serde::de::DeserializeOwned;
 pub const SEALED_MAX: usize = 16 << 10;
 /// The prefix of all sealed texts; names the format, so that a later one can be told apart.
 const PREFIX: &str = "mgp1.";
+/// Bytes behind the prefix that tell one kernel's texts from another's: a kernel may be the server of another.
+/// They are whole characters of the text.
+const MARK_LEN: usize = 6;
 const NONCE_LEN: usize = 24;
 
 /// The kernel's secret for sealed records. A new one makes all earlier texts invalid.
@@ -25,6 +28,7 @@ const NONCE_LEN: usize = 24;
 pub struct SealKey {
     cipher: [u8; blake3::KEY_LEN],
     nonce: [u8; blake3::KEY_LEN],
+    mark: [u8; MARK_LEN],
 }
 
 /// The purpose of a text; a text for one purpose does not open for another.
@@ -46,10 +50,21 @@ impl SealKey {
     /// Takes 32 bytes of good randomness.
     #[must_use]
     pub fn new(bytes: [u8; blake3::KEY_LEN]) -> Self {
+        let mark = blake3::derive_key("mgp 2026-11 sealed records: mark", &bytes);
+        let (mark, _) = mark.split_first_chunk().expect("a key is longer");
         Self {
             cipher: blake3::derive_key("mgp 2026-11 sealed records: cipher", &bytes),
             nonce: blake3::derive_key("mgp 2026-11 sealed records: nonce", &bytes),
+            mark: *mark,
         }
+    }
+
+    /// Whether a text looks like one that was sealed with this key; only [`SealKey::open`] can tell. One of
+    /// another kernel does not.
+    #[must_use]
+    pub fn is_ours(&self, text: &str) -> bool {
+        let coded = text.strip_prefix(PREFIX);
+        coded.is_some_and(|coded| coded.starts_with(&URL_SAFE_NO_PAD.encode(self.mark)))
     }
 
     /// The text for a record: visible ASCII, the same for the same record, purpose and principal.
@@ -71,7 +86,7 @@ impl SealKey {
             .encrypt(&XNonce::from(nonce), payload)
             .expect("a record is far shorter than the cipher's limit");
         let mut text = PREFIX.to_owned();
-        URL_SAFE_NO_PAD.encode_string([&nonce[..], &sealed].concat(), &mut text);
+        URL_SAFE_NO_PAD.encode_string([&self.mark[..], &nonce, &sealed].concat(), &mut text);
         text
     }
 
@@ -91,6 +106,7 @@ impl SealKey {
         }
         let coded = text.strip_prefix(PREFIX).ok_or(BadSeal)?;
         let bytes = URL_SAFE_NO_PAD.decode(coded).map_err(|_| BadSeal)?;
+        let bytes = bytes.strip_prefix(&self.mark).ok_or(BadSeal)?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>().ok_or(BadSeal)?;
         let payload = Payload {
             msg: sealed,
@@ -123,12 +139,6 @@ impl fmt::Debug for SealKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SealKey(…)")
     }
-}
-
-/// Whether a text looks like a sealed one; only [`SealKey::open`] can tell.
-#[must_use]
-pub fn is_ours(text: &str) -> bool {
-    text.starts_with(PREFIX)
 }
 
 /// Purpose and principal as the associated data. No purpose contains a NUL.
@@ -178,7 +188,11 @@ mod tests {
         let text = key().seal(Purpose::Task, "ann", &record());
         assert_eq!(text, key().seal(Purpose::Task, "ann", &record()));
         assert_eq!(open(&key(), Purpose::Task, "ann", &text), Ok(record()));
-        assert!(is_ours(&text) && !is_ours("786512e2-9e0d"));
+        assert!(key().is_ours(&text) && !key().is_ours("786512e2-9e0d"));
+        assert!(
+            !SealKey::new([8; 32]).is_ours(&text),
+            "that of another kernel"
+        );
         let clean = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
         assert!(text.bytes().all(clean), "{text}");
         let other = SealedRecord {
@@ -196,7 +210,7 @@ mod tests {
             let words = String::new();
             let text = key().seal(purpose, principal, &SealedRecord { call, words });
             let bytes = URL_SAFE_NO_PAD.decode(&text[PREFIX.len()..]).unwrap();
-            bytes[..NONCE_LEN].to_vec()
+            bytes[MARK_LEN..][..NONCE_LEN].to_vec()
         };
         let nonces = [
             nonce(Purpose::Task, "ann", 1),

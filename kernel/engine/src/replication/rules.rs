@@ -393,6 +393,31 @@ mod tests {
         assert!(!table.is_uniform());
     }
 
+    /// A node follows resources for its agents: as long as one of them is let in, over a lease that lapses and
+    /// comes back, in which it hears nothing.
+    #[test]
+    fn a_node_itself_follows_resources_for_agents_that_are_let_in() {
+        let mut owner = OwnerOfFiles::new();
+        let itself = Principal::Agent(AgentId::node_itself(node(1)));
+        let follows = |table: &GrantTable| {
+            let keeps = table.lets_keep_following(&itself, &files(), 0);
+            (table.lets_follow(&itself, &files(), 0), keeps)
+        };
+        assert_eq!(follows(&owner.table()), (false, false), "none is let in");
+        let granted = owner.other.write(allow(1));
+        owner.take(granted);
+        assert_eq!(follows(&owner.table()), (true, true));
+        let stranger = Principal::Agent(AgentId::node_itself(node(2)));
+        assert!(!owner.table().lets_keep_following(&stranger, &files(), 0));
+        let end = || MonotonicTime::new(Duration::from_secs(30));
+        assert_eq!(follows(&owner.table().lapsed(end).unwrap()), (false, true));
+        let taken_back = owner.founder.write(revoke(1));
+        owner.take(taken_back);
+        assert_eq!(follows(&owner.table()), (false, false));
+        let at_home = Principal::Agent(AgentId::new("a"));
+        assert!(owner.table().lets_follow(&at_home, &files(), 0));
+    }
+
     /// Without a cluster nobody of another node has anything, under any policy.
     #[test]
     fn without_a_cluster_all_is_closed_to_agents_of_other_nodes() {

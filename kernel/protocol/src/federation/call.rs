@@ -41,11 +41,8 @@ pub struct CallHeader {
     /// The caller's own number of the request: what messages that belong to the call name it by.
     #[serde(default)]
     pub request: u64,
-    /// The trace it belongs to, in the audit logs of both nodes.
+    /// The trace it belongs to: by it the records of the call are found in the audit logs of both nodes.
     pub trace: String,
-    /// The record of the call in the audit log of the agent's home.
-    #[serde(default)]
-    pub audit: Option<u64>,
     /// The agent that calls; without, it is the node itself.
     #[serde(default)]
     pub assertion: Option<AssertionId>,
@@ -200,7 +197,6 @@ mod tests {
             tag: CallTag([1; 16]),
             request: 9,
             trace: "4bf92f3577b34da6a3ce929d0e0e4736".to_owned(),
-            audit: Some(7),
             assertion: Some(AssertionId([2; 16])),
             signed: None,
             hops: 1,

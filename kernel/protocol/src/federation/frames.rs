@@ -28,6 +28,8 @@ pub enum StreamKind {
     Call,
     /// What nodes copy from each other: grants, indexes.
     Sync,
+    /// A call that waits for news for as long as it may: written as any other.
+    Listen,
 }
 
 impl StreamKind {
@@ -38,6 +40,7 @@ impl StreamKind {
             Self::Control => 1,
             Self::Call => 2,
             Self::Sync => 3,
+            Self::Listen => 4,
         }
     }
 
@@ -48,6 +51,7 @@ impl StreamKind {
             1 => Some(Self::Control),
             2 => Some(Self::Call),
             3 => Some(Self::Sync),
+            4 => Some(Self::Listen),
             _ => None,
         }
     }
@@ -57,7 +61,7 @@ impl StreamKind {
     pub const fn longest(self) -> usize {
         match self {
             Self::Control => CONTROL_BODY,
-            Self::Call => CALL_BODY,
+            Self::Call | Self::Listen => CALL_BODY,
             Self::Sync => SYNC_BODY,
         }
     }

@@ -9,7 +9,7 @@ use mgp_protocol::federation::call::CallRefused;
 use mgp_protocol::federation::control::{Control, Ping};
 use tokio::time::Instant;
 
-use super::super::{CALLS, CallFrame, CallNotBegun, InboundStream};
+use super::super::{CALLS, CallFrame, CallNotBegun, InboundStream, LISTENS};
 use super::scene::{answers, call, echoes, header, inbound, linked, long, result, soon};
 
 /// 8 MiB go both ways, again and again; a small call waits for none of them to be through.
@@ -140,6 +140,30 @@ async fn a_full_link_carries_control_messages_and_copies() {
     drop((input, _output));
     let next = soon(dialed.link.call(header("tools/call"), Bytes::new(), long())).await;
     assert!(next.is_ok());
+    answering.abort();
+}
+
+/// However many wait for news, calls have their turns; one more waits for a turn of its own kind.
+#[tokio::test]
+async fn listens_keep_no_call_waiting() {
+    let (_a, dialed, mut taken, _b) = linked().await;
+    let mut open = Vec::new();
+    for _ in 0..LISTENS {
+        let header = header("subscriptions/listen");
+        let begun = soon(dialed.link.listen(header, Bytes::new(), long())).await;
+        let called = inbound(&mut taken.inbound).await;
+        assert!(called.listens);
+        open.push((begun.unwrap(), called));
+    }
+    let until = Instant::now() + Duration::from_millis(200);
+    let header = header("subscriptions/listen");
+    let late = dialed.link.listen(header, Bytes::new(), until).await;
+    assert_eq!(late.unwrap_err(), CallNotBegun::Late);
+    let answering = echoes(taken.inbound);
+    for _ in 0..CALLS + 1 {
+        let params = Bytes::from_static(b"{}");
+        assert_eq!(call(&dialed.link, params.clone()).await, params);
+    }
     answering.abort();
 }
 

@@ -166,7 +166,6 @@ pub(super) fn header(method: &str) -> CallHeader {
         tag: CallTag([1; 16]),
         request: 1,
         trace: "trace-1".to_owned(),
-        audit: Some(3),
         assertion: Some(AssertionId([2; 16])),
         signed: None,
         hops: 1,

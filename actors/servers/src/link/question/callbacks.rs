@@ -88,6 +88,11 @@ impl ServerCallbacks {
         }
     }
 
+    /// The call in which the server asked it.
+    pub(in crate::link) fn call_of(&self, id: &RequestId) -> Option<u64> {
+        self.state().engine.call_of(id)
+    }
+
     fn arrives(&self, id: &RequestId, call: u64, bytes: usize) -> (Arrived, Arc<Flag>) {
         let (mut state, over) = (self.state(), Arc::new(Flag::default()));
         let arrived = state.engine.arrives(id, call, bytes);

@@ -17,6 +17,7 @@ use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcp::subscriptions::Listen;
 use mgp_protocol::mention::may_mention;
+use mgp_protocol::mgp::callback::Respond;
 use mgp_protocol::mgp::stream::Cancel;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
@@ -199,16 +200,16 @@ impl NodeWire {
             tag: CallTag(randomness::bytes()),
             request: request.number,
             trace: request.trace.clone(),
-            audit: None,
             assertion: assertion.as_ref().map(|said| said.id),
             signed: shown.cloned(),
             hops: HOPS,
             left_ms: 0,
         };
-        let begun = peer
-            .link
-            .call(header, request.params.clone(), request.until);
-        let (input, output) = begun.await?;
+        let (over, params) = (&peer.link, request.params.clone());
+        let (input, output) = match request.method {
+            Listen::METHOD => over.listen(header, params, request.until).await?,
+            _ => over.call(header, params, request.until).await?,
+        };
         let outcome = self.converse(link, id, request, input, output).await;
         if let Some(assertion) = assertion {
             match &outcome {
@@ -300,8 +301,8 @@ impl NodeWire {
         })
     }
 
-    /// For whom the kernel asks: the caller, that of the call which is to be stopped, or the one whose task it
-    /// is.
+    /// For whom the kernel asks: the caller, that of the call which is to be stopped or in which the server asked
+    /// what is answered, or the one whose task it is.
     fn agent(
         &self,
         link: &Arc<Link>,
@@ -321,15 +322,32 @@ impl NodeWire {
             let named = member(params?, "request_id")?;
             caller(link.meant(&RequestId::from_json(named)?)?)
         };
+        let of_callback = || {
+            let named = RequestId::from_json(member(params?, "callback_id")?)?;
+            caller(link.callbacks.call_of(&named)?)
+        };
         let of_task = || {
             let named: String = serde_json::from_str(member(params?, "taskId")?).ok()?;
-            self.tasks().get(&*named).cloned()
+            self.agent_of_task(&named)
+        };
+        // Those of one listen are of one agent.
+        let of_tasks = || {
+            let named = member(member(params?, "notifications")?, "taskIds")?;
+            let named: Vec<String> = serde_json::from_str(named).ok()?;
+            self.agent_of_task(named.first()?)
         };
         caller(id).or_else(|| match method {
             Cancel::METHOD => of_call(),
+            Respond::METHOD => of_callback(),
+            Listen::METHOD => of_tasks(),
             method if method.starts_with("tasks/") => of_task(),
             _ => None,
         })
+    }
+
+    /// Whose task it is, by the server's own id.
+    pub(in crate::link) fn agent_of_task(&self, own: &str) -> Option<AgentId> {
+        self.tasks().get(own).cloned()
     }
 
     fn learn_task(&self, request: &NodeRequest<'_>, result: &Bytes) {

@@ -148,6 +148,12 @@ impl AskedCallbacks {
         open
     }
 
+    /// The call that a callback of this id belongs to.
+    #[must_use]
+    pub fn call_of(&self, id: &RequestId) -> Option<u64> {
+        self.known.get(id).map(|known| known.call)
+    }
+
     /// True while nothing is known of any call.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, ServerId};
 use mgp_protocol::mgp::access::{Permission, Source};
 
-use super::{AccessDecision, AccessEntry, AgentRules, GrantTable};
+use super::{AccessDecision, AccessEntry, AgentRules, GrantTable, Principal};
 use crate::clock::MonotonicTime;
 use crate::policy::grants::{GrantResource, Granted, Subject};
 
@@ -87,6 +87,33 @@ impl GrantTable {
     #[must_use]
     pub fn foreign(&self) -> Option<&Arc<ForeignRules>> {
         self.foreign.as_ref()
+    }
+
+    /// Whether the caller may follow resources of the server. Another node does that for its agents, one of which
+    /// has to be let in.
+    #[must_use]
+    pub fn lets_follow(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
+        let lapsed = self.foreign.as_ref().is_some_and(|it| it.has_lapsed());
+        let of_node = is_of_node_itself(principal);
+        self.lets_keep_following(principal, server, now_ms) && !(of_node && lapsed)
+    }
+
+    /// Whether who follows resources of the server stays one who does: a lease that lapses ends nothing, it comes
+    /// back.
+    #[must_use]
+    pub fn lets_keep_following(
+        &self,
+        principal: &Principal,
+        server: &ServerId,
+        now_ms: u64,
+    ) -> bool {
+        let of_node = match (principal, &self.foreign) {
+            (Principal::Agent(agent), Some(rules)) => {
+                rules.lets_node_follow(agent, server, now_ms.max(self.as_of_ms))
+            }
+            (Principal::Agent(_) | Principal::Operator(_), _) => true,
+        };
+        of_node && self.opens(principal, server, now_ms)
     }
 
     /// The table with the lease ended, where its time has come; None where it has not.
@@ -225,6 +252,21 @@ impl ForeignRules {
                 })
     }
 
+    /// Of another node itself, whether one of its agents is let in to the server as a whole while the lease lasts;
+    /// true of anybody else.
+    fn lets_node_follow(&self, caller: &AgentId, server: &ServerId, now_ms: u64) -> bool {
+        let Some(node) = caller.foreign().filter(is_node_itself) else {
+            return true;
+        };
+        let of_node = |agent: &AgentId| agent.foreign().is_some_and(|it| it.node == node.node);
+        let mut agents = self.agents.keys().filter(|agent| of_node(agent));
+        agents.any(|agent| {
+            let decision = self.decide(agent, server, None, now_ms);
+            decision.permission == Permission::Allow
+                || matches!(decision.closed, Some(ForeignClosed::Lapsed(_)))
+        })
+    }
+
     /// As [`GrantTable::decide`] for agents of other nodes, and for these nodes themselves.
     pub(super) fn decide(
         &self,
@@ -292,6 +334,16 @@ impl ForeignRules {
             ForeignLease::Lapsed(by) => Some(ForeignClosed::Lapsed(by)),
             ForeignLease::Held(_) => None,
         }
+    }
+}
+
+/// True for another node, not for its agents.
+fn is_of_node_itself(principal: &Principal) -> bool {
+    match principal {
+        Principal::Agent(agent) => agent
+            .foreign()
+            .is_some_and(|caller| is_node_itself(&caller)),
+        Principal::Operator(_) => false,
     }
 }
 
