@@ -18,8 +18,8 @@ use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::PinMode;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::spec::{
-    MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerInstances, ServerLimits,
-    ServerSpec,
+    MgpDeclaration, QuestionAttribution, Reach, ReplicaRule, RestartRules, ServerInstances,
+    ServerLimits, ServerSpec,
 };
 use mgp_protocol::ids::ServerId;
 use tempfile::TempDir;
@@ -75,6 +75,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         autostart: true,
         after: Vec::new(),
         rolling: false,
+        replica: ReplicaRule::Alone,
         restart: RestartRules::default(),
         resources: mgp_engine::servers::resources::ResourceLimits::default(),
         limits: ServerLimits::default(),

@@ -10,6 +10,7 @@ mod lan;
 mod names;
 mod nodes;
 mod pairing;
+mod replicas;
 mod shares;
 mod starts;
 
@@ -300,8 +301,12 @@ impl Operator {
 
     /// A server, with what it uses where that is in the look.
     fn report(&self, handle: &Arc<ServerHandle>, look: &ResourceLook) -> Server {
-        let counts = self.shown.load().catalog.counts(&handle.id);
-        handle.report(counts.unwrap_or_default(), look)
+        let shown = self.shown.load();
+        let counts = shown.catalog.counts(&handle.id);
+        Server {
+            replicas: self.places(&shown.catalog, &handle.id),
+            ..handle.report(counts.unwrap_or_default(), look)
+        }
     }
 
     fn find(&self, id: &str) -> Result<Arc<ServerHandle>, Refusal> {

@@ -1,11 +1,12 @@
 //! Writes one audit event per call, however it ends: answered, refused, cancelled or dropped (MGP §6.4).
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytestring::ByteString;
 use mgp_engine::calls::outcome;
 use mgp_engine::clock::MonotonicTime;
+use mgp_engine::cluster::routes::CallChoice;
 use mgp_engine::store::audit::commit::CommitRefusal;
 use mgp_engine::store::audit::redact::{KeptArguments, held};
 use mgp_engine::timestamps::rfc3339_ms;
@@ -31,6 +32,14 @@ pub(crate) struct CallFacts {
     arguments: OnceLock<ByteString>,
     task: OnceLock<TraceId>,
     goes_on: OnceLock<Box<str>>,
+    place: OnceLock<Mutex<CalledPlace>>,
+}
+
+/// The last place that a call of one of several went to.
+#[derive(Debug)]
+struct CalledPlace {
+    tool: Arc<CatalogTool>,
+    why: String,
 }
 
 /// Longest name of a task that a record keeps, in bytes: those of servers that name theirs briefly.
@@ -59,6 +68,23 @@ impl CallFacts {
         if let Some(id) = id.filter(|id| id.len() <= TASK_MAX) {
             let _ = self.goes_on.set(id.into());
         }
+    }
+
+    /// The call of one of several goes there now; the record names the last such place.
+    pub(crate) fn goes_to(&self, tool: &Arc<CatalogTool>, choice: &CallChoice) {
+        let called = || CalledPlace {
+            tool: tool.clone(),
+            why: choice.in_words(),
+        };
+        let place = self.place.get_or_init(|| Mutex::new(called()));
+        *place.lock().unwrap_or_else(PoisonError::into_inner) = called();
+    }
+
+    /// Where the call went last, and why there; `None` of a tool that stands alone.
+    fn went_to(&self) -> Option<(Arc<CatalogTool>, String)> {
+        let place = self.place.get()?.lock();
+        let place = place.unwrap_or_else(PoisonError::into_inner);
+        Some((place.tool.clone(), place.why.clone()))
     }
 
     /// Notes the tool that is called, whether the caller may see it or not.
@@ -191,7 +217,8 @@ impl UnderWay<'_> {
             Err(refusal) => Ending::of_refusal(refusal),
         };
         let facts = (!self.too_often).then_some(&*self.facts);
-        let tool = facts.and_then(|facts| facts.tool.get()).cloned();
+        let (place, chosen) = facts.and_then(CallFacts::went_to).unzip();
+        let tool = place.or_else(|| facts?.tool.get().cloned());
         let asked = facts.and_then(|facts| facts.asked.get());
         CallNote {
             at_ms: unix_ms(),
@@ -207,6 +234,7 @@ impl UnderWay<'_> {
             became: became(outcome),
             goes_on: self.facts.goes_on.get().cloned(),
             failure,
+            chosen,
             why: outcome.as_ref().err().map(why),
         }
     }
@@ -238,6 +266,8 @@ struct CallNote {
     /// The task that the call goes on as.
     goes_on: Option<Box<str>>,
     failure: Option<Failure>,
+    /// Why one of several places took the call.
+    chosen: Option<String>,
     why: Option<Map<String, Value>>,
 }
 
@@ -273,6 +303,9 @@ impl CallNote {
         }
         if self.became != outcome::implied(self.ending) {
             add(outcome::OUTCOME, self.became.as_str().into());
+        }
+        if let Some(chosen) = &self.chosen {
+            add("place", chosen.as_str().into());
         }
         if let Some(task) = &self.goes_on {
             add(outcome::TASK, (**task).into());

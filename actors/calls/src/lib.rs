@@ -11,6 +11,7 @@ pub mod known_names;
 pub mod listener;
 pub mod offered;
 pub mod rates;
+mod replicas;
 
 /// The methods of MCP that agents call.
 pub mod mcp {
@@ -48,6 +49,7 @@ pub use self::mcp::lists::exposure::{Exposing, Showing, ToolCounts};
 pub use self::mcp::lists::filtered::SiftedLists;
 pub use self::mgp::stream::CallStreams;
 pub use self::rates::Rates;
+pub use self::replicas::CallerHomes;
 
 use crate::checks::access;
 use crate::known_names::NameSources;
@@ -110,6 +112,8 @@ pub struct Context {
     pub replication: ReplicationHandle,
     /// Which tools are listed for which agent.
     pub exposing: Exposing,
+    /// Where servers that are one of several remember their callers.
+    pub homes: CallerHomes,
 }
 
 impl Context {

@@ -365,6 +365,7 @@ impl ServerActor {
             roll: standing.roll,
             rolls: state.spec.rolling,
             places: state.spec.limits.max_in_flight,
+            mark: state.spec.mark(),
             unreachable: standing.unreachable,
             start: state.life.as_ref().map(|life| life.start.clone()),
             last_words: state.last_words.clone().filter(|_| !standing.asked_to_stop),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mgp_engine::cluster::tool_index::{OfferedServer, schemas_of};
 use mgp_engine::servers::lifecycle::LifecycleState;
+use mgp_engine::servers::replica_mark::ReplicaMark;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_engine::tools::index::Index;
 use mgp_protocol::federation::tool_index::{ServerRecord, ToolRecord, ToolVector};
@@ -39,14 +40,14 @@ pub struct OfferSources {
 
 /// What an offer was read from, to be held against what there is later.
 struct OfferBasis {
-    states: BTreeMap<ServerId, LifecycleState>,
+    servers: BTreeMap<ServerId, (LifecycleState, Option<ReplicaMark>)>,
     shown: Arc<Shown>,
     index: Arc<Index>,
 }
 
 impl OfferBasis {
     fn is(&self, other: &Self) -> bool {
-        self.states == other.states
+        self.servers == other.servers
             && Arc::ptr_eq(&self.shown, &other.shown)
             && Arc::ptr_eq(&self.index, &other.index)
     }
@@ -85,8 +86,8 @@ impl OfferSources {
             .iter()
             .filter(|(server, _)| ServerId::parse(server.as_str()).is_ok());
         OfferBasis {
-            states: own
-                .map(|(server, handle)| (server.clone(), handle.state()))
+            servers: own
+                .map(|(server, handle)| (server.clone(), (handle.state(), handle.mark())))
                 .collect(),
             shown: self.shown.load(),
             index: self.search.indexed(),
@@ -98,26 +99,26 @@ impl OfferSources {
         let tools: BTreeMap<_, _> = offers
             .map(|offer| (offer.server(), offer.tools()))
             .collect();
-        let server = |(server, state): (&ServerId, &LifecycleState)| {
-            let mut vectors = self.search.told_vectors(server);
-            let tools = tools.get(server).into_iter().flat_map(|tools| tools.iter());
-            let tools = tools.filter_map(|tool| {
-                let record = told(tool, vectors.remove(&tool.own_name))?;
-                Some((Arc::clone(&tool.own_name), record))
-            });
-            let offered = OfferedServer {
-                record: ServerRecord {
-                    state: told_state(*state),
-                    // Nothing marks a server as a replica, or as one that remembers its callers.
-                    specification: None,
-                    replica: false,
-                    stateful: false,
-                },
-                tools: tools.collect(),
+        let server =
+            |(server, (state, mark)): (&ServerId, &(LifecycleState, Option<ReplicaMark>))| {
+                let mut vectors = self.search.told_vectors(server);
+                let tools = tools.get(server).into_iter().flat_map(|tools| tools.iter());
+                let tools = tools.filter_map(|tool| {
+                    let record = told(tool, vectors.remove(&tool.own_name))?;
+                    Some((Arc::clone(&tool.own_name), record))
+                });
+                let offered = OfferedServer {
+                    record: ServerRecord {
+                        state: told_state(*state),
+                        specification: mark.map(|mark| mark.specification),
+                        replica: mark.is_some(),
+                        stateful: mark.is_some_and(|mark| mark.stateful),
+                    },
+                    tools: tools.collect(),
+                };
+                (server.clone(), Arc::new(offered))
             };
-            (server.clone(), Arc::new(offered))
-        };
-        basis.states.iter().map(server).collect()
+        basis.servers.iter().map(server).collect()
     }
 }
 

@@ -63,6 +63,7 @@ pub mod servers {
     pub mod lifecycle;
     pub mod log_levels;
     pub mod reload;
+    pub mod replica_mark;
     pub mod resources;
     pub mod restart;
     pub mod sandbox;

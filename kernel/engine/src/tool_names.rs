@@ -218,5 +218,27 @@ mod tests {
                 prop_assert_eq!(&*first, &owner);
             }
         }
+
+        /// No name of a remote tool is that of another one, or of any local tool there could be, once its node
+        /// is not called like a local server.
+        #[test]
+        fn shown_names_of_remote_tools_are_their_own(
+            tools in proptest::collection::vec(("[a-]{1,3}", "[a_.]{1,4}", "[a_.0]{1,8}"), 2..30),
+            local in proptest::collection::vec(("[b_.]{1,4}", "[a_.0]{1,8}"), 0..10),
+        ) {
+            let mut owners = HashMap::new();
+            let remote = tools.into_iter().map(|(node, server, name)| {
+                let shown = shown_remote(&node, &node, &ServerId::new(server.as_str()), &name);
+                (shown, format!("{node}/{server}:{name}"))
+            });
+            let local = local.into_iter().map(|(server, name)| {
+                (show(&server, &name), format!("{server}:{name}"))
+            });
+            for (shown, owner) in remote.chain(local) {
+                prop_assert!(shown.len() <= SHOWN_MAX);
+                let first = owners.entry(shown).or_insert_with(|| owner.clone());
+                prop_assert_eq!(&*first, &owner);
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@ use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::resources::ResourceLimits;
 use mgp_engine::servers::spec::{
-    MgpDeclaration, PerAgent, QuestionAttribution, Reach, RestartPolicy, RestartRules,
+    MgpDeclaration, PerAgent, QuestionAttribution, Reach, ReplicaRule, RestartPolicy, RestartRules,
     ServerInstances, ServerSpec,
 };
 use mgp_protocol::ids::ServerId;
@@ -77,6 +77,7 @@ pub(super) fn read_server(
     ];
     entry.choice("questions", &known, &mut asking);
     let instances = read_instances(&mut entry);
+    let replica = read_replica(&mut entry);
     let mut rolling = false;
     let modes = [("stop_first", false), ("rolling", true)];
     entry.choice("restart_mode", &modes, &mut rolling);
@@ -104,6 +105,7 @@ pub(super) fn read_server(
         autostart,
         after,
         rolling,
+        replica,
         restart,
         limits,
         resources,
@@ -144,6 +146,25 @@ fn read_instances(entry: &mut Section<'_, '_, '_>) -> ServerInstances {
     ];
     entry.choice("instances", &known, &mut instances);
     instances
+}
+
+/// Whether it is one of several that are alike. What it remembers decides between these, so that says nothing of
+/// a server that stands alone.
+fn read_replica(entry: &mut Section<'_, '_, '_>) -> ReplicaRule {
+    let (mut replica, mut stateful) = (false, false);
+    entry.flag("replica", &mut replica);
+    entry.flag("stateful", &mut stateful);
+    if let (true, false, Some(span)) = (stateful, replica, entry.span("stateful")) {
+        let name = entry.name();
+        let message = format!(
+            "{name} stands alone, so all its calls go to it: `stateful` is for one of several, with `replica = true`"
+        );
+        entry.refuse(span, message);
+    }
+    match replica {
+        true => ReplicaRule::Replica { stateful },
+        false => ReplicaRule::Alone,
+    }
 }
 
 /// The keys of [`RestartRules`]: §15.2 shows them in `[servers.mgp]`, §11.5 flat.

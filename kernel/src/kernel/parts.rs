@@ -23,7 +23,8 @@ use mgp_callers::directory::Directory;
 use mgp_callers::request::Routes;
 use mgp_calls::known_names::NameSources;
 use mgp_calls::{
-    CallStreams, Context, Exposing, Policies, Rates, SiftedLists, ToolCounts, Validation,
+    CallStreams, CallerHomes, Context, Exposing, Policies, Rates, SiftedLists, ToolCounts,
+    Validation,
 };
 use mgp_doors::agent_registry::AgentRegistryHandle;
 use mgp_doors::bodies::Bodies;
@@ -354,6 +355,7 @@ impl Parts {
                 budget: kernel.discovery.budget,
                 counted: ToolCounts::default(),
             },
+            homes: CallerHomes::default(),
             policies: Policies {
                 access: self.access.clone(),
                 permissions: self.permissions.clone(),

@@ -12,7 +12,7 @@ use mgp_cluster::replication::{
 use mgp_cluster::tool_index::IndexedNode;
 use mgp_engine::policy::grants::MemberRole;
 use mgp_protocol::federation::hello::NodeName;
-use mgp_protocol::ids::NodeId;
+use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_protocol::mgp::kernel::nodes::{
     Cluster, Confirmations, Identity, Leave, Left, Node, Rename, Revoke, Revoked, Role,
     SharedServer, Standing,
@@ -95,6 +95,11 @@ impl Operator {
             *most = means.max(*most);
         }
         let servers = servers.into_iter();
+        let table = self.servers.load();
+        let marked = |id: &str| {
+            let server = table.get(&ServerId::new(id));
+            server.is_some_and(|server| server.mark().is_some())
+        };
         Node {
             id: here.to_string(),
             name: self.cluster.name().to_string(),
@@ -103,7 +108,11 @@ impl Operator {
             standing: Standing::Here,
             address: self.cluster.links.address().map(|at| at.to_string()),
             servers: servers
-                .map(|(id, tools)| SharedServer { id, tools })
+                .map(|(id, tools)| SharedServer {
+                    replica: marked(&id),
+                    id,
+                    tools,
+                })
                 .collect(),
             why: said_of(member.standing),
             ..Node::default()
@@ -132,6 +141,7 @@ impl Operator {
         let shared = shared.map(|(server, held)| SharedServer {
             id: server.server.to_string(),
             tools: held.tools.len() as u64,
+            replica: held.record.replica,
         });
         let index_age = indexed.and_then(|indexed| indexed.age);
         let trouble = link.and_then(|link| link.trouble.clone());

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use mgp_tests::harness::kernel::nodes::config;
 use mgp_tests::harness::{DEADLINE, Kernel, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::scene::{call, config, demo, join, shows};
+use crate::scene::{call, demo, join, shows};
 
 /// A wall clock that can be set while a kernel reads it. Clocks that nobody sets go on as they are.
 struct WallClock {

@@ -7,5 +7,6 @@ mod clocks;
 mod joining;
 mod network;
 mod people;
+mod replicas;
 mod scene;
 mod strangers;

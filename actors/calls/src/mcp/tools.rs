@@ -1,12 +1,13 @@
 //! `tools/call`: of a tool of a server, or of one of the kernel's own.
 
+mod failover;
 mod retries;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mgp_engine::tools::catalog::{CatalogTool, ListKind};
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView, ListKind};
 use mgp_protocol::mcp::{self, tools};
 use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::refusal::Refusal;
@@ -111,18 +112,59 @@ async fn call_once(
         Some(tool) => tool,
         None => Box::pin(arriving(cx, request, &name)).await?,
     };
-    facts.is_of(&tool);
-    let checked = ToolCall::new(cx, &request.caller, &name, &tool);
+    let wanted = WantedCall {
+        call: &call,
+        name: &name,
+        params,
+        arguments,
+        token,
+    };
+    if tool.replica.is_some() && request.caller.view == CatalogView::All {
+        let called = failover::call(cx, request, facts, admitted, &wanted, &tool);
+        return Box::pin(called).await;
+    }
+    call_at(cx, request, facts, admitted, &wanted, &tool, false).await
+}
+
+/// What a caller wants.
+struct WantedCall<'a> {
+    call: &'a tools::Call<'a>,
+    /// The tool's name as the caller knows it.
+    name: &'a str,
+    params: &'a str,
+    arguments: &'a str,
+    token: Option<&'a RawValue>,
+}
+
+/// Calls the tool at this place. `moves`: there is another one for a call that is lost here.
+async fn call_at(
+    cx: &Context,
+    request: &Request,
+    facts: &CallFacts,
+    admitted: &AtomicBool,
+    wanted: &WantedCall<'_>,
+    tool: &Arc<CatalogTool>,
+    moves: bool,
+) -> Outcome {
+    let WantedCall {
+        call,
+        name,
+        params,
+        arguments,
+        token,
+    } = *wanted;
+    facts.is_of(tool);
+    let checked = ToolCall::new(cx, &request.caller, name, tool);
     let passed = checked.passes(request, call.arguments).await;
     if let Err((Check::Access, unknown)) = passed {
-        return Err(Box::pin(unseen(cx, request, &name, unknown)).await);
+        return Err(Box::pin(unseen(cx, request, name, unknown)).await);
     }
     admitted.store(true, Ordering::Relaxed);
     passed.map_err(|(_, refusal)| refusal)?;
     let under = (&cx.agents, &cx.streams.rooms);
     let wish = StreamWish::of(under, request, params, token);
     let outgoing = Outgoing {
-        tool: Some(&tool),
+        tool: Some(tool),
         final_check: Some(&checked),
         method: "tools/call",
         params,
@@ -136,23 +178,26 @@ async fn call_once(
         },
     };
     let upstream = cx.upstream(&tool.server);
-    mgp::events::started(cx, request, &tool);
+    mgp::events::started(cx, request, tool);
     let mut tries = Tries::default();
     let result = loop {
         let outcome = upstream.send(request, outgoing).await;
+        if moves && matches!(outcome, Err(Refusal::Lost { .. })) {
+            break outcome?;
+        }
         match retries::next(cx, request, &upstream, &outgoing, &mut tries, outcome).await {
             Next::Again => {}
             Next::Done(outcome) => break outcome?,
         }
     };
-    let answer = match tasks::announced(cx, request, &tool, &result)? {
+    let answer = match tasks::announced(cx, request, tool, &result)? {
         Some(task) => {
             facts.goes_on(&task);
             task
         }
-        None => schema::result(&name, &tool, result)?,
+        None => schema::result(name, tool, result)?,
     };
-    session::used(cx, &request.caller, &tool);
+    session::used(cx, &request.caller, tool);
     Ok(answer)
 }
 
@@ -166,8 +211,14 @@ pub fn still(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal>
     let Some(tool) = cx.tool(&caller.view, &name) else {
         return Err(arrival::absent(cx, caller, name));
     };
-    let again = ToolCall::new(cx, caller, &name, &tool);
-    FinalCheck::still(&again).map_err(|refusal| access::denied(cx, caller, refusal, true))
+    let again = |tool: &Arc<CatalogTool>| ToolCall::new(cx, caller, &name, tool).still();
+    let shown = cx.shown.load();
+    let mut places = shown.catalog.replicas(&tool).iter();
+    match again(&tool) {
+        // It may have gone to another one of several; right before it goes on its own place is asked again.
+        Err(_) if places.any(|tool| again(tool).is_ok()) => Ok(()),
+        checked => checked.map_err(|refusal| access::denied(cx, caller, refusal, true)),
+    }
 }
 
 /// Waits for a starting server that may have the tool of that name.

@@ -21,6 +21,7 @@ use self::of_cluster::DecidedInCluster;
 use crate::Context;
 use crate::answer::json;
 use crate::known_names::{self, NameSources};
+use crate::replicas;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
 
@@ -244,12 +245,21 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
         explain.tool_name.as_deref(),
         false,
     )?;
-    if of_cluster::is_about_others(&target.agent, &target.place.server) {
-        return json(&of_cluster::explain(cx, target).await?);
-    }
-    let explained = explained(cx, target.agent, target.place).await?;
+    let (agent, place) = (target.agent.clone(), target.place.clone());
+    let explained = match of_cluster::is_about_others(&agent, &place.server) {
+        true => of_cluster::explain(cx, target).await?,
+        false => Explanation {
+            notes: target.notes,
+            ..explained(cx, target.agent, target.place).await?
+        },
+    };
+    // Those of other nodes name the server they call.
+    let places = match agent.is_foreign() {
+        true => Vec::new(),
+        false => replicas::told(cx, &agent, &place.server, place.tool.as_deref()),
+    };
     json(&Explanation {
-        notes: target.notes,
+        notes: [explained.notes, places].concat(),
         ..explained
     })
 }

@@ -2,6 +2,7 @@
 
 mod arrival;
 mod instances;
+mod place;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
@@ -12,6 +13,7 @@ use mgp_engine::clock::MonotonicTime;
 use mgp_engine::policy::risk;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::lifecycle::LifecycleState;
+use mgp_engine::servers::replica_mark::ReplicaMark;
 use mgp_engine::servers::spec::{MgpDeclaration, ServerLimits};
 use mgp_engine::servers::supervision::RollStatus;
 use mgp_engine::tools::catalog::{OfferCounts, ServerOffer};
@@ -104,6 +106,8 @@ pub struct Status {
     pub due: bool,
     /// How many calls may wait for it.
     pub places: usize,
+    /// The operator marked it as one of several that are alike.
+    pub mark: Option<ReplicaMark>,
     /// It is remote, and could not be reached or went away.
     pub unreachable: bool,
     /// Its last rolling restart.
@@ -168,6 +172,7 @@ impl ServerHandle {
             waiting: false,
             due: false,
             places: ServerLimits::default().max_in_flight,
+            mark: None,
             unreachable: false,
             roll: RollStatus::None,
             rolls: false,
@@ -259,6 +264,12 @@ impl ServerHandle {
     #[must_use]
     pub fn state(&self) -> LifecycleState {
         self.status.borrow().state
+    }
+
+    /// Its mark as one of several that are alike; of a server of another node its owner tells.
+    #[must_use]
+    pub fn mark(&self) -> Option<ReplicaMark> {
+        self.status.borrow().mark
     }
 
     /// The last published status.
@@ -429,6 +440,7 @@ impl ServerHandle {
                 .map(spoken_mgp),
             sandbox: self.sandbox(),
             instances: self.instances(look),
+            replicas: Vec::new(),
         }
     }
 

@@ -10,14 +10,13 @@ mod limits;
 mod node;
 mod remote;
 mod shutdown;
+mod terms;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use mgp_engine::policy::requirements::RequirementTerms;
-use mgp_engine::policy::risk;
 use mgp_engine::servers::spec::{Reach, ServerSpec};
 use mgp_engine::servers::supervision::StopOrder;
 use mgp_engine::tools::catalog::ServerOffer;
@@ -471,6 +470,7 @@ impl ServerLife {
                 return Err(HandshakeError::Again(spoken));
             }
             let before = self.before.clone().under(Arc::new(self.terms(link)));
+            let before = before.marked(self.mark(link));
             if self.handle.agent().is_some() {
                 return Ok(Fresh::none(before));
             }
@@ -536,16 +536,6 @@ impl ServerLife {
         let all = self.spec.mgp.permissions_required.iter().chain(said);
         let all: std::collections::BTreeSet<&String> = all.collect();
         all.into_iter().cloned().collect()
-    }
-
-    /// The rules for what its tools require.
-    fn terms(&self, link: &Link) -> RequirementTerms {
-        let said = link.mgp().active();
-        let claimed = said.and_then(|active| active.peer.trust_level.as_deref());
-        RequirementTerms {
-            trust: risk::trust(self.spec.mgp.trust_level, claimed),
-            rules: self.spec.tools.clone(),
-        }
     }
 
     /// How long each step of ending its process may take.

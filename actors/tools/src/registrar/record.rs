@@ -10,8 +10,8 @@ use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::sandbox::{self, PinnedProgram, SandboxProgram};
 use mgp_engine::servers::spec::{
-    MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerInstances, ServerLimits,
-    ServerSpec,
+    MgpDeclaration, QuestionAttribution, Reach, ReplicaRule, RestartRules, ServerInstances,
+    ServerLimits, ServerSpec,
 };
 use mgp_engine::tools::registration::Accepted;
 use mgp_protocol::ids::{ConnectionId, ServerId};
@@ -194,6 +194,7 @@ impl Record {
             autostart: true,
             after: Vec::new(),
             rolling: false,
+            replica: ReplicaRule::Alone,
             restart: RestartRules::default(),
             resources: mgp_engine::servers::resources::ResourceLimits::default(),
             limits: background.limits.clone(),

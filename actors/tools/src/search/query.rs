@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mgp_engine::policy::access::{Audience, Principal};
 use mgp_engine::servers::lifecycle::LifecycleState;
-use mgp_engine::tools::catalog::CatalogView;
+use mgp_engine::tools::catalog::{Catalog, CatalogView};
 use mgp_engine::tools::index::{
     Filter, IndexSearch, IndexedTool, REQUEST_MAX, SearchRequest, Strategy,
 };
@@ -160,8 +160,17 @@ impl SearchHandle {
             let closed = closed(&parts.servers.load(), &index, &wanted);
             let (table, now) = (parts.table.load(), unix_ms());
             let all = table.audience(&who) == Audience::All;
+            let open = |server: &ServerId, tool: &str| {
+                !closed.contains(server) && table.admits(&who, server, Some(tool), now)
+            };
+            let doubles = match wanted.view {
+                CatalogView::All => doubles(&parts.shown.load().catalog, open),
+                CatalogView::One(_) => HashSet::new(),
+            };
             let visible = |entry: &IndexedTool| {
                 (closed.is_empty() || !closed.contains(&entry.server))
+                    && (doubles.is_empty()
+                        || !doubles.contains(&(entry.server.clone(), entry.name.clone())))
                     && (all || table.admits(&who, &entry.server, Some(&entry.name), now))
             };
             let found = index.search(&IndexSearch {
@@ -202,6 +211,27 @@ impl SearchHandle {
             running: self.parts.models.running(),
         }
     }
+}
+
+/// Of tools that are one of several, all but the first that is open: they are one entry.
+fn doubles(
+    catalog: &Catalog,
+    open: impl Fn(&ServerId, &str) -> bool,
+) -> HashSet<(ServerId, std::sync::Arc<str>)> {
+    let mut doubles = HashSet::new();
+    for places in catalog.replica_groups() {
+        let first = places
+            .iter()
+            .position(|tool| open(&tool.server, &tool.own_name));
+        for (_, tool) in places
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| Some(*at) != first)
+        {
+            doubles.insert((tool.server.clone(), tool.own_name.clone()));
+        }
+    }
+    doubles
 }
 
 type Servers =

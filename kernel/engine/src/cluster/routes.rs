@@ -1,337 +1,323 @@
-//! Which tools of other nodes there are under which names, and where a call of one goes.
-//!
-//! A tool of another node has the name of its node in front, always: no name of this node's own changes or
-//! means something else because a node came, and a bare name never leads away from this node.
+//! Where a call of one of several servers that are alike goes, and where it goes next when that fails.
 
-mod choice;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::time::Duration;
 
-use mgp_protocol::federation::tool_index::{IndexRoot, ServerRecord};
-use mgp_protocol::ids::NodeId;
-use mgp_protocol::ids::ServerId;
+use mgp_protocol::federation::tool_index::IndexRoot;
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::refusal::mgp::{Code, PeerError};
+use mgp_protocol::refusal::{CallOutcome, Refusal};
+use serde::Deserialize;
 
-pub use self::choice::{
-    CallAttempts, CallChoice, HOMES_MAX, Homes, NextTry, PlaceCandidate, TryFailure,
-};
-use crate::cluster::node_names::NodeHandle;
-use crate::cluster::staleness::Stage;
-use crate::cluster::tool_index::{HeldEntry, HeldIndex, IndexKey};
-use crate::tool_names::{canonical, shown_remote};
+use crate::clock::MonotonicTime;
 
-/// Where a server runs. Places on this node come first.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CallPlace {
-    /// On this node.
-    Here(ServerId),
-    /// On another one.
-    There(NodeId, ServerId),
-}
+/// Most homes remembered: some servers for each of very many agents. The one that was not used the longest
+/// makes room; its agent's next call chooses anew.
+pub const HOMES_MAX: usize = 1 << 12;
+/// Most places tried for one call: its caller waits meanwhile.
+const TRIES_MAX: usize = 4;
+/// What a call costs beside its way, so that places that are equally near are told apart by their load.
+const CALL_COST: Duration = Duration::from_millis(1);
 
-/// Tools that are one entry wherever they are called: alike in what their servers are started as, in name
-/// and in schemas, and marked as replicas by each owner.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ReplicaGroup {
-    specification: IndexRoot,
-    tool: Arc<str>,
-    schemas: IndexRoot,
-}
-
-/// A server of this node that its operator marked as one of several that are alike.
+/// A place, as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnReplica {
-    /// Its id.
+pub struct PlaceCandidate {
+    /// The server, of this node or of another one.
     pub server: ServerId,
-    /// What it is started as, hashed.
-    pub specification: IndexRoot,
-    /// Its tools, and the hashes of their schemas.
-    pub tools: BTreeMap<Arc<str>, IndexRoot>,
+    /// It takes calls, and its node is there.
+    pub takes_calls: bool,
+    /// Calls of this node under way there.
+    pub load: u64,
+    /// The time to its node and back; none for this node.
+    pub round_trip: Duration,
+    /// Its operator confirmed that calling the tool twice is calling it once.
+    pub idempotent: bool,
 }
 
-/// A tool of another node as agents are shown it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RemoteTool {
-    /// Its owner.
-    pub node: NodeId,
-    /// Its server and name there.
-    pub key: IndexKey,
-    /// The name shown.
-    pub shown: Arc<str>,
-    /// Whether it is shown with its age.
-    pub stage: Stage,
+/// Why a place was chosen, the strongest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ChoiceReason {
+    /// It asked what the call answers.
+    Asked,
+    /// It is on this node.
+    Here,
+    /// It remembers the agent.
+    Home,
+    /// It is least busy and near.
+    Least,
 }
 
-/// A server of another node, as `mgp/discovery/list` tells of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RemoteServer {
-    /// `node/server`.
-    pub id: String,
-    /// Its owner.
-    pub node: NodeId,
-    /// What its owner told of it.
-    pub record: ServerRecord,
-    /// Its own names for its tools.
-    pub tools: Vec<Arc<str>>,
-    /// How far that may still be believed.
-    pub stage: Stage,
-}
-
-/// Whose tool a name is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RemoteName<'a> {
-    /// This one's.
-    Of(NodeId, &'a IndexKey),
-    /// It has the form of this node's tools, and the node told of no such tool.
-    Missing(NodeId),
-}
-
-#[derive(Debug)]
-struct NodeRoutes {
-    handle: NodeHandle,
-    /// By the shown name.
-    tools: BTreeMap<Arc<str>, IndexKey>,
-    servers: BTreeMap<ServerId, ServerRecord>,
-    groups: BTreeMap<IndexKey, ReplicaGroup>,
-}
-
-/// The tools of all other nodes.
-#[derive(Debug, Default)]
-pub struct RouteTable {
-    nodes: BTreeMap<NodeId, NodeRoutes>,
-    handles: BTreeMap<NodeHandle, NodeId>,
-    own: BTreeMap<(ServerId, Arc<str>), ReplicaGroup>,
-    /// Members in the order they came; the first that is there lends the entry its name.
-    groups: BTreeMap<ReplicaGroup, Vec<CallPlace>>,
-}
-
-impl RouteTable {
-    /// A node's tools are these now, under this name.
-    pub fn set(&mut self, node: NodeId, handle: &NodeHandle, index: &HeldIndex) {
-        let before = self.nodes.remove(&node);
-        if let Some(before) = &before {
-            self.handles.remove(&before.handle);
-        }
-        let routes = NodeRoutes::new(node, handle, index);
-        self.handles.insert(handle.clone(), node);
-        let ended = before.iter().flat_map(|before| &before.groups);
-        for (key, group) in ended.filter(|(key, group)| routes.groups.get(*key) != Some(group)) {
-            self.leave(group, &CallPlace::There(node, key.server.clone()));
-        }
-        for (key, group) in &routes.groups {
-            join(
-                &mut self.groups,
-                group,
-                CallPlace::There(node, key.server.clone()),
-            );
-        }
-        self.nodes.insert(node, routes);
-    }
-
-    /// Nothing of the node is left.
-    pub fn remove(&mut self, node: NodeId) {
-        let Some(routes) = self.nodes.remove(&node) else {
-            return;
-        };
-        self.handles.remove(&routes.handle);
-        for (key, group) in &routes.groups {
-            self.leave(group, &CallPlace::There(node, key.server.clone()));
-        }
-    }
-
-    /// The servers of this node that are marked as replicas are these now.
-    pub fn set_own(&mut self, replicas: &[OwnReplica]) {
-        let tools = replicas.iter().flat_map(|replica| {
-            replica.tools.iter().map(|(tool, schemas)| {
-                let group = ReplicaGroup {
-                    specification: replica.specification,
-                    tool: Arc::clone(tool),
-                    schemas: *schemas,
-                };
-                ((replica.server.clone(), Arc::clone(tool)), group)
-            })
-        });
-        let before = std::mem::replace(&mut self.own, tools.collect());
-        for ((server, _), group) in &before {
-            self.leave(group, &CallPlace::Here(server.clone()));
-        }
-        for ((server, _), group) in &self.own {
-            join(&mut self.groups, group, CallPlace::Here(server.clone()));
-        }
-    }
-
-    /// Reads a name as that of another node's tool: as it is shown, or `node/server:tool`. `None` when it
-    /// has no such form; names of this node's own are read before.
+impl ChoiceReason {
+    /// For people, and in the audit log.
     #[must_use]
-    pub fn read(&self, name: &str) -> Option<RemoteName<'_>> {
-        let (handle, canonical) = match (name.split_once('/'), name.split_once("__")) {
-            (Some((handle, rest)), _) => (handle, Some(rest)),
-            (None, Some((handle, _))) => (handle, None),
-            (None, None) => return None,
-        };
-        let all = self.handles.iter();
-        let (_, node) = all.clone().find(|(held, _)| held.as_str() == handle)?;
-        let routes = self.nodes.get(node)?;
-        let found = match canonical {
-            None => routes.tools.get(name),
-            Some(rest) => {
-                let (server, tool) = rest.split_once(':')?;
-                let key = IndexKey::tool(&ServerId::new(server), tool);
-                let mut keys = routes.tools.values();
-                keys.find(|held| **held == key)
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Here => "it is on this node",
+            Self::Home => "it remembers the agent",
+            Self::Least => "it is least busy and near",
+            Self::Asked => "it asked what the call answers",
+        }
+    }
+}
+
+/// Where a call goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallChoice {
+    /// There.
+    pub server: ServerId,
+    /// For this reason.
+    pub reason: ChoiceReason,
+    /// The agent's home is elsewhere: what the server remembered of it is not there.
+    pub home_lost: bool,
+}
+
+impl CallChoice {
+    /// The place that a call which goes on began at: whatever comes first else, no other one understands it.
+    #[must_use]
+    pub fn of_round(server: ServerId) -> Self {
+        Self {
+            server,
+            reason: ChoiceReason::Asked,
+            home_lost: false,
+        }
+    }
+
+    /// What the record of a call says of its place.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let reason = self.reason.as_str();
+        match self.home_lost {
+            true => format!("{reason}; what another one remembers of the agent is not there"),
+            false => reason.to_owned(),
+        }
+    }
+}
+
+/// What a call that goes on is known by: what its server had the caller bring again.
+#[must_use]
+pub fn round(state: &str) -> IndexRoot {
+    IndexRoot(blake3::hash(state.as_bytes()).into())
+}
+
+/// Where the servers that remember their callers remember them: by agent, and by what the servers are started
+/// as, since what one remembers it remembers for all its tools.
+#[derive(Debug, Default)]
+pub struct Homes {
+    homes: BTreeMap<(AgentId, IndexRoot), (ServerId, MonotonicTime)>,
+}
+
+impl Homes {
+    /// An agent's home.
+    #[must_use]
+    pub fn of(&self, agent: &AgentId, specification: IndexRoot) -> Option<&ServerId> {
+        let home = self.homes.get(&(agent.clone(), specification));
+        home.map(|(place, _)| place)
+    }
+
+    /// A call of the agent went there.
+    pub fn went(
+        &mut self,
+        agent: &AgentId,
+        specification: IndexRoot,
+        to: ServerId,
+        now: MonotonicTime,
+    ) {
+        let key = (agent.clone(), specification);
+        if self.homes.len() >= HOMES_MAX && !self.homes.contains_key(&key) {
+            let oldest = self.homes.iter().min_by_key(|(_, (_, used))| *used);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                self.homes.remove(&oldest);
             }
-        };
-        Some(match found {
-            Some(key) => RemoteName::Of(*node, key),
-            None => RemoteName::Missing(*node),
+        }
+        self.homes.insert(key, (to, now));
+    }
+}
+
+/// How a try failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TryFailure {
+    /// The call did not leave, or its owner said that it did nothing.
+    BeforeDispatch,
+    /// It left, and nobody knows what became of it.
+    AfterDispatch,
+}
+
+impl TryFailure {
+    /// `None` for what another place is not asked after: an answer, a no of who decides there, and a server
+    /// that is slow.
+    #[must_use]
+    pub fn of(refusal: &Refusal) -> Option<Self> {
+        if let Refusal::Peer(error) = refusal {
+            return of_owner(&PeerError::read(error)?);
+        }
+        if let Refusal::Lost { .. } = refusal {
+            return Some(Self::AfterDispatch);
+        }
+        let away = matches!(
+            refusal,
+            Refusal::NotReady { .. }
+                | Refusal::HeldUp { .. }
+                | Refusal::Overloaded { .. }
+                | Refusal::UnknownServer(_)
+        );
+        away.then_some(Self::BeforeDispatch)
+    }
+
+    /// What became of the call there.
+    #[must_use]
+    pub fn outcome(self) -> CallOutcome {
+        match self {
+            Self::BeforeDispatch => CallOutcome::NotExecuted,
+            Self::AfterDispatch => CallOutcome::Unknown,
+        }
+    }
+}
+
+/// What another node says of a call that its server did not answer.
+fn of_owner(error: &PeerError) -> Option<TryFailure> {
+    #[derive(Deserialize)]
+    struct ToldOutcome {
+        outcome: CallOutcome,
+    }
+    let away = [
+        Code::ServerNotReady,
+        Code::ServerDraining,
+        Code::ServerRestarting,
+        Code::ResourceExhausted,
+        Code::UpstreamUnavailable,
+    ];
+    let code = Code::parse(error.code)?;
+    if !away.contains(&code) {
+        return None;
+    }
+    let details = error.recovery.details.as_ref()?;
+    let told: ToldOutcome = serde_json::from_str(details.get()).ok()?;
+    match told.outcome {
+        CallOutcome::NotExecuted => Some(TryFailure::BeforeDispatch),
+        CallOutcome::Unknown => Some(TryFailure::AfterDispatch),
+        CallOutcome::Done => None,
+    }
+}
+
+/// The tries of one call.
+#[derive(Clone, Debug, Default)]
+pub struct CallAttempts {
+    tried: BTreeSet<ServerId>,
+    /// A try left this node, and nobody knows what became of it.
+    in_doubt: bool,
+}
+
+impl CallAttempts {
+    /// Where to go, when there is such a place: this node comes first, then where a server that remembers its
+    /// callers remembers the agent, then the place that is least busy and near.
+    pub fn next(
+        &mut self,
+        candidates: &[PlaceCandidate],
+        home: Option<&ServerId>,
+    ) -> Option<CallChoice> {
+        let choice = self.best(candidates, home)?;
+        self.tried.insert(choice.server.clone());
+        Some(choice)
+    }
+
+    /// Where the next try would go.
+    #[must_use]
+    pub fn best(
+        &self,
+        candidates: &[PlaceCandidate],
+        home: Option<&ServerId>,
+    ) -> Option<CallChoice> {
+        if self.tried.len() >= TRIES_MAX {
+            return None;
+        }
+        let left = candidates.iter().filter(|one| self.may_take(one));
+        let best = left.min_by_key(|one| rank(one, home))?;
+        Some(CallChoice {
+            server: best.server.clone(),
+            reason: reason(best, home),
+            home_lost: home.is_some_and(|home| *home != best.server),
         })
     }
 
-    /// What agents are shown, given how fresh each node is: of a replica group only one, and none where
-    /// this node has one itself.
+    /// Whether a call that is lost where it is now may be made at another one of these.
     #[must_use]
-    pub fn listed(&self, stage: impl Fn(NodeId) -> Stage) -> Vec<RemoteTool> {
-        let mut listed = Vec::new();
-        for (node, routes) in &self.nodes {
-            let stage_of = stage(*node);
-            if stage_of >= Stage::Hidden {
-                continue;
-            }
-            for (shown, key) in &routes.tools {
-                let place = CallPlace::There(*node, key.server.clone());
-                let group = routes.groups.get(key);
-                if group.is_none_or(|group| self.stands_for(group, &stage) == Some(&place)) {
-                    listed.push(RemoteTool {
-                        node: *node,
-                        key: key.clone(),
-                        shown: Arc::clone(shown),
-                        stage: stage_of,
-                    });
-                }
+    pub fn goes_on(&self, candidates: &[PlaceCandidate]) -> bool {
+        let in_doubt = Self {
+            in_doubt: true,
+            ..self.clone()
+        };
+        let is_here = |one: &PlaceCandidate| one.idempotent && self.tried.contains(&one.server);
+        candidates.iter().any(is_here) && in_doubt.best(candidates, None).is_some()
+    }
+
+    /// The last try, at that place, failed. True when the call may be made elsewhere: one that left may only
+    /// where the operators of both owners confirmed that calling twice is calling once.
+    pub fn failed(&mut self, failure: TryFailure, idempotent: bool) -> bool {
+        match failure {
+            TryFailure::BeforeDispatch => true,
+            TryFailure::AfterDispatch => {
+                self.in_doubt = true;
+                idempotent
             }
         }
-        listed
     }
 
-    /// The servers of other nodes (MGP-222). Those of hidden nodes are told of, too: as not to be had.
-    #[must_use]
-    pub fn servers(&self, stage: impl Fn(NodeId) -> Stage) -> Vec<RemoteServer> {
-        let nodes = self.nodes.iter();
-        let servers = nodes.flat_map(|(node, routes)| {
-            let stage = stage(*node);
-            let all = routes.servers.iter();
-            all.map(move |(server, record)| {
-                let its = routes.tools.values().filter(|key| key.server == *server);
-                RemoteServer {
-                    id: format!("{}/{server}", routes.handle),
-                    node: *node,
-                    record: *record,
-                    tools: its.filter_map(|key| key.tool.clone()).collect(),
-                    stage,
-                }
-            })
-        });
-        servers.collect()
-    }
-
-    /// Where a call of this tool may go: the place itself, and its replicas.
-    #[must_use]
-    pub fn places(&self, place: &CallPlace, tool: &str) -> BTreeSet<CallPlace> {
-        let group = match place {
-            CallPlace::Here(server) => self.own.get(&(server.clone(), tool.into())),
-            CallPlace::There(node, server) => {
-                let routes = self.nodes.get(node);
-                routes.and_then(|routes| routes.groups.get(&IndexKey::tool(server, tool)))
-            }
-        };
-        let members = group.and_then(|group| self.groups.get(group));
-        let members = members.into_iter().flatten().cloned();
-        members.chain([place.clone()]).collect()
-    }
-
-    /// `node/server:tool`, for people and policies.
-    #[must_use]
-    pub fn canonical(&self, node: NodeId, key: &IndexKey) -> Option<String> {
-        let handle = &self.nodes.get(&node)?.handle;
-        Some(format!(
-            "{handle}/{}",
-            canonical(&key.server, key.tool.as_deref()?)
-        ))
-    }
-
-    /// The member whose name the group's entry has.
-    fn stands_for(
-        &self,
-        group: &ReplicaGroup,
-        stage: impl Fn(NodeId) -> Stage,
-    ) -> Option<&CallPlace> {
-        let members = self.groups.get(group)?;
-        let own = members
-            .iter()
-            .find(|place| matches!(place, CallPlace::Here(_)));
-        let there = |place: &&CallPlace| match place {
-            CallPlace::Here(_) => true,
-            CallPlace::There(node, _) => stage(*node) < Stage::Hidden,
-        };
-        own.or_else(|| members.iter().find(there))
-    }
-
-    fn leave(&mut self, group: &ReplicaGroup, place: &CallPlace) {
-        if let Some(members) = self.groups.get_mut(group) {
-            members.retain(|member| member != place);
-            if members.is_empty() {
-                self.groups.remove(group);
-            }
-        }
+    fn may_take(&self, one: &PlaceCandidate) -> bool {
+        let again = one.idempotent || !self.in_doubt;
+        one.takes_calls && again && !self.tried.contains(&one.server)
     }
 }
 
-fn join(
-    groups: &mut BTreeMap<ReplicaGroup, Vec<CallPlace>>,
-    group: &ReplicaGroup,
-    place: CallPlace,
-) {
-    let members = groups.entry(group.clone()).or_default();
-    if !members.contains(&place) {
-        members.push(place);
+/// The least is the best. The id comes last, so that all things equal the choice is always the same.
+fn rank<'a>(
+    one: &'a PlaceCandidate,
+    home: Option<&ServerId>,
+) -> (ChoiceReason, u128, &'a ServerId) {
+    let way = (one.round_trip + CALL_COST).as_micros();
+    let cost = u128::from(one.load) + 1;
+    (reason(one, home), cost * way, &one.server)
+}
+
+fn reason(one: &PlaceCandidate, home: Option<&ServerId>) -> ChoiceReason {
+    if !one.server.is_of_node() {
+        ChoiceReason::Here
+    } else if Some(&one.server) == home {
+        ChoiceReason::Home
+    } else {
+        ChoiceReason::Least
     }
 }
 
-impl NodeRoutes {
-    /// A tool counts when its server was told of as well.
-    fn new(node: NodeId, handle: &NodeHandle, index: &HeldIndex) -> Self {
-        let servers = index.entries().filter_map(|(key, entry)| match entry {
-            HeldEntry::Server(record) => Some((key.server.clone(), *record)),
-            HeldEntry::Tool(_) => None,
-        });
-        let servers: BTreeMap<_, _> = servers.collect();
-        let (mut tools, mut groups) = (BTreeMap::new(), BTreeMap::new());
-        let id = node.to_string();
-        for (key, entry) in index.entries() {
-            let (Some(tool), HeldEntry::Tool(held)) = (&key.tool, entry) else {
-                continue;
-            };
-            let Some(record) = servers.get(&key.server) else {
-                continue;
-            };
-            let shown = shown_remote(handle.as_str(), &id, &key.server, tool);
-            tools.insert(shown.into(), key.clone());
-            if let Some(specification) = record.specification.filter(|_| record.replica) {
-                let group = ReplicaGroup {
-                    specification,
-                    tool: Arc::clone(tool),
-                    schemas: held.schemas,
-                };
-                groups.insert(key.clone(), group);
-            }
+/// The places of one group in words, a line for each, and where a call would go now.
+#[must_use]
+pub fn told(candidates: &[PlaceCandidate], home: Option<&ServerId>) -> Vec<String> {
+    let chosen = CallAttempts::default().best(candidates, home);
+    let line = |one: &PlaceCandidate| {
+        let mut line = match (one.takes_calls, one.server.is_of_node()) {
+            (false, _) => format!("{}: takes no calls now", one.server),
+            (true, false) => format!("{}: here", one.server),
+            (true, true) => format!("{}: {} away", one.server, millis(one.round_trip)),
+        };
+        match one.load {
+            0 => {}
+            1 => line.push_str(", 1 call under way"),
+            load => line.push_str(&format!(", {load} calls under way")),
         }
-        Self {
-            handle: handle.clone(),
-            tools,
-            servers,
-            groups,
+        if let Some(chosen) = chosen.as_ref().filter(|chosen| chosen.server == one.server) {
+            line.push_str(&format!(
+                "; the next call goes there: {}",
+                chosen.reason.as_str()
+            ));
         }
-    }
+        line
+    };
+    candidates.iter().map(line).collect()
+}
+
+fn millis(time: Duration) -> String {
+    let us = time.as_micros();
+    format!("{}.{} ms", us / 1000, us % 1000 / 100)
 }

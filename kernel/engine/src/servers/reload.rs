@@ -56,7 +56,8 @@ pub(super) mod tests {
     use crate::policy::permissions::PermissionRules;
     use crate::policy::pins::PinMode;
     use crate::servers::spec::{
-        MgpDeclaration, QuestionAttribution, Reach, RestartRules, ServerInstances, ServerLimits,
+        MgpDeclaration, QuestionAttribution, Reach, ReplicaRule, RestartRules, ServerInstances,
+        ServerLimits,
     };
 
     pub(in crate::servers) fn spec(id: &str, url: &str) -> ServerSpec {
@@ -69,6 +70,7 @@ pub(super) mod tests {
             autostart: true,
             after: Vec::new(),
             rolling: false,
+            replica: ReplicaRule::Alone,
             restart: RestartRules::default(),
             limits: ServerLimits::default(),
             resources: crate::servers::resources::ResourceLimits::default(),

@@ -34,6 +34,8 @@ pub struct ServerSpec {
     pub restart: RestartRules,
     /// Two lives of it may run at once: it is replaced without a gap.
     pub rolling: bool,
+    /// Whether it is one of several that are alike.
+    pub replica: ReplicaRule,
     /// Bounds on its behaviour.
     pub limits: ServerLimits,
     /// What its processes may use of the machine.
@@ -76,6 +78,8 @@ impl ServerSpec {
                 ..RestartRules::default()
             },
             rolling: false,
+            // Its owner's mark comes with what it tells of it.
+            replica: ReplicaRule::Alone,
             limits: ServerLimits {
                 // The owner knows how long its server may be silent, and makes tasks of long calls.
                 call_timeout: Duration::ZERO,
@@ -232,6 +236,19 @@ pub enum ServerInstances {
     Shared,
     /// Each agent has an instance of its own, beside the one that serves the lists and the operator.
     PerAgent(PerAgent),
+}
+
+/// Whether a server is one of several that are alike, on this node and others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ReplicaRule {
+    /// It stands for itself.
+    #[default]
+    Alone,
+    /// A call of it may go to any of those that are started as it is and marked so.
+    Replica {
+        /// It remembers its callers between calls.
+        stateful: bool,
+    },
 }
 
 /// Bounds on the instances of a server.

@@ -10,6 +10,8 @@ mod front;
 mod item;
 mod list;
 mod offer;
+mod replica_group;
+mod replicas;
 mod sifted;
 mod view;
 
@@ -26,6 +28,7 @@ use crate::tools::catalog::freshness::Freshness;
 use crate::tools::uris::{self, WRAPPED};
 use front::Front;
 use list::{Edition, PagedList};
+use replicas::Replicas;
 
 pub use claims::{NameClaim, NamedItem, Outlook, Prospect};
 pub use item::{
@@ -34,6 +37,7 @@ pub use item::{
 };
 pub use list::Paging;
 pub use offer::{ITEMS_MAX, LIST_MAX, OfferCounts, RejectedItem, ServerOffer, TEMPLATES_MAX};
+pub use replica_group::{CatalogReplica, ReplicaGroup};
 pub use sifted::Sifted;
 pub use view::{CatalogView, Form, ListKind, Readers};
 
@@ -52,6 +56,7 @@ pub struct Catalog {
     generation: u64,
     paging: Paging,
     offers: BTreeMap<ServerId, Arc<ServerOffer>>,
+    replicas: Replicas,
     all: Front,
     one: HashMap<ServerId, Arc<Front>>,
 }
@@ -70,7 +75,8 @@ impl Catalog {
             generation: 0,
             paging,
             offers: BTreeMap::new(),
-            all: Front::of_all(edition, None, &[]),
+            replicas: Replicas::default(),
+            all: Front::of_all(edition, None, &[], &Replicas::default()),
             one: HashMap::new(),
         }
     }
@@ -87,6 +93,8 @@ impl Catalog {
             .iter()
             .map(|(server, offer)| (server.clone(), self.next_front(server, offer)));
         let in_order: Vec<&ServerOffer> = offers.values().map(|offer| &**offer).collect();
+        let tools = in_order.iter().flat_map(|offer| offer.tools());
+        let replicas = self.replicas.next(tools);
         Self {
             generation: self.generation + 1,
             paging: self.paging.clone(),
@@ -94,7 +102,9 @@ impl Catalog {
                 self.next_edition(CatalogView::All),
                 Some(&self.all),
                 &in_order,
+                &replicas,
             ),
+            replicas,
             one: fronts.collect(),
             offers,
         }
@@ -143,6 +153,33 @@ impl Catalog {
     #[must_use]
     pub fn tool(&self, view: &CatalogView, name: &str) -> Option<&Arc<CatalogTool>> {
         self.front(view)?.tools.get(name)
+    }
+
+    /// Where a tool can be called that is one of several, the one that lends the entry its name first; nothing
+    /// for one that stands alone.
+    #[must_use]
+    pub fn replicas(&self, tool: &CatalogTool) -> &[Arc<CatalogTool>] {
+        self.replicas.of(tool)
+    }
+
+    /// Whether the tool stands in the list of all servers, by itself or for its replicas.
+    #[must_use]
+    pub fn lists(&self, tool: &CatalogTool) -> bool {
+        self.replicas.shows(tool)
+    }
+
+    /// The tool of this server, or its first one, that is one of several.
+    #[must_use]
+    pub fn replica_of(&self, server: &ServerId, tool: Option<&str>) -> Option<&Arc<CatalogTool>> {
+        let mut tools = self.offers.get(server)?.tools().iter();
+        tools.find(|known| {
+            known.replica.is_some() && tool.is_none_or(|tool| *known.own_name == *tool)
+        })
+    }
+
+    /// All tools that are one of several, group by group.
+    pub fn replica_groups(&self) -> impl Iterator<Item = &[Arc<CatalogTool>]> {
+        self.replicas.all()
     }
 
     /// The prompt of that name, as with tools.

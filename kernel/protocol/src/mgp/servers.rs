@@ -185,6 +185,9 @@ pub struct Server {
     /// The instances that agents have for themselves, by agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<Instance>,
+    /// Where its tools can be called that are one of several, itself among them, a line for each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<String>,
 }
 
 /// An instance of a server that one agent has for itself.

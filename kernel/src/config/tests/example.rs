@@ -1,5 +1,5 @@
 use mgp_engine::policy::requirements::ToolRules;
-use mgp_engine::servers::spec::{MgpDeclaration, Reach, RestartRules, ServerLimits};
+use mgp_engine::servers::spec::{MgpDeclaration, Reach, ReplicaRule, RestartRules, ServerLimits};
 
 use super::*;
 
@@ -31,6 +31,7 @@ fn the_example_shows_every_key_with_its_default() {
     assert!(files.autostart);
     assert_eq!(files.restart, RestartRules::default());
     assert_eq!(files.limits, ServerLimits::default());
+    assert_eq!(files.replica, ReplicaRule::Alone);
     assert_eq!(files.mgp, MgpDeclaration::default());
     let rules = ToolRules {
         tools: files.tools.tools.clone(),

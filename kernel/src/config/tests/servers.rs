@@ -3,8 +3,8 @@ use std::time::Duration;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::consent::Consent;
 use mgp_engine::servers::spec::{
-    PerAgent, QuestionAttribution, Reach, RestartPolicy, RestartRules, ServerInstances,
-    ServerLimits,
+    PerAgent, QuestionAttribution, Reach, ReplicaRule, RestartPolicy, RestartRules,
+    ServerInstances, ServerLimits,
 };
 
 use super::*;
@@ -322,4 +322,21 @@ fn a_restart_without_a_gap_is_for_who_bears_it() {
     assert!(read.spec("x").rolling);
     let why = entry("command = \"c\"\ninstances = \"agent\"\nrestart_mode = \"rolling\"").why("x");
     assert!(why.contains("for servers that all agents share"), "{why}");
+}
+
+#[test]
+fn replicas_are_the_operators_word() {
+    let rule = |lines: &str| {
+        entry(&format!("command = \"c\"\n{lines}"))
+            .spec("x")
+            .replica
+    };
+    assert_eq!(rule(""), ReplicaRule::Alone);
+    let replica = |stateful| ReplicaRule::Replica { stateful };
+    assert_eq!(rule("replica = true"), replica(false));
+    assert_eq!(rule("replica = true\nstateful = true"), replica(true));
+    let why = entry("command = \"c\"\nstateful = true").why("x");
+    assert!(why.contains("`replica = true`"), "{why}");
+    let why = entry("command = \"c\"\nreplicas = true").why("x");
+    assert!(why.contains("`replica`"), "{why}");
 }

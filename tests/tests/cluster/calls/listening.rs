@@ -2,7 +2,7 @@
 
 use mgp_tests::harness::kernel::nodes::JoinedNodes;
 use mgp_tests::harness::{Agent, Program};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::agents::{legacy, named};
 

@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::process::Command;
 
+use mgp_tests::harness::kernel::nodes::config;
 use mgp_tests::harness::{DEADLINE, Kernel, wait_until};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use super::siege::{id, seen};
-use crate::scene::{call, config, demo, join, linked, node, shows, ticket};
+use crate::scene::{call, demo, join, linked, node, shows, ticket};
 
 fn copied(from: &Path) -> TempDir {
     let to = TempDir::new().unwrap();

@@ -121,6 +121,7 @@ fn callable(cx: &Context, shown: &Shown, caller: &Caller) -> usize {
         let offers = catalog.offers();
         let offers = offers.filter(|offer| caller.view.shows(offer.server()));
         let tools = offers.flat_map(|offer| offer.tools());
+        let tools = tools.filter(|t| caller.view != CatalogView::All || catalog.lists(t));
         let open = tools.filter(|t| table.admits(&who, &t.server, Some(&t.own_name), now));
         open.count()
     })

@@ -1,6 +1,7 @@
 //! A server of another node: each request is a stream of the link to that node, which says for which agent it
 //! is and ends with the answer.
 
+mod confirmed;
 mod told;
 
 use std::collections::HashMap;

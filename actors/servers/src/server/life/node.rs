@@ -37,11 +37,15 @@ impl ServerLife {
     /// Follows the link and the tools; resolves when the owner offers something else of the server.
     async fn watched(&self, link: &Arc<Link>, wire: &NodeWire) -> End {
         let (mut peer, mut held) = (wire.linked(), wire.held());
+        let confirmed = wire.confirmed();
         loop {
             let (links, tools) = wire.now();
             let (peer_now, held_now) = (wire.linked(), wire.held());
             if tools_of(held.as_ref()) != tools_of(held_now.as_ref()) {
                 link.tells(LinkEvent::ListChanged(List::Tools));
+            }
+            if wire.contradicts(&confirmed) {
+                return End::Failed(format!("{} says something else of it now", wire.node()));
             }
             let linked = match (&peer, &peer_now) {
                 (Some(before), Some(now)) => !before.link.is(&now.link),

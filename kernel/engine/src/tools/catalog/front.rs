@@ -12,6 +12,7 @@ use super::item::{
 };
 use super::list::{Edition, ListPair, ListedItem, PagedList};
 use super::offer::ServerOffer;
+use super::replicas::Replicas;
 use super::{Form, ListKind, ResourceRoute};
 use crate::tool_names;
 use crate::tools::uris::{self, WRAPPED};
@@ -60,6 +61,7 @@ impl Front {
         edition: Edition,
         previous: Option<&Self>,
         offers: &[&ServerOffer],
+        replicas: &Replicas,
     ) -> Self {
         // URIs of this node's own servers lead where they led before, whatever other nodes have.
         let here = offers.iter().filter(|offer| !offer.server().is_of_node());
@@ -78,7 +80,7 @@ impl Front {
                 [
                     offers
                         .iter()
-                        .flat_map(|offer| tool_entries(offer))
+                        .flat_map(|offer| tool_entries(offer, replicas))
                         .collect(),
                     prompts().map(|p| entry(&p.shown, &p.shown_raw)).collect(),
                     resource_entries.collect(),
@@ -88,7 +90,7 @@ impl Front {
                         .collect(),
                 ],
             ),
-            tools: by_every_name(tools(), |tool| &tool.canonical),
+            tools: with_former(by_every_name(tools(), |tool| &tool.canonical), replicas),
             prompts: by_every_name(prompts(), |prompt| &prompt.canonical),
             patterns: most_specific_first(
                 templates
@@ -166,8 +168,10 @@ fn own_tool_entries(offer: &ServerOffer) -> Vec<ListedItem> {
     offer.tools.items.iter().map(own).collect()
 }
 
-fn tool_entries(offer: &ServerOffer) -> impl Iterator<Item = ListedItem> {
-    offer.tools.items.iter().map(|tool| ListedItem {
+fn tool_entries(offer: &ServerOffer, replicas: &Replicas) -> impl Iterator<Item = ListedItem> {
+    let shown = offer.tools.items.iter();
+    let shown = shown.filter(|tool| replicas.shows(tool));
+    shown.map(|tool| ListedItem {
         legacy: legacy_tool(offer, tool).map(|raw| renamed(&raw, "name", &tool.shown)),
         level: Some(tool.requirements.risk.level),
         ..entry(&tool.shown, &tool.shown_raw)
@@ -213,6 +217,19 @@ fn by_every_name<'a, D: Definition + 'a>(
         names
             .entry(Arc::clone(name))
             .or_insert_with(|| Arc::clone(item));
+    }
+    names
+}
+
+/// Who knows a replica by the name of one that is gone is led to the others, unless the name is another's now.
+fn with_former(
+    mut names: HashMap<Arc<str>, Arc<CatalogTool>>,
+    replicas: &Replicas,
+) -> HashMap<Arc<str>, Arc<CatalogTool>> {
+    for (name, tool) in replicas.former() {
+        names
+            .entry(Arc::clone(name))
+            .or_insert_with(|| Arc::clone(tool));
     }
     names
 }

@@ -12,7 +12,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::ListKind;
+use super::replica_group::CatalogReplica;
 use crate::policy::requirements::{CallRequirements, RequirementTerms};
+use crate::servers::replica_mark::ReplicaMark;
 use crate::tool_names;
 use crate::tools::schema::{BadSchema, InputSchema, OutputSchema};
 use crate::tools::uris::{BadTemplate, Template, URI_MAX};
@@ -112,6 +114,8 @@ pub struct CatalogTool {
     pub param_headers: Arc<[ParamHeader]>,
     /// What holds for each call.
     pub requirements: Arc<CallRequirements>,
+    /// What it is one of; `None` for one that stands alone, as nearly all do.
+    pub replica: Option<Arc<CatalogReplica>>,
     /// The definition as the server sent it.
     pub raw: Arc<str>,
     pub(super) shown_raw: Arc<str>,
@@ -189,6 +193,15 @@ impl CatalogTool {
             ..self.clone()
         }
     }
+
+    /// The same tool of a server with this mark.
+    pub(super) fn marked(&self, mark: Option<&ReplicaMark>) -> Self {
+        let replica = mark.and_then(|mark| CatalogReplica::of(&self.own_name, &self.raw, mark));
+        Self {
+            replica: replica.map(Arc::new),
+            ..self.clone()
+        }
+    }
 }
 
 impl Definition for CatalogTool {
@@ -222,6 +235,7 @@ impl Definition for CatalogTool {
                 .map(Arc::new),
             param_headers: param_headers?.into(),
             requirements: Arc::new(CallRequirements::read(raw, &name.text, terms)),
+            replica: None,
             legacy_raw: legacy_raw(raw),
             raw: raw.into(),
             shown_raw,

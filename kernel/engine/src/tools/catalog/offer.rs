@@ -11,6 +11,7 @@ use super::item::{
     BadItem, CatalogPrompt, CatalogResource, CatalogTool, Definition, ResourceTemplate,
 };
 use crate::policy::requirements::RequirementTerms;
+use crate::servers::replica_mark::ReplicaMark;
 use crate::tools::catalog::freshness::Freshness;
 
 /// Most entries of one list of one server. The largest known server has some hundreds.
@@ -45,6 +46,7 @@ impl fmt::Display for RejectedItem {
 pub struct ServerOffer {
     server: ServerId,
     terms: Arc<RequirementTerms>,
+    mark: Option<ReplicaMark>,
     pub(super) makes_tasks: bool,
     pub(super) tools: OfferedList<CatalogTool>,
     pub(super) prompts: OfferedList<CatalogPrompt>,
@@ -72,6 +74,7 @@ impl ServerOffer {
         Self {
             server,
             terms: Arc::default(),
+            mark: None,
             makes_tasks: false,
             tools: OfferedList::default(),
             prompts: OfferedList::default(),
@@ -86,7 +89,8 @@ impl ServerOffer {
     pub fn with<T: AsRef<str>>(mut self, kind: ListKind, definitions: &[T]) -> Self {
         match kind {
             ListKind::Tools => {
-                self.tools = self.tools.read((&self.server, &self.terms), definitions)
+                self.tools = self.tools.read((&self.server, &self.terms), definitions);
+                self.mark_tools();
             }
             ListKind::Prompts => {
                 self.prompts = self.prompts.read((&self.server, &self.terms), definitions)
@@ -116,6 +120,37 @@ impl ServerOffer {
         self
     }
 
+    /// The same offer of a server that is marked so.
+    #[must_use]
+    pub fn marked(mut self, mark: Option<ReplicaMark>) -> Self {
+        if self.mark != mark {
+            self.mark = mark;
+            let tools = self.tools.items.iter();
+            self.tools.items = tools.map(|tool| Arc::new(tool.marked(None))).collect();
+            self.mark_tools();
+        }
+        self
+    }
+
+    /// The mark of its server.
+    #[must_use]
+    pub fn mark(&self) -> Option<&ReplicaMark> {
+        self.mark.as_ref()
+    }
+
+    /// Those that were read before have their marks.
+    fn mark_tools(&mut self) {
+        if self.mark.is_none() {
+            return;
+        }
+        let tools = self.tools.items.iter();
+        let marked = tools.map(|tool| match tool.replica {
+            Some(_) => Arc::clone(tool),
+            None => Arc::new(tool.marked(self.mark.as_ref())),
+        });
+        self.tools.items = marked.collect();
+    }
+
     /// The same offer with the list of one kind that `other` has.
     #[must_use]
     pub fn taking(mut self, kind: ListKind, other: &Self) -> Self {
@@ -123,6 +158,7 @@ impl ServerOffer {
             ListKind::Tools => {
                 self.tools = other.tools.clone();
                 self.terms = Arc::clone(&other.terms);
+                self.mark = other.mark;
             }
             ListKind::Prompts => self.prompts = other.prompts.clone(),
             ListKind::Resources => self.resources = other.resources.clone(),

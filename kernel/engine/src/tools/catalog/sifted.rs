@@ -47,7 +47,14 @@ impl Catalog {
         let list = self.front(view)?.list(kind, form.into());
         let kept = |key: &str| {
             let owner = self.owner(view, kind, key);
-            owner.is_some_and(|(server, tool)| keep(server, tool))
+            match (view, kind, self.all.tools.get(key)) {
+                // Whoever may call one of the replicas is shown their entry.
+                (CatalogView::All, ListKind::Tools, Some(tool)) if tool.replica.is_some() => {
+                    let mut places = self.replicas(tool).iter();
+                    places.any(|tool| keep(&tool.server, Some(&tool.own_name)))
+                }
+                _ => owner.is_some_and(|(server, tool)| keep(server, tool)),
+            }
         };
         Some(Sifted(list.sifted(mark(list.generation(), audience), kept)))
     }

@@ -2,6 +2,7 @@ mod eras;
 mod left_out;
 mod nodes;
 mod pages;
+mod replicas;
 
 use super::*;
 use crate::tools::catalog::cursor::CursorKey;

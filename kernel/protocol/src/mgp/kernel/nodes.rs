@@ -281,6 +281,9 @@ pub struct SharedServer {
     pub id: String,
     /// How many of its tools.
     pub tools: u64,
+    /// Its owner marked it as one of several that are alike.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replica: bool,
 }
 
 /// Answer of `mgp/kernel/nodes/invite`. The only time the ticket is shown.

@@ -118,8 +118,10 @@ fn clock(offset_ms: Option<i64>) -> String {
 
 fn shares(node: &Node) -> String {
     let servers = node.servers.iter();
-    let servers =
-        servers.map(|server| format!("{} ({})", one_line(&server.id, WIDTH), server.tools));
+    let servers = servers.map(|server| {
+        let mark = if server.replica { ", replica" } else { "" };
+        format!("{} ({}{mark})", one_line(&server.id, WIDTH), server.tools)
+    });
     let servers: Vec<String> = servers.collect();
     match servers.is_empty() {
         true => "nothing".to_owned(),
@@ -162,6 +164,7 @@ mod tests {
             servers: vec![SharedServer {
                 id: "demo".into(),
                 tools: 6,
+                replica: true,
             }],
             ..Node::default()
         };
@@ -186,7 +189,7 @@ mod tests {
             "0.8 ms",
             "2 s behind",
             "1 s ago",
-            "demo (6)",
+            "demo (6, replica)",
             "away for 20 s",
             "attic: nobody answers at 10.0.0.4:7332",
         ] {

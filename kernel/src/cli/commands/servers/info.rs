@@ -60,6 +60,7 @@ fn rows(server: &Server) -> Vec<(&'static str, Vec<String>)> {
         ("offers", vec![offers(server)]),
         ("lists", server.rejected.clone()),
         ("instances", server.instances.iter().map(instance).collect()),
+        ("replicas", server.replicas.clone()),
         ("under way", vec![format!("{} calls", server.in_flight)]),
         ("odd", odd(server)),
         ("sandbox", sandbox.enforced),

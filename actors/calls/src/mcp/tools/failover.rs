@@ -1,0 +1,107 @@
+//! Where a call of one of several tools goes that are alike, and where it goes next when that place is away.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use mgp_engine::calls::outcome::OUTCOME;
+use mgp_engine::cluster::routes::{CallAttempts, CallChoice, TryFailure};
+use mgp_engine::tools::catalog::CatalogTool;
+use mgp_protocol::mgp::audit::{EventType, Outcome as Ending, Target};
+use mgp_protocol::refusal::Refusal;
+use serde_json::json;
+
+use super::{WantedCall, call_at};
+use crate::Context;
+use crate::audit::CallFacts;
+use crate::replicas::{place, places};
+use mgp_callers::request::{Outcome, Request};
+use mgp_store::audit::{by_agent, by_operator, event};
+
+/// A call of a tool that may be called at several places. Each asks its own owner, so all checks are made for
+/// each; a place that is known to be closed to the caller is none.
+pub(super) async fn call(
+    cx: &Context,
+    request: &Request,
+    facts: &CallFacts,
+    admitted: &AtomicBool,
+    wanted: &WantedCall<'_>,
+    named: &Arc<CatalogTool>,
+) -> Outcome {
+    let (agent, who) = (&request.caller.agent, request.caller.identity());
+    if let Some(server) = cx.homes.asked(agent, wanted.params)
+        && let Some(tool) = place(cx, named, &server)
+    {
+        facts.goes_to(&tool, &CallChoice::of_round(server));
+        let answer = call_at(cx, request, facts, admitted, wanted, &tool, false).await?;
+        cx.homes.asks(agent, &tool, &answer);
+        return Ok(answer);
+    }
+    let mut attempts = CallAttempts::default();
+    // What the caller is told unless another place answers. Of what was lost it is not known what became, however
+    // other places fail after that.
+    let (mut lost, mut away) = (None, None);
+    loop {
+        let (places, candidates) = places(cx, &who, named);
+        let home = cx.homes.of(agent, named);
+        let Some(choice) = attempts.next(&candidates, home.as_ref()) else {
+            return match lost.or(away) {
+                Some(refusal) => Err(refusal),
+                // All are away, or closed: as if it stood alone.
+                None => call_at(cx, request, facts, admitted, wanted, named, false).await,
+            };
+        };
+        let chosen = places.iter().find(|tool| tool.server == choice.server);
+        let tool = chosen.unwrap_or(named);
+        facts.goes_to(tool, &choice);
+        // Calls that come meanwhile go there, too.
+        cx.homes.went(agent, tool);
+        let moves = attempts.goes_on(&candidates);
+        let refusal = match call_at(cx, request, facts, admitted, wanted, tool, moves).await {
+            Ok(answer) => {
+                cx.homes.asks(agent, tool, &answer);
+                return Ok(answer);
+            }
+            Err(refusal) => refusal,
+        };
+        let goes_on = TryFailure::of(&refusal).filter(|failure| {
+            attempts.failed(*failure, tool.requirements.idempotent)
+                && attempts.best(&candidates, home.as_ref()).is_some()
+        });
+        let Some(failure) = goes_on else {
+            return Err(lost.unwrap_or(refusal));
+        };
+        tell_of(cx, request, tool, failure, &refusal);
+        match failure {
+            TryFailure::AfterDispatch => lost = lost.or(Some(refusal)),
+            TryFailure::BeforeDispatch => away = Some(refusal),
+        }
+    }
+}
+
+/// One audit event for each place that is left for another.
+fn tell_of(
+    cx: &Context,
+    request: &Request,
+    tool: &CatalogTool,
+    failure: TryFailure,
+    why: &Refusal,
+) {
+    let caller = &request.caller;
+    let actor = match caller.operator {
+        true => by_operator(),
+        false => by_agent(caller.agent.as_str()),
+    };
+    let target = Target {
+        server_id: Some(tool.server.to_string()),
+        tool_name: Some(tool.own_name.to_string()),
+        agent_id: None,
+    };
+    let details = json!({
+        "elsewhere": true,
+        "reason": why.to_string(),
+        OUTCOME: failure.outcome(),
+    });
+    let (kind, trace) = (EventType::TOOL_RETRIED, &request.trace.id);
+    let told = event(kind, actor, target, trace, Ending::Failure, details);
+    cx.audit.tell(told);
+}

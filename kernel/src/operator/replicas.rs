@@ -1,0 +1,22 @@
+//! Servers that are one of several, for people.
+
+use mgp_engine::cluster::routes;
+use mgp_engine::tools::catalog::Catalog;
+use mgp_protocol::ids::ServerId;
+
+use super::Operator;
+
+impl Operator {
+    /// Where the tools of a server can be called, and where the next call goes of an agent that none remembers.
+    pub(super) fn places(&self, catalog: &Catalog, server: &ServerId) -> Vec<String> {
+        let Some(tool) = catalog.replica_of(server, None) else {
+            return Vec::new();
+        };
+        let servers = self.servers.load();
+        let places = catalog.replicas(tool).iter().filter_map(|tool| {
+            let handle = servers.get(&tool.server)?;
+            Some(handle.candidate(tool.requirements.idempotent))
+        });
+        routes::told(&places.collect::<Vec<_>>(), None)
+    }
+}
