@@ -59,3 +59,43 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadMessage>
         false => Err(BadMessage("something follows it".to_owned())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    struct Told {
+        id: u8,
+        of: u8,
+    }
+
+    const TOLD: Told = Told { id: 1, of: 2 };
+
+    /// Another version may have its members in another order.
+    #[test]
+    fn a_list_of_the_same_values_is_no_message() {
+        let list = rmp_serde::to_vec(&TOLD).unwrap();
+        assert_eq!(rmp_serde::from_slice::<Told>(&list).unwrap(), TOLD);
+        assert!(decode::<Told>(&list).is_err());
+        assert_eq!(decode(&encode(&TOLD)), Ok(TOLD));
+    }
+
+    /// A member that is passed over takes no more of the stack than those that are read.
+    #[test]
+    fn a_message_is_as_deep_as_it_may_be_and_no_deeper() {
+        let with_member_of = |depth: usize| {
+            let mut bytes = encode(&TOLD);
+            // One member more: so many lists, one in the other.
+            bytes[0] += 1;
+            bytes.extend(b"\xa4more");
+            bytes.extend(vec![0x91; depth]);
+            bytes.push(0xc0);
+            bytes
+        };
+        assert_eq!(decode(&with_member_of(4)), Ok(TOLD));
+        assert!(decode::<Told>(&with_member_of(DEEPEST)).is_err());
+    }
+}

@@ -56,6 +56,26 @@ async fn a_large_call_keeps_no_small_one_waiting() {
     all_memory_is_back(&[&a.memory, &b.memory]).await;
 }
 
+/// What messages take of the memory of all links is bounded: one for which there is no room is refused, and
+/// the link goes on.
+#[tokio::test]
+async fn a_call_for_which_there_is_no_memory_is_refused() {
+    // For the header of the call.
+    const LEFT: u64 = 64 << 10;
+    let (_a, dialed, taken, b) = linked().await;
+    let _answering = echoes(taken.inbound);
+    let others = b.memory.try_take(b.memory.available() - LEFT).unwrap();
+    let large = Bytes::from(vec![b'x'; 1 << 20]);
+    let began = dialed
+        .link
+        .call(header("tools/call"), large.clone(), long());
+    let (mut input, _output) = soon(began).await.unwrap();
+    let refused = soon(input.next()).await.unwrap();
+    assert_eq!(refused, CallFrame::Refused(CallRefused::Busy));
+    drop(others);
+    assert_eq!(call(&dialed.link, large.clone()).await, large);
+}
+
 /// What was counted is given back, when all that held it is gone.
 async fn all_memory_is_back(of: &[&Arc<mgp_sync::Credit>]) {
     soon(async {

@@ -461,6 +461,35 @@ fn what_is_denied_ends_late_where_clocks_differ() {
     assert!(scene.may().is_ok());
 }
 
+/// MGP-082: what others count as held by this node outlasts its restart.
+#[test]
+fn what_is_not_on_disk_is_not_said_to_be_held() {
+    let scene = Scene::new(2);
+    let mut replica = scene.nodes[&0].clone();
+    let before = replica.heads();
+    let now = scene.now();
+    let with_means = |act: &mut dyn FnMut(&mut ReplicaMeans<'_>) -> Vec<ReplicaEffect>| {
+        act(&mut ReplicaMeans {
+            now,
+            now_ms: 0,
+            nonce: &mut || Nonce([9; 16]),
+            sign: &|operation| sign(0, operation),
+        })
+    };
+    let effects = with_means(&mut |means| {
+        let proposed = replica.propose(allow(1), "operator", 0, means);
+        proposed.unwrap().1
+    });
+    let [ReplicaEffect::Store { ticket, .. }, ReplicaEffect::Changed] = effects[..] else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(replica.heads(), before);
+    let told = with_means(&mut |means| replica.stored(ticket, means));
+    assert_ne!(replica.heads(), before);
+    let tells = |effect: &ReplicaEffect| matches!(effect, ReplicaEffect::Send(_, LogMessage::Tell { heads, .. }) if *heads != before);
+    assert!(told.iter().any(tells), "{told:?}");
+}
+
 /// Who is no admin writes nothing.
 #[test]
 fn only_admins_write() {
