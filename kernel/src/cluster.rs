@@ -8,7 +8,7 @@ mod exported;
 mod imported;
 mod members;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 
 use mgp_calls::known_names::NodeNaming;
@@ -106,6 +106,11 @@ pub struct ClusterNeeds<'a> {
     pub audit: AuditHandle,
 }
 
+/// Where the logs are, in the data folder.
+pub(crate) fn logs_folder(data_dir: &Path) -> PathBuf {
+    data_dir.join(FOLDER).join("logs")
+}
+
 /// What goes on for as long as the kernel does.
 pub(crate) type Following = Vec<SupervisedTask<()>>;
 
@@ -137,7 +142,7 @@ impl Cluster {
         let replication = ReplicationStart {
             key: needs.key.clone(),
             life,
-            folder: folder.join("logs"),
+            folder: logs_folder(&needs.data_dir),
             lease: needs.config.lease,
             clock: boot_moment,
             view: Arc::new(Snapshot::new(ClusterView::alone(here, needs.config.lease))),

@@ -40,7 +40,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::source;
+use crate::renewed_key::RenewedKey;
+use crate::{cluster, source};
 pub use options::{OpenDoors, OpenHttpDoor, UpOptions};
 
 use announce::Announced;
@@ -68,6 +69,11 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     let announced = Announced::hold(&options)?;
     data_folder::has_room(&options.data_dir)?;
     let found = data_folder::missing(&options);
+    let data_dir = &options.data_dir;
+    RenewedKey::of(data_dir).take(
+        &data_folder::grants_file(data_dir),
+        &cluster::logs_folder(data_dir),
+    )?;
     let mut kept = StoredState {
         marks: Marks::take(&options.data_dir, secrets::hex(&randomness::bytes::<16>())),
         // First: what the others make is how the log's next start knows that there was one.

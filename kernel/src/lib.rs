@@ -9,6 +9,7 @@ pub mod health;
 pub mod kernel;
 pub mod operator;
 pub mod paths;
+mod renewed_key;
 pub mod routes;
 pub mod source;
 pub mod tree;

@@ -8,6 +8,7 @@ mod index;
 mod lan;
 
 mod names;
+mod node_keys;
 mod nodes;
 mod pairing;
 mod replicas;

@@ -145,6 +145,8 @@ fn of_operator(method: &str) -> Option<Route> {
         "mgp/kernel/nodes/revoke" => operator(operate!(revoke_node)),
         "mgp/kernel/nodes/rename" => operator(operate!(rename_node)),
         "mgp/kernel/nodes/leave" => operator(operate!(leave_cluster)),
+        "mgp/kernel/nodes/rekey" => operator(operate!(rekey_node)),
+        "mgp/kernel/nodes/recover" => operator(operate!(recover_cluster)),
         "mgp/kernel/shares/add" => operator(operate!(share)),
         "mgp/kernel/shares/remove" => operator(operate!(unshare)),
         "mgp/kernel/shares/list" => operator(|t, _| ready(t.operator.list_shares())),

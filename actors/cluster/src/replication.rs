@@ -47,7 +47,7 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use tokio::sync::watch;
 
 pub use self::carry::{BringTurn, NotCarried, bring, take};
-pub use self::disk::UnusableLogs;
+pub use self::disk::{UnusableLogs, has_rekeyed};
 pub use self::handle::ReplicationHandle;
 pub use self::recovery_key::RecoveryKey;
 pub use self::state::ReplicationState;
@@ -107,6 +107,17 @@ pub struct FoundedCluster {
     pub recovery: RecoveryKey,
 }
 
+/// What the recovery key is used for.
+#[derive(Debug)]
+pub struct ClusterRecovery {
+    /// The key.
+    pub key: RecoveryKey,
+    /// It makes this node an admin, which is called so.
+    pub name: NodeName,
+    /// Nodes that are gone: it cuts them off. Without that, a lone admin would wait for them to confirm its log.
+    pub without: Vec<NodeId>,
+}
+
 /// What is known, for who decides or reads.
 #[derive(Debug)]
 pub struct ClusterRecords<'a> {
@@ -162,7 +173,7 @@ pub enum ReplicationMsg {
     /// Decide, and write it to this node's log.
     Propose(DecideChanges, AskedBy, ProposalReply),
     /// The recovery key makes this node an admin.
-    Recover(Box<RecoveryKey>, NodeName, AskedBy, ProposalReply),
+    Recover(Box<ClusterRecovery>, AskedBy, ProposalReply),
     /// Follow who has confirmed what this node wrote at that place.
     Confirmations(u64, Reply<Result<watch::Receiver<Confirmation>, Refusal>>),
     /// Read.
@@ -276,7 +287,7 @@ impl Actor for ReplicationActor {
             ReplicationMsg::Join(joined, by, reply) => reply.send(state.join(*joined, &by).await),
             ReplicationMsg::Forget(by, reply) => reply.send(state.forget(&by).await),
             ReplicationMsg::Propose(decide, by, reply) => state.propose(decide, &by, reply),
-            ReplicationMsg::Recover(key, name, by, reply) => state.recover(&key, &name, &by, reply),
+            ReplicationMsg::Recover(recovery, by, reply) => state.recover(&recovery, &by, reply),
             ReplicationMsg::Confirmations(number, reply) => reply.send(state.confirmations(number)),
             ReplicationMsg::Look(look) => state.look(look),
             ReplicationMsg::Pushed(reply) => reply.send(state.has_pushed()),

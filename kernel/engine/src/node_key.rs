@@ -4,6 +4,7 @@ use std::fmt;
 
 use ed25519_dalek::{Signature as Signed, Signer, SigningKey, VerifyingKey, verify_batch};
 use mgp_protocol::ids::NodeId;
+use mgp_protocol::ids::hex::digit;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -56,6 +57,20 @@ impl fmt::Debug for NodeKey {
 }
 
 impl PublicKey {
+    /// Reads the hexadecimal digits it is shown as.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.as_bytes();
+        let mut bytes = [0; 32];
+        if text.len() != 2 * bytes.len() {
+            return None;
+        }
+        for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Some(Self(bytes))
+    }
+
     /// The id of the node whose key this is.
     #[must_use]
     pub fn node(&self) -> NodeId {
@@ -81,6 +96,12 @@ pub struct SignatureClaim {
     pub bytes: Vec<u8>,
     /// The signature.
     pub signature: Signature,
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
 }
 
 /// The index of the first signature in the list that is not valid.

@@ -27,12 +27,12 @@ pub use audit::{Acknowledge, Audit, FindAudit, TailAudit};
 pub use calls::{Calls, ShowCall};
 pub use events::{Events, TailEvents};
 pub use nodes::{
-    Asking, Audience, Cluster, Invite, Join, Lan, Leave, NamedNode, Nodes, Rename, Share, Unshare,
-    Withdraw,
+    Asking, Audience, Cluster, Invite, Join, Lan, Leave, NamedNode, Nodes, Recover, Rekey, Rename,
+    Share, Unshare, Withdraw,
 };
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};
-pub use servers::{Add, Logs, Named, Removed, Restarted, Servers, Update};
+pub use servers::{Add, Connect, Import, Logs, Named, Removed, Restarted, Servers, Update};
 pub use tools::{Call, Find, ListTools, Tools};
 pub use trust::{Trust, Untrust};
 pub use up::{Stdio, Up};
@@ -119,6 +119,10 @@ pub enum Command {
     /// Look after the servers.
     #[command(subcommand)]
     Servers(Servers),
+    /// Take over the servers that Claude, Cursor, VS Code and others have written down.
+    Import(Import),
+    /// Write this kernel into the configuration of Claude, Cursor, VS Code and others.
+    Connect(Connect),
     /// Let the mgp.toml of a folder hold, after a look at what it would start.
     Trust(Trust),
     /// Leave the mgp.toml of a folder out again.

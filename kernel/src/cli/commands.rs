@@ -31,6 +31,8 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Down => up::down(context),
         Command::Status(asked) => status::show(context, &asked),
         Command::Servers(typed) => servers::run(context, typed),
+        Command::Connect(typed) => servers::connect::connect(context, &typed),
+        Command::Import(typed) => servers::import::import(context, &typed),
         Command::Trust(typed) => trust::trust(context, &typed),
         Command::Untrust(typed) => trust::untrust(context, &typed),
         Command::Agents(typed) => agents::run(context, typed),

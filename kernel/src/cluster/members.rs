@@ -53,7 +53,7 @@ impl Cluster {
     }
 
     /// Exactly those may have links from when this resolves with which this node speaks.
-    pub(super) async fn pin(&self) {
+    pub(crate) async fn pin(&self) {
         let pins = pins(&self.replication.view());
         if let Err(error) = self.links.pin(pins, self.config.peers.clone()).await {
             tracing::error!(%error, "links do not follow who is in the cluster");
@@ -133,7 +133,7 @@ fn named(view: &ClusterView) -> BTreeMap<NodeId, NodeName> {
 
 /// The nodes that share nothing: leaves, and those whose role is in doubt.
 fn leaves(view: &ClusterView) -> BTreeSet<NodeId> {
-    let shares = |member: &ClusterMemberView| said(member.role) != NodeRole::Leaf;
+    let shares = |member: &ClusterMemberView| said(member.role) != ToldRole::Leaf;
     let leaves = view.members.iter().filter(|(_, member)| !shares(member));
     leaves.map(|(node, _)| *node).collect()
 }

@@ -116,6 +116,19 @@ pub fn command(text: &str, id: &str) -> Result<Option<(String, Vec<String>)>, Ed
     Ok(Some((command.to_owned(), args.collect())))
 }
 
+/// What an entry's server is reached by: the words of its command, or its URL.
+///
+/// # Errors
+/// [`EditError`].
+pub fn reached(text: &str, id: &str) -> Result<Vec<String>, EditError> {
+    if let Some((command, args)) = command(text, id)? {
+        return Ok(std::iter::once(command).chain(args).collect());
+    }
+    let mut document = parse(text)?;
+    let url = entry(&mut document, id)?.get("url").and_then(Item::as_str);
+    Ok(url.map(str::to_owned).into_iter().collect())
+}
+
 /// Changes one argument of an entry's command; what stands around it stays.
 ///
 /// # Errors

@@ -61,9 +61,14 @@ pub(super) fn missing(options: &UpOptions) -> Vec<String> {
     found
 }
 
+/// Where that is kept which was granted and denied on this node.
+pub(super) fn grants_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("grants.journal")
+}
+
 /// What was granted and denied on this node.
 pub(super) fn books(data_dir: &Path) -> Result<Books, String> {
-    let path = data_dir.join("grants.journal");
+    let path = grants_file(data_dir);
     let books = Books::open(&path, node_key(data_dir)?).map_err(|e| e.to_string())?;
     if let Some(cut) = books.cut() {
         tracing::warn!("{cut}");

@@ -11,6 +11,8 @@ use mgp_engine::callers::seal::SealKey;
 use mgp_engine::node_key::NodeKey;
 use mgp_store::trouble::explained;
 
+use crate::renewed_key::NODE_KEY;
+
 /// What comes of a token that is removed.
 const NEW_TOKEN: &str = "a new one is made at the next start, which whoever had this one needs";
 /// Shortest text that is taken for a token, in bytes: one of 32 hexadecimal digits has 128 bits.
@@ -51,7 +53,7 @@ pub(super) fn seal_key(data_dir: &Path) -> Result<SealKey, String> {
 
 /// The key this node signs with: made at the first start, never replaced by itself.
 pub(super) fn node_key(data_dir: &Path) -> Result<NodeKey, String> {
-    let path = data_dir.join("node.key");
+    let path = data_dir.join(NODE_KEY);
     let bytes = key(&path, "nothing that was granted or denied holds any more")?;
     Ok(NodeKey::new(&bytes))
 }

@@ -10,6 +10,7 @@ use mgp_cluster::replication::{
     AskedBy, ClusterMemberView, ClusterView, MemberStanding, ProposedChanges,
 };
 use mgp_cluster::tool_index::IndexedNode;
+use mgp_engine::doors::nearest::nearest_name;
 use mgp_engine::policy::grants::MemberRole;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{NodeId, ServerId};
@@ -301,7 +302,12 @@ impl Operator {
     pub(super) fn other_node(&self, typed: &str) -> Result<NodeId, Refusal> {
         let names = self.cluster.names.load();
         let node = names.names.read(typed);
-        node.map_err(|why| Refusal::BadParams(why.to_string()))
+        node.map_err(|why| {
+            let known: Vec<&str> = names.names.all().map(|(name, _)| name.as_str()).collect();
+            let near = nearest_name(typed, known.into_iter());
+            let near = near.map(|near| format!(" (did you mean {near}?)"));
+            Refusal::BadParams(format!("{why}{}", near.unwrap_or_default()))
+        })
     }
 
     /// The same, or this one.
@@ -345,10 +351,10 @@ fn said_of(standing: MemberStanding) -> Option<String> {
             "it is not certain that it was let in: what says so is missing, or its author was cut off"
         }
         MemberStanding::Forked => {
-            "it signed two different logs: cut it off, and let it in again under a new key"
+            "it signed two different logs, or somebody with its key did: `mgp node rekey` there gives it another key"
         }
         MemberStanding::Twice => {
-            "two living nodes have its key: stop the copy, and let it in again under a new key"
+            "two living nodes have its key, and neither is let in: stop the copy, then `mgp node rekey` on the one that stays"
         }
     };
     Some(said.to_owned())

@@ -65,8 +65,3 @@ async def speaks(at, identity, alpn):
     link.control = link.open(CONTROL)
     link.say(link.control, MESSAGE, words.control("hello", words.hello("mallory", bytes(16))))
     await link.streams[link.control].frame(6)
-
-
-async def with_key(at, key):
-    """Whoever has this file."""
-    return {"the key": await outcome(greet(at, Identity.of_file(key)))}

@@ -5,6 +5,7 @@
 mod calls;
 mod clocks;
 mod joining;
+mod keys;
 mod network;
 mod people;
 mod replicas;

@@ -80,6 +80,40 @@ async fn a_node_that_left_is_listed_as_such() {
     join(&nas, &other, &[]).await;
 }
 
+/// A name of nothing is refused with the nearest one, in every command that takes one.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_of_the_cluster_tells_the_nearest_name() {
+    let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
+    nas.connected(&["demo"]).await;
+    join(&nas, &desk, &[]).await;
+    let key = "0".repeat(64);
+    let commands: [(&[&str], &str); 7] = [
+        (&["node", "revoke", "desc"], "did you mean desk?"),
+        (
+            &["node", "rename", "attic", "--node", "desc"],
+            "did you mean desk?",
+        ),
+        (
+            &["node", "rekey", "desc", "--to", &key],
+            "did you mean desk?",
+        ),
+        (
+            &["share", "demo", "--to", "node:desc"],
+            "did you mean desk?",
+        ),
+        (&["share", "dmo", "--to", "cluster"], "did you mean demo?"),
+        (&["grant", "local@desc", "demo"], "did you mean desk"),
+        (&["grant", "local@desk", "dmo"], "did you mean demo?"),
+    ];
+    for (command, near) in commands {
+        let said = nas.mgp(command).await;
+        let told = String::from_utf8_lossy(&said.stderr);
+        assert_eq!(said.status.code(), Some(2), "{command:?}: {told}");
+        assert!(told.contains(near), "{command:?}: {told}");
+    }
+    assert_eq!(standing(&nas, "desk").await, "linked");
+}
+
 /// PRJ-007: what a node shares that is away is listed with its age.
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_of_a_node_that_is_away_are_listed_with_their_age() {

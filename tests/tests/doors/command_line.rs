@@ -1,6 +1,8 @@
 //! `mgp` as it is typed or started by a client: commands, `mgp stdio`, trust.
 
+mod connect;
 mod found;
+mod import;
 mod stdio;
 mod trust;
 mod typed;

@@ -18,6 +18,7 @@ const FLOORS: [Floor; 13] = [
     &[
         ("kernel/engine", "mgp-engine"),
         ("transports", "mgp-transports"),
+        ("clients", "mgp-clients"),
         ("discovery", "mgp-discovery"),
         ("embedding", "mgp-embedding"),
     ],

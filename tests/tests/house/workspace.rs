@@ -20,6 +20,7 @@ pub(crate) fn sources() -> Sources {
     for top in [
         "kernel",
         "actors",
+        "clients",
         "discovery",
         "embedding",
         "transports",

@@ -17,7 +17,7 @@ fn words_of_failure(why: &StreamFailure) -> String {
             "the other side does not take this node: it was revoked there, or has not heard of its admission yet"
         }
         StreamFailure::LinkClosed(LinkClose::TwoLives) => {
-            "two kernels run with one key: stop the copy, cut the node off with `mgp node revoke`, and let it in again under a new key"
+            "two kernels run with one key: stop the copy, then `mgp node rekey` on the one that stays"
         }
         StreamFailure::LinkClosed(LinkClose::NoCommonVersion) => "update the older one of the two",
         StreamFailure::LinkClosed(
@@ -66,4 +66,39 @@ pub(super) fn words_of_no_link(why: &NoLink) -> String {
         NoLink::TurnedAway => "ask there for another ticket",
     };
     format!("{why}: {look}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    #[test]
+    fn every_failure_says_where_to_look() {
+        let at = SocketAddr::from(([10, 0, 0, 2], 7332));
+        let closed = |why| LinkGone(StreamFailure::LinkClosed(why));
+        let revoked = StreamFailure::LinkClosed(LinkClose::Revoked);
+        for (told, words) in [
+            (
+                words_of_no_link(&NoLink::Unreachable(at, "timed out".into())),
+                "a firewall on either side",
+            ),
+            (
+                words_of_no_link(&NoLink::Unresolved("nas.lan".into(), "no name".into())),
+                "on this side: DNS",
+            ),
+            (
+                words_of_no_link(&NoLink::NotTaken(revoked)),
+                "revoked there",
+            ),
+            (
+                words_of_end(&closed(LinkClose::NoCommonVersion)),
+                "update the older",
+            ),
+            (words_of_end(&closed(LinkClose::TwoLives)), "mgp node rekey"),
+        ] {
+            assert!(told.contains(words), "{told}");
+        }
+    }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::node_key::{PublicKey, SignatureClaim, first_bad};
-use mgp_engine::policy::grants::{ClusterId, Revoke, Signed};
+use mgp_engine::policy::grants::{ClusterId, MemberChange, Revoke, Signed};
 use mgp_engine::replication::own_log::OwedRevoke;
+use mgp_protocol::ids::NodeId;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task::{self, SupervisedTask, TaskBroken};
 use mgp_store::audit::{AuditHandle, NotWritten, state_damaged};
@@ -99,6 +100,22 @@ pub(super) fn open_existing(folder: &Path) -> Result<Option<OpenedLogs>, Unusabl
         true => read(folder),
         false => Ok(None),
     }
+}
+
+/// Whether the logs hold that a node itself signed this key as its new one. Blocks; for a start, before they are used.
+///
+/// # Errors
+/// [`UnusableLogs`].
+pub fn has_rekeyed(folder: &Path, node: NodeId, to: PublicKey) -> Result<bool, UnusableLogs> {
+    let found = open_existing(folder)?;
+    let signed = found.iter().flat_map(|found| &found.signed);
+    let mut own = signed.filter(|signed| signed.written().issuer() == node);
+    Ok(own.any(
+        |signed| match signed.written().operation().change.members() {
+            Some(MemberChange::Rekey { node: of, key, .. }) => *of == node && *key == to,
+            Some(_) | None => false,
+        },
+    ))
 }
 
 fn read(folder: &Path) -> Result<Option<OpenedLogs>, UnusableLogs> {

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use super::view::ClusterView;
 use super::wire::verified;
 use super::{
-    AskedBy, ClusterRecords, FoundedCluster, JoinedCluster, ProposedChanges, RecoveryKey,
+    AskedBy, ClusterRecords, ClusterRecovery, FoundedCluster, JoinedCluster, ProposedChanges,
     ReplicationMsg, in_none,
 };
 use crate::links::HeardTurn;
@@ -176,7 +176,7 @@ impl ReplicationHandle {
         let decide = move |records: &ClusterRecords<'_>| {
             let known = records.replica.logs().members().get(key.node());
             if known.is_some_and(|member| member.cut.is_some()) {
-                let why = "that node was cut off: it comes back under a new key only";
+                let why = "that node was cut off, or has left: it comes back under a new key only, which `mgp node rekey` there makes";
                 return Err(Refusal::BadParams(why.into()));
             }
             let name = name.to_string();
@@ -227,23 +227,37 @@ impl ReplicationHandle {
     ) -> Result<ProposedChanges, Refusal> {
         let decide = move |records: &ClusterRecords<'_>| {
             let at = known_tip(records, node)?;
+            let members = records.replica.logs().members();
+            if members.get(node).is_some_and(|member| member.cut.is_some()) {
+                let why = "that node was cut off: it comes back by a ticket, under a new key";
+                return Err(Refusal::BadParams(why.into()));
+            }
+            if members.get(key.node()).is_some() {
+                let why = "a node of the cluster has, or had, that key already";
+                return Err(Refusal::BadParams(why.into()));
+            }
             let change = MemberChange::Rekey { node, at, key };
             Ok(vec![LogChange::Members(change)])
         };
-        self.propose(by, decide).await
+        let rekeyed = self.propose(by, decide).await?;
+        if node == self.view().here {
+            // Under the old key it is heard no more after this.
+            self.last_words().await;
+        }
+        Ok(rekeyed)
     }
 
-    /// Makes this node an admin by the key that was written down when the cluster was founded.
+    /// Makes this node an admin by the key that was written down when the cluster was founded, and cuts off nodes
+    /// that are gone.
     ///
     /// # Errors
     /// A [`Refusal`].
     pub async fn recover(
         &self,
-        key: RecoveryKey,
-        name: NodeName,
+        recovery: ClusterRecovery,
         by: AskedBy,
     ) -> Result<ProposedChanges, Refusal> {
-        let ask = |reply| ReplicationMsg::Recover(Box::new(key), name, by, reply);
+        let ask = |reply| ReplicationMsg::Recover(Box::new(recovery), by, reply);
         self.mailbox.ask(ask).await.map_err(unreachable)?
     }
 

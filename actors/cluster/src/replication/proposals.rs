@@ -1,10 +1,7 @@
 //! What this node writes to its own log, from the request to the answer.
 
-use mgp_engine::policy::grants::{
-    LogChange, LogPosition, MemberChange, Operation, OperationId, Signed,
-};
+use mgp_engine::policy::grants::{LogChange, LogPosition, MemberChange, Operation, Signed};
 use mgp_engine::replication::replica::{NotProposed, Proposed, ReplicaEffect};
-use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::mgp::audit::Event;
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::task;
@@ -12,7 +9,9 @@ use mgp_runtime::time::unix_ms;
 
 use super::pending::PendingProposal;
 use super::state::{ReplicationState, STORES_MAX};
-use super::{AskedBy, DecideChanges, ProposalReply, ProposedChanges, RecoveryKey, events, in_none};
+use super::{
+    AskedBy, ClusterRecovery, DecideChanges, ProposalReply, ProposedChanges, events, in_none,
+};
 
 fn refused(why: &NotProposed) -> Refusal {
     Refusal::BadParams(why.to_string())
@@ -119,53 +118,31 @@ impl ReplicationState {
     /// The recovery key makes this node an admin.
     pub(super) fn recover(
         &mut self,
-        recovery: &RecoveryKey,
-        name: &NodeName,
+        recovery: &ClusterRecovery,
         by: &AskedBy,
         reply: ProposalReply,
     ) {
         if let Err(refusal) = self.may_write() {
             return reply.send(Err(refusal));
         }
-        let change = LogChange::Members(MemberChange::Recover {
-            key: self.public(),
-            name: name.to_string(),
-        });
-        let issuer = recovery.public().node();
-        let signed = self.records().and_then(|records| {
-            let logs = records.replica.logs();
-            if !logs.members().is_recovery(issuer) {
-                return None;
-            }
-            let (sequence, previous): (u64, OperationId) = logs.grants().next(issuer);
-            let operation = Operation {
-                cluster: Some(logs.cluster()),
-                place: LogPosition { issuer, sequence },
-                previous,
-                author: by.principal.name().to_owned(),
-                told_at_ms: unix_ms(),
-                change: change.clone(),
-            };
-            let event = events::of_change(
-                &change,
-                None,
-                logs.cluster(),
-                (logs.here(), logs.grants()),
-                by,
-            );
-            Some((Signed::new(operation, recovery.key()), event))
-        });
-        let Some((signed, event)) = signed else {
+        let Some(signed) = self.signed_by_recovery(recovery, by) else {
             let why = "this is not the recovery key of this node's cluster";
             return reply.send(Err(Refusal::BadParams(why.into())));
         };
         let mut written = WrittenChanges::default();
-        written.audited.push(event);
-        let taken = self.with_means(|replica, means| replica.take(&[signed], means));
+        let changes = signed.iter().map(|signed| signed.written().operation());
+        let changes: Vec<LogChange> = changes.map(|operation| operation.change.clone()).collect();
+        let audited = changes.iter().filter_map(|change| {
+            let logs = self.stay.as_ref()?.replica.logs();
+            let known = (logs.here(), logs.grants());
+            Some(events::of_change(change, None, logs.cluster(), known, by))
+        });
+        written.audited.extend(audited);
+        let taken = self.with_means(|replica, means| replica.take(&signed, means));
         written.add(taken.unwrap_or_default());
         let in_force = self.perform(written.effects);
         let made = ProposedChanges {
-            changes: vec![change],
+            changes,
             number: None,
             at: self.now(),
         };
@@ -182,6 +159,41 @@ impl ReplicationState {
                 reply.send(Err(Refusal::BadParams(why.into())));
             }
         }
+    }
+
+    /// The next operations of the recovery key's own log; None where it is of another cluster.
+    fn signed_by_recovery(&self, recovery: &ClusterRecovery, by: &AskedBy) -> Option<Vec<Signed>> {
+        let key = recovery.key.key();
+        let issuer = key.node();
+        let records = self.records()?;
+        let logs = records.replica.logs();
+        if !logs.members().is_recovery(issuer) {
+            return None;
+        }
+        let here = MemberChange::Recover {
+            key: self.public(),
+            name: recovery.name.to_string(),
+        };
+        let gone = recovery.without.iter().map(|node| MemberChange::Cut {
+            node: *node,
+            at: logs.grants().tip(*node),
+        });
+        let (first, mut previous) = logs.grants().next(issuer);
+        let signed = std::iter::once(here).chain(gone).zip(first..);
+        let signed = signed.map(|(change, sequence)| {
+            let operation = Operation {
+                cluster: Some(logs.cluster()),
+                place: LogPosition { issuer, sequence },
+                previous,
+                author: by.principal.name().to_owned(),
+                told_at_ms: unix_ms(),
+                change: LogChange::Members(change),
+            };
+            let signed = Signed::new(operation, key);
+            previous = signed.written().id();
+            signed
+        });
+        Some(signed.collect())
     }
 
     /// All up to this ticket is on disk: who waited for it is answered.

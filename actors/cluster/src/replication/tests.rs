@@ -379,15 +379,64 @@ async fn the_recovery_key_makes_an_admin_and_another_key_does_not() {
     scene.let_in(1, MemberRole::Member).await;
     assert_eq!(scene.view(1).role, Some(MemberRole::Member));
     assert!(scene.write(1, revoke(1)).await.is_err(), "it is no admin");
-    let wrong = RecoveryKey::make();
-    assert!(scene.at(1).recover(wrong, name(1), by()).await.is_err());
+    let recovery = |key| ClusterRecovery {
+        key,
+        name: name(1),
+        without: Vec::new(),
+    };
+    let wrong = recovery(RecoveryKey::make());
+    assert!(scene.at(1).recover(wrong, by()).await.is_err());
     let key = RecoveryKey::parse(&founded.recovery.text()).unwrap();
-    scene.at(1).recover(key, name(1), by()).await.unwrap();
+    scene.at(1).recover(recovery(key), by()).await.unwrap();
     assert_eq!(scene.view(1).role, Some(MemberRole::Admin));
     let cut = scene.node(0);
     scene.confirmed(1).await;
     scene.at(1).cut(cut, by()).await.unwrap();
     assert_eq!(scene.view(1).members[&cut].standing, MemberStanding::Cut);
+}
+
+/// FEDERATION, keys: who is left alone by the only admin goes on alone.
+#[tokio::test]
+async fn the_recovery_key_cuts_off_the_admin_that_is_gone() {
+    let mut scene = Scene::new(2).await;
+    let founded = scene.at(0).found(name(0), by()).await.unwrap();
+    scene.let_in(1, MemberRole::Member).await;
+    scene.stop(0).await;
+    let gone = scene.node(0);
+    let recovery = ClusterRecovery {
+        key: founded.recovery,
+        name: name(1),
+        without: vec![gone],
+    };
+    scene.at(1).recover(recovery, by()).await.unwrap();
+    assert_eq!(scene.view(1).members[&gone].standing, MemberStanding::Cut);
+    scene.confirmed(1).await;
+    assert_eq!(scene.view(1).unheard, None);
+    scene.write(1, revoke(1)).await.unwrap();
+}
+
+/// FEDERATION, keys: the old key signs the new one; what the log of the old one says is known by that.
+#[tokio::test]
+async fn a_node_signs_its_new_key_and_finds_that_again() {
+    let scene = Scene::of(2).await;
+    let (node, key) = (scene.node(1), scene.key(9).public());
+    let signed = || has_rekeyed(&scene.folder(1), node, key).unwrap();
+    assert!(!signed());
+    scene.confirmed(1).await;
+    scene.at(1).rekey(node, key, by()).await.unwrap();
+    assert!(signed());
+    assert!(!has_rekeyed(&scene.folder(1), node, scene.key(8).public()).unwrap());
+    scene
+        .until("it is known elsewhere", |scene| {
+            scene.view(0).members.contains_key(&key.node())
+        })
+        .await;
+    let members = scene.view(0).members.clone();
+    assert_eq!(members[&key.node()].role, Some(MemberRole::Admin));
+    assert_eq!(members[&node].standing, MemberStanding::Rekeyed);
+    let founder = scene.at(0);
+    let again = founder.rekey(node, scene.key(8).public(), by()).await;
+    assert!(again.is_err(), "it has another key already");
 }
 
 #[tokio::test]

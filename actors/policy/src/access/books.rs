@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mgp_engine::node_key::{NodeKey, SignatureClaim, first_bad};
-use mgp_engine::policy::grants::{Applied, Authority, Grants, Operation, Signed};
+use mgp_engine::policy::grants::{Applied, Authority, Grants, Operation, Signed, rekeyed};
 use mgp_protocol::ids::NodeId;
 
 use mgp_store::journal::{self, Journal};
@@ -31,6 +31,9 @@ pub enum UnusableGrants {
     /// The journal itself.
     #[error(transparent)]
     Journal(#[from] journal::UnusableJournal),
+    /// It could not be written under another key.
+    #[error(transparent)]
+    NotWritten(#[from] journal::NotAppended),
     /// An entry that no kernel wrote like this.
     #[error("{path}: entry {entry} {why}; put a copy of this file back that is whole")]
     Entry {
@@ -81,6 +84,23 @@ impl Books {
     pub(super) fn again(path: &Path, key: &NodeKey) -> Result<Grants, UnusableGrants> {
         let entries = Journal::read(path, KIND)?;
         put_together(path, &entries, key).map(|(grants, _)| grants)
+    }
+
+    /// Has the journal say the same under another key of the node. One that it has already stays as it is.
+    ///
+    /// # Errors
+    /// [`UnusableGrants`]; then it is as it was.
+    pub async fn rekey(path: &Path, before: &NodeKey, key: &NodeKey) -> Result<(), UnusableGrants> {
+        let opened = Journal::open(path, KIND)?;
+        let last = opened.entries.last();
+        let last = last.and_then(|entry| Signed::from_bytes(entry).ok());
+        if last.is_none_or(|signed| signed.written().issuer() == key.node()) {
+            return Ok(());
+        }
+        let (_, operations) = put_together(path, &opened.entries, before)?;
+        let signed = rekeyed(operations, before.node(), key);
+        let entries = signed.iter().map(Signed::to_bytes).collect();
+        Ok(opened.journal.replace(entries).await?)
     }
 
     /// Whether the journal can be written.
@@ -220,5 +240,29 @@ mod tests {
         assert!(matches!(why, UnusableGrants::Foreign { .. }), "{why}");
         let mut books = Books::open(&path, other).unwrap();
         assert_eq!(books.take_operations(0).len(), 1);
+    }
+
+    /// FEDERATION, keys: under another key a node's own grants are what they were, however often it is asked for.
+    #[tokio::test]
+    async fn the_journal_says_the_same_under_another_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("grants.journal");
+        let (before, key) = (NodeKey::new(&[1; 32]), NodeKey::new(&[2; 32]));
+        let first = Signed::new(operation(&before, 0, OperationId::START), &before);
+        let second = operation(&before, 1, first.written().id());
+        journal(&path, &[first, Signed::new(second, &before)]).await;
+        for _ in 0..2 {
+            Books::rekey(&path, &before, &key).await.unwrap();
+            let mut books = Books::open(&path, key.clone()).unwrap();
+            let operations = books.take_operations(0);
+            let places: Vec<_> = operations.iter().map(|it| it.place).collect();
+            let issuer = key.node();
+            let place = |sequence| LogPosition { issuer, sequence };
+            assert_eq!(places, [place(0), place(1)]);
+        }
+        let why = Books::open(&path, before.clone()).unwrap_err();
+        assert!(matches!(why, UnusableGrants::Foreign { .. }), "{why}");
+        let stranger = NodeKey::new(&[3; 32]);
+        assert!(Books::rekey(&path, &before, &stranger).await.is_err());
     }
 }

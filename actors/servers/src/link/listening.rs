@@ -407,7 +407,7 @@ async fn keep_on(link: &Arc<Link>) {
             }
             Err(refusal) => {
                 note(link, &refusal);
-                gap |= current.as_ref().is_none_or(|c| c.is_over());
+                gap |= current.as_ref().is_none_or(Standing::is_over);
                 let refused = matches!(refusal, Refusal::Peer(_));
                 link.listening.tell(wish, Err(refusal));
                 pause(&mut wait).await;

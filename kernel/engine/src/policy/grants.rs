@@ -10,6 +10,7 @@
 
 mod log;
 mod operation;
+mod rekeyed;
 mod signed;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ pub use self::operation::{
     LogPosition, LogTip, MemberChange, MemberRole, NAME_MAX, Operation, OperationId, Revoke,
     Subject, TEXT_MAX,
 };
+pub use self::rekeyed::rekeyed;
 pub use self::signed::Signed;
 pub use self::written::{OPERATION_MAX, Unreadable, Written};
 

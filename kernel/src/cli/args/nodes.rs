@@ -31,6 +31,8 @@ pub enum Nodes {
     Rename(Rename),
     /// Leave the cluster, and forget it.
     Leave(Leave),
+    /// Give this node another key, or take the one that another node shows.
+    Rekey(Rekey),
     /// Show the tickets that are good still, and who asks to be let in.
     Tickets,
     /// Make a ticket good for nothing.
@@ -42,6 +44,8 @@ pub enum Nodes {
 pub enum Cluster {
     /// Show who is there, how far away, and what is shared by whom.
     Status,
+    /// Make this node an admin by the recovery key, where no admin is left.
+    Recover(Recover),
 }
 
 /// `mgp node invite`.
@@ -136,6 +140,42 @@ pub struct Leave {
     /// Leave although no other node is an admin.
     #[arg(long)]
     pub last_admin: bool,
+}
+
+/// `mgp node rekey`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp node rekey                           # this node: its key was copied, or it comes back after it left
+  mgp node rekey desk --to 4f0c…           # on an admin: desk shows this key, and is the same node
+
+The key is changed at the next start of the kernel. An admin signs its new key with the old one; for any other
+node, or where two living nodes have one key, an admin takes the new one. Grants and shares that name the node
+end with its old key; those at its own servers stay.")]
+pub struct Rekey {
+    /// The node, when it is not this one.
+    #[arg(value_name = "NODE", requires = "to")]
+    pub node: Option<String>,
+    /// The key that `mgp node rekey` showed there.
+    #[arg(long, value_name = "KEY", requires = "node")]
+    pub to: Option<String>,
+}
+
+/// `mgp cluster recover`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp cluster recover -                    # asks for the recovery key, unseen
+  mgp cluster recover - --without nas      # and nas, the only admin there was, is gone
+  pass show cluster | mgp cluster recover -
+
+The recovery key was shown once, when the cluster was founded. Use it where no admin is left, or where two admins
+cut each other off.")]
+pub struct Recover {
+    /// Always `-`: the key is read from the terminal or from stdin.
+    #[arg(value_name = "-", default_value = "-", hide_default_value = true)]
+    pub key: String,
+    /// A node that is gone, to be cut off with it; may be given several times.
+    #[arg(long, value_name = "NODE")]
+    pub without: Vec<String>,
 }
 
 /// `mgp node withdraw`.

@@ -128,6 +128,76 @@ pub struct Add {
     pub command: Vec<String>,
 }
 
+/// `mgp import`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp import                               # what Claude, Cursor, VS Code and others have
+  mgp import cursor vscode                 # theirs only
+  mgp import .mcp.json                     # a file of a project
+  mgp import --only files --only github --yes
+
+Shown first, then asked, then written. The same command in several clients becomes one server. Secrets
+in clear text go to files that are yours alone, below ~/.config/mgp/secrets. The clients' own files stay
+as they are.")]
+pub struct Import {
+    /// A client: claude-desktop, claude-code, cursor, vscode, windsurf, zed, codex, gemini, opencode,
+    /// goose, lmstudio, cline, copilot, antigravity; or a file. All clients when not given.
+    #[arg(value_name = "CLIENT|FILE")]
+    pub from: Vec<String>,
+    /// Add it without asking.
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Show what would be added, and change nothing.
+    #[arg(long, conflicts_with = "yes")]
+    pub dry_run: bool,
+    /// Only this server, by the id it is shown with.
+    #[arg(long, value_name = "ID")]
+    pub only: Vec<String>,
+}
+
+/// `mgp connect`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp connect cursor                       # shown, asked, written; the file as it was stays beside it
+  mgp connect --all --yes
+  mgp connect cursor --take-out            # and takes out what the kernel has now, too
+  mgp connect vscode --http                # with a token of its own, at the kernel's door
+  mgp connect cursor --undo
+  mgp connect --print zed                  # only shows what to write
+
+Comments and the order of the client's file stay.")]
+pub struct Connect {
+    /// The clients: claude-desktop, claude-code, cursor, vscode, windsurf, zed, codex, gemini,
+    /// opencode, goose, lmstudio, cline, copilot, antigravity.
+    #[arg(value_name = "CLIENT", required_unless_present = "all")]
+    pub clients: Vec<String>,
+    /// Every client whose files are here.
+    #[arg(long, conflicts_with = "clients")]
+    pub all: bool,
+    /// The agent the client is: one of `mgp agents list`. Without this agent.local; with --http one named
+    /// like the client, which is made.
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// At the kernel's HTTP door, with a token of its own, in place of starting `mgp stdio`.
+    #[arg(long)]
+    pub http: bool,
+    /// Take out the client's servers that this kernel has, too.
+    #[arg(long, conflicts_with = "undo")]
+    pub take_out: bool,
+    /// Take the entry out again.
+    #[arg(long)]
+    pub undo: bool,
+    /// Only show what to write.
+    #[arg(long, conflicts_with_all = ["undo", "yes"])]
+    pub print: bool,
+    /// Show what would change, and change nothing.
+    #[arg(long, conflicts_with = "yes")]
+    pub dry_run: bool,
+    /// Write it without asking.
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
 /// `mgp servers logs`.
 #[derive(Debug, Args)]
 pub struct Logs {

@@ -122,6 +122,23 @@ fn the_examples_in_the_help_can_be_typed() {
     assert!(seen >= 10, "{seen}");
 }
 
+/// Every command of the page about clusters, in its sessions and in its text, is one.
+#[test]
+fn the_commands_of_the_page_about_clusters_can_be_typed() {
+    let page = include_str!("../../../../docs/cluster.md");
+    let sessions = page.lines().filter_map(|line| line.split_once("$ mgp "));
+    let sessions = sessions.map(|(_, words)| words);
+    let in_text = page.split('`').skip(1).step_by(2);
+    let in_text = in_text.filter_map(|code| code.strip_prefix("mgp "));
+    let mut seen = 0;
+    for words in sessions.chain(in_text) {
+        let words = words.split('#').next().unwrap().replace('\'', "");
+        assert!(typed(&format!("mgp {words}")).is_ok(), "mgp {words}");
+        seen += 1;
+    }
+    assert!(seen >= 20, "{seen}");
+}
+
 #[test]
 fn exit_codes_are_the_documented_ones() {
     let codes = [

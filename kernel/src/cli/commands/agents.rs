@@ -18,8 +18,8 @@ use crate::cli::words::plain;
 
 /// Answer of `mgp/agents/list`.
 #[derive(Deserialize)]
-struct ListedAgents {
-    agents: Vec<Agent>,
+pub(super) struct ListedAgents {
+    pub(super) agents: Vec<Agent>,
 }
 
 pub(super) fn run(context: &CliContext, typed: Agents) -> Result<(), Failure> {
@@ -154,17 +154,20 @@ impl ClientEntries {
             named(json!({"type": "http", "url": url, "headers": headers}))
         });
         Self {
-            stdio: named(stdio(context, agent)),
+            stdio: named(stdio(context, Some(agent))),
             http,
         }
     }
 }
 
 /// The program stands with its whole path: a client started from a desktop may have another PATH.
-fn stdio(context: &CliContext, agent: &str) -> Value {
+pub(super) fn stdio(context: &CliContext, agent: Option<&str>) -> Value {
     let program = env::current_exe().map_or_else(|_| "mgp".into(), |exe| text(&exe));
-    let name = agent.strip_prefix(AgentId::PREFIX).unwrap_or(agent);
-    let mut args: Vec<String> = ["stdio", "--agent", name].map(str::to_owned).into();
+    let mut args = vec!["stdio".to_owned()];
+    if let Some(agent) = agent {
+        let name = agent.strip_prefix(AgentId::PREFIX).unwrap_or(agent);
+        args.extend(["--agent", name].map(str::to_owned));
+    }
     for (option, path) in context.named_paths() {
         args.extend([option.to_owned(), text(path)]);
     }
@@ -180,7 +183,7 @@ fn text(path: &Path) -> String {
 }
 
 /// The address in the words of a door, as in `http://127.0.0.1:7332/mcp, token in …`.
-fn url(door: &str) -> Option<&str> {
+pub(super) fn url(door: &str) -> Option<&str> {
     let url = door.split(',').next()?;
     url.starts_with("http").then_some(url)
 }

@@ -2,6 +2,7 @@
 
 mod invite;
 mod join;
+mod keys;
 mod lan;
 mod list;
 
@@ -33,6 +34,7 @@ pub(super) fn run(context: &CliContext, typed: Nodes) -> Result<(), Failure> {
         Nodes::Revoke(typed) => revoke(context, typed.node),
         Nodes::Rename(typed) => rename(context, typed),
         Nodes::Leave(typed) => leave(context, &typed),
+        Nodes::Rekey(typed) => keys::rekey(context, typed),
         Nodes::Tickets => invite::tickets(context),
         Nodes::Withdraw(typed) => invite::withdraw(context, typed.ticket),
     }
@@ -41,6 +43,7 @@ pub(super) fn run(context: &CliContext, typed: Nodes) -> Result<(), Failure> {
 pub(super) fn cluster(context: &CliContext, typed: &Cluster) -> Result<(), Failure> {
     match typed {
         Cluster::Status => list::status(context),
+        Cluster::Recover(typed) => keys::recover(context, typed),
     }
 }
 

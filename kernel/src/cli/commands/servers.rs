@@ -2,6 +2,8 @@
 
 mod add;
 mod config_file;
+pub(super) mod connect;
+pub(super) mod import;
 mod info;
 mod logs;
 mod remove;

@@ -53,11 +53,7 @@ async fn ten_thousand_announcements_a_second_fill_one_table() {
         seen["seen"].as_array().is_none_or(|seen| seen.len() <= 256),
         "{seen:#}"
     );
-    let why = seen["why"].to_string();
-    let rests = why.contains("floods") || why.contains("more came");
-    assert!(rests, "it is told: {seen:#}");
     let said = nas.process().stderr();
-    assert!(said.contains("the local network is left alone"), "{said}");
     assert!(said.lines().count() < 300, "{said}");
     assert!(call(&desk, "nas/demo:test_simple_text").await);
 }

@@ -10,6 +10,11 @@ use super::*;
 
 /// A folder with a copy of the index of a node, heard just now.
 fn folder(owner: NodeId) -> tempfile::TempDir {
+    folder_of(owner, |_| HELD_BYTES_MAX)
+}
+
+/// The same of as much of the index as there was room for.
+fn folder_of(owner: NodeId, room: impl FnOnce(usize) -> usize) -> tempfile::TempDir {
     let mut own = OwnIndex::new(5);
     own.reshare((*rules(&[("demo", None, "*")])).clone());
     own.offer(
@@ -23,12 +28,9 @@ fn folder(owner: NodeId) -> tempfile::TempDir {
         root: None,
     };
     let page = own.page(owner, &pull);
-    let held = HeldIndex::restored(
-        page.digest,
-        page.changes,
-        BTreeMap::new(),
-        HELD_BYTES_MAX,
-    );
+    let records = page.changes.iter().flat_map(|change| &change.record);
+    let room = room(records.map(|record| record.0.len()).sum());
+    let held = HeldIndex::restored(page.digest, page.changes, BTreeMap::new(), room);
     let held = held.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let copy = WrittenCopy::of(&held).unwrap();
@@ -136,6 +138,28 @@ async fn a_kept_copy_is_shown_until_its_owner_is_heard() {
         }
     })
     .await;
+}
+
+/// PRJ-007: an entry that was not taken does not take the others away over a restart.
+#[test]
+fn a_copy_with_an_entry_that_was_refused_is_kept_without_it() {
+    let dir = folder_of(NodeId([1; 32]), |all| all - 1);
+    let index = dir.path().join("index");
+    let copies = copies::read(&index);
+    assert_eq!(copies.len(), 1);
+    let names: Vec<String> = copies[0]
+        .1
+        .entries()
+        .map(|(key, _)| key.to_string())
+        .collect();
+    assert_eq!(names, ["demo", "demo:echo"]);
+    assert_eq!(copies[0].1.digest(), None, "it is copied again");
+    let file = index.join(&files(dir.path())[0]);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at = bytes.windows(4).position(|four| four == b"echo").unwrap();
+    bytes[at] = b'l';
+    std::fs::write(&file, &bytes).unwrap();
+    assert!(copies::read(&index).is_empty(), "a damaged one is none");
 }
 
 /// A file that was damaged is not believed.

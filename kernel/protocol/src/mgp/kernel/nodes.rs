@@ -3,8 +3,11 @@
 //! Where a request names a node, it may be its name, its id or the beginning of it; of one that waits to be
 //! let in, also the three words.
 
+mod keys;
+
 use serde::{Deserialize, Serialize};
 
+pub use self::keys::{Recover, Recovered, Rekey, Rekeyed};
 use crate::mcp::methods;
 
 methods! {
@@ -20,6 +23,8 @@ methods! {
     "mgp/kernel/nodes/revoke" => Revoke,
     "mgp/kernel/nodes/rename" => Rename,
     "mgp/kernel/nodes/leave" => Leave,
+    "mgp/kernel/nodes/rekey" => Rekey,
+    "mgp/kernel/nodes/recover" => Recover,
 }
 
 /// `mgp/kernel/nodes/id`; answers [`Identity`].

@@ -8,10 +8,13 @@ use std::io::{self, IsTerminal, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use mgp_clients::is_secret_name;
+
 use crate::cli::args::Add;
 use crate::cli::failure::Failure;
 use crate::cli::print::report;
 use crate::cli::unseen::UnseenInput;
+use crate::config::edit::NewServer;
 use crate::trust;
 use mgp_store::atomic_file;
 
@@ -68,13 +71,12 @@ pub(super) fn given(add: &Add, here: &Path, folder: Option<&Path>) -> Result<Giv
         given.env.push((name.to_owned(), value));
     }
     for file in &add.env_file {
-        for (name, value) in variables(file, here)? {
-            let value = match value {
-                Some(value) => given.keep(folder, &name, value)?,
-                None => format!("${{{name}}}"),
-            };
-            given.env.push((name, value));
-        }
+        let file = match file.as_os_str() == "-" {
+            true => file.clone(),
+            false => here.join(file),
+        };
+        let variables = given.keep_file(folder, &file)?;
+        given.env.extend(variables);
     }
     for word in &add.header {
         let (name, value) = match word.split_once('=') {
@@ -91,8 +93,46 @@ pub(super) fn given(add: &Add, here: &Path, folder: Option<&Path>) -> Result<Giv
 }
 
 impl GivenValues {
+    /// Files that hold what was given.
+    pub(super) fn kept(&self) -> impl Iterator<Item = &Path> {
+        self.kept.iter().map(|(path, _)| path.as_path())
+    }
+
+    /// The entry with some value in place of each that is to be kept: what it refers to is not there yet.
+    pub(super) fn as_if_kept(server: &NewServer) -> NewServer {
+        let values = |values: &[(String, String)]| {
+            let some = |(name, value): &(String, String)| match value.starts_with("file:") {
+                true => (name.clone(), "kept".to_owned()),
+                false => (name.clone(), value.clone()),
+            };
+            values.iter().map(some).collect()
+        };
+        NewServer {
+            env: values(&server.env),
+            headers: values(&server.headers),
+            ..server.clone()
+        }
+    }
+
+    /// Takes the variables of a file; answers the references to them.
+    pub(super) fn keep_file(
+        &mut self,
+        folder: Option<&Path>,
+        file: &Path,
+    ) -> Result<Vec<(String, String)>, Failure> {
+        let variables = variables(file, Path::new("/"))?.into_iter();
+        let reference = |(name, value): (String, Option<String>)| {
+            let reference = match value {
+                Some(value) => self.keep(folder, &name, value)?,
+                None => format!("${{{name}}}"),
+            };
+            Ok((name, reference))
+        };
+        variables.map(reference).collect()
+    }
+
     /// Takes a value to be written to a file of its own; answers the reference to it.
-    fn keep(
+    pub(super) fn keep(
         &mut self,
         folder: Option<&Path>,
         name: &str,
@@ -280,7 +320,7 @@ pub(super) fn judge_url(url: &str) -> Result<(), Failure> {
     }
     let literal = |pair: &&str| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        is_secret(name) && !value.is_empty() && !is_variable(value)
+        is_secret_name(name) && !value.is_empty() && !is_variable(value)
     };
     match query.split('&').find(literal) {
         Some(pair) => {
@@ -304,36 +344,11 @@ pub(super) fn in_command(words: &[String]) -> Vec<&str> {
             None => continue,
         };
         let literal = |value: &str| !value.is_empty() && !value.contains("${");
-        if is_secret(name) && value.is_some_and(literal) {
+        if is_secret_name(name) && value.is_some_and(literal) {
             found.push(name);
         }
     }
     found
-}
-
-/// Whether what is called so is a secret, as far as names tell.
-fn is_secret(name: &str) -> bool {
-    let name = name.trim_start_matches('-').to_ascii_lowercase();
-    let parts: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).collect();
-    let about = ["file", "path", "limit", "url", "name", "env", "id"];
-    if parts.last().is_some_and(|last| about.contains(last)) {
-        return false;
-    }
-    let secrets = [
-        "token",
-        "secret",
-        "password",
-        "passwd",
-        "pwd",
-        "apikey",
-        "key",
-        "pat",
-        "credential",
-        "credentials",
-        "signature",
-        "sig",
-    ];
-    parts.iter().any(|part| secrets.contains(part))
 }
 
 #[cfg(test)]

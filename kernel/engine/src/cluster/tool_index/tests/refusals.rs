@@ -294,19 +294,15 @@ fn pages_that_do_not_follow_on_each_other_are_not_taken() {
     assert!(names(&held).is_empty());
 }
 
-/// An owner that goes on for ever holds up nobody but itself.
+/// Pages that bring nothing and are not the last would go on for ever: the index is asked for anew, later.
 #[test]
-fn pages_without_an_end_are_put_off() {
+fn a_page_that_brings_nothing_is_put_off() {
     let mut held = HeldIndex::default();
-    let mut effects = vec![IndexEffect::Pull(asked(&mut held))];
-    let mut pages = 0_u64;
-    while let Some(pull) = pulled(&effects) {
-        pages += 1;
-        let mut page = page(&pull, Vec::new());
-        (page.after, page.upto, page.digest.version) = (pull.after, pages, u64::MAX);
-        effects = held.brought(page, HELD_BYTES_MAX, at(0));
-        assert!(pages < 10_000);
-    }
+    let pull = asked(&mut held);
+    let mut page = page(&pull, Vec::new());
+    (page.after, page.upto, page.digest.version) = (pull.after, 1, u64::MAX);
+    let effects = held.brought(page, HELD_BYTES_MAX, at(0));
+    assert_eq!(pulled(&effects), None);
     let next = pulled(&held.due(at(1_000))).unwrap();
-    assert_eq!(next.after, pages);
+    assert_eq!(next.after, 0);
 }

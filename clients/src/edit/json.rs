@@ -1,0 +1,60 @@
+//! JSON with comments.
+
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::{CstInputValue, CstRootNode};
+use serde_json::Value;
+
+use super::EntryPlace;
+
+pub(super) fn edit(text: &str, place: EntryPlace<'_>, entry: Option<&Value>) -> Option<String> {
+    let (mark, text) = match text.strip_prefix('\u{feff}') {
+        Some(text) => ("\u{feff}", text),
+        None => ("", text),
+    };
+    let root = CstRootNode::parse(text, &ParseOptions::default()).ok()?;
+    let top = root.object_value_or_set();
+    // Of a key that is there twice the last counts.
+    let last = |object: &jsonc_parser::cst::CstObject, key: &str| {
+        let named = |property: &jsonc_parser::cst::CstObjectProp| {
+            let name = property.name().and_then(|name| name.decoded_value().ok());
+            name.as_deref() == Some(key)
+        };
+        object.properties().into_iter().rev().find(named)
+    };
+    let Some(entry) = entry else {
+        let table = last(&top, place.table)?.object_value()?;
+        last(&table, place.name)?.remove();
+        return Some(format!("{mark}{root}"));
+    };
+    let table = match last(&top, place.table) {
+        Some(property) => match property.object_value() {
+            Some(table) => table,
+            None => {
+                property.set_value(CstInputValue::Object(Vec::new()));
+                property.object_value()?
+            }
+        },
+        None => top
+            .append(place.table, CstInputValue::Object(Vec::new()))
+            .object_value()?,
+    };
+    match last(&table, place.name) {
+        Some(property) => property.set_value(input(entry)),
+        None => drop(table.append(place.name, input(entry))),
+    }
+    Some(format!("{mark}{root}"))
+}
+
+fn input(value: &Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(flag) => CstInputValue::Bool(*flag),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        Value::String(text) => CstInputValue::String(text.clone()),
+        Value::Array(values) => CstInputValue::Array(values.iter().map(input).collect()),
+        Value::Object(table) => {
+            let entries = table.iter().map(|(key, value)| (key.clone(), input(value)));
+            CstInputValue::Object(entries.collect())
+        }
+    }
+}

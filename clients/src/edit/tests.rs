@@ -1,0 +1,113 @@
+//! What a client's file looks like after an edit, byte by byte.
+
+use serde_json::json;
+
+use super::*;
+
+const PLACE: EntryPlace<'_> = EntryPlace {
+    table: "mcpServers",
+    name: "mgp",
+};
+
+fn json(text: &str, entry: &Value) -> String {
+    put(DocumentForm::Json, text, PLACE, entry).unwrap()
+}
+
+#[test]
+fn comments_commas_and_line_ends_survive() {
+    let text = "{\r\n  // mine\r\n  \"mcpServers\": {\r\n    \"a\": { \"command\": \"a\" }, // keep\r\n  },\r\n  \"theme\": \"dark\" /* end */\r\n}\r\n";
+    let edited = json(text, &json!({"command": "mgp"}));
+    for kept in [
+        "  // mine\r\n",
+        "\"a\": { \"command\": \"a\" }, // keep\r\n",
+        "\"theme\": \"dark\" /* end */\r\n}\r\n",
+    ] {
+        assert!(edited.contains(kept), "{edited:?}");
+    }
+    assert!(!edited.replace("\r\n", "").contains('\n'), "{edited:?}");
+    let back = remove(DocumentForm::Json, &edited, PLACE).unwrap();
+    assert_eq!(
+        DocumentForm::Json.read(&back),
+        DocumentForm::Json.read(text)
+    );
+}
+
+#[test]
+fn an_entry_takes_the_place_of_the_one_before() {
+    let once = json("", &json!({"command": "old"}));
+    let twice = json(&once, &json!({"command": "new", "args": ["stdio"]}));
+    assert!(!twice.contains("old"), "{twice}");
+    assert_eq!(
+        json(&twice, &json!({"command": "new", "args": ["stdio"]})),
+        twice
+    );
+}
+
+#[test]
+fn of_a_key_that_is_there_twice_the_one_that_counts_is_edited() {
+    let text =
+        r#"{"mcpServers": {"mgp": {"command": "x"}}, "mcpServers": {"mgp": {"command": "y"}}}"#;
+    let edited = json(text, &json!({"command": "z"}));
+    assert!(edited.starts_with(r#"{"mcpServers": {"mgp": {"command": "x"}}, "mcpServers": "#));
+    assert_eq!(
+        DocumentForm::Json.read(&edited).unwrap()["mcpServers"]["mgp"]["command"],
+        "z"
+    );
+}
+
+#[test]
+fn a_file_that_is_broken_or_holds_something_else_is_left_alone() {
+    let entry = json!({"command": "mgp"});
+    assert!(matches!(
+        put(DocumentForm::Json, "{\"mcpServers\": ", PLACE, &entry),
+        Err(ClientEditError::Unread(_))
+    ));
+    assert_eq!(
+        put(DocumentForm::Json, "[]", PLACE, &entry),
+        Err(ClientEditError::OtherForm)
+    );
+    assert_eq!(
+        put(DocumentForm::Json, "{\"mcpServers\": []}", PLACE, &entry),
+        Err(ClientEditError::OtherForm)
+    );
+    assert_eq!(remove(DocumentForm::Json, "{ }", PLACE).unwrap(), "{ }");
+}
+
+#[test]
+fn codexs_settings_keep_their_comments() {
+    let text = "model = \"o\" # mine\n\n[mcp_servers.a] # first\ncommand = \"a\"\n\n[tui]\nx = 1\n";
+    let place = EntryPlace {
+        table: "mcp_servers",
+        name: "mgp",
+    };
+    let entry = json!({"command": "mgp", "args": ["stdio"], "http_headers": {"A": "b"}});
+    let edited = put(DocumentForm::Toml, text, place, &entry).unwrap();
+    assert!(edited.contains("model = \"o\" # mine\n"), "{edited}");
+    assert!(
+        edited.contains("[mcp_servers.a] # first\ncommand = \"a\"\n"),
+        "{edited}"
+    );
+    assert!(edited.contains("[mcp_servers.mgp]\n"), "{edited}");
+    assert_eq!(remove(DocumentForm::Toml, &edited, place).unwrap(), text);
+}
+
+#[test]
+fn gooses_settings_are_edited_where_programs_wrote_them() {
+    let text = "GOOSE_MODEL: x # mine\nextensions:\n  developer:\n    type: builtin\n    enabled: true\n# below\nkeyring: true\n";
+    let place = EntryPlace {
+        table: "extensions",
+        name: "mgp",
+    };
+    let entry = json!({"name": "mgp", "type": "stdio", "cmd": "/a b/mgp", "args": ["stdio", "yes: no"], "enabled": true});
+    let edited = put(DocumentForm::Yaml, text, place, &entry).unwrap();
+    assert!(
+        edited.contains("GOOSE_MODEL: x # mine\nextensions:\n  mgp:\n    name: \"mgp\"\n"),
+        "{edited}"
+    );
+    assert_eq!(remove(DocumentForm::Yaml, &edited, place).unwrap(), text);
+    let flow = "extensions: {developer: {type: builtin}}\n";
+    assert_eq!(
+        put(DocumentForm::Yaml, flow, place, &entry),
+        Err(ClientEditError::OtherForm)
+    );
+}

@@ -1,0 +1,51 @@
+//! TOML.
+
+use serde_json::Value;
+use toml_edit::{DocumentMut, Item, Table, TableLike};
+
+use super::EntryPlace;
+
+pub(super) fn edit(text: &str, place: EntryPlace<'_>, entry: Option<&Value>) -> Option<String> {
+    let mut document: DocumentMut = text.parse().ok()?;
+    let Some(entry) = entry else {
+        let table = document.get_mut(place.table)?.as_table_like_mut()?;
+        table.remove(place.name)?;
+        return Some(document.to_string());
+    };
+    let table = document.entry(place.table).or_insert_with(|| {
+        let mut table = Table::new();
+        table.set_implicit(true);
+        Item::Table(table)
+    });
+    let table: &mut dyn TableLike = table.as_table_like_mut()?;
+    table.insert(place.name, item(entry)?);
+    Some(document.to_string())
+}
+
+fn item(entry: &Value) -> Option<Item> {
+    let mut table = Table::new();
+    for (key, value) in entry.as_object()? {
+        table.insert(key, Item::Value(toml_value(value)?));
+    }
+    Some(Item::Table(table))
+}
+
+fn toml_value(value: &Value) -> Option<toml_edit::Value> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Bool(flag) => (*flag).into(),
+        Value::Number(number) => number.as_i64()?.into(),
+        Value::String(text) => text.as_str().into(),
+        Value::Array(values) => {
+            let values = values.iter().map(toml_value).collect::<Option<Vec<_>>>()?;
+            toml_edit::Value::Array(values.into_iter().collect())
+        }
+        Value::Object(table) => {
+            let mut inline = toml_edit::InlineTable::new();
+            for (key, value) in table {
+                inline.insert(key, toml_value(value)?);
+            }
+            inline.into()
+        }
+    })
+}

@@ -1,0 +1,248 @@
+//! One entry of a client's file. The clients' keys differ, and none means something else in another client's
+//! entry, but for the notation of values: so one reader knows them all.
+
+use serde_json::{Map, Value};
+
+use crate::client::Client;
+use crate::found::{FoundReach, FoundServer, KeyLeftOut};
+use crate::text::FoundText;
+
+/// Reads an entry key by key, so that what nobody read can be told.
+pub(crate) struct EntryReader<'v> {
+    keys: Map<String, Value>,
+    client: Option<Client>,
+    entry: &'v Value,
+}
+
+/// Keys without effect here, and what does the same. Of keys that begin alike the first counts.
+const ELSEWHERE: [(&str, &str); 14] = [
+    ("timeout", "calls wait as long as [servers.limits] says"),
+    (
+        "startup_timeout",
+        "a start may take as long as [servers.limits] says",
+    ),
+    (
+        "tool_timeout",
+        "calls wait as long as [servers.limits] says",
+    ),
+    (
+        "initialization_timeout",
+        "a start may take as long as [servers.limits] says",
+    ),
+    (
+        "autoApprove",
+        "nothing is approved unseen here: see mgp grant",
+    ),
+    (
+        "alwaysAllow",
+        "nothing is approved unseen here: see mgp grant",
+    ),
+    ("trust", "nothing is approved unseen here: see mgp grant"),
+    (
+        "tools",
+        "which tools may be called is said by grants: see mgp grant",
+    ),
+    (
+        "includeTools",
+        "which tools may be called is said by grants: see mgp grant",
+    ),
+    (
+        "excludeTools",
+        "which tools may be called is said by grants: see mgp grant",
+    ),
+    (
+        "enabled_tools",
+        "which tools may be called is said by grants: see mgp grant",
+    ),
+    (
+        "disabled_tools",
+        "which tools may be called is said by grants: see mgp grant",
+    ),
+    ("oauth", "signing in is not taken over"),
+    ("auth", "signing in is not taken over"),
+];
+/// Keys that say nothing a server needs.
+const WITHOUT_MEANING: [&str; 9] = [
+    "description",
+    "name",
+    "display_name",
+    "bundled",
+    "source",
+    "gallery",
+    "version",
+    "settings",
+    "$schema",
+];
+
+type Read<T> = Result<T, &'static str>;
+
+impl<'v> EntryReader<'v> {
+    pub(crate) fn new(entry: &'v Value, client: Option<Client>) -> Read<Self> {
+        let keys = entry.as_object().ok_or("it is no table")?.clone();
+        Ok(Self {
+            keys,
+            client,
+            entry,
+        })
+    }
+
+    pub(crate) fn server(mut self, name: &str, project: Option<&str>) -> Read<FoundServer> {
+        let disabled = self.flag("disabled")? == Some(true) || self.flag("enabled")? == Some(false);
+        let kind = self.word("type")?.or(self.word("transport")?);
+        let url = ["url", "serverUrl", "httpUrl", "uri"].into_iter();
+        let urls: Vec<_> = url.filter_map(|key| self.take(key)).collect();
+        let reach = match (kind.as_deref(), urls.first()) {
+            (Some("builtin" | "platform" | "frontend" | "inline_python"), _) => {
+                return Err("it is part of the client itself");
+            }
+            (Some("stdio" | "local") | None, None) => self.command()?,
+            (_, Some(url)) if self.keys.get("command").is_none() => {
+                let url = self.text(url)?;
+                self.url(url)?
+            }
+            (_, Some(_)) => return Err("it has both a command and a URL"),
+            (Some(_), None) => return Err("it has no URL"),
+        };
+        Ok(FoundServer {
+            name: name.to_owned(),
+            project: project.map(str::to_owned),
+            reach,
+            disabled,
+            left_out: self.left_out(),
+        })
+    }
+
+    fn command(&mut self) -> Read<FoundReach> {
+        let command = self.take("command").or_else(|| self.take("cmd"));
+        let mut words = match command.ok_or("it has neither a command nor a URL")? {
+            // Zed's older entries.
+            Value::Object(command) => {
+                for key in ["args", "env"] {
+                    if let Some(value) = command.get(key) {
+                        self.keys.insert(key.to_owned(), value.clone());
+                    }
+                }
+                let path = command.get("path").or_else(|| command.get("command"));
+                vec![self.text(path.ok_or("its command has no path")?)?]
+            }
+            Value::Array(words) => self.texts(&words)?,
+            word @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+                vec![self.text(&word)?]
+            }
+        };
+        if let Some(args) = self.take("args") {
+            words.extend(self.texts(args.as_array().ok_or("args is no list")?)?);
+        }
+        let mut words = words.into_iter();
+        let command = words
+            .next()
+            .filter(|command| command.as_literal() != Some(""));
+        Ok(FoundReach::Command {
+            command: command.ok_or("its command is empty")?,
+            args: words.collect(),
+            env: self.env()?,
+            env_file: self.optional("envFile")?,
+            cwd: self.optional("cwd")?,
+        })
+    }
+
+    fn env(&mut self) -> Read<Vec<(String, FoundText)>> {
+        let mut env = Vec::new();
+        for key in ["env", "environment", "envs"] {
+            env.extend(self.map(key)?);
+        }
+        let own = |key: &str, env: &[(String, FoundText)]| env.iter().any(|(name, _)| name == key);
+        // Names of variables that the client hands on: Goose's, and Codex's.
+        for key in ["env_keys", "env_vars"] {
+            let names = self.take(key);
+            let names = names.as_ref().and_then(Value::as_array);
+            for name in names.into_iter().flatten().filter_map(Value::as_str) {
+                if !own(name, &env) {
+                    env.push((name.to_owned(), FoundText::variable(name)));
+                }
+            }
+        }
+        Ok(env)
+    }
+
+    fn url(&mut self, url: FoundText) -> Read<FoundReach> {
+        let mut headers = self.map("headers")?;
+        headers.extend(self.map("http_headers")?);
+        let named = self.take("env_http_headers");
+        let named = named.as_ref().and_then(Value::as_object);
+        for (header, variable) in named.into_iter().flatten() {
+            let variable = variable.as_str().ok_or("a header's variable is no text")?;
+            headers.push((header.clone(), FoundText::variable(variable)));
+        }
+        if let Some(variable) = self.word("bearer_token_env_var")? {
+            let mut token = FoundText::literal("Bearer ");
+            token.0.extend(FoundText::variable(&variable).0);
+            headers.push(("Authorization".to_owned(), token));
+        }
+        Ok(FoundReach::Url { url, headers })
+    }
+
+    fn left_out(self) -> Vec<KeyLeftOut> {
+        let keys = self.entry.as_object().into_iter().flat_map(Map::keys);
+        let unread = keys.filter(|key| self.keys.contains_key(*key));
+        let unread = unread.filter(|key| !WITHOUT_MEANING.contains(&key.as_str()));
+        let told = |key: &String| KeyLeftOut {
+            key: key.clone(),
+            why: ELSEWHERE
+                .iter()
+                .find(|(beginning, _)| key.starts_with(beginning))
+                .map_or("there is nothing like it here", |(_, why)| why),
+        };
+        unread.map(told).collect()
+    }
+
+    fn take(&mut self, key: &str) -> Option<Value> {
+        self.keys.shift_remove(key).filter(|value| !value.is_null())
+    }
+
+    fn text(&self, value: &Value) -> Read<FoundText> {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            Value::Bool(flag) => flag.to_string(),
+            Value::Null | Value::Array(_) | Value::Object(_) => return Err("a value is no text"),
+        };
+        Ok(FoundText::read(&text, self.client))
+    }
+
+    fn texts(&self, values: &[Value]) -> Read<Vec<FoundText>> {
+        values.iter().map(|value| self.text(value)).collect()
+    }
+
+    fn optional(&mut self, key: &str) -> Read<Option<FoundText>> {
+        let value = self.take(key);
+        value.map(|value| self.text(&value)).transpose()
+    }
+
+    fn map(&mut self, key: &str) -> Read<Vec<(String, FoundText)>> {
+        let Some(table) = self.take(key) else {
+            return Ok(Vec::new());
+        };
+        let table = table
+            .as_object()
+            .ok_or("its variables or headers are no table")?;
+        // A variable that is null is one the client does not set.
+        let values = table.iter().filter(|(_, value)| !value.is_null());
+        values
+            .map(|(name, value)| Ok((name.clone(), self.text(value)?)))
+            .collect()
+    }
+
+    fn flag(&mut self, key: &str) -> Read<Option<bool>> {
+        let flag = self.take(key).map(|flag| flag.as_bool());
+        flag.map(|flag| flag.ok_or("disabled or enabled is neither true nor false"))
+            .transpose()
+    }
+
+    fn word(&mut self, key: &str) -> Read<Option<String>> {
+        let word = self.take(key);
+        let word = word.map(|word| word.as_str().map(str::to_owned));
+        word.map(|word| word.ok_or("its kind is no text"))
+            .transpose()
+    }
+}

@@ -1,0 +1,34 @@
+//! The programs people use agents in, and how each of them writes down its MCP servers: what is to be taken
+//! over from them, and how this kernel gets an entry there.
+//!
+//! Nothing here opens a file: texts go in, texts come out.
+
+mod client;
+mod document;
+mod edit;
+mod entry;
+mod found;
+mod own_entry;
+mod places;
+mod plan;
+mod render;
+mod secret_values;
+mod tables;
+mod text;
+mod variables;
+
+pub use client::{Client, UnknownClient};
+pub use document::{DOCUMENT_MAX, DocumentError, DocumentForm};
+pub use edit::{ClientEditError, EntryPlace, put, remove};
+pub use found::{FoundDocument, FoundInput, FoundReach, FoundServer, KeyLeftOut};
+pub use own_entry::{NoUrls, OwnReach};
+pub use places::{ClientFile, Platform, Reader, UserFolders, files};
+pub use plan::{
+    ClientFileRead, Plan, PlannedReach, PlannedServer, PlannedValue, Planner, ServerOrigin,
+    Unplanned, WhyLeft,
+};
+pub use render::Unrendered;
+pub use secret_values::{is_secret, is_secret_name};
+pub use tables::read;
+pub use text::FoundText;
+pub use variables::TextPiece;

@@ -1,0 +1,142 @@
+//! This kernel's entry in a client's file.
+
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::document::DocumentForm;
+
+/// How the client reaches the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnReach {
+    /// It starts this program.
+    Command {
+        /// The program, whole: clients pass on a PATH of their own.
+        program: String,
+        /// Its arguments.
+        args: Vec<String>,
+    },
+    /// At this kernel's door.
+    Url {
+        /// The door.
+        url: String,
+        /// Who comes.
+        token: String,
+    },
+}
+
+/// A client that knows no URLs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} starts commands only, and has no place for a URL; leave out --http")]
+pub struct NoUrls(pub Client);
+
+impl Client {
+    /// How its files are written.
+    #[must_use]
+    pub fn form(self) -> DocumentForm {
+        match self {
+            Self::Codex => DocumentForm::Toml,
+            Self::Goose => DocumentForm::Yaml,
+            Self::ClaudeDesktop
+            | Self::ClaudeCode
+            | Self::Cursor
+            | Self::VsCode
+            | Self::Windsurf
+            | Self::Zed
+            | Self::Gemini
+            | Self::OpenCode
+            | Self::LmStudio
+            | Self::Cline
+            | Self::Copilot
+            | Self::Antigravity => DocumentForm::Json,
+        }
+    }
+
+    /// The table its servers are in.
+    #[must_use]
+    pub fn table(self) -> &'static str {
+        match self {
+            Self::VsCode => "servers",
+            Self::Zed => "context_servers",
+            Self::Codex => "mcp_servers",
+            Self::OpenCode => "mcp",
+            Self::Goose => "extensions",
+            Self::ClaudeDesktop
+            | Self::ClaudeCode
+            | Self::Cursor
+            | Self::Windsurf
+            | Self::Gemini
+            | Self::LmStudio
+            | Self::Cline
+            | Self::Copilot
+            | Self::Antigravity => "mcpServers",
+        }
+    }
+
+    /// The entry, in its own words.
+    ///
+    /// # Errors
+    /// [`NoUrls`].
+    pub fn own_entry(self, name: &str, reach: &OwnReach) -> Result<Value, NoUrls> {
+        match reach {
+            OwnReach::Command { program, args } => Ok(self.command_entry(name, program, args)),
+            OwnReach::Url { url, token } => {
+                let headers = json!({ "Authorization": format!("Bearer {token}") });
+                self.url_entry(name, url, &headers)
+            }
+        }
+    }
+
+    fn command_entry(self, name: &str, program: &str, args: &[String]) -> Value {
+        let plain = json!({ "command": program, "args": args });
+        match self {
+            Self::VsCode | Self::ClaudeCode => {
+                json!({ "type": "stdio", "command": program, "args": args })
+            }
+            Self::OpenCode => {
+                let words: Vec<_> = std::iter::once(program)
+                    .chain(args.iter().map(String::as_str))
+                    .collect();
+                json!({ "type": "local", "command": words, "enabled": true })
+            }
+            Self::Goose => json!({
+                "name": name, "type": "stdio", "cmd": program, "args": args, "enabled": true, "timeout": 300,
+            }),
+            Self::Copilot => {
+                json!({ "type": "local", "command": program, "args": args, "tools": ["*"] })
+            }
+            Self::ClaudeDesktop
+            | Self::Cursor
+            | Self::Windsurf
+            | Self::Zed
+            | Self::Codex
+            | Self::Gemini
+            | Self::LmStudio
+            | Self::Cline
+            | Self::Antigravity => plain,
+        }
+    }
+
+    fn url_entry(self, name: &str, url: &str, headers: &Value) -> Result<Value, NoUrls> {
+        Ok(match self {
+            Self::ClaudeDesktop => return Err(NoUrls(self)),
+            Self::ClaudeCode | Self::VsCode => {
+                json!({ "type": "http", "url": url, "headers": headers })
+            }
+            Self::Cursor | Self::Zed | Self::LmStudio => json!({ "url": url, "headers": headers }),
+            Self::Windsurf | Self::Antigravity => json!({ "serverUrl": url, "headers": headers }),
+            Self::Codex => json!({ "url": url, "http_headers": headers }),
+            Self::Gemini => json!({ "httpUrl": url, "headers": headers }),
+            Self::OpenCode => {
+                json!({ "type": "remote", "url": url, "headers": headers, "enabled": true })
+            }
+            Self::Goose => json!({
+                "name": name, "type": "streamable_http", "uri": url, "headers": headers,
+                "enabled": true, "timeout": 300,
+            }),
+            Self::Cline => json!({ "type": "streamableHttp", "url": url, "headers": headers }),
+            Self::Copilot => {
+                json!({ "type": "http", "url": url, "headers": headers, "tools": ["*"] })
+            }
+        })
+    }
+}

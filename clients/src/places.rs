@@ -1,0 +1,201 @@
+//! Where clients keep their servers.
+
+use std::path::{Path, PathBuf};
+
+use crate::client::Client;
+
+/// A system the paths differ on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Platform {
+    /// Linux and what is like it.
+    Linux,
+    /// macOS.
+    Mac,
+}
+
+/// Folders of the user that clients' files are in.
+#[derive(Clone, Debug)]
+pub struct UserFolders {
+    /// `~`.
+    pub home: PathBuf,
+    /// `$XDG_CONFIG_HOME`, or `~/.config`.
+    pub config: PathBuf,
+    /// `$CODEX_HOME`, or `~/.codex`.
+    pub codex: PathBuf,
+    /// The system.
+    pub platform: Platform,
+}
+
+/// Who reads a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reader {
+    /// The user's client, wherever it is started.
+    User,
+    /// The client when it is started in the folder.
+    Project,
+}
+
+/// A file a client reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientFile {
+    /// The client.
+    pub client: Client,
+    /// In which case it reads it.
+    pub reader: Reader,
+    /// The file; it need not be there.
+    pub path: PathBuf,
+}
+
+/// The files of all clients: the user's, and those of a project's folder.
+#[must_use]
+pub fn files(user: &UserFolders, project: Option<&Path>) -> Vec<ClientFile> {
+    let of_user = Client::ALL.into_iter().flat_map(|client| {
+        let paths = of_user(client, user).into_iter();
+        paths.map(move |path| ClientFile {
+            client,
+            reader: Reader::User,
+            path,
+        })
+    });
+    let of_project = project.into_iter().flat_map(|folder| {
+        let named = Client::ALL.into_iter().flat_map(|client| {
+            let names = of_project(client).iter();
+            names.map(move |name| (client, name))
+        });
+        named.map(|(client, name)| ClientFile {
+            client,
+            reader: Reader::Project,
+            path: folder.join(name),
+        })
+    });
+    of_user.chain(of_project).collect()
+}
+
+fn of_user(client: Client, user: &UserFolders) -> Vec<PathBuf> {
+    let UserFolders {
+        home,
+        config,
+        codex,
+        platform,
+    } = user;
+    let programs = match platform {
+        Platform::Linux => config.clone(),
+        Platform::Mac => home.join("Library/Application Support"),
+    };
+    match client {
+        Client::ClaudeDesktop => vec![programs.join("Claude/claude_desktop_config.json")],
+        Client::ClaudeCode => vec![home.join(".claude.json")],
+        Client::Cursor => vec![home.join(".cursor/mcp.json")],
+        Client::VsCode => vec![programs.join("Code/User/mcp.json")],
+        Client::Windsurf => vec![home.join(".codeium/windsurf/mcp_config.json")],
+        Client::Zed => vec![config.join("zed/settings.json")],
+        Client::Codex => vec![codex.join("config.toml")],
+        Client::Gemini => vec![
+            home.join(".gemini/settings.json"),
+            PathBuf::from("/etc/gemini-cli/settings.json"),
+        ],
+        Client::OpenCode => ["opencode.json", "opencode.jsonc"]
+            .map(|name| config.join("opencode").join(name))
+            .into(),
+        Client::Goose => vec![config.join("goose/config.yaml")],
+        Client::LmStudio => vec![home.join(".lmstudio/mcp.json")],
+        Client::Cline => vec![
+            home.join(".cline/data/settings/cline_mcp_settings.json"),
+            programs.join(
+                "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+            ),
+        ],
+        Client::Copilot => vec![home.join(".copilot/mcp-config.json")],
+        Client::Antigravity => vec![home.join(".gemini/config/mcp_config.json")],
+    }
+}
+
+fn of_project(client: Client) -> &'static [&'static str] {
+    match client {
+        Client::ClaudeCode => &[".mcp.json"],
+        Client::Cursor => &[".cursor/mcp.json"],
+        Client::VsCode => &[".vscode/mcp.json"],
+        Client::Zed => &[".zed/settings.json"],
+        Client::Codex => &[".codex/config.toml"],
+        Client::Gemini => &[".gemini/settings.json"],
+        Client::OpenCode => &["opencode.json", "opencode.jsonc"],
+        Client::ClaudeDesktop
+        | Client::Windsurf
+        | Client::Goose
+        | Client::LmStudio
+        | Client::Cline
+        | Client::Copilot
+        | Client::Antigravity => &[],
+    }
+}
+
+impl Client {
+    /// Whose file this is, as far as its name tells.
+    #[must_use]
+    pub fn of_file(path: &Path) -> Option<Self> {
+        let desktop = path.ends_with("claude_desktop_config.json");
+        let known = Self::ALL.into_iter();
+        let mut known = known.filter(|client| client.project_file(path).is_some());
+        desktop
+            .then_some(Self::ClaudeDesktop)
+            .or_else(|| known.next())
+    }
+
+    /// The path of a project's file within its folder, where this is one of the client's.
+    #[must_use]
+    pub fn project_file(self, path: &Path) -> Option<&'static str> {
+        of_project(self)
+            .iter()
+            .copied()
+            .find(|name| path.ends_with(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_known_by_its_name_wherever_it_is() {
+        let of = |path: &str| Client::of_file(Path::new(path));
+        assert_eq!(of("/x/.vscode/mcp.json"), Some(Client::VsCode));
+        assert_eq!(of("/x/.cursor/mcp.json"), Some(Client::Cursor));
+        assert_eq!(
+            of("/backup/claude_desktop_config.json"),
+            Some(Client::ClaudeDesktop)
+        );
+        assert_eq!(of("/x/.mcp.json"), Some(Client::ClaudeCode));
+        assert_eq!(of("/x/mcp.json"), None);
+    }
+
+    #[test]
+    fn folders_that_were_moved_are_looked_into_where_they_are() {
+        let user = UserFolders {
+            home: "/home/me".into(),
+            config: "/cfg".into(),
+            codex: "/codex".into(),
+            platform: Platform::Linux,
+        };
+        let paths: Vec<_> = files(&user, None)
+            .into_iter()
+            .map(|file| file.path)
+            .collect();
+        for path in [
+            "/cfg/Claude/claude_desktop_config.json",
+            "/codex/config.toml",
+            "/home/me/.claude.json",
+        ] {
+            assert!(paths.contains(&PathBuf::from(path)), "{path}");
+        }
+        let mac = UserFolders {
+            platform: Platform::Mac,
+            ..user
+        };
+        let desktop = "/home/me/Library/Application Support/Claude/claude_desktop_config.json";
+        assert!(
+            files(&mac, None)
+                .iter()
+                .any(|file| file.path == Path::new(desktop))
+        );
+    }
+}

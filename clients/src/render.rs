@@ -1,0 +1,119 @@
+//! Values as `mgp.toml` has them: `${NAME}`, `${NAME:-default}`, `$$`, and `file:PATH` for what lies in a file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::text::FoundText;
+use crate::variables::TextPiece;
+
+/// What stands for the parts of a value that are no text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Renderer<'r> {
+    /// `~`.
+    pub(crate) home: &'r Path,
+    /// The folder of the project the file is of, if it is of one.
+    pub(crate) project: Option<&'r Path>,
+    /// What was answered, by the id of the input.
+    pub(crate) answers: &'r BTreeMap<String, String>,
+}
+
+/// Why a value has no like in `mgp.toml`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unrendered {
+    /// The folder of a project, in a file of no project.
+    #[error("it names the folder of a project, and the file is of none")]
+    NoFolder,
+    /// Nobody answered.
+    #[error("nobody said what ${{input:{0}}} is")]
+    Unanswered(String),
+    /// A file's content can only be a value of its own.
+    #[error("it puts the content of a file amid other text")]
+    FileWithin,
+    /// A default with a `}`.
+    #[error("its text has a brace where mgp.toml can have none")]
+    Brace,
+}
+
+impl Renderer<'_> {
+    /// The value as it is written in `mgp.toml`, where it means what it meant to the client.
+    ///
+    /// # Errors
+    /// [`Unrendered`].
+    pub(crate) fn render(&self, text: &FoundText) -> Result<String, Unrendered> {
+        if let [TextPiece::File(path)] = text.0.as_slice() {
+            return Ok(format!("file:{}", self.path(path)));
+        }
+        let pieces = text.0.iter().map(|piece| self.piece(piece));
+        let rendered = pieces.collect::<Result<String, _>>()?;
+        escaped_reference(&rendered)
+    }
+
+    /// The value itself, where no variable is in it.
+    #[must_use]
+    pub(crate) fn value(&self, text: &FoundText) -> Option<String> {
+        let pieces = text.0.iter().map(|piece| match piece {
+            TextPiece::Literal(text) => Some(text.clone()),
+            TextPiece::Input(id) => self.answers.get(id).cloned(),
+            TextPiece::Folder => Some(self.project?.to_str()?.to_owned()),
+            TextPiece::Home => Some(self.home.to_str()?.to_owned()),
+            TextPiece::Variable { .. } | TextPiece::File(_) => None,
+        });
+        pieces.collect()
+    }
+
+    fn piece(&self, piece: &TextPiece) -> Result<String, Unrendered> {
+        Ok(match piece {
+            TextPiece::Literal(text) => escaped(text),
+            TextPiece::Variable {
+                name,
+                default: None,
+            } => format!("${{{name}}}"),
+            TextPiece::Variable {
+                default: Some(default),
+                ..
+            } if default.contains('}') => {
+                return Err(Unrendered::Brace);
+            }
+            TextPiece::Variable {
+                name,
+                default: Some(default),
+            } => format!("${{{name}:-{default}}}"),
+            TextPiece::Input(id) => {
+                let answer = self.answers.get(id);
+                let answer = answer.ok_or_else(|| Unrendered::Unanswered(id.clone()))?;
+                escaped(answer)
+            }
+            TextPiece::File(_) => return Err(Unrendered::FileWithin),
+            TextPiece::Folder => {
+                let folder = self.project.ok_or(Unrendered::NoFolder)?;
+                escaped(&folder.to_string_lossy())
+            }
+            TextPiece::Home => escaped(&self.home.to_string_lossy()),
+        })
+    }
+
+    fn path(&self, path: &str) -> String {
+        match path.strip_prefix("~/") {
+            Some(below) => self.home.join(below).to_string_lossy().into_owned(),
+            None => path.to_owned(),
+        }
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('$', "$$")
+}
+
+/// A text that would be taken for a reference, such as the `file:./dev.db` of a database, says that it is none.
+fn escaped_reference(text: &str) -> Result<String, Unrendered> {
+    if !["file:", "keyring:", "secret:"]
+        .iter()
+        .any(|scheme| text.starts_with(scheme))
+    {
+        return Ok(text.to_owned());
+    }
+    match text.contains(['}', '$']) {
+        true => Err(Unrendered::Brace),
+        false => Ok(format!("${{:-{text}}}")),
+    }
+}

@@ -1,0 +1,232 @@
+//! Entries as the clients' own documentation has them.
+
+use super::*;
+use crate::document::DocumentForm;
+use crate::found::{FoundReach, FoundServer};
+use crate::text::FoundText;
+use crate::variables::TextPiece;
+
+fn found(form: DocumentForm, text: &str, client: Client) -> FoundDocument {
+    read(&form.read(text).unwrap(), Some(client))
+}
+
+fn one(form: DocumentForm, text: &str, client: Client) -> FoundServer {
+    let mut found = found(form, text, client);
+    assert_eq!(found.broken, []);
+    assert_eq!(found.servers.len(), 1, "{found:?}");
+    found.servers.remove(0)
+}
+
+fn literals(texts: &[FoundText]) -> Vec<&str> {
+    texts
+        .iter()
+        .map(|text| text.as_literal().unwrap())
+        .collect()
+}
+
+fn command(server: &FoundServer) -> (Vec<&str>, &[(String, FoundText)]) {
+    match &server.reach {
+        FoundReach::Command {
+            command, args, env, ..
+        } => {
+            let mut words = vec![command.as_literal().unwrap()];
+            words.extend(literals(args));
+            (words, env)
+        }
+        FoundReach::Url { .. } => panic!("it has a URL: {server:?}"),
+    }
+}
+
+fn url(server: &FoundServer) -> (&str, &[(String, FoundText)]) {
+    match &server.reach {
+        FoundReach::Url { url, headers } => (url.as_literal().unwrap(), headers),
+        FoundReach::Command { .. } => panic!("it has a command: {server:?}"),
+    }
+}
+
+#[test]
+fn claude_desktop_starts_a_command() {
+    let text = r#"{"globalShortcut": "", "mcpServers": {"files": {"command": "npx",
+        "args": ["-y", "@modelcontextprotocol/server-filesystem", "/home/me"],
+        "env": {"PRICE": "${NOT_A_VARIABLE}"}}}}"#;
+    let server = one(DocumentForm::Json, text, Client::ClaudeDesktop);
+    let (words, env) = command(&server);
+    assert_eq!(
+        words,
+        [
+            "npx",
+            "-y",
+            "@modelcontextprotocol/server-filesystem",
+            "/home/me"
+        ]
+    );
+    assert_eq!(env[0].1.as_literal(), Some("${NOT_A_VARIABLE}"));
+}
+
+#[test]
+fn claude_code_keeps_servers_of_projects_in_the_users_file() {
+    let text = r#"{"numStartups": 3, "mcpServers": {"docs": {"type": "http",
+          "url": "https://docs.test/mcp", "headers": {"Authorization": "Bearer ${TOKEN:-none}"}}},
+        "projects": {"/home/me/work": {"history": [], "mcpServers": {"db": {"command": "db"}}}}}"#;
+    let found = found(DocumentForm::Json, text, Client::ClaudeCode);
+    let (docs, db) = (&found.servers[0], &found.servers[1]);
+    let (address, headers) = url(docs);
+    assert_eq!(
+        (address, headers[0].0.as_str()),
+        ("https://docs.test/mcp", "Authorization")
+    );
+    assert!(
+        matches!(&headers[0].1.0[1], TextPiece::Variable { default: Some(none), .. } if none == "none")
+    );
+    assert_eq!(db.project.as_deref(), Some("/home/me/work"));
+}
+
+#[test]
+fn vscode_asks_for_inputs_and_allows_comments() {
+    let text = r#"{
+        // what is asked for
+        "inputs": [{"type": "promptString", "id": "key", "description": "API key", "password": true},
+                   {"type": "pickString", "id": "where", "description": "Region", "options": ["eu", {"label": "US", "value": "us"}], "default": "eu"}],
+        "servers": {"weather": {"type": "stdio", "command": "weather",
+            "args": ["--root", "${workspaceFolder}"], "env": {"KEY": "${input:key}"}, "envFile": "${workspaceFolder}/.env",},},
+    }"#;
+    let found = found(DocumentForm::Json, text, Client::VsCode);
+    assert_eq!(
+        (found.inputs[0].id.as_str(), found.inputs[0].secret),
+        ("key", true)
+    );
+    assert_eq!(
+        (
+            found.inputs[1].options.as_slice(),
+            found.inputs[1].default.as_deref()
+        ),
+        (["eu".to_owned(), "us".to_owned()].as_slice(), Some("eu"))
+    );
+    let FoundReach::Command {
+        args,
+        env,
+        env_file,
+        ..
+    } = &found.servers[0].reach
+    else {
+        panic!("{found:?}");
+    };
+    assert_eq!(args[1].0, [TextPiece::Folder]);
+    assert_eq!(env[0].1.inputs().collect::<Vec<_>>(), ["key"]);
+    assert!(env_file.is_some());
+}
+
+#[test]
+fn zed_has_two_forms() {
+    let old = r#"{"context_servers": {"db": {"command": {"path": "db", "args": ["-v"], "env": {"A": "1"}}, "settings": {}}}}"#;
+    let new = r#"{"context_servers": {"db": {"source": "custom", "command": "db", "args": ["-v"], "env": {"A": "1"}}}}"#;
+    let (old, new) = (
+        one(DocumentForm::Json, old, Client::Zed),
+        one(DocumentForm::Json, new, Client::Zed),
+    );
+    assert_eq!(old, new);
+    assert_eq!(command(&new).0, ["db", "-v"]);
+    assert_eq!(new.left_out, []);
+}
+
+#[test]
+fn codex_names_variables_for_headers() {
+    let text = r#"model = "o"
+        [mcp_servers.a]
+        command = "a"
+        startup_timeout_sec = 20
+        [mcp_servers.b]
+        url = "https://b.test/mcp"
+        bearer_token_env_var = "B_TOKEN"
+        http_headers = { "X-Region" = "eu" }
+        env_http_headers = { "X-User" = "B_USER" }
+        enabled = false"#;
+    let found = found(DocumentForm::Toml, text, Client::Codex);
+    assert_eq!(found.servers[0].left_out[0].key, "startup_timeout_sec");
+    assert!(found.servers[0].left_out[0].why.contains("start"));
+    let b = &found.servers[1];
+    assert!(b.disabled);
+    let names: Vec<_> = url(b).1.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["X-Region", "X-User", "Authorization"]);
+}
+
+#[test]
+fn gemini_has_two_kinds_of_urls_and_bare_variables() {
+    let text = r#"{"mcpServers": {"a": {"httpUrl": "https://a.test/mcp", "headers": {"X-Key": "$A_KEY"}, "timeout": 5000, "trust": true}}}"#;
+    let server = one(DocumentForm::Json, text, Client::Gemini);
+    let (_, headers) = url(&server);
+    assert!(
+        matches!(&headers[0].1.0[..], [TextPiece::Variable { name, default: None }] if name == "A_KEY")
+    );
+    let left_out: Vec<_> = server
+        .left_out
+        .iter()
+        .map(|left| left.key.as_str())
+        .collect();
+    assert_eq!(left_out, ["timeout", "trust"]);
+}
+
+#[test]
+fn opencode_writes_a_command_as_a_list_in_both_its_forms() {
+    let entry = r#"{"type": "local", "command": ["db", "-v"], "environment": {"K": "{env:DB_KEY}"}, "enabled": false}"#;
+    let first = one(
+        DocumentForm::Json,
+        &format!(r#"{{"mcp": {{"db": {entry}}}}}"#),
+        Client::OpenCode,
+    );
+    let second = one(
+        DocumentForm::Json,
+        &format!(r#"{{"mcp": {{"servers": {{"db": {entry}}}}}}}"#),
+        Client::OpenCode,
+    );
+    assert_eq!(first, second);
+    assert_eq!(command(&first).0, ["db", "-v"]);
+    assert!(first.disabled);
+}
+
+#[test]
+fn what_goose_is_made_of_is_not_taken_over() {
+    let text = "extensions:\n  developer:\n    type: builtin\n    enabled: true\n  db:\n    type: stdio\n    cmd: db\n    args: [-v]\n    envs: {A: '1'}\n    env_keys: [DB_KEY]\n    timeout: 300\n    enabled: true\n";
+    let found = found(DocumentForm::Yaml, text, Client::Goose);
+    assert_eq!(
+        found.broken,
+        [("developer".to_owned(), "it is part of the client itself")]
+    );
+    let (words, env) = command(&found.servers[0]);
+    assert_eq!(words, ["db", "-v"]);
+    assert_eq!(env[1], ("DB_KEY".to_owned(), FoundText::variable("DB_KEY")));
+}
+
+#[test]
+fn a_file_of_nobodys_is_read_by_its_keys() {
+    let text = r#"{"mcpServers": {"a": {"command": "a"}}, "servers": {"b": {"url": "http://b"}}}"#;
+    let found = read(&DocumentForm::Json.read(text).unwrap(), None);
+    let names: Vec<_> = found
+        .servers
+        .iter()
+        .map(|server| server.name.as_str())
+        .collect();
+    assert_eq!(names, ["a", "b"]);
+}
+
+#[test]
+fn entries_no_server_can_be_made_of_are_named_with_the_reason() {
+    let text = r#"{"mcpServers": {"none": {}, "both": {"command": "a", "url": "http://b"}, "odd": 3, "list": {"command": "a", "args": "b"}, "nested": {"command": "a", "args": [[]]}, "empty": {"command": ""}}}"#;
+    let found = found(DocumentForm::Json, text, Client::Cursor);
+    assert_eq!(found.servers, []);
+    let broken: Vec<_> = found.broken.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(broken, ["none", "both", "odd", "list", "nested", "empty"]);
+}
+
+#[test]
+fn files_as_editors_leave_them_are_read() {
+    let text = "\u{feff}{\r\n\t\"mcpServers\": {\r\n\t\t\"a\": {\"command\": \"x\"}, // twice\r\n\t\t\"a\": {\"command\": \"y\"},\r\n\t},\r\n}\r\n";
+    let found = found(DocumentForm::Json, text, Client::Cursor);
+    assert_eq!(found.servers.len(), 1);
+    assert_eq!(command(&found.servers[0]).0, ["y"]);
+    assert_eq!(
+        read(&DocumentForm::Json.read(" \n").unwrap(), None),
+        FoundDocument::default()
+    );
+    assert!(DocumentForm::Json.read("{\"a\": ").is_err());
+}

@@ -1,0 +1,260 @@
+//! Variables in values, in the notations of the clients. What looks like a variable and is none of the
+//! client's stays as it is: the client, too, hands it on.
+
+use crate::client::Client;
+
+/// A part of a value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TextPiece {
+    /// Itself.
+    Literal(String),
+    /// A variable of the environment.
+    Variable {
+        /// Its name.
+        name: String,
+        /// What stands for it where it is not set.
+        default: Option<String>,
+    },
+    /// What the client asks its user for, by the id of the question.
+    Input(String),
+    /// The content of a file.
+    File(String),
+    /// The folder of the project, which a kernel for the whole machine has none of.
+    Folder,
+    /// `~`.
+    Home,
+}
+
+/// How variables are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notation {
+    /// Not at all.
+    Plain,
+    /// `${V}`, `${V:-default}`.
+    Shell,
+    /// `$V`, `${V}`, `${V:-default}`.
+    Dollar,
+    /// `${env:V}`, `${input:x}`, `${workspaceFolder}`, `${userHome}`.
+    Named,
+    /// `{env:V}`, `{file:path}`.
+    Braces,
+}
+
+impl Notation {
+    /// How a client writes variables in values.
+    pub(crate) fn of(client: Client) -> Self {
+        match client {
+            Client::ClaudeCode | Client::Copilot => Self::Shell,
+            Client::Cursor | Client::VsCode | Client::Windsurf => Self::Named,
+            Client::Gemini => Self::Dollar,
+            Client::OpenCode => Self::Braces,
+            Client::ClaudeDesktop
+            | Client::Zed
+            | Client::Codex
+            | Client::Goose
+            | Client::LmStudio
+            | Client::Cline
+            | Client::Antigravity => Self::Plain,
+        }
+    }
+}
+
+/// The parts of a value.
+pub(crate) fn pieces(text: &str, notation: Notation) -> Vec<TextPiece> {
+    let mut pieces = Pieces::default();
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let (piece, after) = match notation {
+            Notation::Plain => (None, rest),
+            Notation::Shell => in_braces(rest, "${", shell),
+            Notation::Dollar => match in_braces(rest, "${", shell) {
+                (None, _) => bare(rest),
+                found => found,
+            },
+            Notation::Named => in_braces(rest, "${", named),
+            Notation::Braces => in_braces(rest, "{", opencode),
+        };
+        match piece {
+            Some(piece) => {
+                pieces.push(piece);
+                rest = after;
+            }
+            None => {
+                pieces.literal(c);
+                rest = &rest[c.len_utf8()..];
+            }
+        }
+    }
+    pieces.finish()
+}
+
+#[derive(Default)]
+struct Pieces {
+    done: Vec<TextPiece>,
+    literal: String,
+}
+
+impl Pieces {
+    fn literal(&mut self, c: char) {
+        self.literal.push(c);
+    }
+
+    fn push(&mut self, piece: TextPiece) {
+        if let TextPiece::Literal(text) = &piece {
+            return self.literal.push_str(text);
+        }
+        self.end_literal();
+        self.done.push(piece);
+    }
+
+    fn end_literal(&mut self) {
+        if !self.literal.is_empty() {
+            self.done
+                .push(TextPiece::Literal(std::mem::take(&mut self.literal)));
+        }
+    }
+
+    fn finish(mut self) -> Vec<TextPiece> {
+        self.end_literal();
+        self.done
+    }
+}
+
+fn in_braces<'t>(
+    text: &'t str,
+    open: &str,
+    read: impl Fn(&str) -> Option<TextPiece>,
+) -> (Option<TextPiece>, &'t str) {
+    let inner = text
+        .strip_prefix(open)
+        .and_then(|inner| inner.split_once('}'));
+    match inner.and_then(|(inner, after)| Some((read(inner)?, after))) {
+        Some((piece, after)) => (Some(piece), after),
+        None => (None, text),
+    }
+}
+
+fn shell(inner: &str) -> Option<TextPiece> {
+    let (name, default) = match inner.split_once(":-") {
+        Some((name, default)) => (name, Some(default.to_owned())),
+        None => (inner, None),
+    };
+    is_name(name).then(|| TextPiece::Variable {
+        name: name.to_owned(),
+        default,
+    })
+}
+
+fn bare(text: &str) -> (Option<TextPiece>, &str) {
+    let Some(inner) = text.strip_prefix('$') else {
+        return (None, text);
+    };
+    let end = inner.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let (name, after) = inner.split_at(end.unwrap_or(inner.len()));
+    let piece = is_name(name).then(|| TextPiece::Variable {
+        name: name.to_owned(),
+        default: None,
+    });
+    match piece {
+        Some(piece) => (Some(piece), after),
+        None => (None, text),
+    }
+}
+
+fn named(inner: &str) -> Option<TextPiece> {
+    match inner.split_once(':') {
+        Some(("env", name)) if is_name(name) => Some(TextPiece::Variable {
+            name: name.to_owned(),
+            // These clients put nothing where a variable is not set.
+            default: Some(String::new()),
+        }),
+        Some(("input", id)) => Some(TextPiece::Input(id.to_owned())),
+        Some(_) => None,
+        None => match inner {
+            "workspaceFolder" | "workspaceRoot" => Some(TextPiece::Folder),
+            "userHome" => Some(TextPiece::Home),
+            "pathSeparator" | "/" => Some(TextPiece::Literal("/".to_owned())),
+            _ => None,
+        },
+    }
+}
+
+fn opencode(inner: &str) -> Option<TextPiece> {
+    match inner.split_once(':')? {
+        ("env", name) if is_name(name) => Some(TextPiece::Variable {
+            name: name.to_owned(),
+            default: Some(String::new()),
+        }),
+        ("file", path) => Some(TextPiece::File(path.to_owned())),
+        _ => None,
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variable(name: &str, default: Option<&str>) -> TextPiece {
+        TextPiece::Variable {
+            name: name.to_owned(),
+            default: default.map(str::to_owned),
+        }
+    }
+
+    fn literal(text: &str) -> TextPiece {
+        TextPiece::Literal(text.to_owned())
+    }
+
+    #[test]
+    fn each_notation_is_read_as_its_client_reads_it() {
+        let text = "a${V:-x}$W{env:U}${env:T}";
+        let read = |notation| pieces(text, notation);
+        assert_eq!(read(Notation::Plain), [literal(text)]);
+        assert_eq!(
+            read(Notation::Shell),
+            [
+                literal("a"),
+                variable("V", Some("x")),
+                literal("$W{env:U}${env:T}")
+            ]
+        );
+        assert_eq!(
+            read(Notation::Dollar),
+            [
+                literal("a"),
+                variable("V", Some("x")),
+                variable("W", None),
+                literal("{env:U}${env:T}")
+            ]
+        );
+        assert_eq!(
+            read(Notation::Named),
+            [literal("a${V:-x}$W{env:U}"), variable("T", Some(""))]
+        );
+        assert_eq!(
+            read(Notation::Braces),
+            [
+                literal("a${V:-x}$W"),
+                variable("U", Some("")),
+                literal("$"),
+                variable("T", Some(""))
+            ]
+        );
+    }
+
+    #[test]
+    fn what_only_looks_like_a_variable_stays() {
+        for text in ["$", "${", "${}", "${1}", "$ 5", "100%", "${a b}", "ü${é}"] {
+            for notation in [Notation::Shell, Notation::Dollar, Notation::Named] {
+                assert_eq!(pieces(text, notation), [literal(text)]);
+            }
+        }
+        assert!(pieces("", Notation::Shell).is_empty());
+    }
+}

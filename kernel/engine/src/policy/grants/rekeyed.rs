@@ -1,0 +1,62 @@
+//! A node's own journal under another key of the node: it says the same, signed by the new key.
+
+use mgp_protocol::ids::NodeId;
+
+use super::{
+    Grant, GrantChange, GrantResource, LogChange, Operation, OperationId, Revoke, Signed, Subject,
+};
+use crate::node_key::NodeKey;
+
+/// The operations of a node's journal as they stand in it once the node has this key. Their numbers stay.
+#[must_use]
+pub fn rekeyed(operations: Vec<Operation>, from: NodeId, key: &NodeKey) -> Vec<Signed> {
+    let moved = |node: NodeId| if node == from { key.node() } else { node };
+    let mut previous = OperationId::START;
+    let signed = operations.into_iter().map(|mut operation| {
+        operation.place.issuer = moved(operation.place.issuer);
+        operation.previous = previous;
+        if let LogChange::Grants(change) = &mut operation.change {
+            change.move_to(&moved);
+        }
+        let signed = Signed::new(operation, key);
+        previous = signed.written().id();
+        signed
+    });
+    signed.collect()
+}
+
+impl GrantChange {
+    fn move_to(&mut self, moved: &impl Fn(NodeId) -> NodeId) {
+        match self {
+            Self::Grant(grant) => grant.move_to(moved),
+            Self::Revoke(Revoke::UpTo { subject, until }) => {
+                subject.move_to(moved);
+                *until = until
+                    .iter()
+                    .map(|(node, last)| (moved(*node), *last))
+                    .collect();
+            }
+            Self::Revoke(Revoke::Ids(_)) => {}
+        }
+    }
+}
+
+impl Grant {
+    fn move_to(&mut self, moved: &impl Fn(NodeId) -> NodeId) {
+        self.subject.move_to(moved);
+        match &mut self.resource {
+            GrantResource::Server(on) | GrantResource::Tool(on, _) => on.node = moved(on.node),
+            GrantResource::Permission(_) => {}
+        }
+    }
+}
+
+impl Subject {
+    fn move_to(&mut self, moved: &impl Fn(NodeId) -> NodeId) {
+        let node = match self {
+            Self::Agent(agent) => &mut agent.node,
+            Self::Server(server) => &mut server.node,
+        };
+        *node = moved(*node);
+    }
+}

@@ -1,0 +1,120 @@
+//! `mgp node rekey` and `mgp cluster recover`: another key for a node, another admin for a cluster.
+
+use std::io::{IsTerminal, Read};
+
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::kernel::nodes::{Recover, Recovered, Rekey, Rekeyed};
+
+use super::{ask, confirmed};
+use crate::cli::args;
+use crate::cli::client::CliContext;
+use crate::cli::failure::Failure;
+use crate::cli::print::say;
+use crate::cli::unseen::UnseenInput;
+use crate::cli::words::plain;
+
+/// Longest that is read as a recovery key, in bytes: it has some eighty characters.
+const LONGEST: u64 = 1024;
+
+pub(super) fn rekey(context: &CliContext, typed: args::Rekey) -> Result<(), Failure> {
+    let params = Rekey {
+        node: typed.node,
+        to: typed.to,
+    };
+    let answer = ask(context, Rekey::METHOD, &params, "changing the key")?;
+    context.show(&answer, |rekeyed: Rekeyed| say(plain(&in_words(&rekeyed))))
+}
+
+fn in_words(rekeyed: &Rekeyed) -> String {
+    let Rekeyed {
+        name, words, key, ..
+    } = rekeyed;
+    if !rekeyed.restart {
+        let told = confirmed(&rekeyed.confirmed);
+        return format!(
+            "{name} goes on under its new key, as {words}{told}\n\
+             what was granted to its agents, and what was shared with it alone, ended with the old key: \
+             `mgp grant`, `mgp share`"
+        );
+    }
+    let mut text = format!(
+        "this node has a new key, and is {words} from its next start on: `mgp down`, then start it as before"
+    );
+    if rekeyed.cluster.is_some() && !rekeyed.signed {
+        text += &format!(
+            "\nthen an admin of the cluster says that it is the same node:\n  mgp node rekey {name} --to {key}"
+        );
+    }
+    text
+}
+
+pub(super) fn recover(context: &CliContext, typed: &args::Recover) -> Result<(), Failure> {
+    if typed.key != "-" {
+        return Err(Failure::Usage(
+            "the recovery key is read from the terminal or from stdin, never from the command line, which every \
+             user of this machine can read: `mgp cluster recover -`. Treat the one that was just typed as known"
+                .into(),
+        ));
+    }
+    let params = Recover {
+        key: key()?,
+        without: typed.without.clone(),
+    };
+    let answer = ask(
+        context,
+        Recover::METHOD,
+        &params,
+        "making this node an admin",
+    )?;
+    context.show(&answer, |recovered: Recovered| {
+        let without = match recovered.without.is_empty() {
+            true => String::new(),
+            false => format!("; {} cut off", recovered.without.join(", ")),
+        };
+        say(plain(&format!(
+            "{} is an admin of the cluster {}{without}",
+            recovered.name, recovered.cluster
+        )))
+    })
+}
+
+/// The key, typed unseen or from a pipe.
+fn key() -> Result<String, Failure> {
+    let stdin = std::io::stdin();
+    let text = match stdin.is_terminal() {
+        true => UnseenInput::open()?.ask("recovery key (it is not shown): ")?,
+        false => {
+            let mut text = String::new();
+            stdin.lock().take(LONGEST).read_to_string(&mut text)?;
+            text
+        }
+    };
+    match text.trim() {
+        "" => Err(Failure::Usage(
+            "no recovery key was given: it was shown when the cluster was founded".into(),
+        )),
+        key => Ok(key.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_key_says_what_is_to_be_done_with_it() {
+        let mut rekeyed = Rekeyed {
+            name: "desk".into(),
+            key: "7f".into(),
+            restart: true,
+            ..Rekeyed::default()
+        };
+        assert!(!in_words(&rekeyed).contains("--to"), "it is in no cluster");
+        rekeyed.cluster = Some("c".into());
+        assert!(in_words(&rekeyed).contains("mgp node rekey desk --to 7f"));
+        rekeyed.signed = true;
+        assert!(!in_words(&rekeyed).contains("--to"));
+        rekeyed.restart = false;
+        assert!(in_words(&rekeyed).starts_with("desk goes on under its new key"));
+    }
+}

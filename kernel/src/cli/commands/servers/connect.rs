@@ -1,0 +1,254 @@
+//! `mgp connect`: this kernel's entry in a client's file.
+
+mod client_file;
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use mgp_clients::{Client, OwnReach, Reader, files};
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::agents::{Add, List, Made, Token};
+use serde_json::{Value, json};
+
+use self::client_file::ClientFileEdit;
+use super::import::{doubled, sources};
+use crate::cli::args::Connect;
+use crate::cli::client::{CliContext, read};
+use crate::cli::commands::agents::{self, ListedAgents};
+use crate::cli::failure::Failure;
+use crate::cli::print::{report, say};
+use crate::cli::words::plain;
+
+/// What the entry is called.
+const ENTRY: &str = "mgp";
+/// What is shown in place of a token.
+const UNSEEN: &str = "…";
+
+/// Shows what would change, asks, and writes it.
+pub(in crate::cli::commands) fn connect(
+    context: &CliContext,
+    typed: &Connect,
+) -> Result<(), Failure> {
+    let clients = clients(context, typed)?;
+    let mut told = Vec::new();
+    for client in clients {
+        told.push(match typed.undo {
+            true => undo(context, typed, client)?,
+            false => one(context, typed, client)?,
+        });
+    }
+    match context.json {
+        true => say(Value::from(told)),
+        false => Ok(()),
+    }
+}
+
+/// Those that were named; with `--all` those that are here.
+fn clients(context: &CliContext, typed: &Connect) -> Result<Vec<Client>, Failure> {
+    let mut clients = Vec::new();
+    for word in &typed.clients {
+        let known = Client::parse(word);
+        clients.extend(known.map_err(|unknown| Failure::Usage(unknown.to_string()))?);
+    }
+    if typed.all {
+        let all = Client::ALL
+            .into_iter()
+            .map(|client| ClientFileEdit::of(context, client));
+        let all = all.collect::<Result<Vec<_>, _>>()?;
+        clients.extend(
+            all.iter()
+                .filter(|file| file.is_here())
+                .map(|file| file.client),
+        );
+    }
+    clients.sort_unstable();
+    clients.dedup();
+    match clients.is_empty() {
+        true => Err(Failure::Usage(
+            "no client was found here; name one: `mgp connect cursor`".to_owned(),
+        )),
+        false => Ok(clients),
+    }
+}
+
+fn one(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, Failure> {
+    let file = ClientFileEdit::of(context, client)?;
+    let reach = match typed.http {
+        true => OwnReach::Url {
+            url: door(context)?,
+            token: UNSEEN.to_owned(),
+        },
+        false => over_stdio(context, typed)?,
+    };
+    let entry = entry(client, &reach)?;
+    if typed.print {
+        let table = json!({ client.table(): { ENTRY: entry } });
+        if !context.json {
+            report(format_args!("for {client}, in {}:", file.path.display()));
+            say(file.in_form(&table)?)?;
+        }
+        return Ok(json!({"client": client.word(), "file": file.path, "entry": table}));
+    }
+    let doubled = match typed.take_out {
+        true => doubled(context, &file.path, client)?,
+        false => Vec::new(),
+    };
+    let after = file.with(ENTRY, Some(&entry), &doubled)?;
+    let told = |changed: bool| json!({"client": client.word(), "file": file.path, "changed": changed, "taken_out": doubled});
+    if after == file.before() {
+        if !context.json {
+            say(format_args!(
+                "{client} is connected already: {}",
+                file.path.display()
+            ))?;
+        }
+        return Ok(told(false));
+    }
+    if !context.json {
+        say(plain(&file.difference(&after)))?;
+    }
+    if typed.dry_run || !agreed(context, typed, client)? {
+        return Ok(told(false));
+    }
+    // Only now: a token that is made anew ends what the one before was good for.
+    let after = match reach {
+        OwnReach::Url { url, .. } => {
+            let token = token(context, typed, client)?;
+            let entry = self::entry(client, &OwnReach::Url { url, token })?;
+            file.with(ENTRY, Some(&entry), &doubled)?
+        }
+        OwnReach::Command { .. } => after,
+    };
+    let kept = file.write(&after, typed.http)?;
+    if !context.json {
+        say(format_args!(
+            "{client} is connected; start it again to see it"
+        ))?;
+        if let Some(kept) = kept {
+            report(format_args!(
+                "as it was: {}; `mgp connect --undo {}` takes the entry out again",
+                kept.display(),
+                client.word()
+            ));
+        }
+    }
+    Ok(told(true))
+}
+
+fn entry(client: Client, reach: &OwnReach) -> Result<Value, Failure> {
+    let entry = client.own_entry(ENTRY, reach);
+    entry.map_err(|none| Failure::Usage(none.to_string()))
+}
+
+fn undo(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, Failure> {
+    let file = ClientFileEdit::of(context, client)?;
+    let after = file.undone(ENTRY)?;
+    let changed = after.as_deref() != Some(file.before()) && file.exists();
+    let told =
+        |changed: bool| json!({"client": client.word(), "file": file.path, "changed": changed});
+    if !changed {
+        if !context.json {
+            say(format_args!(
+                "{client} has no entry of this kernel: {}",
+                file.path.display()
+            ))?;
+        }
+        return Ok(told(false));
+    }
+    if !context.json {
+        say(plain(
+            &file.difference(after.as_deref().unwrap_or_default()),
+        ))?;
+    }
+    if typed.dry_run || !agreed(context, typed, client)? {
+        return Ok(told(false));
+    }
+    file.restore(after.as_deref())?;
+    if !context.json {
+        say(format_args!("{client} is as it was before"))?;
+    }
+    Ok(told(true))
+}
+
+fn agreed(context: &CliContext, typed: &Connect, client: Client) -> Result<bool, Failure> {
+    if typed.yes {
+        return Ok(true);
+    }
+    if context.json || !io::stdin().is_terminal() {
+        return Err(Failure::Usage(format!(
+            "there is no terminal to ask on: `mgp connect --yes {}` writes it",
+            client.word()
+        )));
+    }
+    let mut terminal = io::stderr().lock();
+    write!(terminal, "\nWrite this? [y/N] ")?;
+    terminal.flush()?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(["y", "yes"].contains(&line.trim().to_lowercase().as_str()))
+}
+
+/// The program stands with its whole path: a client started from a desktop may have another PATH.
+fn over_stdio(context: &CliContext, typed: &Connect) -> Result<OwnReach, Failure> {
+    let entry = agents::stdio(context, typed.agent.as_deref());
+    if let Some(agent) = &typed.agent {
+        context.with_kernel(async |client| {
+            crate::cli::client::names::agent(client, agent)
+                .await
+                .map(drop)
+        })?;
+    }
+    let words = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Ok(OwnReach::Command {
+        program: words(&entry["command"]),
+        args: entry["args"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(words)
+            .collect(),
+    })
+}
+
+/// Where the kernel that runs is reached over HTTP.
+fn door(context: &CliContext) -> Result<String, Failure> {
+    let doors = context
+        .status()?
+        .map(|status| status.doors)
+        .unwrap_or_default();
+    let url = doors
+        .iter()
+        .find_map(|door| agents::url(door))
+        .map(str::to_owned);
+    url.ok_or_else(|| {
+        let none = "no kernel with an HTTP door is running: `mgp up --detach` starts one";
+        Failure::Other(none.to_owned())
+    })
+}
+
+/// Each client has an agent and a token of its own; one that it had is good for nothing from then on.
+fn token(context: &CliContext, typed: &Connect, client: Client) -> Result<String, Failure> {
+    let name = typed.agent.as_deref().unwrap_or(client.word());
+    let name = name.strip_prefix(AgentId::PREFIX).unwrap_or(name);
+    let ask = |method: &str, params: &Value| context.ask(method, params, "asking the kernel");
+    let known: ListedAgents = read(&ask(List::METHOD, &json!({}))?)?;
+    let id = format!("{}{name}", AgentId::PREFIX);
+    let made = match known.agents.iter().any(|agent| agent.id == id) {
+        true => ask(Token::METHOD, &json!({"name": name, "rotate": true}))?,
+        false => ask(Add::METHOD, &json!({"name": name}))?,
+    };
+    let made: Made = read(&made)?;
+    Ok(made.token)
+}
+
+/// The user's file of a client.
+fn user_file(context: &CliContext, client: Client) -> Result<std::path::PathBuf, Failure> {
+    let all = files(&sources::folders(context)?, None);
+    let own = all
+        .into_iter()
+        .filter(|file| file.client == client && file.reader == Reader::User);
+    let paths: Vec<_> = own.map(|file| file.path).collect();
+    let there = paths.iter().find(|path| path.exists());
+    let path = there.or_else(|| paths.first()).cloned();
+    path.ok_or_else(|| Failure::Other(format!("{client} has no file of its user")))
+}

@@ -1,0 +1,335 @@
+//! `mgp import`: servers that clients have written down become this kernel's.
+
+mod answers;
+pub(super) mod sources;
+mod telling;
+
+use std::collections::BTreeSet;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use mgp_clients::{
+    Client, Plan, PlannedReach, PlannedServer, PlannedValue, Planner, Unplanned, WhyLeft,
+};
+use serde_json::Value;
+
+use self::answers::InputAnswers;
+use self::sources::Sources;
+use super::config_file::{existing, in_file, in_force, no_home, write};
+use super::secrets::{self, GivenValues};
+use crate::cli::args::Import;
+use crate::cli::client::CliContext;
+use crate::cli::commands::agents;
+use crate::cli::failure::Failure;
+use crate::cli::print::{report, say};
+use crate::config;
+use crate::config::edit::{self, NewServer};
+
+/// The door of a kernel that is not told another one.
+const USUAL_DOOR: &str = "http://127.0.0.1:7332";
+
+/// What is to be written, and where.
+struct EntriesToWrite {
+    file: PathBuf,
+    before: Option<String>,
+    text: String,
+    servers: Vec<ServerToWrite>,
+}
+
+/// One server of it.
+struct ServerToWrite {
+    planned: PlannedServer,
+    given: GivenValues,
+}
+
+/// Shows what clients have, asks, and adds it.
+pub(in crate::cli::commands) fn import(
+    context: &CliContext,
+    typed: &Import,
+) -> Result<(), Failure> {
+    let sources = Sources::read(context, typed)?;
+    let answers = InputAnswers::ask(&sources, typed.yes || typed.dry_run || context.json)?;
+    let status = context.status()?;
+    let known = known(context, status.as_ref())?;
+    let mut doors = status.iter().flat_map(|status| &status.doors);
+    let door = doors.find_map(|door| agents::url(door));
+    let door = door.and_then(|url| url.strip_suffix("/mcp"));
+    let mut plan = known.plan(context, &sources, &answers, door);
+    chosen(&mut plan, typed)?;
+    let kernels = status
+        .as_ref()
+        .and_then(|status| status.servers_file.as_ref());
+    let named = context.look_up.named().map(|(_, file)| file);
+    let file = named
+        .or_else(|| kernels.map(PathBuf::from))
+        .or_else(|| context.look_up.user_file());
+    let writing = EntriesToWrite::new(context, file.ok_or_else(no_home)?, &mut plan)?;
+    if !context.json {
+        say(telling::in_words(&sources, &plan, &writing))?;
+    }
+    let none = writing.servers.is_empty();
+    let done = !none && !typed.dry_run && (typed.yes || (!context.json && agreed(&writing)?));
+    if done {
+        writing.write(context)?;
+    }
+    if context.json {
+        return say(telling::to_json(&sources, &plan, &writing, done));
+    }
+    match (done, none || typed.dry_run) {
+        (true, _) => tell_done(context, &writing, status.is_some()),
+        (false, true) => Ok(()),
+        (false, false) => Err(Failure::Other("nothing was changed".to_owned())),
+    }
+}
+
+/// What the files in force have.
+#[derive(Default)]
+struct ServersInForce {
+    ids: BTreeSet<String>,
+    /// By what they are reached: the words of a command, or one URL.
+    reached: Vec<(String, Vec<String>)>,
+}
+
+impl ServersInForce {
+    fn plan(
+        &self,
+        context: &CliContext,
+        sources: &Sources,
+        answers: &InputAnswers,
+        door: Option<&str>,
+    ) -> Plan {
+        let planner = Planner {
+            home: &context.bases.home.clone().unwrap_or_default(),
+            answers: &answers.given,
+            own: is_own,
+            door: door.unwrap_or(USUAL_DOOR),
+            here: &self.reached,
+        };
+        planner.plan(&sources.files, &self.ids)
+    }
+}
+
+/// What a client's file has that this kernel has, too, by its names there.
+pub(super) fn doubled(
+    context: &CliContext,
+    file: &Path,
+    client: Client,
+) -> Result<Vec<String>, Failure> {
+    let sources = Sources::of_file(file, client);
+    let known = known(context, context.status()?.as_ref())?;
+    let plan = known.plan(context, &sources, &InputAnswers::default(), None);
+    let here = plan.left.into_iter().filter_map(|left| match left.why {
+        WhyLeft::Here(_) => Some(left.origin.name),
+        WhyLeft::Own | WhyLeft::Unrendered(_) | WhyLeft::Refused(_) => None,
+    });
+    Ok(here.collect())
+}
+
+fn known(
+    context: &CliContext,
+    status: Option<&mgp_protocol::mgp::kernel::KernelStatus>,
+) -> Result<ServersInForce, Failure> {
+    let mut known = ServersInForce::default();
+    for file in in_force(context, status)? {
+        let Some(text) = existing(&file)? else {
+            continue;
+        };
+        for id in edit::ids(&text) {
+            let reached = edit::reached(&text, &id).map_err(|error| in_file(&file, &error))?;
+            known.reached.push((id.clone(), reached));
+            known.ids.insert(id);
+        }
+    }
+    Ok(known)
+}
+
+/// Whether a command is this program: it would start itself.
+fn is_own(words: &[String]) -> bool {
+    let name = words
+        .first()
+        .and_then(|program| Path::new(program).file_name());
+    name.is_some_and(|name| name == "mgp") && words.get(1).is_some_and(|word| word == "stdio")
+}
+
+/// Only those that were named are left.
+fn chosen(plan: &mut Plan, typed: &Import) -> Result<(), Failure> {
+    if typed.only.is_empty() {
+        return Ok(());
+    }
+    for name in &typed.only {
+        if !plan.servers.iter().any(|server| server.id == *name) {
+            let ids: Vec<_> = plan
+                .servers
+                .iter()
+                .map(|server| server.id.as_str())
+                .collect();
+            let near = mgp_engine::doors::nearest::nearest(name, ids.iter().copied());
+            let told = match near {
+                Some(near) => format!("did you mean {near}?"),
+                None if ids.is_empty() => "nothing new was found".to_owned(),
+                None => format!("found were {}", ids.join(", ")),
+            };
+            return Err(Failure::Usage(format!(
+                "no server {name:?} was found; {told}"
+            )));
+        }
+    }
+    plan.servers
+        .retain(|server| typed.only.contains(&server.id));
+    Ok(())
+}
+
+impl EntriesToWrite {
+    /// The file as it would be. What would not be read as it is meant is left out, and told.
+    fn new(context: &CliContext, file: PathBuf, plan: &mut Plan) -> Result<Self, Failure> {
+        let before = existing(&file)?;
+        let home = context.look_up.secrets_folder();
+        let mut text = before.clone().unwrap_or_default();
+        let mut servers = Vec::new();
+        for planned in std::mem::take(&mut plan.servers) {
+            let folder = home
+                .as_deref()
+                .map(|home| secrets::folder(home, &planned.id, &file));
+            let (server, given) = match new_server(&planned, folder.as_deref()) {
+                Ok(made) => made,
+                Err(why) => {
+                    plan.left.push(left(&planned, &why.to_string()));
+                    continue;
+                }
+            };
+            let with = edit::add(&text, &server).map_err(|error| in_file(&file, &error))?;
+            // Its secrets are not in their files yet.
+            let known = edit::add(&text, &GivenValues::as_if_kept(&server));
+            let known = known.map_err(|error| in_file(&file, &error))?;
+            match config::judge(&known, &file, &server.id) {
+                Some(problem) => plan.left.push(left(&planned, &problem.message)),
+                None => {
+                    text = with;
+                    servers.push(ServerToWrite { planned, given });
+                }
+            }
+        }
+        Ok(Self {
+            file,
+            before,
+            text,
+            servers,
+        })
+    }
+
+    /// Secrets first: an entry never names what is not there yet.
+    fn write(&self, context: &CliContext) -> Result<(), Failure> {
+        for server in &self.servers {
+            server.given.write()?;
+        }
+        write(
+            context,
+            &self.file,
+            self.before.as_deref(),
+            &self.text,
+            false,
+        )?;
+        Ok(())
+    }
+
+    /// What is new in the file.
+    fn added(&self) -> &str {
+        let before = self.before.as_deref().unwrap_or_default().trim_end();
+        self.text.strip_prefix(before).unwrap_or(&self.text).trim()
+    }
+}
+
+fn left(planned: &PlannedServer, why: &str) -> Unplanned {
+    Unplanned {
+        origin: planned.origins[0].clone(),
+        why: WhyLeft::Refused(why.to_owned()),
+    }
+}
+
+fn new_server(
+    planned: &PlannedServer,
+    folder: Option<&Path>,
+) -> Result<(NewServer, GivenValues), Failure> {
+    let mut given = GivenValues::default();
+    let mut server = NewServer {
+        id: planned.id.clone(),
+        autostart: planned.disabled.then_some(false),
+        ..NewServer::default()
+    };
+    match &planned.reach {
+        PlannedReach::Command {
+            words,
+            env,
+            env_file,
+            cwd,
+        } => {
+            server.command.clone_from(words);
+            server.cwd.clone_from(cwd);
+            server.env = kept(&mut given, folder, env)?;
+            if let Some(file) = env_file {
+                let own: Vec<_> = server.env.iter().map(|(name, _)| name.clone()).collect();
+                let more = given.keep_file(folder, Path::new(file))?;
+                let more = more.into_iter().filter(|(name, _)| !own.contains(name));
+                server.env.extend(more);
+            }
+        }
+        PlannedReach::Url { url, headers } => {
+            server.url = Some(url.clone());
+            server.headers = kept(&mut given, folder, headers)?;
+        }
+    }
+    Ok((server, given))
+}
+
+fn kept(
+    given: &mut GivenValues,
+    folder: Option<&Path>,
+    values: &[(String, PlannedValue)],
+) -> Result<Vec<(String, String)>, Failure> {
+    let mut written = Vec::new();
+    for (name, value) in values {
+        let value = match value {
+            PlannedValue::Written(text) => text.clone(),
+            PlannedValue::Secret(secret) => given.keep(folder, name, secret.clone())?,
+        };
+        written.push((name.clone(), value));
+    }
+    Ok(written)
+}
+
+fn agreed(writing: &EntriesToWrite) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::Usage(
+            "there is no terminal to ask on: what is shown above is added with `mgp import --yes`"
+                .to_owned(),
+        ));
+    }
+    let mut terminal = io::stderr().lock();
+    let many = telling::counted(writing.servers.len(), "server");
+    write!(
+        terminal,
+        "\nAdd {many} to {}? [y/N] ",
+        writing.file.display()
+    )?;
+    terminal.flush()?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(["y", "yes"].contains(&line.trim().to_lowercase().as_str()))
+}
+
+fn tell_done(context: &CliContext, writing: &EntriesToWrite, runs: bool) -> Result<(), Failure> {
+    let many = telling::counted(writing.servers.len(), "server");
+    say(format_args!("added {many} to {}", writing.file.display()))?;
+    if !runs {
+        report("they start with the kernel: `mgp up --detach`");
+        return Ok(());
+    }
+    context.reload()?;
+    report("they are starting: `mgp servers list` shows how they are");
+    Ok(())
+}
+
+/// The JSON of a list.
+fn list<T>(items: &[T], told: impl Fn(&T) -> Value) -> Value {
+    items.iter().map(told).collect()
+}

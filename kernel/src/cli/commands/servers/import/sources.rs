@@ -1,0 +1,156 @@
+//! The files that are read.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use mgp_clients::{
+    Client, ClientFile, ClientFileRead, DocumentForm, FoundInput, Platform, Reader, UserFolders,
+    files, read,
+};
+
+use crate::cli::args::Import;
+use crate::cli::client::CliContext;
+use crate::cli::failure::Failure;
+use crate::paths::open_file;
+
+/// What was found, and where.
+#[derive(Default)]
+pub(super) struct Sources {
+    /// In the order of the clients.
+    pub(super) files: Vec<ClientFileRead>,
+    /// Entries that no server can be made of: file, name, reason.
+    pub(super) broken: Vec<(PathBuf, String, &'static str)>,
+    /// Files that could not be read.
+    pub(super) unread: Vec<(PathBuf, String)>,
+    /// Files of this folder's project, which are not read unless they are named.
+    pub(super) of_project: Vec<PathBuf>,
+    /// What the clients ask for.
+    pub(super) inputs: Vec<FoundInput>,
+}
+
+impl Sources {
+    /// Reads the files of the clients that were named, and those that were named themselves; without names
+    /// those of all clients.
+    pub(super) fn read(context: &CliContext, typed: &Import) -> Result<Self, Failure> {
+        let mut sources = Self::default();
+        let here = &context.look_up.folder;
+        let all = files(&folders(context)?, Some(here));
+        let is_there = |file: &&ClientFile| file.path.exists();
+        if typed.from.is_empty() {
+            let own = |path: &Path| {
+                let mut all = all.iter();
+                all.any(|file| file.reader == Reader::User && file.path == path)
+            };
+            for file in all.iter().filter(is_there) {
+                match file.reader {
+                    Reader::User => sources.take(&file.path, Some(file.client), None),
+                    Reader::Project if own(&file.path) => {}
+                    Reader::Project => sources.of_project.push(file.path.clone()),
+                }
+            }
+            return Ok(sources);
+        }
+        for word in &typed.from {
+            let path = here.join(word);
+            if path.is_file() || word.contains('/') {
+                let known = all.iter().find(|file| file.path == path);
+                let client = known
+                    .map(|file| file.client)
+                    .or_else(|| Client::of_file(&path));
+                if !path.exists() {
+                    return Err(Failure::Usage(format!(
+                        "there is no file {}",
+                        path.display()
+                    )));
+                }
+                sources.take(&path, client, project_of(&path, client));
+                continue;
+            }
+            let clients = Client::parse(word);
+            let clients = clients.map_err(|unknown| Failure::Usage(unknown.to_string()))?;
+            let theirs = all
+                .iter()
+                .filter(|file| clients.contains(&file.client) && file.reader == Reader::User);
+            let theirs: Vec<_> = theirs.collect();
+            let there: Vec<_> = theirs.iter().copied().filter(is_there).collect();
+            if there.is_empty() {
+                let places: Vec<_> = theirs
+                    .iter()
+                    .map(|file| file.path.display().to_string())
+                    .collect();
+                return Err(Failure::Other(format!(
+                    "{word} has no file here; looked for {}",
+                    places.join(", ")
+                )));
+            }
+            for file in there {
+                sources.take(&file.path, Some(file.client), None);
+            }
+        }
+        Ok(sources)
+    }
+
+    /// What this file of the client has.
+    pub(super) fn of_file(path: &Path, client: Client) -> Self {
+        let mut sources = Self::default();
+        sources.take(path, Some(client), None);
+        sources
+    }
+
+    fn take(&mut self, path: &Path, client: Option<Client>, project: Option<PathBuf>) {
+        let text = open_file(path).and_then(io::read_to_string);
+        let document = match text {
+            Ok(text) => DocumentForm::of(path)
+                .read(&text)
+                .map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        let document = match document {
+            Ok(document) => document,
+            Err(why) => return self.unread.push((path.to_owned(), why)),
+        };
+        let found = read(&document, client);
+        let broken = found.broken.into_iter();
+        self.broken
+            .extend(broken.map(|(name, why)| (path.to_owned(), name, why)));
+        self.inputs.extend(found.inputs);
+        self.files.push(ClientFileRead {
+            client,
+            path: path.to_owned(),
+            project,
+            servers: found.servers,
+        });
+    }
+}
+
+/// The folder of the project a file is of.
+fn project_of(path: &Path, client: Option<Client>) -> Option<PathBuf> {
+    let inside = client?.project_file(path)?;
+    let above = path.ancestors().nth(Path::new(inside).components().count());
+    above.map(Path::to_owned)
+}
+
+/// Where clients keep their files.
+pub(in crate::cli::commands::servers) fn folders(
+    context: &CliContext,
+) -> Result<UserFolders, Failure> {
+    let home = context.bases.home.clone();
+    let home = home.ok_or_else(|| Failure::Usage("there is no home; name a file".to_owned()))?;
+    let config = context
+        .look_up
+        .config_home
+        .clone()
+        .filter(|path| path.is_absolute());
+    let codex = std::env::var_os("CODEX_HOME").map(PathBuf::from);
+    Ok(UserFolders {
+        config: config.unwrap_or_else(|| home.join(".config")),
+        codex: codex
+            .filter(|path| path.is_absolute())
+            .unwrap_or_else(|| home.join(".codex")),
+        platform: match cfg!(target_os = "macos") {
+            true => Platform::Mac,
+            false => Platform::Linux,
+        },
+        home,
+    })
+}

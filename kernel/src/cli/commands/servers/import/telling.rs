@@ -1,0 +1,162 @@
+//! What was found, and what would be added, in words and in JSON. No secret is in either.
+
+use std::path::Path;
+
+use mgp_clients::{Client, Plan, PlannedReach, ServerOrigin};
+use serde_json::{Value, json};
+
+use super::super::secrets::in_command;
+use super::sources::Sources;
+use super::{EntriesToWrite, list};
+use crate::cli::words::plain;
+
+/// The whole of it, before the question.
+pub(super) fn in_words(sources: &Sources, plan: &Plan, writing: &EntriesToWrite) -> String {
+    let mut lines = Vec::new();
+    for file in &sources.files {
+        let whose = file.client.map_or("", |client| client.title());
+        let many = counted(file.servers.len(), "server");
+        lines.push(format!("{whose:<15} {} has {many}", file.path.display()));
+    }
+    for (path, why) in &sources.unread {
+        lines.push(format!("not read: {}: {why}", path.display()));
+    }
+    if sources.files.is_empty() && sources.unread.is_empty() {
+        lines.push("no client's servers were found; name a file: `mgp import FILE`".to_owned());
+    }
+    for path in &sources.of_project {
+        let path = path
+            .strip_prefix(std::env::current_dir().unwrap_or_default())
+            .unwrap_or(path);
+        lines.push(format!(
+            "not looked into: {p}, of this folder's project: `mgp import {p}`",
+            p = shown(path)
+        ));
+    }
+    if !writing.servers.is_empty() {
+        lines.push(format!("\nto be added to {}:\n", writing.file.display()));
+        lines.extend(writing.added().lines().map(|line| match line.is_empty() {
+            true => String::new(),
+            false => format!("+ {line}"),
+        }));
+        lines.push(String::new());
+    }
+    lines.extend(notes(writing));
+    lines.extend(left_out(sources, plan));
+    plain(lines.join("\n").trim_end())
+}
+
+fn notes(writing: &EntriesToWrite) -> Vec<String> {
+    let mut notes = Vec::new();
+    for server in &writing.servers {
+        let planned = &server.planned;
+        for path in server.given.kept() {
+            notes.push(format!("kept apart, for you alone: {}", path.display()));
+        }
+        if let [first, others @ ..] = planned.origins.as_slice()
+            && !others.is_empty()
+        {
+            let others: Vec<_> = others.iter().map(of).collect();
+            notes.push(format!(
+                "{}: the same in {} and {}",
+                planned.id,
+                of(first),
+                others.join(" and ")
+            ));
+        }
+        if planned.disabled {
+            notes.push(format!(
+                "{}: switched off there, and stays so: `mgp servers start {}`",
+                planned.id, planned.id
+            ));
+        }
+        for option in open_secrets(&planned.reach) {
+            notes.push(format!(
+                "{}: every user of this machine can read what stands behind `{option}` while it runs; most servers take it as a variable, too",
+                planned.id
+            ));
+        }
+        for left in &planned.left_out {
+            notes.push(format!(
+                "{}: `{}` is not taken over: {}",
+                planned.id, left.key, left.why
+            ));
+        }
+    }
+    notes
+}
+
+fn open_secrets(reach: &PlannedReach) -> Vec<&str> {
+    match reach {
+        PlannedReach::Command { words, .. } => in_command(words),
+        PlannedReach::Url { .. } => Vec::new(),
+    }
+}
+
+fn left_out(sources: &Sources, plan: &Plan) -> Vec<String> {
+    let broken = sources.broken.iter();
+    let broken =
+        broken.map(|(path, name, why)| format!("left out: {name} in {}: {why}", path.display()));
+    let left = plan
+        .left
+        .iter()
+        .map(|left| format!("left out: {}: {}", of(&left.origin), left.why));
+    broken.chain(left).collect()
+}
+
+fn of(origin: &ServerOrigin) -> String {
+    match origin.client {
+        Some(client) => format!("{} ({client})", origin.name),
+        None => format!("{} ({})", origin.name, origin.path.display()),
+    }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+pub(super) fn counted(many: usize, what: &str) -> String {
+    match many {
+        1 => format!("1 {what}"),
+        many => format!("{many} {what}s"),
+    }
+}
+
+/// The same for programs.
+pub(super) fn to_json(
+    sources: &Sources,
+    plan: &Plan,
+    writing: &EntriesToWrite,
+    done: bool,
+) -> Value {
+    let origin = |origin: &ServerOrigin| json!({"client": origin.client.map(Client::word), "file": origin.path, "name": origin.name});
+    let read = list(
+        &sources.files,
+        |file| json!({"client": file.client.map(Client::word), "file": file.path, "servers": file.servers.len()}),
+    );
+    let servers = list(&writing.servers, |server| {
+        json!({
+            "id": server.planned.id,
+            "origins": list(&server.planned.origins, origin),
+            "disabled": server.planned.disabled,
+            "kept": server.given.kept().collect::<Vec<_>>(),
+            "not_taken_over": list(&server.planned.left_out, |left| json!({"key": left.key, "why": left.why})),
+        })
+    });
+    let left = list(
+        &plan.left,
+        |left| json!({"origin": origin(&left.origin), "why": left.why.to_string()}),
+    );
+    let broken = list(
+        &sources.broken,
+        |(file, name, why)| json!({"file": file, "name": name, "why": why}),
+    );
+    let unread = list(
+        &sources.unread,
+        |(file, why)| json!({"file": file, "why": why}),
+    );
+    json!({
+        "file": writing.file, "added": done, "read": read, "servers": servers, "toml": writing.added(),
+        "left_out": left, "broken": broken, "unread": unread,
+    })
+}

@@ -1,0 +1,191 @@
+//! Another key for this node: made while the kernel runs, taken at its next start.
+//!
+//! Two files beside `node.key` say how far that is. `node.key.proposed`: the key before may have signed this one
+//! or not; the logs of the cluster say which. `node.key.next`: this is the key from the next start on. Whatever
+//! ends the kernel in between, its start finds one of these and goes on from there.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use mgp_cluster::replication::has_rekeyed;
+use mgp_engine::node_key::{NodeKey, PublicKey};
+use mgp_policy::access::Books;
+use mgp_protocol::ids::hex::digit;
+use mgp_runtime::randomness;
+use mgp_store::atomic_file;
+use mgp_store::trouble::explained;
+
+/// The file of the node's key, in the data folder.
+pub(crate) const NODE_KEY: &str = "node.key";
+
+/// The key that this node is to have, and how far that is.
+#[derive(Clone, Debug)]
+pub(crate) struct RenewedKey {
+    own: PathBuf,
+    proposed: PathBuf,
+    next: PathBuf,
+}
+
+impl RenewedKey {
+    pub(crate) fn of(data_dir: &Path) -> Self {
+        let own = data_dir.join(NODE_KEY);
+        Self {
+            proposed: own.with_extension("key.proposed"),
+            next: own.with_extension("key.next"),
+            own,
+        }
+    }
+
+    /// The key from the next start on, where there is another one.
+    pub(crate) fn next(&self) -> Result<Option<PublicKey>, String> {
+        match self.next.exists() {
+            true => Ok(Some(key_in(&self.next)?.public())),
+            false => Ok(None),
+        }
+    }
+
+    /// Makes a key. It is nobody's before [`Self::decide`]; while one is made, no other is.
+    pub(crate) fn propose(&self) -> io::Result<PublicKey> {
+        let bytes = randomness::bytes::<32>();
+        let mut open = OpenOptions::new();
+        let open = open.write(true).create_new(true).mode(0o600);
+        let mut file = open.open(&self.proposed)?;
+        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        writeln!(file, "{digits}")?;
+        file.sync_all()?;
+        atomic_file::sync_folder(&self.proposed)?;
+        Ok(NodeKey::new(&bytes).public())
+    }
+
+    /// The key that was made is that of the next start.
+    pub(crate) fn decide(&self) -> io::Result<()> {
+        fs::rename(&self.proposed, &self.next)?;
+        atomic_file::sync_folder(&self.next)
+    }
+
+    /// It is not.
+    pub(crate) fn withdraw(&self) -> io::Result<()> {
+        fs::remove_file(&self.proposed)
+    }
+
+    /// At the start, before anything is read that the key has signed: this node's own grants, and the logs of
+    /// its cluster.
+    pub(crate) fn take(&self, grants: &Path, logs: &Path) -> Result<(), String> {
+        if self.proposed.exists() {
+            self.judge(logs)?;
+        }
+        if !self.next.exists() {
+            return Ok(());
+        }
+        let next = key_in(&self.next)?;
+        if self.own.exists() {
+            let before = key_in(&self.own)?;
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            let runtime = runtime.map_err(|e| format!("no runtime: {e}"))?;
+            let moved = runtime.block_on(Books::rekey(grants, &before, &next));
+            moved.map_err(|e| e.to_string())?;
+        }
+        let taken = fs::rename(&self.next, &self.own);
+        let taken = taken.and_then(|()| atomic_file::sync_folder(&self.own));
+        taken.map_err(|e| explained(&self.own, &e))?;
+        tracing::warn!("this node has a new key: its id is {} now", next.node());
+        Ok(())
+    }
+
+    /// The kernel ended between making the key and deciding on it: it is the key if the one before signed it.
+    fn judge(&self, logs: &Path) -> Result<(), String> {
+        // A file that was not finished is of a key that nothing signed.
+        let signed = match (key_in(&self.own), key_in(&self.proposed)) {
+            (Ok(before), Ok(next)) => has_rekeyed(logs, before.node(), next.public()),
+            (Ok(_) | Err(_), _) => Ok(false),
+        };
+        let judged = match signed.map_err(|e| e.to_string())? {
+            true => self.decide(),
+            false => self.withdraw(),
+        };
+        match judged {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(explained(&self.proposed, &e)),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// The key in a file, which is there.
+fn key_in(path: &Path) -> Result<NodeKey, String> {
+    let text = fs::read_to_string(path).map_err(|e| explained(path, &e))?;
+    let pairs = text.trim().as_bytes().chunks(2);
+    let bytes = pairs.map(|pair| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    });
+    let bytes: Option<Vec<u8>> = bytes.collect();
+    let bytes: Option<[u8; 32]> = bytes.and_then(|bytes| bytes.try_into().ok());
+    let bytes = bytes.ok_or_else(|| format!("{} holds no key", path.display()))?;
+    Ok(NodeKey::new(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct NodeFolder(tempfile::TempDir);
+
+    impl NodeFolder {
+        /// Of a node that has a key.
+        fn new() -> Self {
+            let folder = Self(tempfile::tempdir().unwrap());
+            fs::write(folder.0.path().join(NODE_KEY), "07".repeat(32) + "\n").unwrap();
+            folder
+        }
+
+        fn renewed(&self) -> RenewedKey {
+            RenewedKey::of(self.0.path())
+        }
+
+        fn grants(&self) -> PathBuf {
+            self.0.path().join("grants.journal")
+        }
+
+        /// What a start does. The key after it opens the grants.
+        fn start(&self) -> NodeKey {
+            let logs = self.0.path().join("cluster").join("logs");
+            self.renewed().take(&self.grants(), &logs).unwrap();
+            let key = key_in(&self.0.path().join(NODE_KEY)).unwrap();
+            drop(Books::open(&self.grants(), key.clone()).unwrap());
+            key
+        }
+    }
+
+    /// A kernel that ends before the key is decided on goes on under the one it has.
+    #[test]
+    fn a_key_that_nothing_signed_is_dropped() {
+        let folder = NodeFolder::new();
+        let (renewed, before) = (folder.renewed(), folder.start().node());
+        renewed.propose().unwrap();
+        assert!(renewed.propose().is_err(), "one is made at a time");
+        assert_eq!(folder.start().node(), before);
+        fs::write(&renewed.proposed, "7f").unwrap();
+        assert_eq!(folder.start().node(), before, "half a file is none");
+        renewed.propose().unwrap();
+    }
+
+    /// Once it is decided on, each further start finds the new one, also where an earlier one was cut short.
+    #[test]
+    fn a_key_that_was_decided_on_is_taken_at_the_next_start() {
+        let folder = NodeFolder::new();
+        let (renewed, before) = (folder.renewed(), folder.start().node());
+        let next = renewed.propose().unwrap();
+        renewed.decide().unwrap();
+        assert_eq!(renewed.next().unwrap(), Some(next));
+        let copy = fs::read(&renewed.next).unwrap();
+        for _ in 0..2 {
+            let now = folder.start().node();
+            assert!(now == next.node() && now != before);
+            assert_eq!(renewed.next().unwrap(), None);
+            // As if the start had ended before its last step.
+            fs::write(&renewed.next, &copy).unwrap();
+        }
+    }
+}

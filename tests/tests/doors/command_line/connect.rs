@@ -1,0 +1,166 @@
+//! `mgp connect`: this kernel's entry in a client's file.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Output;
+
+use mgp_tests::harness::{Account, Agent, DEADLINE, Program};
+use serde_json::{Value, json};
+
+use crate::scene::NEWEST;
+
+/// A port nobody else has, so that clients of the door find this kernel.
+const ANY_PORT: &str =
+    "[http]\nlisten = \"127.0.0.1:0\"\n[discovery]\nembedding = \"off\"\nexposure = \"all\"\n";
+/// What stands in Cursor's file.
+const CURSOR: &str = "{\r\n  // mine\r\n  \"mcpServers\": {\r\n    \"other\": { \"command\": \"x\" }\r\n  }\r\n}\r\n";
+
+struct User(Account);
+
+impl User {
+    async fn new() -> Option<Self> {
+        let servers = format!("{ANY_PORT}{}", Program::fixture(&[]).entry("it"));
+        let user = Self(Account::new(&servers).await?);
+        user.0.file("home/.cursor/mcp.json", CURSOR);
+        Some(user)
+    }
+
+    fn cursor(&self) -> String {
+        fs::read_to_string(self.0.at("home/.cursor/mcp.json")).unwrap()
+    }
+
+    fn program(&self, args: &[&str]) -> Program {
+        let home = self.0.home_only();
+        let variables: Vec<(&str, &Path)> = home.iter().map(|(n, v)| (*n, v.as_path())).collect();
+        self.0.mgp(args, &variables)
+    }
+
+    async fn mgp(&self, args: &[&str]) -> Output {
+        self.program(args).output(DEADLINE).await
+    }
+
+    async fn done(&self, args: &[&str]) -> String {
+        let output = self.mgp(args).await;
+        let said = [&*output.stdout, &*output.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        assert!(output.status.success(), "{args:?}: {said}");
+        said
+    }
+}
+
+/// The entry as the client would read it.
+fn entry(text: &str) -> Value {
+    let uncommented = text.replace("// mine", "");
+    let read: Value = serde_json::from_str(&uncommented).unwrap();
+    read["mcpServers"]["mgp"].clone()
+}
+
+/// What is written starts an agent of this kernel; taken back, the file is what it was byte by byte.
+#[tokio::test]
+async fn a_client_that_is_connected_reaches_the_kernel() {
+    let Some(user) = User::new().await else {
+        return;
+    };
+    let shown = user.done(&["connect", "cursor", "--dry-run"]).await;
+    assert!(shown.contains("+ ") && shown.contains("\"mgp\""), "{shown}");
+    assert_eq!(user.cursor(), CURSOR);
+
+    user.done(&["connect", "cursor", "--yes"]).await;
+    let written = user.cursor();
+    assert!(
+        written.starts_with("{\r\n  // mine\r\n")
+            && written.contains("\"other\": { \"command\": \"x\" }"),
+        "{written:?}"
+    );
+    let entry = entry(&written);
+    let words = |value: &Value| value.as_str().unwrap().to_owned();
+    let started = Program::new(
+        words(&entry["command"]),
+        entry["args"].as_array().unwrap().iter().map(words),
+    );
+    let home = user.0.home_only();
+    let variables: Vec<(&str, &Path)> = home.iter().map(|(n, v)| (*n, v.as_path())).collect();
+    let mut agent = Agent::over_stdio(&user.0.runs(&started, &variables));
+    agent.initialize(NEWEST, "{}").await.result();
+    let tools = agent.request("tools/list", json!({})).await;
+    assert!(
+        tools.result()["tools"]
+            .as_array()
+            .is_some_and(|tools| !tools.is_empty())
+    );
+
+    assert!(
+        user.done(&["connect", "cursor", "--yes"])
+            .await
+            .contains("connected already")
+    );
+    user.done(&["connect", "cursor", "--undo", "--yes"]).await;
+    assert_eq!(user.cursor(), CURSOR);
+}
+
+/// A file that was changed after it was connected loses the entry and nothing else.
+#[tokio::test]
+async fn what_was_written_since_stays_when_the_entry_goes() {
+    let Some(user) = User::new().await else {
+        return;
+    };
+    user.done(&["connect", "cursor", "--yes"]).await;
+    let changed = user.cursor().replace("\"x\"", "\"y\"");
+    user.0.file("home/.cursor/mcp.json", &changed);
+    user.done(&["connect", "cursor", "--undo", "--yes"]).await;
+    assert!(user.cursor().contains("\"y\""), "{}", user.cursor());
+    assert_eq!(entry(&user.cursor()), Value::Null);
+}
+
+/// Over HTTP each client has a token of its own, which is shown nowhere and lies where nobody else reads it.
+#[tokio::test]
+async fn over_http_a_client_has_a_token_of_its_own() {
+    let Some(user) = User::new().await else {
+        return;
+    };
+    let none = user.mgp(&["connect", "cursor", "--http", "--yes"]).await;
+    let told = String::from_utf8(none.stderr).unwrap();
+    assert!(told.contains("mgp up --detach"), "{told}");
+    user.done(&["up", "--detach"]).await;
+    let said = user.done(&["connect", "cursor", "--http", "--yes"]).await;
+    let entry = entry(&user.cursor());
+    let token = entry["headers"]["Authorization"].as_str().unwrap();
+    let token = token.strip_prefix("Bearer ").unwrap();
+    assert!(token.len() >= 32 && !said.contains(token), "{said}");
+    let mode = fs::metadata(user.0.at("home/.cursor/mcp.json"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o077, 0);
+    assert!(
+        user.done(&["agents", "list"])
+            .await
+            .contains("agent.cursor")
+    );
+    let desktop = user
+        .mgp(&["connect", "claude-desktop", "--http", "--yes"])
+        .await;
+    assert!(
+        String::from_utf8(desktop.stderr)
+            .unwrap()
+            .contains("starts commands only")
+    );
+}
+
+/// What the kernel has, too, is taken out of the client when that is asked for, and only that.
+#[tokio::test]
+async fn servers_that_are_here_now_are_taken_out() {
+    let Some(user) = User::new().await else {
+        return;
+    };
+    user.done(&["import", "cursor", "--yes"]).await;
+    user.done(&["connect", "cursor", "--take-out", "--yes"])
+        .await;
+    let text = user.cursor();
+    assert!(
+        !text.contains("other") && text.contains("// mine"),
+        "{text}"
+    );
+    assert_ne!(entry(&text), Value::Null);
+}
