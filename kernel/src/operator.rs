@@ -4,6 +4,7 @@ mod agents;
 
 mod approvals;
 
+mod cluster_troubles;
 mod index;
 mod lan;
 

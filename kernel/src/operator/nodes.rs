@@ -19,9 +19,9 @@ use mgp_protocol::mgp::kernel::nodes::{
     SharedServer, Standing,
 };
 use mgp_protocol::refusal::Refusal;
-use mgp_runtime::time::unix_ms;
+use mgp_runtime::time::{boot_moment, unix_ms};
 
-use super::{Operator, json, read};
+use super::{Operator, cluster_troubles, json, read};
 
 impl Operator {
     /// `mgp/kernel/nodes/id`.
@@ -58,7 +58,11 @@ impl Operator {
             confirmed: view.cluster.is_some() && view.unheard.is_none(),
             listens: self.cluster.links.address().map(|at| at.to_string()),
             waiting: self.waiting_nodes().await?,
-            troubles: self.troubles_of(&view),
+            troubles: cluster_troubles::troubles(
+                &view,
+                |node| self.cluster.name_of(node),
+                boot_moment(),
+            ),
         })
     }
 
@@ -169,38 +173,6 @@ impl Operator {
             servers: shared.collect(),
             why: said_of(member.standing).or(trouble).or(broken),
         }
-    }
-
-    fn troubles_of(&self, view: &ClusterView) -> Vec<String> {
-        let mut troubles = Vec::new();
-        if view.cluster.is_none() {
-            return troubles;
-        }
-        if let Some(trouble) = &view.trouble {
-            troubles.push(format!(
-                "the logs of the cluster cannot be written: {trouble}"
-            ));
-        }
-        if let Some(node) = view.unheard {
-            let (name, secs) = (self.cluster.name_of(node), view.lease.as_secs());
-            troubles.push(format!(
-                "{name} may revoke, and was not heard for {secs} s: agents of other nodes may do nothing here until it is, or until it is cut off with `mgp node revoke {name}`"
-            ));
-        }
-        if view.role == Some(MemberRole::Admin) && !view.is_confirmed {
-            troubles.push("no other node has confirmed this one's log since its start: it can only revoke until then".into());
-        }
-        if view.owes > 0 {
-            let owes = view.owes;
-            troubles.push(format!(
-                "{owes} revocations count here, and wait for another node to confirm this one's log"
-            ));
-        }
-        for node in &view.forked {
-            let name = self.cluster.name_of(*node);
-            troubles.push(format!("{name} signed two different logs: nothing it granted counts; cut it off with `mgp node revoke {name}`"));
-        }
-        troubles
     }
 
     /// `mgp/kernel/nodes/revoke`.

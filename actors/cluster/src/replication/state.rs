@@ -293,7 +293,9 @@ impl ReplicationState {
             next.speaks_with = speaks_with;
             next.is_confirmed = replica.is_confirmed();
             next.owes = replica.owes();
-            next.unheard = replica.unheard((self.clock)());
+            let now = (self.clock)();
+            next.unheard = replica.unheard(now);
+            next.overdue = replica.overdue(now);
             next.forked = grants.forked().collect();
             next.trouble = stay.writer.trouble();
         }

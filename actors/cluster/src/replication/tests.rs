@@ -129,13 +129,17 @@ async fn a_grant_reaches_the_owner_and_its_end_is_pushed_and_confirmed() {
 async fn the_lease_ends_what_other_nodes_agents_may_do_and_nothing_else() {
     let mut scene = Scene::granted().await;
     scene.apart(1);
+    assert_eq!(scene.view(0).overdue, None);
     scene.pass(29).await;
     assert!(scene.opens(0, 1));
+    let (_, silent) = scene.view(0).overdue.expect("it is said before");
+    assert_eq!(silent, scene.node(1));
     scene.pass(31).await;
     scene
         .until("it has lapsed", |scene| !scene.opens(0, 1))
         .await;
     assert_eq!(scene.view(0).unheard, Some(scene.node(1)));
+    assert_eq!(scene.view(0).overdue, None, "it has happened");
     assert!(scene.opens_at_home(0), "its own agents go on");
     scene.together(1);
     scene.until("it is back", |scene| scene.opens(0, 1)).await;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_engine::clock::MonotonicTime;
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::{ClusterId, MemberRole};
 use mgp_protocol::ids::NodeId;
@@ -28,6 +29,8 @@ pub struct ClusterView {
     pub owes: usize,
     /// Somebody who was not heard within the lease: agents of other nodes may do nothing here meanwhile.
     pub unheard: Option<NodeId>,
+    /// Somebody who will not have been heard within the lease then, if it stays as silent as it is.
+    pub overdue: Option<(MonotonicTime, NodeId)>,
     /// How long the lease is.
     pub lease: Duration,
     /// Nodes that signed two logs.
@@ -100,6 +103,7 @@ impl ClusterView {
             is_confirmed: false,
             owes: 0,
             unheard: None,
+            overdue: None,
             lease,
             forked: Vec::new(),
             trouble: None,
@@ -127,6 +131,7 @@ impl ClusterView {
             && self.is_confirmed == other.is_confirmed
             && self.owes == other.owes
             && self.unheard == other.unheard
+            && self.overdue == other.overdue
             && self.lease == other.lease
             && self.forked == other.forked
             && self.trouble == other.trouble

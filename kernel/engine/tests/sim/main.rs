@@ -12,6 +12,7 @@
 mod acknowledged_entries_last;
 mod allows_end_early;
 mod calls_need_a_grant;
+mod calls_run_once;
 mod chance;
 mod exhaustive;
 mod leases_close;

@@ -149,6 +149,15 @@ impl Replica {
         ends.min()
     }
 
+    /// Somebody who is about to be [`unheard`](Self::unheard), and when: half of its lease has passed, in which it
+    /// was asked in vain. None when somebody is unheard already.
+    #[must_use]
+    pub fn overdue(&self, now: MonotonicTime) -> Option<(MonotonicTime, NodeId)> {
+        let (end, node) = self.first_to_lapse(now)?;
+        let is_overdue = end.since(now) < self.leases.length() / 2;
+        (is_overdue && self.unheard(now).is_none()).then_some((end, node))
+    }
+
     /// Somebody who was cut off, and whose log is not known here up to there: it may admit somebody who revokes.
     fn incomplete(&self) -> Option<NodeId> {
         let grants = self.logs.grants();

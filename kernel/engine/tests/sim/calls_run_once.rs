@@ -1,0 +1,252 @@
+//! One answer for each call, and nothing is executed twice by failover: calls of tools that several nodes offer,
+//! while links break, servers crash and operators mark and unmark what may be called twice.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mgp_engine::calls::outcome::of_refusal;
+use mgp_engine::cluster::routes::{CallAttempts, PlaceCandidate, TryFailure};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::refusal::mgp::Code;
+use mgp_protocol::refusal::{CallOutcome, Refusal};
+use serde_json::json;
+
+use crate::chance::Chance;
+use crate::seeds::asked;
+
+/// The seeds of the usual run: a seed takes some milliseconds.
+const SEEDS: u64 = 200;
+/// Calls of one seed.
+const CALLS: u64 = 500;
+
+/// One node that offers the tool: the first one is the caller's own.
+struct Owner {
+    server: ServerId,
+    /// As its node or, of the first one, its supervisor is known to stand.
+    takes_calls: bool,
+    running: bool,
+    idempotent: bool,
+    load: u64,
+    round_trip_ms: u64,
+}
+
+/// How one try ends, as its caller sees it.
+enum TryEnd {
+    Answered,
+    Failed(Refusal),
+}
+
+/// What an observer who sees everything wrote down of one call.
+#[derive(Default)]
+struct Seen {
+    executed: BTreeMap<ServerId, u64>,
+    /// Executed at a place whose operator had not confirmed that twice is once.
+    unconfirmed: u64,
+    tries: u64,
+    /// A try left, and nobody knew what became of it.
+    in_doubt: bool,
+}
+
+/// PRJ-007, FEDERATION "Calls across nodes".
+#[test]
+fn a_call_has_one_answer_and_is_not_executed_twice() {
+    let seeds = asked("MGP_SIM_SEEDS").unwrap_or(SEEDS);
+    let mut covered: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for seed in asked("MGP_SIM_SEED").map_or(0..seeds, |seed| seed..seed + 1) {
+        println!("seed {seed}");
+        let mut chance = Chance::new(seed);
+        let mut owners = owners(&mut chance);
+        for _ in 0..CALLS {
+            happens(&mut owners, &mut chance, &mut covered);
+            call(&mut owners, &mut chance, &mut covered);
+        }
+    }
+    for what in [
+        "answered at the first place",
+        "answered at another place",
+        "answered after it was in doubt",
+        "executed at two places",
+        "outcome unknown, and it was executed",
+        "outcome unknown, and it was not",
+        "said not to be executed",
+        "no place",
+    ] {
+        assert!(covered.contains_key(what), "in no run {what}: {covered:?}");
+    }
+}
+
+fn owners(chance: &mut Chance) -> Vec<Owner> {
+    let owner = |at: u64| Owner {
+        server: match at {
+            0 => ServerId::new("files"),
+            at => ServerId::of_node(&format!("node-{at}"), &ServerId::new("files")),
+        },
+        takes_calls: true,
+        running: true,
+        idempotent: at % 2 == 1,
+        load: 0,
+        round_trip_ms: at,
+    };
+    (0..2 + chance.below(6)).map(owner).collect()
+}
+
+/// Something that changes where calls can go.
+fn happens(owners: &mut [Owner], chance: &mut Chance, covered: &mut BTreeMap<&str, u64>) {
+    let at = usize::try_from(chance.below(owners.len() as u64)).unwrap();
+    let owner = &mut owners[at];
+    match chance.below(10) {
+        0 | 1 => owner.takes_calls = chance.percent(30),
+        2 | 3 => owner.takes_calls = true,
+        4 => owner.running = chance.percent(50),
+        5 | 6 => owner.running = true,
+        7 => owner.idempotent = !owner.idempotent,
+        _ => owner.load = chance.below(9),
+    }
+    *covered.entry("changes").or_default() += 1;
+}
+
+/// As `failover.rs` of the room of calls goes about it.
+fn call(owners: &mut [Owner], chance: &mut Chance, covered: &mut BTreeMap<&'static str, u64>) {
+    let (mut attempts, mut seen) = (CallAttempts::default(), Seen::default());
+    let (mut lost, mut away) = (None, None);
+    let answer = loop {
+        let candidates: Vec<PlaceCandidate> = owners.iter().map(candidate).collect();
+        let home = chance.percent(30).then(|| chance.pick(owners).unwrap());
+        let home = home.map(|owner| owner.server.clone());
+        let Some(choice) = attempts.next(&candidates, home.as_ref()) else {
+            break lost.or(away).map(Err);
+        };
+        seen.tries += 1;
+        let at = owners.iter().position(|one| one.server == choice.server);
+        let owner = &owners[at.unwrap()];
+        let refusal = match attempt(owner, &mut seen, chance) {
+            TryEnd::Answered => break Some(Ok(())),
+            TryEnd::Failed(refusal) => refusal,
+        };
+        let goes_on = TryFailure::of(&refusal).filter(|failure| {
+            attempts.failed(*failure, owner.idempotent)
+                && attempts.best(&candidates, home.as_ref()).is_some()
+        });
+        match goes_on {
+            None => break Some(Err(lost.unwrap_or(refusal))),
+            Some(TryFailure::AfterDispatch) => {
+                seen.in_doubt = true;
+                lost = lost.or(Some(refusal));
+            }
+            Some(TryFailure::BeforeDispatch) => away = Some(refusal),
+        }
+        // The world does not stand still between two tries.
+        happens(owners, chance, covered);
+    };
+    *covered.entry(judge(&seen, answer)).or_default() += 1;
+}
+
+fn candidate(owner: &Owner) -> PlaceCandidate {
+    PlaceCandidate {
+        server: owner.server.clone(),
+        takes_calls: owner.takes_calls,
+        load: owner.load,
+        round_trip: Duration::from_millis(owner.round_trip_ms),
+        idempotent: owner.idempotent,
+    }
+}
+
+/// One try at one place: what happens there, and what of it the caller hears.
+fn attempt(owner: &Owner, seen: &mut Seen, chance: &mut Chance) -> TryEnd {
+    let server = || owner.server.clone();
+    let lost = || Refusal::Lost {
+        server: server(),
+        reason: "the link broke".into(),
+    };
+    if chance.percent(10) {
+        return TryEnd::Failed(Refusal::NotReady {
+            server: server(),
+            state: "disconnected",
+            reason: None,
+            retry_after_ms: None,
+            unreachable: true,
+        });
+    }
+    // The request is lost on its way: nobody at this end can tell that from a lost answer.
+    if chance.percent(10) {
+        return TryEnd::Failed(lost());
+    }
+    if !owner.running {
+        return TryEnd::Failed(said(CallOutcome::NotExecuted));
+    }
+    // The server crashes before or after it did what was asked; its owner does not know which.
+    if chance.percent(10) {
+        if chance.percent(50) {
+            seen.executes(owner);
+        }
+        return TryEnd::Failed(said(CallOutcome::Unknown));
+    }
+    seen.executes(owner);
+    match chance.percent(10) {
+        true => TryEnd::Failed(lost()),
+        false => TryEnd::Answered,
+    }
+}
+
+/// What an owner says of a call that its server did not answer.
+fn said(outcome: CallOutcome) -> Refusal {
+    let error = json!({
+        "code": Code::ServerNotReady.number(), "message": "away",
+        "data": {"_mgp": {"details": {"outcome": outcome}}},
+    });
+    Refusal::Peer(serde_json::value::to_raw_value(&error).unwrap())
+}
+
+impl Seen {
+    fn executes(&mut self, owner: &Owner) {
+        *self.executed.entry(owner.server.clone()).or_default() += 1;
+        self.unconfirmed += u64::from(!owner.idempotent);
+    }
+
+    fn times(&self) -> u64 {
+        self.executed.values().sum()
+    }
+}
+
+/// Holds what was done against what was said.
+fn judge(seen: &Seen, answer: Option<Result<(), Refusal>>) -> &'static str {
+    let times = seen.times();
+    assert!(
+        seen.executed.values().all(|times| *times == 1),
+        "one place executed the call twice"
+    );
+    assert!(
+        times <= 1 || seen.unconfirmed == 0,
+        "executed {times} times, where an operator had not confirmed that this is once"
+    );
+    let Some(answer) = answer else {
+        assert_eq!(seen.tries, 0, "tried, and without an answer");
+        return "no place";
+    };
+    let Err(refusal) = answer else {
+        assert!(times > 0, "answered, and not executed");
+        return match (seen.in_doubt, seen.tries) {
+            _ if times > 1 => "executed at two places",
+            (true, _) => "answered after it was in doubt",
+            (false, 1) => "answered at the first place",
+            (false, _) => "answered at another place",
+        };
+    };
+    match told(&refusal) {
+        CallOutcome::NotExecuted => {
+            assert_eq!(times, 0, "said not to be executed, and it was: {refusal}");
+            "said not to be executed"
+        }
+        CallOutcome::Unknown if times > 0 => "outcome unknown, and it was executed",
+        CallOutcome::Unknown => "outcome unknown, and it was not",
+        CallOutcome::Done => panic!("nobody knows that: {refusal}"),
+    }
+}
+
+/// What the caller is told of the outcome.
+fn told(refusal: &Refusal) -> CallOutcome {
+    match TryFailure::of(refusal) {
+        Some(failure) => failure.outcome(),
+        None => of_refusal(refusal),
+    }
+}

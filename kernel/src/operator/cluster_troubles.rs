@@ -1,0 +1,142 @@
+//! What is wrong with the cluster as this node sees it, with what to do about it.
+
+use mgp_cluster::replication::{ClusterView, MemberStanding};
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::policy::grants::MemberRole;
+use mgp_protocol::ids::NodeId;
+
+/// A line for each trouble, the gravest first.
+pub(super) fn troubles(
+    view: &ClusterView,
+    name_of: impl Fn(NodeId) -> String,
+    now: MonotonicTime,
+) -> Vec<String> {
+    let mut troubles = Vec::new();
+    if view.cluster.is_none() {
+        return troubles;
+    }
+    if let Some(trouble) = &view.trouble {
+        troubles.push(format!(
+            "the logs of the cluster cannot be written: {trouble}"
+        ));
+    }
+    troubles.extend(silent_admin(view, &name_of, now));
+    if view.role == Some(MemberRole::Admin) && !view.is_confirmed {
+        troubles.push("no other node has confirmed this one's log since its start: it can only revoke until then".into());
+    }
+    if view.owes > 0 {
+        let owes = view.owes;
+        troubles.push(format!(
+            "{owes} revocations count here, and wait for another node to confirm this one's log"
+        ));
+    }
+    for node in &view.forked {
+        let name = name_of(*node);
+        troubles.push(format!("{name} signed two different logs: nothing it granted counts; cut it off with `mgp node revoke {name}`"));
+    }
+    troubles
+}
+
+/// Somebody who may revoke and says nothing: what closed by that, or what will.
+fn silent_admin(
+    view: &ClusterView,
+    name_of: impl Fn(NodeId) -> String,
+    now: MonotonicTime,
+) -> Option<String> {
+    if let Some(node) = view.unheard {
+        let (name, secs) = (name_of(node), view.lease.as_secs());
+        let way = way_without(view, node, &name_of);
+        return Some(format!(
+            "{name} may revoke, and was not heard for {secs} s: agents of other nodes may do nothing here until it is, or until {way}"
+        ));
+    }
+    let (end, node) = view.overdue?;
+    let (name, left) = (name_of(node), end.since(now).as_secs());
+    let way = way_without(view, node, &name_of);
+    Some(format!(
+        "{name} may revoke, and is silent: in {left} s agents of other nodes may do nothing here, unless it is heard again, or {way}"
+    ))
+}
+
+/// Who can have the cluster go on without an admin, and how.
+fn way_without(view: &ClusterView, silent: NodeId, name_of: impl Fn(NodeId) -> String) -> String {
+    let name = name_of(silent);
+    let others = view.members.iter().filter(|(node, member)| {
+        let takes_part = member.standing == MemberStanding::In;
+        **node != silent && takes_part && member.role == Some(MemberRole::Admin)
+    });
+    let others: Vec<String> = others.map(|(node, _)| name_of(*node)).collect();
+    match others.as_slice() {
+        [] => format!(
+            "the recovery key makes another admin (`mgp cluster recover - --without {name}`)"
+        ),
+        others => format!(
+            "it is cut off with `mgp node revoke {name}`, at {}",
+            others.join(" or ")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use mgp_cluster::replication::ClusterMemberView;
+    use mgp_engine::node_key::NodeKey;
+    use mgp_engine::policy::grants::ClusterId;
+
+    use super::*;
+
+    fn at(seconds: u64) -> MonotonicTime {
+        MonotonicTime::new(Duration::from_secs(seconds))
+    }
+
+    /// A cluster of so many admins, of whom the first one is silent; their names are their numbers.
+    fn with_admins(admins: u8) -> (ClusterView, Vec<NodeId>) {
+        let keys: Vec<_> = (1..=admins)
+            .map(|n| NodeKey::new(&[n; 32]).public())
+            .collect();
+        let member = |key: &mgp_engine::node_key::PublicKey| ClusterMemberView {
+            name: "a node".into(),
+            key: *key,
+            role: Some(MemberRole::Admin),
+            admitted_by: None,
+            standing: MemberStanding::In,
+            out_ms: None,
+        };
+        let nodes: Vec<NodeId> = keys.iter().map(|key| key.node()).collect();
+        let members = keys.iter().map(|key| (key.node(), member(key)));
+        let view = ClusterView {
+            cluster: Some(ClusterId([1; 32])),
+            members: Arc::new(members.collect()),
+            overdue: Some((at(42), nodes[0])),
+            ..ClusterView::alone(nodes[0], Duration::from_secs(30))
+        };
+        (view, nodes)
+    }
+
+    #[test]
+    fn a_silent_admin_is_told_with_what_closes_and_the_way_on() {
+        let told = |admins: u8| {
+            let (view, nodes) = with_admins(admins);
+            let name_of = |node| {
+                let at = nodes.iter().position(|one| *one == node);
+                ["nas", "desk", "attic"][at.unwrap()].to_owned()
+            };
+            troubles(&view, name_of, at(30)).remove(0)
+        };
+        assert_eq!(
+            told(1),
+            "nas may revoke, and is silent: in 12 s agents of other nodes may do nothing here, unless it is heard again, or the recovery key makes another admin (`mgp cluster recover - --without nas`)"
+        );
+        let two = told(2);
+        assert!(
+            two.ends_with("or it is cut off with `mgp node revoke nas`, at desk"),
+            "{two}"
+        );
+        let three = told(3);
+        let both = ["at desk or attic", "at attic or desk"];
+        assert!(both.iter().any(|both| three.ends_with(both)), "{three}");
+    }
+}
