@@ -58,6 +58,8 @@ enum Chore {
     },
 }
 
+/// The profile of what plays and checks many courses.
+const CHECKS: &str = "checks";
 const SIMULATOR: &str = "simulator";
 /// Runs of the simulator in the gate: as many as two cores play in some five minutes.
 const SEEDS: u64 = 5_000;
@@ -132,7 +134,8 @@ fn model_checks() -> Command {
         "test",
         "-p",
         "mgp-sync",
-        "--release",
+        "--profile",
+        CHECKS,
         "--no-fail-fast",
         "--target-dir",
     ]);
@@ -143,8 +146,8 @@ fn model_checks() -> Command {
 
 /// Built with optimisations: it spends its time in what it simulates.
 fn simulator(seeds: u64) -> Command {
-    let engine = ["test", "-p", "mgp-engine", "--release", "--test", "sim"];
-    let mut simulator = cargo(&[&engine[..], &["--", "--nocapture"]].concat());
+    let engine = ["test", "-p", "mgp-engine", "--test", "sim", "--profile"];
+    let mut simulator = cargo(&[&engine[..], &[CHECKS, "--", "--nocapture"]].concat());
     simulator.env("MGP_SIM_SEEDS", seeds.to_string());
     simulator.env("MGP_SIM_STEPS", STEPS.to_string());
     simulator

@@ -66,7 +66,7 @@ pub(super) fn message(held: LogsHeld) -> Option<LogMessage> {
         let behind = head.behind.map(|behind| BehindDigest(behind.0));
         (head.issuer, LogHead { tip, behind })
     });
-    let heads: LogHeads = heads.collect();
+    let heads: Arc<LogHeads> = Arc::new(heads.collect());
     let life = held.life;
     let nonce = held.nonce.map(|nonce| Nonce(nonce.0));
     match (held.reason, nonce) {

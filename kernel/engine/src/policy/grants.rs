@@ -31,6 +31,7 @@ pub use self::operation::{
 pub use self::rekeyed::rekeyed;
 pub use self::signed::Signed;
 pub use self::written::{OPERATION_MAX, Unreadable, Written};
+use crate::node_key::PublicKey;
 
 /// Most issuers whose logs are kept: the admin nodes of a cluster, each admitted by a person. Operations of
 /// further issuers are refused.
@@ -181,6 +182,8 @@ pub struct ToldChange {
     pub author: String,
     /// When the issuer wrote it by its own clock, in milliseconds since 1970; only shown.
     pub told_at_ms: u64,
+    /// Whom it lets in, or says to go on under this key.
+    pub lets_in: Option<NodeId>,
 }
 
 /// The operation that a change of the members stands in.
@@ -237,6 +240,7 @@ impl Grants {
                     change: change.clone(),
                     author: told.author.clone(),
                     told_at_ms: told.told_at_ms,
+                    lets_in: change.key().map(PublicKey::node),
                 };
                 self.members.insert(key, told);
             }

@@ -35,20 +35,20 @@ pub struct ClockSpread {
 }
 
 impl SeenClocks {
-    /// The clock of a node was measured.
+    /// The clock of a node was measured; true when it was the first time.
     pub fn measured(
         &mut self,
         node: NodeId,
         clock: MeasuredClock,
         now_ms: u64,
         now: MonotonicTime,
-    ) {
+    ) -> bool {
         let seen = SeenClock {
             theirs_ms: clock.theirs(now_ms),
             error_ms: clock.error_ms,
             at: now,
         };
-        self.0.insert(node, seen);
+        self.0.insert(node, seen).is_none()
     }
 
     /// Forgets whom nobody speaks with any more.

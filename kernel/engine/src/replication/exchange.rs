@@ -44,27 +44,39 @@ impl LogBatch {
     }
 }
 
+/// What this node has.
+#[derive(Clone, Copy, Debug)]
+pub struct Mine<'a> {
+    /// All that it knows.
+    pub logs: &'a ClusterLogs,
+    /// What of it is not on disk yet.
+    pub unstored: &'a Unstored,
+    /// The heads of the rest.
+    pub heads: &'a LogHeads,
+}
+
 /// What somebody who told these heads lacks, as far as it is on disk here and fits a message. What is certain
 /// comes first; what lies behind it goes on at the cursor.
 #[must_use]
-pub fn batch(
-    logs: &ClusterLogs,
-    unstored: &Unstored,
-    theirs: &LogHeads,
-    cursor: Option<BehindCursor>,
-) -> LogBatch {
+pub fn batch(mine: Mine<'_>, theirs: &LogHeads, cursor: Option<BehindCursor>) -> LogBatch {
     let mut batch = LogBatch::default();
-    let mine = logs.heads(unstored);
-    for (issuer, mine) in &mine {
+    let Mine {
+        logs,
+        unstored,
+        heads: mine,
+    } = mine;
+    if theirs == mine {
+        return batch;
+    }
+    for (issuer, mine) in mine {
         let theirs = theirs.get(issuer).copied().unwrap_or(LogHead::EMPTY);
         let Some(from) = first_lacking(logs, *issuer, *mine, theirs) else {
             continue;
         };
-        let certain = logs.grants().keys(*issuer, from);
-        for key in certain.take_while(|key| key.0 < mine.tip.next) {
-            match logs.entry(*issuer, key) {
-                Some(entry) if !batch.add(entry) => return with_cursor(batch, cursor),
-                Some(_) | None => {}
+        let certain = logs.entries_from(*issuer, from);
+        for (_, entry) in certain.take_while(|(key, _)| key.0 < mine.tip.next) {
+            if !batch.add(entry) {
+                return with_cursor(batch, cursor);
             }
         }
     }
@@ -76,16 +88,15 @@ pub fn batch(
         if cursor.is_some_and(|cursor| *issuer < cursor.issuer) {
             continue;
         }
-        for key in logs.grants().keys(*issuer, mine.tip.next) {
+        for (key, entry) in logs.entries_from(*issuer, mine.tip.next) {
             let at = BehindCursor {
                 issuer: *issuer,
                 key,
             };
             let sent = cursor.is_some_and(|cursor| *issuer == cursor.issuer && key < cursor.key);
             let not_stored = unstored.get(issuer).is_some_and(|keys| keys.contains(&key));
-            match logs.entry(*issuer, key).filter(|_| !sent && !not_stored) {
-                Some(entry) if !batch.add(entry) => return with_cursor(batch, Some(at)),
-                Some(_) | None => {}
+            if !sent && !not_stored && !batch.add(entry) {
+                return with_cursor(batch, Some(at));
             }
         }
     }
@@ -103,6 +114,9 @@ fn first_lacking(
     mine: LogHead,
     theirs: LogHead,
 ) -> Option<u64> {
+    if theirs.tip == mine.tip {
+        return None;
+    }
     let shared = theirs.tip.next.min(mine.tip.next);
     let here = logs.grants().tip_at(issuer, shared);
     if shared == theirs.tip.next && here != Some(theirs.tip) {
@@ -115,6 +129,9 @@ fn first_lacking(
 /// True when the other one has something of a log that is not known here.
 #[must_use]
 pub fn lacks(logs: &ClusterLogs, theirs: &LogHeads, mine: &LogHeads) -> bool {
+    if theirs == mine {
+        return false;
+    }
     theirs.iter().any(|(issuer, theirs)| {
         let mine = mine.get(issuer).copied().unwrap_or(LogHead::EMPTY);
         let known = logs.grants().tip_at(*issuer, theirs.tip.next) == Some(theirs.tip);

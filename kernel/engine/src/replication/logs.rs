@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::members::ClusterMembers;
 use crate::policy::grants::{
     Applied, Authority, ClusterId, Grants, LogChange, LogKey, LogTip, MemberChange, NotApplied,
-    Signed,
+    OperationId, Signed,
 };
 
 hex_id! {
@@ -103,6 +103,41 @@ impl ClusterLogs {
     /// # Errors
     /// [`NotMerged`]; then nothing has changed.
     pub fn take(&mut self, signed: &Signed) -> Result<Applied, NotMerged> {
+        let mut outdated = false;
+        let taken = self.keep(signed, &mut outdated);
+        self.judge_members(outdated);
+        taken
+    }
+
+    /// Takes all that can be taken, in whatever order they are; returns those that were new.
+    pub fn take_all<'a>(
+        &mut self,
+        signed: impl IntoIterator<Item = &'a Signed>,
+    ) -> Vec<&'a Signed> {
+        let mut new = Vec::new();
+        let mut left: Vec<&Signed> = signed.into_iter().collect();
+        let mut outdated = false;
+        loop {
+            let before = left.len();
+            left.retain(|signed| match self.keep(signed, &mut outdated) {
+                Ok(Applied::Known) => false,
+                Ok(_) => {
+                    new.push(*signed);
+                    false
+                }
+                Err(NotMerged::NotAdmitted) => true,
+                // It comes again with what is missing before it, or is none of this cluster.
+                Err(_) => false,
+            });
+            if left.len() == before || left.is_empty() {
+                self.judge_members(outdated);
+                return new;
+            }
+        }
+    }
+
+    /// Takes an entry. `outdated` is true while the members are not judged by all that was taken.
+    fn keep(&mut self, signed: &Signed, outdated: &mut bool) -> Result<Applied, NotMerged> {
         let written = signed.written();
         let operation = written.operation();
         let founds = written.id().0 == self.cluster.0;
@@ -110,21 +145,32 @@ impl ClusterLogs {
             return Err(NotMerged::OtherCluster);
         }
         let issuer = written.issuer();
+        // Who is heard stays so, whatever comes: only who is not is judged anew.
         if !founds && !self.members.is_heard(issuer) {
-            return Err(NotMerged::NotAdmitted);
+            self.judge_members(std::mem::take(outdated));
+            if !self.members.is_heard(issuer) {
+                return Err(NotMerged::NotAdmitted);
+            }
+        }
+        let key = (written.place().sequence, written.id());
+        if self.entry(issuer, key).is_some() {
+            return Ok(Applied::Known);
         }
         let before = self.grants.tip(issuer);
         let applied = self.grants.apply(written)?;
         if applied != Applied::Known {
-            let key = (written.place().sequence, written.id());
             let of_issuer = self.entries.entry(issuer).or_default();
             of_issuer.insert(key, signed.entry());
-            if self.concerns_members(&operation.change, issuer, before) {
-                self.members = ClusterMembers::of(&self.grants, self.cluster);
-                self.authority = self.members.authority(self.here);
-            }
+            *outdated = *outdated || self.concerns_members(&operation.change, issuer, before);
         }
         Ok(applied)
+    }
+
+    fn judge_members(&mut self, outdated: bool) {
+        if outdated {
+            self.members = ClusterMembers::of(&self.grants, self.cluster);
+            self.authority = self.members.authority(self.here);
+        }
     }
 
     /// Whether the members may have changed: by what it says, or by what became certain or uncertain with it.
@@ -178,6 +224,30 @@ impl ClusterLogs {
         self.entries.get(&issuer)?.get(&key)
     }
 
+    /// The bytes of all entries, as they came, log by log.
+    pub fn entries(&self) -> impl Iterator<Item = (NodeId, LogKey, &Arc<[u8]>)> {
+        let logs = self.entries.iter();
+        logs.flat_map(|(issuer, log)| log.iter().map(|(key, entry)| (*issuer, *key, entry)))
+    }
+
+    /// Those of one log, from this place on.
+    pub(super) fn entries_from(
+        &self,
+        issuer: NodeId,
+        sequence: u64,
+    ) -> impl Iterator<Item = (LogKey, &Arc<[u8]>)> {
+        let from = (sequence, OperationId::START);
+        let log = self.entries.get(&issuer).into_iter();
+        let entries = log.flat_map(move |log| log.range(from..));
+        entries.map(|(key, entry)| (*key, entry))
+    }
+
+    /// How many entries are known.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.entries.values().map(BTreeMap::len).sum()
+    }
+
     /// The heads of what is known here, without what is not on disk.
     #[must_use]
     pub fn heads(&self, unstored: &Unstored) -> LogHeads {
@@ -199,14 +269,20 @@ impl ClusterLogs {
             Some(_) | None => certain,
         };
         let stored = |key: &LogKey| unstored.is_none_or(|unstored| !unstored.contains(key));
-        let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 behind the tip");
-        let mut any = false;
-        for (sequence, id) in self.grants.keys(issuer, tip.next).filter(stored) {
-            hasher.update(&sequence.to_le_bytes());
-            hasher.update(&id.0);
-            any = true;
-        }
-        let behind = any.then(|| BehindDigest(hasher.finalize().into()));
+        let behind = self.grants.keys(issuer, tip.next).filter(stored);
+        let behind = digest(behind);
         LogHead { tip, behind }
     }
+}
+
+/// None of no operations.
+fn digest(keys: impl Iterator<Item = LogKey>) -> Option<BehindDigest> {
+    let mut keys = keys.peekable();
+    keys.peek()?;
+    let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 behind the tip");
+    for (sequence, id) in keys {
+        hasher.update(&sequence.to_le_bytes());
+        hasher.update(&id.0);
+    }
+    Some(BehindDigest(hasher.finalize().into()))
 }

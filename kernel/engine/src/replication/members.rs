@@ -13,6 +13,7 @@ use mgp_protocol::ids::NodeId;
 use crate::node_key::PublicKey;
 use crate::policy::grants::{
     Authority, ClusterId, Grants, LogPosition, LogTip, MemberChange, MemberRole, OperationId,
+    ToldChange,
 };
 
 /// What is known of a node.
@@ -68,23 +69,77 @@ pub struct ClusterMembers {
     founder: Option<NodeId>,
 }
 
+/// Everyone that is named anywhere, by a number.
+#[derive(Default)]
+struct NodeNumbers {
+    of: BTreeMap<NodeId, usize>,
+    nodes: Vec<NodeId>,
+}
+
+impl NodeNumbers {
+    fn of(&mut self, node: NodeId) -> usize {
+        *self.of.entry(node).or_insert_with(|| {
+            self.nodes.push(node);
+            self.nodes.len() - 1
+        })
+    }
+}
+
 /// An operation about members.
 struct Told<'a> {
     place: LogPosition,
     id: OperationId,
-    change: &'a MemberChange,
-    author: &'a str,
-    at_ms: u64,
+    told: &'a ToldChange,
+    by: usize,
+    /// Whom it lets in, or says to go on under this key.
+    lets_in: Option<usize>,
+    /// Whom it names besides.
+    about: Option<usize>,
+    /// It lies in the certain part of its log.
+    certain: bool,
 }
 
-impl Told<'_> {
+impl<'a> Told<'a> {
+    fn all(grants: &'a Grants, numbers: &mut NodeNumbers) -> Vec<Self> {
+        // They come log by log.
+        let mut log: Option<(NodeId, usize, u64)> = None;
+        let numbered = |(place, id, told): (LogPosition, OperationId, &'a ToldChange)| {
+            let issuer = place.issuer;
+            let (_, by, end) = match log {
+                Some(same @ (of, ..)) if of == issuer => same,
+                Some(_) | None => (issuer, numbers.of(issuer), grants.tip(issuer).next),
+            };
+            log = Some((issuer, by, end));
+            let about = match &told.change {
+                MemberChange::Cut { node, .. }
+                | MemberChange::Rename { node, .. }
+                | MemberChange::Rekey { node, .. } => Some(*node),
+                MemberChange::Found { .. }
+                | MemberChange::Admit { .. }
+                | MemberChange::Rest {}
+                | MemberChange::Recover { .. } => None,
+            };
+            Self {
+                place,
+                id,
+                told,
+                by,
+                lets_in: told.lets_in.map(|node| numbers.of(node)),
+                about: about.map(|node| numbers.of(node)),
+                certain: place.sequence < end,
+            }
+        };
+        grants.member_changes().map(numbered).collect()
+    }
+
     /// Which node it takes out, and in which way.
-    fn takes_out(&self) -> Option<(NodeId, MemberOut)> {
-        let (node, how) = match self.change {
-            MemberChange::Rekey { node, key, .. } => (*node, OutHow::Rekeyed(key.node())),
+    fn takes_out(&self) -> Option<(usize, MemberOut)> {
+        let (at_ms, about) = (self.told.told_at_ms, self.about?);
+        let how = match &self.told.change {
+            MemberChange::Rekey { .. } => OutHow::Rekeyed(self.told.lets_in?),
             MemberChange::Cut { node, .. } => {
-                let by_itself = self.place.issuer == *node || self.author == node.to_string();
-                (*node, if by_itself { OutHow::Left } else { OutHow::Cut })
+                let by_itself = self.by == about || NodeId::parse(&self.told.author) == Some(*node);
+                if by_itself { OutHow::Left } else { OutHow::Cut }
             }
             MemberChange::Found { .. }
             | MemberChange::Admit { .. }
@@ -92,19 +147,19 @@ impl Told<'_> {
             | MemberChange::Rest {}
             | MemberChange::Recover { .. } => return None,
         };
-        let at_ms = self.at_ms;
-        Some((node, MemberOut { at_ms, how }))
+        Some((about, MemberOut { at_ms, how }))
     }
 }
 
-/// Where the making of the members stands.
+/// Where the making of the members stands: what is known of each node, by its number.
 struct Making<'a> {
     grants: &'a Grants,
     told: Vec<Told<'a>>,
-    recovery: NodeId,
-    possible: BTreeSet<NodeId>,
-    ends: BTreeMap<NodeId, u64>,
-    roles: BTreeMap<NodeId, MemberRole>,
+    nodes: Vec<NodeId>,
+    recovery: usize,
+    possible: Vec<bool>,
+    ends: Vec<Option<u64>>,
+    roles: Vec<Option<MemberRole>>,
 }
 
 impl ClusterMembers {
@@ -122,36 +177,34 @@ impl ClusterMembers {
     /// Those that the logs add up to.
     #[must_use]
     pub fn of(grants: &Grants, cluster: ClusterId) -> Self {
-        let told = grants.member_changes();
-        let told: Vec<Told<'_>> = told
-            .map(|(place, id, told)| Told {
-                place,
-                id,
-                change: &told.change,
-                author: &told.author,
-                at_ms: told.told_at_ms,
-            })
-            .collect();
+        let mut numbers = NodeNumbers::default();
+        let told = Told::all(grants, &mut numbers);
         let founding = told.iter().find(|told| told.id.0 == cluster.0);
         let Some((founder, MemberChange::Found { recovery, .. })) =
-            founding.map(|told| (told.place.issuer, told.change))
+            founding.map(|told| (told.place.issuer, &told.told.change))
         else {
             return Self::nobody();
         };
         let recovery = recovery.node();
+        let (first, last) = (numbers.of(founder), numbers.of(recovery));
+        let count = numbers.nodes.len();
         let mut making = Making {
             grants,
             told,
-            recovery,
-            possible: BTreeSet::from([founder, recovery]),
-            ends: BTreeMap::new(),
-            roles: BTreeMap::from([(founder, MemberRole::Admin)]),
+            nodes: numbers.nodes,
+            recovery: last,
+            possible: vec![false; count],
+            ends: vec![None; count],
+            roles: vec![None; count],
         };
+        making.possible[first] = true;
+        making.possible[last] = true;
+        making.roles[first] = Some(MemberRole::Admin);
         making.find_possible();
         making.find_ends();
         making.find_roles();
         Self {
-            nodes: making.nodes(),
+            nodes: making.members(),
             recovery: Some(recovery),
             founder: Some(founder),
         }
@@ -225,36 +278,22 @@ impl Making<'_> {
     /// Repeats until nothing is added.
     fn find_possible(&mut self) {
         loop {
-            let before = self.possible.len();
+            let mut more = false;
             for told in &self.told {
-                let by = told.place.issuer;
-                if !self.possible.contains(&by) {
-                    continue;
-                }
-                match told.change {
-                    MemberChange::Admit {
-                        key,
-                        role: MemberRole::Admin,
-                        ..
-                    } => {
-                        self.possible.insert(key.node());
-                    }
-                    MemberChange::Recover { key, .. } if by == self.recovery => {
-                        self.possible.insert(key.node());
-                    }
-                    MemberChange::Rekey { node, key, .. } if self.possible.contains(node) => {
-                        self.possible.insert(key.node());
-                    }
+                let admits = match &told.told.change {
+                    MemberChange::Admit { role, .. } => *role == MemberRole::Admin,
+                    MemberChange::Recover { .. } => told.by == self.recovery,
+                    MemberChange::Rekey { .. } => told.about.is_some_and(|of| self.possible[of]),
                     MemberChange::Found { .. }
-                    | MemberChange::Admit { .. }
                     | MemberChange::Cut { .. }
                     | MemberChange::Rename { .. }
-                    | MemberChange::Rest {}
-                    | MemberChange::Rekey { .. }
-                    | MemberChange::Recover { .. } => {}
+                    | MemberChange::Rest {} => false,
+                };
+                if let Some(node) = told.lets_in.filter(|_| admits && self.possible[told.by]) {
+                    more |= !std::mem::replace(&mut self.possible[node], true);
                 }
             }
-            if self.possible.len() == before {
+            if !more {
                 return;
             }
         }
@@ -262,33 +301,25 @@ impl Making<'_> {
 
     /// Cuts take away, so that those of everyone who perhaps may issue count.
     fn find_ends(&mut self) {
-        for told in &self.told {
-            let (MemberChange::Cut { node, at } | MemberChange::Rekey { node, at, .. }) =
-                told.change
+        for told in self.told.iter().filter(|told| self.possible[told.by]) {
+            let (
+                MemberChange::Cut { node, at } | MemberChange::Rekey { node, at, .. },
+                Some(about),
+            ) = (&told.told.change, told.about)
             else {
                 continue;
             };
-            let by = told.place.issuer;
-            if !self.possible.contains(&by) || *node == self.recovery {
+            if about == self.recovery {
                 continue;
             }
-            let end = match by == *node {
+            let end = match told.by == about {
                 // It cannot name its own hash; what it says in it counts.
                 true => told.place.sequence + 1,
                 false => self.end(*node, *at),
             };
-            let known = self.ends.entry(*node).or_insert(end);
+            let known = self.ends[about].get_or_insert(end);
             *known = end.min(*known);
         }
-    }
-
-    /// How a node that was cut off came to be out.
-    fn out(&self, node: NodeId) -> Option<MemberOut> {
-        let possible = |told: &&Told<'_>| self.possible.contains(&told.place.issuer);
-        let out = self.told.iter().filter(possible);
-        let out = out.filter_map(Told::takes_out);
-        let out = out.filter(|(out, _)| *out == node).map(|(_, out)| out);
-        out.filter(|_| self.ends.contains_key(&node)).min()
     }
 
     /// Nothing counts of a log that is certain here and another one than the cut names.
@@ -299,114 +330,127 @@ impl Making<'_> {
         }
     }
 
-    fn gives(&self, place: LogPosition) -> bool {
-        let by = place.issuer;
-        let certain = place.sequence < self.grants.tip(by).next;
-        let end = self.ends.get(&by).copied().unwrap_or(u64::MAX);
-        let may = by == self.recovery || self.roles.get(&by) == Some(&MemberRole::Admin);
-        may && certain && place.sequence < end
+    fn gives(&self, told: &Told<'_>) -> bool {
+        let may = told.by == self.recovery || self.roles[told.by] == Some(MemberRole::Admin);
+        may && told.certain && self.ends[told.by].is_none_or(|end| told.place.sequence < end)
     }
 
     /// Repeats until nothing is added.
     fn find_roles(&mut self) {
         loop {
-            let mut found: Vec<(NodeId, MemberRole)> = Vec::new();
-            for told in self.told.iter().filter(|told| self.gives(told.place)) {
-                match told.change {
-                    MemberChange::Admit { key, role, .. } => found.push((key.node(), *role)),
-                    MemberChange::Recover { key, .. } if told.place.issuer == self.recovery => {
-                        found.push((key.node(), MemberRole::Admin));
+            let mut found: Vec<(usize, MemberRole)> = Vec::new();
+            for told in self.told.iter().filter(|told| self.gives(told)) {
+                let role = match &told.told.change {
+                    MemberChange::Admit { role, .. } => Some(*role),
+                    MemberChange::Recover { .. } if told.by == self.recovery => {
+                        Some(MemberRole::Admin)
                     }
-                    MemberChange::Rekey { node, key, .. } => {
-                        found.extend(self.roles.get(node).map(|role| (key.node(), *role)));
-                    }
+                    MemberChange::Rekey { .. } => told.about.and_then(|of| self.roles[of]),
                     MemberChange::Found { .. }
                     | MemberChange::Cut { .. }
                     | MemberChange::Rename { .. }
                     | MemberChange::Rest {}
-                    | MemberChange::Recover { .. } => {}
-                }
+                    | MemberChange::Recover { .. } => None,
+                };
+                found.extend(told.lets_in.zip(role));
             }
-            found.retain(|(node, role)| self.roles.get(node).is_none_or(|known| known < role));
+            found.retain(|(node, role)| self.roles[*node].is_none_or(|known| known < *role));
             if found.is_empty() {
                 return;
             }
             for (node, role) in found {
-                let known = self.roles.entry(node).or_insert(role);
-                *known = role.max(*known);
+                self.roles[node] = self.roles[node].max(Some(role));
             }
         }
     }
 
-    fn nodes(&self) -> BTreeMap<NodeId, ClusterMember> {
-        let mut nodes = BTreeMap::new();
-        let heard = |told: &&Told<'_>| self.possible.contains(&told.place.issuer);
-        for told in self.told.iter().filter(heard) {
-            let (MemberChange::Found { key, .. }
-            | MemberChange::Admit { key, .. }
-            | MemberChange::Rekey { key, .. }
-            | MemberChange::Recover { key, .. }) = told.change
-            else {
+    fn members(&self) -> BTreeMap<NodeId, ClusterMember> {
+        let mut members = BTreeMap::new();
+        let (outs, names) = (self.outs(), GivenNames::of(self));
+        for told in self.told.iter().filter(|told| self.possible[told.by]) {
+            let (Some(node), Some(key)) = (told.lets_in, told.told.change.key()) else {
                 continue;
             };
-            let node = key.node();
-            let known = self.roles.contains_key(&node) || self.possible.contains(&node);
+            let known = self.roles[node].is_some() || self.possible[node];
             if node == self.recovery || !known {
                 continue;
             }
-            nodes.entry(node).or_insert_with(|| ClusterMember {
+            let member = || ClusterMember {
                 key: *key,
-                name: self.name(node),
-                role: self.roles.get(&node).copied(),
-                cut: self.ends.get(&node).copied(),
-                out: self.out(node),
-                may_take: self.possible.contains(&node),
-            });
+                name: names.name(node, self),
+                role: self.roles[node],
+                cut: self.ends[node],
+                out: outs[node],
+                may_take: self.possible[node],
+            };
+            members.entry(self.nodes[node]).or_insert_with(member);
         }
-        nodes
+        members
+    }
+
+    /// How the nodes that were cut off came to be out.
+    fn outs(&self) -> Vec<Option<MemberOut>> {
+        let mut outs: Vec<Option<MemberOut>> = vec![None; self.nodes.len()];
+        let possible = self.told.iter().filter(|told| self.possible[told.by]);
+        let told = possible.filter_map(Told::takes_out);
+        for (node, out) in told.filter(|(node, _)| self.ends[*node].is_some()) {
+            let first = outs[node].get_or_insert(out);
+            *first = out.min(*first);
+        }
+        outs
+    }
+}
+
+/// What the nodes are called, by their numbers.
+struct GivenNames<'a> {
+    /// The last name that was certainly given; which of two is the last decides nothing.
+    given: Vec<Option<(u64, NodeId, &'a str)>>,
+    /// The node that each was under the key before.
+    before: Vec<Option<usize>>,
+}
+
+impl<'a> GivenNames<'a> {
+    fn of(making: &Making<'a>) -> Self {
+        let count = making.nodes.len();
+        let mut names = Self {
+            given: vec![None; count],
+            before: vec![None; count],
+        };
+        for told in making.told.iter().filter(|told| making.gives(told)) {
+            let (node, name) = match &told.told.change {
+                MemberChange::Found { name, .. }
+                | MemberChange::Admit { name, .. }
+                | MemberChange::Recover { name, .. } => (told.lets_in, name),
+                MemberChange::Rename { name, .. } => (told.about, name),
+                MemberChange::Rekey { .. } => {
+                    if let Some(next) = told.lets_in {
+                        names.before[next] = names.before[next].or(told.about);
+                    }
+                    continue;
+                }
+                MemberChange::Cut { .. } | MemberChange::Rest {} => continue,
+            };
+            let name = (told.place.sequence, told.place.issuer, name.as_str());
+            if let Some(node) = node {
+                names.given[node] = names.given[node].max(Some(name));
+            }
+        }
+        names
     }
 
     /// Its name, or the one it had under the key before.
-    fn name(&self, node: NodeId) -> String {
+    fn name(&self, node: usize, making: &Making<'_>) -> String {
         let mut seen = BTreeSet::from([node]);
         let mut at = node;
         loop {
-            if let Some(name) = self.given_name(at) {
+            if let Some((_, _, name)) = self.given[at] {
                 return name.to_owned();
             }
-            let before = self.told.iter().filter(|told| self.gives(told.place));
-            let before = before.filter_map(Told::takes_out);
-            let mut before = before.filter(|(_, out)| out.how == OutHow::Rekeyed(at));
-            match before.next() {
+            match self.before[at] {
                 // Keys may be said to follow each other in a circle.
-                Some((before, _)) if seen.insert(before) => at = before,
-                Some(_) | None => return node.short(),
+                Some(before) if seen.insert(before) => at = before,
+                Some(_) | None => return making.nodes[node].short(),
             }
         }
-    }
-
-    /// The last name that was certainly given; which of two is the last decides nothing.
-    fn given_name(&self, node: NodeId) -> Option<&str> {
-        let given = self.told.iter().filter(|told| self.gives(told.place));
-        let names = given.filter_map(|told| match told.change {
-            MemberChange::Found { key, name, .. }
-            | MemberChange::Admit { key, name, .. }
-            | MemberChange::Recover { key, name }
-                if key.node() == node =>
-            {
-                Some((told.place.sequence, told.place.issuer, name))
-            }
-            MemberChange::Rename { node: named, name } if *named == node => {
-                Some((told.place.sequence, told.place.issuer, name))
-            }
-            MemberChange::Found { .. }
-            | MemberChange::Admit { .. }
-            | MemberChange::Recover { .. }
-            | MemberChange::Rename { .. }
-            | MemberChange::Cut { .. }
-            | MemberChange::Rest {}
-            | MemberChange::Rekey { .. } => None,
-        });
-        names.max().map(|(_, _, name)| name.as_str())
     }
 }

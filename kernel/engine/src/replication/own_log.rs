@@ -77,6 +77,12 @@ impl OwnLog {
         self.equal.clear();
     }
 
+    /// True when nothing is to be judged: who has confirmed the log stands, and nobody says to know more.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.confirmed && self.claims.is_empty()
+    }
+
     /// Judges anew. `others` are in the cluster now. Half of them must have confirmed; a node that is alone
     /// needs nobody. Who says to know more and does not send it within a lease is not waited for.
     pub fn judge(&mut self, others: &BTreeSet<NodeId>, now: MonotonicTime, lease: Duration) {

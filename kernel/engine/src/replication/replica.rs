@@ -20,10 +20,10 @@ use mgp_protocol::ids::NodeId;
 pub use self::deciding::{Confirmation, RemoteDenial};
 pub use self::writing::{NotProposed, Proposed};
 use super::clocks::{ClockSpread, SeenClocks};
-use super::exchange::{BehindCursor, batch};
+use super::exchange::{BehindCursor, Mine, batch};
 use super::lease::{Leases, Nonce};
 use super::lives::NodeLives;
-use super::logs::{ClusterLogs, LogHeads, Unstored};
+use super::logs::{ClusterLogs, LogHead, LogHeads, Unstored};
 use super::own_log::{OwedRevoke, OwnLog};
 use crate::clock::MonotonicTime;
 use crate::policy::grants::{ClusterId, LogKey, Operation, Signed};
@@ -41,7 +41,7 @@ pub enum LogMessage {
         /// Comes back with the answer.
         nonce: Nonce,
         /// What it has.
-        heads: LogHeads,
+        heads: Arc<LogHeads>,
     },
     /// The answer.
     Answer {
@@ -50,14 +50,14 @@ pub enum LogMessage {
         /// Of the question.
         nonce: Nonce,
         /// What it has.
-        heads: LogHeads,
+        heads: Arc<LogHeads>,
     },
     /// What the sender has now; who lacks something asks.
     Tell {
         /// The sender's life.
         life: LifeId,
         /// What it has.
-        heads: LogHeads,
+        heads: Arc<LogHeads>,
     },
     /// Entries of any logs, as they came. Each proves by its signature whose it is.
     Entries(Vec<Arc<[u8]>>),
@@ -102,7 +102,7 @@ impl std::fmt::Debug for ReplicaMeans<'_> {
 /// What is known of another node.
 #[derive(Clone, Debug, Default, Hash)]
 struct ReplicaPeer {
-    heads: LogHeads,
+    heads: Arc<LogHeads>,
     cursor: Option<BehindCursor>,
     asked_at: Option<MonotonicTime>,
     answered_at: Option<MonotonicTime>,
@@ -142,6 +142,8 @@ pub struct Replica {
     started: MonotonicTime,
     hints: BTreeSet<NodeId>,
     unstored: Unstored,
+    /// What is on disk: every message says it.
+    heads: Arc<LogHeads>,
     storing: VecDeque<Storing>,
     tickets: u64,
     own: OwnLog,
@@ -157,11 +159,12 @@ pub struct Replica {
 impl Replica {
     /// With what is on disk, in the order in which it was stored.
     #[must_use]
-    pub fn new(start: ReplicaStart, stored: &[Signed]) -> Self {
+    pub fn new<'a>(start: ReplicaStart, stored: impl IntoIterator<Item = &'a Signed>) -> Self {
         let mut logs = ClusterLogs::new(start.here, start.cluster);
-        take_all(&mut logs, stored);
+        logs.take_all(stored);
         let rested = logs.grants().rests(start.here);
         Self {
+            heads: Arc::new(logs.heads(&Unstored::new())),
             logs,
             life: start.life,
             started: start.now,
@@ -187,8 +190,22 @@ impl Replica {
 
     /// What this node says to hold: what is on its disk.
     #[must_use]
-    pub fn heads(&self) -> LogHeads {
-        self.logs.heads(&self.unstored)
+    pub fn heads(&self) -> Arc<LogHeads> {
+        self.heads.clone()
+    }
+
+    /// Something of this log was taken or stored.
+    fn judge_head(&mut self, issuer: NodeId) {
+        let head = self.logs.head(issuer, self.unstored.get(&issuer));
+        let heads = Arc::make_mut(&mut self.heads);
+        match head == LogHead::EMPTY {
+            true => heads.remove(&issuer),
+            false => heads.insert(issuer, head),
+        };
+    }
+
+    fn head(&self, issuer: NodeId) -> LogHead {
+        self.heads.get(&issuer).copied().unwrap_or(LogHead::EMPTY)
     }
 
     /// Whom this node speaks with: who is in, and who perhaps is; whom its ticket names, until it is in itself.
@@ -202,6 +219,13 @@ impl Replica {
         let mut all: BTreeSet<NodeId> = known.chain(hints).collect();
         all.remove(&self.logs.here());
         all
+    }
+
+    /// Whether it is one of those.
+    fn is_spoken_with(&self, node: NodeId) -> bool {
+        let member = self.logs.members().get(node);
+        let known = member.map(|member| member.cut.is_none());
+        node != self.logs.here() && known.unwrap_or_else(|| self.hints.contains(&node))
     }
 
     /// This node's ticket names another one to speak with.
@@ -218,23 +242,32 @@ impl Replica {
         others.map(|(node, _)| node).collect()
     }
 
+    /// Of those this node speaks with, whoever was not asked for so long.
+    fn not_asked(&self, since: Duration, now: MonotonicTime) -> BTreeSet<NodeId> {
+        let members = self.logs.members().all().map(|(node, _)| node);
+        let all = members.chain(self.hints.iter().copied());
+        let due = |node: &NodeId| {
+            let asked_at = self.peers.get(node).and_then(|peer| peer.asked_at);
+            asked_at.is_none_or(|at| now.since(at) >= since)
+        };
+        all.filter(|node| due(node) && self.is_spoken_with(*node))
+            .collect()
+    }
+
     /// Time has passed: asks whoever has not been asked for a third of the lease.
     pub fn tick(&mut self, means: &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect> {
         let mut effects = self.judge(means);
         effects.extend(self.judge_clocks(means));
         let due = self.leases.length() / 3;
-        for node in self.speaks_with() {
-            let asked_at = self.peers.get(&node).and_then(|peer| peer.asked_at);
-            if asked_at.is_none_or(|at| means.now.since(at) >= due) {
-                effects.push(self.ask(node, means));
-            }
+        for node in self.not_asked(due, means.now) {
+            effects.push(self.ask(node, means));
         }
         effects
     }
 
     /// There is a new link to this node.
     pub fn linked(&mut self, node: NodeId, means: &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect> {
-        match self.speaks_with().contains(&node) {
+        match self.is_spoken_with(node) {
             true => vec![self.ask(node, means)],
             false => Vec::new(),
         }
@@ -250,18 +283,19 @@ impl Replica {
 
     /// Everything up to this ticket is on disk: others are told.
     pub fn stored(&mut self, ticket: u64, means: &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect> {
-        let mut any = false;
+        let mut issuers = BTreeSet::new();
         while let Some(storing) = self.storing.pop_front_if(|first| first.ticket <= ticket) {
             for (issuer, key) in storing.keys {
-                any = true;
+                issuers.insert(issuer);
                 if let Some(keys) = self.unstored.get_mut(&issuer) {
                     keys.remove(&key);
                 }
             }
         }
         self.unstored.retain(|_, keys| !keys.is_empty());
+        issuers.iter().for_each(|issuer| self.judge_head(*issuer));
         let mut effects = self.judge(means);
-        if any {
+        if !issuers.is_empty() {
             let heads = self.heads();
             for node in self.speaks_with() {
                 let (life, heads) = (self.life, heads.clone());
@@ -275,14 +309,19 @@ impl Replica {
 
     /// More of what the node lacks by what it last told: an earlier message of entries is on its way no more.
     pub fn brought(&mut self, node: NodeId) -> Option<ReplicaEffect> {
-        let speaks = self.speaks_with().contains(&node);
+        let speaks = self.is_spoken_with(node);
         speaks.then(|| self.entries_for(node)).flatten()
     }
 
     /// What the node lacks by what it last told.
     fn entries_for(&mut self, node: NodeId) -> Option<ReplicaEffect> {
         let peer = self.peers.get_mut(&node)?;
-        let batch = batch(&self.logs, &self.unstored, &peer.heads, peer.cursor);
+        let mine = Mine {
+            logs: &self.logs,
+            unstored: &self.unstored,
+            heads: &self.heads,
+        };
+        let batch = batch(mine, &peer.heads, peer.cursor);
         peer.cursor = batch.cursor;
         let send = LogMessage::Entries(batch.entries);
         (send != LogMessage::Entries(Vec::new())).then_some(ReplicaEffect::Send(node, send))
@@ -301,6 +340,10 @@ impl Replica {
         for (issuer, key) in &keys {
             self.unstored.entry(*issuer).or_default().insert(*key);
         }
+        let issuers: BTreeSet<NodeId> = keys.iter().map(|(issuer, _)| *issuer).collect();
+        issuers
+            .into_iter()
+            .for_each(|issuer| self.judge_head(issuer));
         let ticket = self.tickets;
         self.storing.push_back(Storing { ticket, keys });
         Some(ReplicaEffect::Store {
@@ -308,27 +351,5 @@ impl Replica {
             entries: signed.iter().map(Signed::entry).collect(),
             owed,
         })
-    }
-}
-
-/// Takes all that can be taken, in whatever order they are; returns those that were new.
-fn take_all<'a>(logs: &mut ClusterLogs, signed: &'a [Signed]) -> Vec<&'a Signed> {
-    let mut new = Vec::new();
-    let mut left: Vec<&Signed> = signed.iter().collect();
-    loop {
-        let before = left.len();
-        left.retain(|signed| match logs.take(signed) {
-            Ok(crate::policy::grants::Applied::Known) => false,
-            Ok(_) => {
-                new.push(*signed);
-                false
-            }
-            Err(super::logs::NotMerged::NotAdmitted) => true,
-            // It comes again with what is missing before it, or is none of this cluster.
-            Err(_) => false,
-        });
-        if left.len() == before || left.is_empty() {
-            return new;
-        }
     }
 }

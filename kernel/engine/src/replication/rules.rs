@@ -126,7 +126,6 @@ mod tests {
     use mgp_protocol::mgp::access::{DefaultPolicy, Permission};
 
     use super::super::lease::{LEASE, Nonce};
-    use super::super::logs::LogHead;
     use super::super::replica::{LogMessage, ReplicaMeans, ReplicaStart};
     use super::super::scene::{Pen, admit, allow, cluster, cut, deny, found, node, revoke, until};
     use super::*;
@@ -202,8 +201,7 @@ mod tests {
 
         /// Node 1 answers: it has what is known here.
         fn hear(&mut self) {
-            let heads: std::collections::BTreeMap<NodeId, LogHead> =
-                self.replica.logs().heads(&Default::default());
+            let heads = Arc::new(self.replica.logs().heads(&Default::default()));
             let answer = LogMessage::Answer {
                 life: LifeId([1; 16]),
                 nonce: Nonce([7; 16]),

@@ -2,7 +2,6 @@
 
 use mgp_engine::cluster::clock_offset::MeasuredClock;
 
-use crate::model::allows;
 use crate::play::Invariant;
 use crate::world::{AllowedCall, World};
 
@@ -23,8 +22,7 @@ fn judge(world: &World, call: &AllowedCall) {
     let Some(replica) = &machine.replica else {
         return;
     };
-    let allows = allows(&call.held);
-    let mut fitting = allows.get(&call.grant).into_iter().flatten();
+    let mut fitting = call.held.allows(call.grant);
     let Some(end_ms) = fitting.find_map(|(_, grant)| grant.not_after_ms) else {
         return;
     };

@@ -2,7 +2,6 @@
 
 use mgp_engine::policy::grants::{GrantResource, Subject};
 
-use crate::model::{allows, ever_admins, ever_revoked};
 use crate::play::Invariant;
 use crate::world::{AllowedCall, World};
 
@@ -20,18 +19,16 @@ impl Invariant for CallsNeedAGrant {
 
 fn judge(world: &World, call: &AllowedCall) {
     let machine = &world.machines[call.machine];
-    let allows = allows(&call.held);
-    let admins = ever_admins(&call.held, world.cluster);
     let on = machine.node().server(call.server.clone());
-    let mut fitting = allows.get(&call.grant).into_iter().flatten();
+    let mut fitting = call.held.allows(call.grant);
     let fits = fitting.any(|(by, grant)| {
         let wall_ms = machine.wall_ms(call.at_ms);
-        admins.contains(by)
+        call.held.admins.contains(&by)
             && grant.subject == Subject::Agent(call.caller.clone())
             && grant.resource == GrantResource::Server(on.clone())
             && grant.not_after_ms.is_none_or(|end| wall_ms < end)
     });
     assert!(fits, "{call:?} fits no grant that {} holds", call.machine);
-    let revoked = ever_revoked(&call.held, world.cluster);
-    assert!(!revoked.contains(&call.grant), "{call:?} was revoked");
+    let revoked = call.held.revoked.contains(&call.grant);
+    assert!(!revoked, "{call:?} was revoked");
 }

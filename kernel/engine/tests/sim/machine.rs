@@ -20,25 +20,32 @@ use crate::chance::Chance;
 #[derive(Clone, Debug)]
 pub(crate) struct Pen {
     key: NodeKey,
+    public: PublicKey,
+    node: NodeId,
     real: bool,
 }
 
 impl Pen {
     pub(crate) fn new(bytes: &[u8; 32], real: bool) -> Self {
         let key = NodeKey::new(bytes);
-        Self { key, real }
+        Self {
+            public: key.public(),
+            node: key.node(),
+            key,
+            real,
+        }
     }
 
     pub(crate) fn public(&self) -> PublicKey {
-        self.key.public()
+        self.public
     }
 
     pub(crate) fn node(&self) -> NodeId {
-        self.key.node()
+        self.node
     }
 
     pub(crate) fn sign(&self, operation: Operation) -> Signed {
-        let key = self.key.public();
+        let key = self.public;
         Signed::with(operation, key, |bytes| match self.real {
             true => self.key.sign(bytes),
             false => scribble(&key, bytes),
@@ -54,25 +61,39 @@ fn scribble(key: &PublicKey, bytes: &[u8]) -> Signature {
 }
 
 /// Reads entries and judges their signatures, each once: most of the time of a run is spent here otherwise.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Reader {
-    read: HashMap<Arc<[u8]>, Option<Signed>>,
+    real: bool,
+    /// By where their bytes are, which are kept beside: nothing else comes to lie there.
+    read: HashMap<*const u8, (Arc<[u8]>, Option<Signed>)>,
 }
 
 impl Reader {
+    /// Of real signatures, or of those of this simulation.
+    pub(crate) fn new(real: bool) -> Self {
+        let read = HashMap::new();
+        Self { real, read }
+    }
+
     /// The entry, when its signature holds.
-    pub(crate) fn read(&mut self, entry: &Arc<[u8]>, real: bool) -> Option<&Signed> {
-        let read = self.read.entry(entry.clone());
-        let read =
-            read.or_insert_with(|| Signed::from_bytes(entry).ok().filter(|it| holds(it, real)));
-        read.as_ref()
+    pub(crate) fn read(&mut self, entry: &Arc<[u8]>) -> Option<&Signed> {
+        if !self.read.contains_key(&entry.as_ptr()) {
+            let read = Signed::from_bytes(entry).ok();
+            let read = read.filter(|it| holds(it, self.real));
+            if let Some(signed) = &read {
+                // What is passed on is a copy of the same.
+                let copy = signed.entry();
+                self.read.insert(copy.as_ptr(), (copy, read.clone()));
+            }
+            self.read.insert(entry.as_ptr(), (entry.clone(), read));
+        }
+        self.read.get(&entry.as_ptr())?.1.as_ref()
     }
 
     /// The entries of a message whose signatures hold.
-    pub(crate) fn verified(&mut self, entries: &[Arc<[u8]>], real: bool) -> Vec<Signed> {
+    pub(crate) fn verified(&mut self, entries: &[Arc<[u8]>]) -> Vec<Signed> {
         let read = entries.iter();
-        read.filter_map(|entry| self.read(entry, real).cloned())
-            .collect()
+        read.filter_map(|entry| self.read(entry).cloned()).collect()
     }
 }
 
@@ -115,6 +136,8 @@ pub(crate) struct Machine {
     pub(crate) pen: Pen,
     pub(crate) disk: Disk,
     pub(crate) replica: Option<Replica>,
+    /// How often it was started.
+    pub(crate) starts: u64,
     /// How far its wall clock is off, in milliseconds.
     pub(crate) wall_off_ms: i64,
     /// True when another machine has, or had, the same key.
@@ -130,6 +153,7 @@ impl Machine {
             pen,
             disk: Disk::default(),
             replica: None,
+            starts: 0,
             wall_off_ms: 0,
             cloned: false,
             hints: BTreeSet::new(),
@@ -142,7 +166,13 @@ impl Machine {
     }
 
     /// Starts, with what is on the disk.
-    pub(crate) fn start(&mut self, cluster: ClusterId, now_ms: u64, chance: &mut Chance) {
+    pub(crate) fn start(
+        &mut self,
+        cluster: ClusterId,
+        now_ms: u64,
+        chance: &mut Chance,
+        reader: &mut Reader,
+    ) {
         let start = ReplicaStart {
             here: self.node(),
             cluster,
@@ -152,11 +182,10 @@ impl Machine {
             owed: self.disk.owed.clone(),
             now: moment(now_ms),
         };
-        let read = self.disk.entries.iter();
-        let stored: Vec<Signed> = read
-            .map(|entry| Signed::from_bytes(entry).unwrap())
-            .collect();
+        let stored = reader.verified(&self.disk.entries);
+        assert_eq!(stored.len(), self.disk.entries.len());
         self.replica = Some(Replica::new(start, &stored));
+        self.starts += 1;
     }
 
     /// Ends at once. Of what the disk had not confirmed, the first so many writes are on it.
@@ -185,10 +214,9 @@ impl Machine {
             nonce: &mut || Nonce(chance.bytes()),
             sign: &|operation| pen.sign(operation),
         };
-        let (stores, rest): (Vec<_>, Vec<_>) = act(replica, &mut means)
-            .into_iter()
-            .partition(|effect| matches!(effect, ReplicaEffect::Store { .. }));
-        for store in stores {
+        let mut effects = act(replica, &mut means);
+        let is_store = |effect: &mut ReplicaEffect| matches!(effect, ReplicaEffect::Store { .. });
+        for store in effects.extract_if(.., is_store) {
             if let ReplicaEffect::Store {
                 ticket,
                 entries,
@@ -202,17 +230,22 @@ impl Machine {
                 });
             }
         }
-        rest
+        effects
     }
 
     /// The disk confirms what was written.
-    pub(crate) fn sync(&mut self, now_ms: u64, chance: &mut Chance) -> Vec<ReplicaEffect> {
+    pub(crate) fn sync(
+        &mut self,
+        now_ms: u64,
+        chance: &mut Chance,
+        reader: &mut Reader,
+    ) -> Vec<ReplicaEffect> {
         let written = self.disk.entries.len();
         let Some(ticket) = self.disk.sync(self.disk.unsynced.len()) else {
             return Vec::new();
         };
         for entry in &self.disk.entries[written..] {
-            let written = Signed::from_bytes(entry).unwrap().into_written();
+            let written = reader.read(entry).unwrap().written();
             let key = (written.place().sequence, written.id());
             self.acknowledged.insert((written.issuer(), key));
         }
@@ -221,12 +254,12 @@ impl Machine {
         })
     }
 
-    /// True when all it knows is on its disk.
     /// Writes that the disk has not confirmed.
     pub(crate) fn unsynced(&self) -> usize {
         self.disk.unsynced.len()
     }
 
+    /// True when all it knows is on its disk.
     pub(crate) fn is_synced(&self) -> bool {
         self.disk.unsynced.is_empty()
     }

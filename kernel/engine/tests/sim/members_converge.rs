@@ -1,5 +1,8 @@
 //! Those who are in the cluster come to hold and decide the same.
 
+use mgp_engine::replication::logs::Unstored;
+use mgp_engine::replication::members::ClusterMembers;
+
 use crate::play::Invariant;
 use crate::world::World;
 
@@ -11,6 +14,9 @@ impl Invariant for MembersConverge {
     fn holds(&mut self, _world: &World) {}
 
     fn holds_at_the_end(&mut self, world: &World) {
+        for at in world.running() {
+            is_made_of_its_entries(world, at);
+        }
         let all_in = those_in(world);
         let Some((first, others)) = all_in.split_first() else {
             return;
@@ -22,6 +28,18 @@ impl Invariant for MembersConverge {
             assert_eq!(first.logs().members(), other.logs().members());
             assert_eq!(first.logs().grants(), other.logs().grants());
         }
+    }
+}
+
+/// What a replica keeps to answer quickly is what its entries add up to.
+fn is_made_of_its_entries(world: &World, at: usize) {
+    let machine = &world.machines[at];
+    let replica = machine.replica.as_ref().unwrap();
+    let logs = replica.logs();
+    let members = ClusterMembers::of(logs.grants(), logs.cluster());
+    assert_eq!(*logs.members(), members, "{at} takes others for members");
+    if machine.is_synced() {
+        assert_eq!(*replica.heads(), logs.heads(&Unstored::new()), "{at}");
     }
 }
 

@@ -3,33 +3,71 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_engine::policy::grants::{
-    ClusterId, Grant, GrantChange, GrantId, MemberChange, MemberRole, Operation, OperationId,
+    ClusterId, Grant, GrantChange, GrantId, LogChange, MemberChange, MemberRole, Operation, Written,
 };
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::Permission;
 
-use crate::world::revoked;
+/// Operations, and what they add up to.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    all: Vec<Written>,
+    /// Everyone who was ever made an admin by somebody who ever was one, and the recovery key.
+    pub(crate) admins: BTreeSet<NodeId>,
+    /// What somebody who was ever an admin has revoked, by name.
+    pub(crate) revoked: BTreeSet<GrantId>,
+    /// Where every grant that allows stands.
+    allows: BTreeMap<GrantId, Vec<usize>>,
+}
 
-/// Everyone who was ever made an admin by somebody who ever was one, and the recovery key.
-pub(crate) fn ever_admins(
-    all: &[(OperationId, Operation)],
-    cluster: ClusterId,
-) -> BTreeSet<NodeId> {
+impl Held {
+    pub(crate) fn new(all: Vec<Written>, cluster: ClusterId) -> Self {
+        let admins = ever_admins(&all, cluster);
+        let by_admins = all.iter().filter(|told| admins.contains(&told.issuer()));
+        let revoked = by_admins.flat_map(|told| revoked(told.operation()));
+        let mut allows: BTreeMap<GrantId, Vec<usize>> = BTreeMap::new();
+        for (at, told) in all.iter().enumerate() {
+            if let Some(grant) = allowed(told.operation()) {
+                allows.entry(grant.id).or_default().push(at);
+            }
+        }
+        Self {
+            revoked: revoked.collect(),
+            admins,
+            allows,
+            all,
+        }
+    }
+
+    /// The grants of this name that allow, with who issued them.
+    pub(crate) fn allows(&self, id: GrantId) -> impl Iterator<Item = (NodeId, &Grant)> {
+        let all = self.allows.get(&id).into_iter().flatten();
+        all.filter_map(|at| {
+            let told = &self.all[*at];
+            Some((told.issuer(), allowed(told.operation())?))
+        })
+    }
+}
+
+fn ever_admins(all: &[Written], cluster: ClusterId) -> BTreeSet<NodeId> {
+    let of_members = |told: &&Written| matches!(told.operation().change, LogChange::Members(_));
+    let all: Vec<&Written> = all.iter().filter(of_members).collect();
     let mut admins = BTreeSet::new();
     let mut recovery = None;
-    for (id, operation) in all {
-        if let Some(MemberChange::Found { recovery: key, .. }) = operation.change.members()
-            && id.0 == cluster.0
+    for told in &all {
+        if let Some(MemberChange::Found { recovery: key, .. }) = told.operation().change.members()
+            && told.id().0 == cluster.0
         {
             recovery = Some(key.node());
-            admins.extend([operation.place.issuer, key.node()]);
+            admins.extend([told.issuer(), key.node()]);
         }
     }
     for _ in 0..all.len() {
         let before = admins.len();
-        for (_, operation) in all {
-            let by = operation.place.issuer;
-            let made = match operation.change.members() {
+        for told in &all {
+            let by = told.issuer();
+            let made = match told.operation().change.members() {
+                _ if !admins.contains(&by) => None,
                 Some(MemberChange::Admit {
                     key,
                     role: MemberRole::Admin,
@@ -41,7 +79,7 @@ pub(crate) fn ever_admins(
                 }
                 _ => None,
             };
-            admins.extend(made.filter(|_| admins.contains(&by)));
+            admins.extend(made);
         }
         if admins.len() == before {
             break;
@@ -50,30 +88,17 @@ pub(crate) fn ever_admins(
     admins
 }
 
-/// What somebody who was ever an admin has revoked, by name.
-pub(crate) fn ever_revoked(
-    all: &[(OperationId, Operation)],
-    cluster: ClusterId,
-) -> BTreeSet<GrantId> {
-    let admins = ever_admins(all, cluster);
-    let by_admins = all
-        .iter()
-        .filter(|(_, operation)| admins.contains(&operation.place.issuer));
-    by_admins
-        .flat_map(|(_, operation)| revoked(operation))
-        .collect()
+/// What an operation allows.
+fn allowed(operation: &Operation) -> Option<&Grant> {
+    match operation.change.grants() {
+        Some(GrantChange::Grant(grant)) if grant.permission == Permission::Allow => Some(grant),
+        _ => None,
+    }
 }
 
-/// Every grant that allows, with who issued it.
-pub(crate) fn allows(all: &[(OperationId, Operation)]) -> BTreeMap<GrantId, Vec<(NodeId, Grant)>> {
-    let mut found: BTreeMap<GrantId, Vec<(NodeId, Grant)>> = BTreeMap::new();
-    for (_, operation) in all {
-        if let Some(GrantChange::Grant(grant)) = operation.change.grants()
-            && grant.permission == Permission::Allow
-        {
-            let by = operation.place.issuer;
-            found.entry(grant.id).or_default().push((by, grant.clone()));
-        }
-    }
-    found
+/// What an operation takes away by name.
+fn revoked(operation: &Operation) -> impl Iterator<Item = GrantId> {
+    let change = operation.change.grants();
+    let ids = change.map(GrantChange::revoked).unwrap_or_default();
+    ids.iter().copied()
 }

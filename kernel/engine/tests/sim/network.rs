@@ -21,7 +21,7 @@ pub(crate) struct Network {
     on_the_way: BTreeMap<(u64, u64), Packet>,
     count: u64,
     /// The part each machine is in.
-    part: BTreeMap<usize, u64>,
+    part: Vec<u64>,
     pub(crate) loss: u64,
 }
 
@@ -72,12 +72,12 @@ impl Network {
     }
 
     fn part_of(&self, machine: usize) -> u64 {
-        self.part.get(&machine).copied().unwrap_or(0)
+        self.part.get(machine).copied().unwrap_or(0)
     }
 
     /// Puts each machine into one of two parts.
     pub(crate) fn fall_apart(&mut self, machines: usize, chance: &mut Chance) {
-        self.part = (0..machines).map(|at| (at, chance.below(2))).collect();
+        self.part = (0..machines).map(|_| chance.below(2)).collect();
     }
 
     pub(crate) fn heal(&mut self) {

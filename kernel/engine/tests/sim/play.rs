@@ -95,7 +95,7 @@ impl World {
             .node()
             .agent(agent(self.chance.below(3)));
         let server = server(self.chance.below(2));
-        let (caller, on) = match self.chance.pick(&self.wanted.clone()) {
+        let (caller, on) = match self.chance.pick(&self.wanted) {
             Some(wanted) if self.chance.percent(80) => wanted.clone(),
             Some(_) | None => (caller, self.machines[at].node().server(server)),
         };
@@ -121,7 +121,7 @@ impl World {
             Err(_) => "a call is refused",
         });
         if let Ok(grant) = may {
-            let held = self.operations(at);
+            let held = self.held(at);
             self.calls.push(AllowedCall {
                 at_ms: self.now_ms,
                 machine: at,
@@ -140,7 +140,7 @@ impl World {
         let wall_ms = self.machines[at].wall_ms(self.now_ms);
         let ends = self.chance.percent(20);
         let replaces = match self.chance.percent(10) {
-            true => self.chance.pick(&self.grants.clone()).copied(),
+            true => self.chance.pick(&self.grants).copied(),
             false => None,
         };
         let id = GrantId(self.chance.bytes());
@@ -162,7 +162,7 @@ impl World {
     }
 
     fn revoke(&mut self, at: usize) {
-        let Some(id) = self.chance.pick(&self.grants.clone()).copied() else {
+        let Some(id) = self.chance.pick(&self.grants).copied() else {
             return;
         };
         let revoke = Revoke::Ids(vec![id]);
@@ -227,7 +227,7 @@ impl World {
             }
         };
         let mut done = None;
-        let said = format!("{change:?}");
+        let said = self.tells.then(|| format!("{change:?}"));
         let effects =
             self.machines[at].act(now_ms, &mut self.chance, |replica, means| {
                 match replica.propose(change, "operator", wall_ms, means) {
@@ -238,7 +238,7 @@ impl World {
                     Err(_) => Vec::new(),
                 }
             });
-        self.tell(|| format!("{at}: {done:?} {said}"));
+        self.tell(|| format!("{at}: {done:?} {}", said.unwrap_or_default()));
         if done.is_some() {
             self.count("a change is proposed");
         }
@@ -294,8 +294,13 @@ impl World {
         if let Some(at) = self.chance.pick(&stopped) {
             self.tell(|| format!("{at}: starts"));
             *self.happened.entry("a machine starts").or_default() += 1;
-            self.machines[*at].start(self.cluster, self.now_ms, &mut self.chance);
+            self.start(*at);
         }
+    }
+
+    fn start(&mut self, at: usize) {
+        let (chance, reader) = (&mut self.chance, &mut self.reader);
+        self.machines[at].start(self.cluster, self.now_ms, chance, reader);
     }
 
     fn stop(&mut self, at: usize) {
@@ -351,8 +356,8 @@ impl World {
         copy.disk.owed = original.disk.owed.clone();
         copy.hints = original.hints.clone();
         copy.cloned = true;
-        copy.start(self.cluster, self.now_ms, &mut self.chance);
         self.machines.push(copy);
+        self.start(self.machines.len() - 1);
     }
 
     /// Everything works again, and nobody does anything.
@@ -362,8 +367,7 @@ impl World {
         self.network.loss = 0;
         for at in 0..self.machines.len() {
             if self.machines[at].replica.is_none() {
-                let cluster = self.cluster;
-                self.machines[at].start(cluster, self.now_ms, &mut self.chance);
+                self.start(at);
             }
         }
         let end = self.now_ms + QUIET_MS;

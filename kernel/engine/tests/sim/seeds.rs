@@ -62,7 +62,7 @@ fn invariants() -> [Box<dyn Invariant>; 6] {
         Box::new(CallsNeedAGrant),
         Box::new(RevokesLast::default()),
         Box::new(MembersConverge),
-        Box::new(AcknowledgedEntriesLast),
+        Box::new(AcknowledgedEntriesLast::default()),
         Box::new(LeasesClose::default()),
         Box::new(AllowsEndEarly),
     ]
@@ -82,14 +82,16 @@ fn played(first: u64, seeds: u64) -> Happened {
             if seed >= first + seeds {
                 return happened;
             }
-            for (what, times) in alone(seed) {
+            // Where one fails, no further one is begun.
+            let played = alone(seed).inspect_err(|_| next.store(first + seeds, Ordering::Relaxed));
+            for (what, times) in played.unwrap_or_else(|why| resume_unwind(why)) {
                 *happened.entry(what).or_default() += times;
             }
         }
     };
-    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let workers = asked("MGP_SIM_THREADS").unwrap_or_else(cores);
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
         let mut all = Happened::new();
         for worker in workers {
             let happened = worker.join().unwrap_or_else(|why| resume_unwind(why));
@@ -101,13 +103,16 @@ fn played(first: u64, seeds: u64) -> Happened {
     })
 }
 
+fn cores() -> u64 {
+    thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
+}
+
 /// One seed, which is told when it fails.
-fn alone(seed: u64) -> Happened {
+fn alone(seed: u64) -> thread::Result<Happened> {
     let played = catch_unwind(AssertUnwindSafe(|| play(seed, false, &mut invariants())));
-    played.unwrap_or_else(|why| {
+    played.inspect_err(|_| {
         println!(
             "seed {seed} fails; again: MGP_SIM_SEED={seed} cargo test -p mgp-engine --test sim -- --nocapture"
         );
-        resume_unwind(why)
     })
 }

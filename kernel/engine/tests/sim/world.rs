@@ -1,17 +1,18 @@
 //! All machines, the network between them and the time; and what an observer who sees everything wrote down.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::policy::grants::{
-    ClusterId, GrantChange, GrantId, LogChange, LogPosition, MemberChange, Operation, OperationId,
-    Signed,
+    ClusterId, GrantId, LogChange, LogPosition, MemberChange, Operation, OperationId, Signed,
 };
 use mgp_engine::replication::replica::{LogMessage, Replica, ReplicaEffect};
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, NodeServer, ServerId};
 
 use crate::chance::Chance;
 use crate::machine::{Machine, Pen, Reader};
+use crate::model::Held;
 use crate::network::{Network, Packet};
 use crate::seeds::Happened;
 
@@ -24,7 +25,7 @@ pub(crate) struct AllowedCall {
     pub(crate) server: ServerId,
     pub(crate) grant: GrantId,
     /// Everything the machine knew then.
-    pub(crate) held: Vec<(OperationId, Operation)>,
+    pub(crate) held: Rc<Held>,
 }
 
 /// Something that was taken away, and acknowledged to who asked.
@@ -47,7 +48,6 @@ pub(crate) struct World {
     pub(crate) network: Network,
     pub(crate) cluster: ClusterId,
     pub(crate) recovery: Pen,
-    pub(crate) real: bool,
     pub(crate) tells: bool,
     pub(crate) grants: Vec<GrantId>,
     /// Who was granted what, whether it still is or not.
@@ -56,6 +56,10 @@ pub(crate) struct World {
     pub(crate) recovered: u64,
     pub(crate) happened: Happened,
     pub(crate) reader: Reader,
+    /// What the machines held when they were last asked, and since when nothing has changed in it: the start, and
+    /// how many entries there are. They become more until the next start, which
+    /// [`crate::acknowledged_entries_last`] sees to.
+    held: BTreeMap<usize, (u64, usize, Rc<Held>)>,
     /// What happened since the invariants were last checked.
     pub(crate) calls: Vec<AllowedCall>,
     pub(crate) revokes: Vec<AcknowledgedRevoke>,
@@ -81,13 +85,13 @@ impl World {
             network: Network::losing(chance.below(25)),
             machines,
             recovery,
-            real,
             tells,
             grants: Vec::new(),
             wanted: Vec::new(),
             recovered: 0,
             happened: Happened::new(),
-            reader: Reader::default(),
+            reader: Reader::new(real),
+            held: BTreeMap::new(),
             calls: Vec::new(),
             revokes: Vec::new(),
             answers: BTreeMap::new(),
@@ -98,7 +102,7 @@ impl World {
         world.machines[0].disk.entries.push(found.entry());
         for machine in &mut world.machines {
             machine.hints.insert(founder);
-            machine.start(world.cluster, 0, &mut world.chance);
+            machine.start(world.cluster, 0, &mut world.chance, &mut world.reader);
         }
         world
     }
@@ -132,7 +136,7 @@ impl World {
     }
 
     pub(crate) fn sync(&mut self, at: usize) {
-        let effects = self.machines[at].sync(self.now_ms, &mut self.chance);
+        let effects = self.machines[at].sync(self.now_ms, &mut self.chance, &mut self.reader);
         self.perform(at, effects);
     }
 
@@ -147,11 +151,11 @@ impl World {
             *last = packet.sent_ms.max(*last);
             self.measure(to, from);
         }
-        let (now_ms, real) = (self.now_ms, self.real);
+        let now_ms = self.now_ms;
         let machine = &mut self.machines[to];
         let effects = match packet.message {
             LogMessage::Entries(entries) => {
-                let signed = self.reader.verified(&entries, real);
+                let signed = self.reader.verified(&entries);
                 machine.act(now_ms, &mut self.chance, |replica, means| {
                     replica.take(&signed, means)
                 })
@@ -214,22 +218,26 @@ impl World {
             .collect()
     }
 
-    /// The operations on a machine's disk, and the ones it has in memory.
-    pub(crate) fn operations(&mut self, at: usize) -> Vec<(OperationId, Operation)> {
-        let Some(replica) = &self.machines[at].replica else {
-            return Vec::new();
+    /// What a machine knows, on its disk and in memory.
+    pub(crate) fn held(&mut self, at: usize) -> Rc<Held> {
+        let machine = &self.machines[at];
+        let Some(replica) = &machine.replica else {
+            return Rc::default();
         };
-        let (logs, reader, real) = (replica.logs(), &mut self.reader, self.real);
-        let grants = logs.grants();
-        let keys = grants
-            .issuers()
-            .flat_map(|issuer| grants.keys(issuer, 0).map(move |key| (issuer, key)));
-        keys.map(|(issuer, key)| {
-            let entry = logs.entry(issuer, key).unwrap();
-            let written = reader.read(entry, real).unwrap().written();
-            (written.id(), written.operation().clone())
-        })
-        .collect()
+        let (starts, count) = (machine.starts, replica.logs().count());
+        match self.held.get(&at) {
+            Some((of, so_many, held)) if *of == starts && *so_many == count => held.clone(),
+            Some(_) | None => {
+                let entries = replica.logs().entries();
+                let read = entries.map(|(_, _, entry)| {
+                    let signed = self.reader.read(entry).unwrap();
+                    signed.written().clone()
+                });
+                let held = Rc::new(Held::new(read.collect(), self.cluster));
+                self.held.insert(at, (starts, count, held.clone()));
+                held
+            }
+        }
     }
 }
 
@@ -257,11 +265,4 @@ pub(crate) fn agent(n: u64) -> AgentId {
 
 pub(crate) fn server(n: u64) -> ServerId {
     ServerId::new(format!("server-{n}"))
-}
-
-/// What an operation takes away by name.
-pub(crate) fn revoked(operation: &Operation) -> BTreeSet<GrantId> {
-    let change = operation.change.grants();
-    let ids = change.map(GrantChange::revoked).unwrap_or_default();
-    ids.iter().copied().collect()
 }

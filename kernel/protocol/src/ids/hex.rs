@@ -10,9 +10,7 @@ pub struct BadDigits;
 macro_rules! hex_id {
     ($(#[$doc:meta])* $name:ident, $bytes:literal) => {
         $(#[$doc])*
-        #[derive(
-            Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-        )]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         #[serde(into = "String", try_from = "String")]
         pub struct $name(pub [u8; $bytes]);
 
@@ -29,6 +27,23 @@ macro_rules! hex_id {
                     *byte = $crate::ids::hex::digit(pair[0])? << 4 | $crate::ids::hex::digit(pair[1])?;
                 }
                 Some(Self(bytes))
+            }
+        }
+
+        /// By their bytes. The first ones nearly always decide, and take one comparison.
+        impl Ord for $name {
+            #[inline]
+            fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+                let first = |id: &Self| id.0.first_chunk().map(|first| u64::from_be_bytes(*first));
+                let by_first = first(self).cmp(&first(other));
+                by_first.then_with(|| self.0.cmp(&other.0))
+            }
+        }
+
+        impl PartialOrd for $name {
+            #[inline]
+            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+                Some(self.cmp(other))
             }
         }
 

@@ -22,6 +22,8 @@ pub(super) struct IssuerLog {
     items: BTreeMap<LogKey, GrantLogItem>,
     /// How many operations from the first on are certain: one for each place, each naming the one before.
     certain: u64,
+    /// The last of them.
+    last: Option<OperationId>,
     /// The first place that is claimed by two.
     fork: Option<u64>,
     /// How many have no unbroken chain to the start.
@@ -54,16 +56,27 @@ impl IssuerLog {
 
     /// The certain part's end.
     pub(super) fn tip(&self) -> LogTip {
-        self.tip_at(self.certain)
+        LogTip {
+            next: self.certain,
+            id: self.last.unwrap_or(OperationId::START),
+        }
     }
 
     /// The end of the first `next` operations, which must be certain.
     pub(super) fn tip_at(&self, next: u64) -> LogTip {
-        let last = next.checked_sub(1).and_then(|last| self.ids(last).next());
+        if next == self.certain {
+            return self.tip();
+        }
         LogTip {
             next,
-            id: last.unwrap_or(OperationId::START),
+            id: self.id_before(next).unwrap_or(OperationId::START),
         }
+    }
+
+    /// The id of the operation before this place, which must be certain.
+    fn id_before(&self, sequence: u64) -> Option<OperationId> {
+        let before = sequence.checked_sub(1)?;
+        self.ids(before).next()
     }
 
     /// Everything from this place on.
@@ -85,6 +98,18 @@ impl IssuerLog {
     pub(super) fn take(&mut self, written: &Written) -> Result<GrantTaken, NotApplied> {
         let key @ (sequence, id) = (written.place().sequence, written.id());
         let previous = written.operation().previous;
+        if self.goes_on_with(sequence, previous) {
+            self.items.insert(
+                key,
+                GrantLogItem {
+                    previous,
+                    attached: true,
+                },
+            );
+            (self.certain, self.last) = (sequence + 1, Some(id));
+            self.longest = self.longest.max(self.certain);
+            return Ok(GrantTaken::New);
+        }
         if self.items.contains_key(&key) {
             return Ok(GrantTaken::Known);
         }
@@ -99,6 +124,12 @@ impl IssuerLog {
         }
         self.settle();
         Ok(GrantTaken::New)
+    }
+
+    /// True for the usual case: the next one of a log that is certain as far as it is known.
+    fn goes_on_with(&self, sequence: u64, previous: OperationId) -> bool {
+        let whole = self.items.len() as u64 == self.certain && self.fork.is_none();
+        whole && sequence == self.certain && previous == self.tip().id
     }
 
     fn attaches(&self, sequence: u64, previous: OperationId) -> bool {
@@ -159,9 +190,13 @@ impl IssuerLog {
 
     fn settle(&mut self) {
         let end = self.fork.unwrap_or(u64::MAX);
+        let before = self.certain;
         self.certain = self.certain.min(end);
         while self.certain < end && self.ids(self.certain).next().is_some() {
             self.certain += 1;
+        }
+        if self.certain != before {
+            self.last = self.id_before(self.certain);
         }
     }
 }

@@ -27,7 +27,7 @@ const MEMBER_KINDS: [&str; 7] = [
 /// An operation, and the bytes that its issuer signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    operation: Operation,
+    operation: Arc<Operation>,
     id: OperationId,
     signed: Arc<[u8]>,
 }
@@ -129,7 +129,7 @@ impl Written {
 
     fn of(operation: Operation, signed: &[u8]) -> Self {
         Self {
-            operation,
+            operation: Arc::new(operation),
             id: OperationId(*blake3::hash(signed).as_bytes()),
             signed: signed.into(),
         }
@@ -144,7 +144,7 @@ impl Written {
     /// What it says, without the bytes.
     #[must_use]
     pub fn into_operation(self) -> Operation {
-        self.operation
+        Arc::unwrap_or_clone(self.operation)
     }
 
     /// The hash of what is signed.

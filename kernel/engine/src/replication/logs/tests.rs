@@ -12,14 +12,17 @@ fn logs() -> ClusterLogs {
     ClusterLogs::new(node(0), cluster())
 }
 
-/// Offers all of it until nothing more is taken.
+/// Offers all of it until nothing more is taken; at once, it comes to the same.
 fn offered<'a>(entries: impl IntoIterator<Item = &'a Signed>) -> ClusterLogs {
     let mut logs = logs();
     let mut left: Vec<&Signed> = entries.into_iter().collect();
+    let mut at_once = logs.clone();
+    at_once.take_all(left.iter().copied());
     loop {
         let before = left.len();
         left.retain(|entry| logs.take(entry) == Err(NotMerged::NotAdmitted));
         if left.len() == before {
+            assert_eq!(logs, at_once);
             return logs;
         }
     }

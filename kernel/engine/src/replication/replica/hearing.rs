@@ -1,9 +1,11 @@
 //! What comes from other nodes.
 
+use std::sync::Arc;
+
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::NodeId;
 
-use super::{LogMessage, Replica, ReplicaEffect, ReplicaMeans, take_all};
+use super::{LogMessage, Replica, ReplicaEffect, ReplicaMeans};
 use crate::cluster::clock_offset::MeasuredClock;
 use crate::policy::grants::Signed;
 use crate::replication::exchange::lacks;
@@ -30,7 +32,7 @@ impl Replica {
         message: LogMessage,
         means: &mut ReplicaMeans<'_>,
     ) -> Vec<ReplicaEffect> {
-        if !self.speaks_with().contains(&from) {
+        if !self.is_spoken_with(from) {
             return Vec::new();
         }
         let before = self.lives.is_twice(from);
@@ -55,7 +57,7 @@ impl Replica {
         from: NodeId,
         life: LifeId,
         nonce: Nonce,
-        theirs: LogHeads,
+        theirs: Arc<LogHeads>,
         means: &mut ReplicaMeans<'_>,
     ) -> Vec<ReplicaEffect> {
         let belief = self.believes(from, life, false);
@@ -82,7 +84,7 @@ impl Replica {
         from: NodeId,
         life: LifeId,
         nonce: Nonce,
-        theirs: LogHeads,
+        theirs: Arc<LogHeads>,
         means: &mut ReplicaMeans<'_>,
     ) -> Vec<ReplicaEffect> {
         let asked_at = self.leases.answered(from, nonce);
@@ -103,7 +105,7 @@ impl Replica {
         &mut self,
         from: NodeId,
         life: LifeId,
-        theirs: LogHeads,
+        theirs: Arc<LogHeads>,
         means: &mut ReplicaMeans<'_>,
     ) -> Vec<ReplicaEffect> {
         match self.believes(from, life, false) {
@@ -111,7 +113,7 @@ impl Replica {
             Belief::OnceItAnswers => return vec![self.ask(from, means)],
             Belief::Full => {}
         }
-        let lacks = lacks(&self.logs, &theirs, &self.heads());
+        let lacks = lacks(&self.logs, &theirs, &self.heads);
         let mut effects = self.note(from, theirs, means);
         effects.extend(self.entries_for(from));
         if lacks {
@@ -141,12 +143,12 @@ impl Replica {
     fn note(
         &mut self,
         from: NodeId,
-        theirs: LogHeads,
+        theirs: Arc<LogHeads>,
         means: &mut ReplicaMeans<'_>,
     ) -> Vec<ReplicaEffect> {
         let here = self.logs.here();
         let of_mine = theirs.get(&here).copied().unwrap_or(LogHead::EMPTY);
-        let mine = self.logs.head(here, self.unstored.get(&here));
+        let mine = self.head(here);
         let tip = self.logs.grants().tip_at(here, of_mine.tip.next);
         let knows =
             tip == Some(of_mine.tip) && (of_mine.behind.is_none() || of_mine.behind == mine.behind);
@@ -159,10 +161,7 @@ impl Replica {
     pub fn take(&mut self, signed: &[Signed], means: &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect> {
         let here = self.logs.here();
         let before = self.logs.grants().tip(here);
-        let new: Vec<Signed> = take_all(&mut self.logs, signed)
-            .into_iter()
-            .cloned()
-            .collect();
+        let new: Vec<Signed> = self.logs.take_all(signed).into_iter().cloned().collect();
         if new.is_empty() {
             return Vec::new();
         }
@@ -188,9 +187,11 @@ impl Replica {
         clock: MeasuredClock,
         means: &mut ReplicaMeans<'_>,
     ) -> Vec<ReplicaEffect> {
-        let speaks_with = self.speaks_with();
-        self.clocks.measured(node, clock, means.now_ms, means.now);
-        self.clocks.retain(|node| speaks_with.contains(&node));
+        let mut clocks = std::mem::take(&mut self.clocks);
+        if clocks.measured(node, clock, means.now_ms, means.now) {
+            clocks.retain(|node| self.is_spoken_with(node));
+        }
+        self.clocks = clocks;
         self.judge_clocks(means)
     }
 

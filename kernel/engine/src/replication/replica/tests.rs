@@ -3,6 +3,7 @@ use std::time::Duration;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
+use super::super::exchange::BATCH_ENTRIES;
 use super::super::lease::LEASE;
 use super::super::scene::{admit, cluster, cut, found, key, node, revoke, until};
 use super::*;
@@ -400,13 +401,13 @@ fn a_long_log_is_sent_in_parts() {
         scene.propose(0, revoke(9)).unwrap();
     }
     let told = scene.nodes[&0].clone();
-    let part = batch(
-        told.logs(),
-        &Unstored::new(),
-        &scene.nodes[&1].heads(),
-        None,
-    );
-    assert_eq!(part.entries.len(), super::super::exchange::BATCH_ENTRIES);
+    let mine = Mine {
+        logs: told.logs(),
+        unstored: &Unstored::new(),
+        heads: &told.heads(),
+    };
+    let part = batch(mine, &scene.nodes[&1].heads(), None);
+    assert_eq!(part.entries.len(), BATCH_ENTRIES);
     scene.apart.clear();
     scene.pass(31);
     assert_eq!(scene.nodes[&1].heads(), scene.nodes[&0].heads());

@@ -134,8 +134,10 @@ impl Replica {
 
     /// Judges whether this node may write, and signs what it owes when it may.
     pub(super) fn judge(&mut self, means: &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect> {
-        let others = self.others();
-        self.own.judge(&others, means.now, self.leases.length());
+        if !self.own.is_settled() {
+            let others = self.others();
+            self.own.judge(&others, means.now, self.leases.length());
+        }
         if !self.own.is_confirmed() || self.own.owed().is_empty() {
             return Vec::new();
         }

@@ -1,8 +1,9 @@
 //! The nodes, and what is on its way between them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::{
@@ -101,8 +102,10 @@ impl PartialEq for SmallCluster {
     }
 }
 
-pub(super) fn pen(n: usize) -> Pen {
-    Pen::new(&[u8::try_from(n).unwrap() + 1; 32], false)
+fn pen(n: usize) -> &'static Pen {
+    static PENS: LazyLock<Vec<Pen>> =
+        LazyLock::new(|| (1..=10).map(|n| Pen::new(&[n; 32], false)).collect());
+    &PENS[n]
 }
 
 pub(super) fn key(n: usize) -> PublicKey {
@@ -211,8 +214,16 @@ impl SmallNode {
     }
 }
 
-fn read(entry: &Arc<[u8]>) -> Signed {
-    Signed::from_bytes(entry).unwrap()
+/// Each is read once: the same few entries are in all states, at another place in each.
+pub(super) fn read(entry: &Arc<[u8]>) -> Signed {
+    thread_local! {
+        static READ: RefCell<HashMap<Arc<[u8]>, Signed>> = RefCell::default();
+    }
+    READ.with_borrow_mut(|read| {
+        let read = read.entry(entry.clone());
+        read.or_insert_with(|| Signed::from_bytes(entry).unwrap())
+            .clone()
+    })
 }
 
 impl SmallCluster {

@@ -1,19 +1,14 @@
 //! What holds in every state, and what must be seen in some.
 
-use std::sync::{LazyLock, Mutex};
-
-use mgp_engine::policy::grants::{Force, Operation, OperationId};
+use mgp_engine::policy::grants::Force;
 use mgp_engine::replication::lease::LEASE;
 use mgp_engine::replication::replica::Replica;
 use stateright::Property;
 
-use super::cluster::{GRANT, OWNER, TWO_ADMINS, node};
+use super::cluster::{GRANT, OWNER, TWO_ADMINS, node, read};
 use super::steps::{Course, CourseState};
-use crate::machine::{Reader, moment};
-use crate::model::{allows, ever_admins, ever_revoked};
-
-/// What was read once: the same few entries are in all states.
-static READ: LazyLock<Mutex<Reader>> = LazyLock::new(Mutex::default);
+use crate::machine::moment;
+use crate::model::Held;
 
 pub(super) fn kept() -> Vec<Property<Course>> {
     vec![
@@ -59,31 +54,21 @@ fn owner(state: &CourseState) -> &Replica {
     &state.cluster.nodes[OWNER].replica
 }
 
-/// The operations that a node knows, as an observer reads them.
-fn held(replica: &Replica) -> Vec<(OperationId, Operation)> {
+/// What a node knows, as an observer reads it.
+fn held(replica: &Replica) -> Held {
     let logs = replica.logs();
-    let grants = logs.grants();
-    let mut read = READ.lock().unwrap();
-    let keys = grants
-        .issuers()
-        .flat_map(|issuer| grants.keys(issuer, 0).map(move |key| (issuer, key)));
-    keys.map(|(issuer, key)| {
-        let entry = logs.entry(issuer, key).unwrap();
-        let written = read.read(entry, false).unwrap().written();
-        (written.id(), written.operation().clone())
-    })
-    .collect()
+    let all = logs.entries();
+    let all = all.map(|(_, _, entry)| read(entry).into_written());
+    Held::new(all.collect(), logs.cluster())
 }
 
 fn granted(_: &Course, state: &CourseState) -> bool {
     if !state.cluster.allows(OWNER) {
         return true;
     }
-    let (held, cluster) = (held(owner(state)), owner(state).logs().cluster());
-    let admins = ever_admins(&held, cluster);
-    let allows = allows(&held);
-    let mut by = allows.get(&GRANT).into_iter().flatten().map(|(by, _)| by);
-    by.any(|by| admins.contains(by)) && !ever_revoked(&held, cluster).contains(&GRANT)
+    let held = held(owner(state));
+    let mut by = held.allows(GRANT).map(|(by, _)| by);
+    by.any(|by| held.admins.contains(&by)) && !held.revoked.contains(&GRANT)
 }
 
 fn not_undone(_: &Course, state: &CourseState) -> bool {

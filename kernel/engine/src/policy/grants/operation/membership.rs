@@ -93,6 +93,18 @@ pub enum MemberChange {
 }
 
 impl MemberChange {
+    /// The key that it lets in, or that somebody goes on under.
+    #[must_use]
+    pub fn key(&self) -> Option<&PublicKey> {
+        match self {
+            Self::Found { key, .. }
+            | Self::Admit { key, .. }
+            | Self::Rekey { key, .. }
+            | Self::Recover { key, .. } => Some(key),
+            Self::Cut { .. } | Self::Rename { .. } | Self::Rest {} => None,
+        }
+    }
+
     pub(super) fn gives(&self) -> bool {
         match self {
             Self::Found { .. }
