@@ -61,7 +61,7 @@ enum Chore {
 /// The profile of what plays and checks many courses.
 const CHECKS: &str = "checks";
 const SIMULATOR: &str = "simulator";
-/// Runs of the simulator in the gate: as many as two cores play in some five minutes.
+/// Runs of the simulator in the gate: as many as two cores play in one or two minutes.
 const SEEDS: u64 = 5_000;
 /// Steps of which it plays every course that a few nodes can take: one more takes three times as long.
 const STEPS: u64 = 5;

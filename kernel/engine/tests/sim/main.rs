@@ -4,6 +4,8 @@
 //! `cargo test -p mgp-engine --test sim` runs some seeds for each invariant, `cargo xtask simulate` thousands. A seed
 //! that fails is printed; it is played again, told event by event, with
 //! `MGP_SIM_SEED=<seed> cargo test -p mgp-engine --test sim -- --nocapture`.
+//!
+//! `MGP_SIM_FIRST`, `MGP_SIM_SEEDS` and `MGP_SIM_THREADS` say which seeds, and on how many cores.
 
 #![allow(clippy::unwrap_used)]
 // How many seeds, and which, is asked of the environment: this is no engine.
