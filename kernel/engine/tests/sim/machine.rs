@@ -150,6 +150,7 @@ impl Machine {
             lease: LEASE,
             hints: self.hints.clone(),
             owed: self.disk.owed.clone(),
+            twice: BTreeSet::new(),
             now: moment(now_ms),
         };
         let read = self.disk.entries.iter();

@@ -63,6 +63,7 @@ impl Scene {
             lease: LEASE,
             hints: BTreeSet::from([node(0)]),
             owed,
+            twice: BTreeSet::new(),
             now: self.now(),
         };
         self.nodes.insert(n, Replica::new(start, &entries));

@@ -1,6 +1,6 @@
 //! The nodes, and what is on its way between them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -157,6 +157,7 @@ impl SmallNode {
             lease: LEASE,
             hints: TWO_ADMINS.map(node).into(),
             owed: disk.owed.clone(),
+            twice: BTreeSet::new(),
             now: moment(1000 * now_s),
         };
         let stored: Vec<Signed> = disk.entries.iter().map(read).collect();
@@ -374,7 +375,7 @@ impl SmallCluster {
                     effects.extend(node.act(n, self.now_s, stored));
                 }
                 ReplicaEffect::Send(to, message) => sends.push((to, message)),
-                ReplicaEffect::Changed => {}
+                ReplicaEffect::Changed | ReplicaEffect::Twice(..) => {}
             }
         }
         self.nodes[n].settle();
