@@ -159,7 +159,7 @@ impl Scene {
                     self.act(to, |replica, means| replica.hear(node(n), message, means));
                 }
             }
-            ReplicaEffect::Changed => {}
+            ReplicaEffect::Changed | ReplicaEffect::Twice(..) => {}
         }
     }
 
