@@ -336,6 +336,13 @@ async fn two_lives_of_one_key_are_both_cut() {
         !scene.opens(0, 1),
         "a restart of who found them opens nothing"
     );
+    // Nor does it wait for one of the two to confirm its log: it says that they go on under another key.
+    scene.confirmed(0).await;
+    let key = scene.key(9).public();
+    scene.at(0).rekey(node, key, by()).await.unwrap();
+    let members = scene.view(0).members.clone();
+    assert_eq!(members[&node].standing, MemberStanding::Rekeyed);
+    assert_eq!(members[&key.node()].standing, MemberStanding::In);
 }
 
 #[tokio::test]
