@@ -133,7 +133,7 @@ fn of_operator(method: &str) -> Option<Route> {
         "mgp/kernel/stop" => operator(|t, _| ready(t.operator.stop())),
         "mgp/kernel/reload" => operator(operate!(reload())),
         "mgp/kernel/tree" => operator(operate!(tree())),
-        "mgp/kernel/nodes/id" => operator(|t, _| ready(t.operator.identity())),
+        "mgp/kernel/nodes/id" => operator(operate!(identity())),
         "mgp/kernel/nodes/list" => operator(operate!(list_nodes())),
         "mgp/kernel/nodes/invite" => operator(operate!(invite_node)),
         "mgp/kernel/nodes/tickets" => operator(operate!(list_tickets())),

@@ -8,6 +8,7 @@
 mod alarms;
 mod dialing;
 mod failures;
+mod keeping_out;
 mod live;
 mod members;
 mod outbox;
@@ -96,6 +97,8 @@ pub struct PinnedPeer {
     pub name: String,
     /// What the cluster's log says it may do.
     pub role: ToldRole,
+    /// Two living nodes have its key: whichever comes is told so, and has no link.
+    pub lives_twice: bool,
 }
 
 /// What happens on links.

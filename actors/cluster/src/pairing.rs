@@ -243,13 +243,14 @@ impl PairingHandle {
         self.mailbox.ask(PairingMsg::Waiting).await
     }
 
-    /// Lets the node in that showed this ticket; resolves when that is written down.
+    /// Lets the node in that showed this ticket, if it is the one whose words were looked at; resolves when that is
+    /// written down.
     ///
     /// # Errors
     /// [`PairingFailed`]; where the kernel cannot write it down, the ticket is as good as before.
-    pub async fn approve(&self, id: TicketId) -> Result<(), PairingFailed> {
+    pub async fn approve(&self, id: TicketId, words: String) -> Result<(), PairingFailed> {
         self.mailbox
-            .ask(|reply| PairingMsg::Approve(id, reply))
+            .ask(|reply| PairingMsg::Approve(id, words, reply))
             .await?
     }
 
@@ -296,8 +297,8 @@ pub enum PairingMsg {
     Tickets(Reply<Vec<TicketStatus>>),
     /// Tell who waits.
     Waiting(Reply<Vec<WaitingNode>>),
-    /// A person says yes.
-    Approve(TicketId, Reply<Result<(), PairingFailed>>),
+    /// A person who looked at these words says yes.
+    Approve(TicketId, String, Reply<Result<(), PairingFailed>>),
     /// A ticket ends, for a reason that who waits is told.
     End(TicketId, &'static str, Reply<bool>),
     /// Show a ticket.
@@ -370,7 +371,7 @@ impl Actor for PairingActor {
             PairingMsg::Invite(terms, reply) => reply.send(state.invite(terms).await),
             PairingMsg::Tickets(reply) => reply.send(state.statuses()),
             PairingMsg::Waiting(reply) => reply.send(state.waiting()),
-            PairingMsg::Approve(id, reply) => state.approve(id, Some(reply)),
+            PairingMsg::Approve(id, words, reply) => state.approve(id, Some((words, reply))),
             PairingMsg::End(id, why, reply) => reply.send(state.end(id, why).await),
             PairingMsg::Join(ticket, name, reply) => reply.send(state.join(&ticket, name)),
             PairingMsg::Joining(reply) => reply.send(state.joining()),

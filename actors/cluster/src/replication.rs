@@ -14,6 +14,7 @@ mod pending;
 mod proposals;
 mod recovery_key;
 mod state;
+mod stay;
 #[cfg(test)]
 mod tests;
 mod view;

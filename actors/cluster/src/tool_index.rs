@@ -9,6 +9,7 @@ mod copies;
 mod held_tools;
 mod node_handles;
 mod peers;
+mod refusals;
 mod showing;
 mod state;
 mod status;

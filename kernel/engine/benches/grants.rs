@@ -46,6 +46,7 @@ fn main() {
         lease: LEASE,
         hints: BTreeSet::new(),
         owed: Vec::new(),
+        twice: BTreeSet::new(),
         now: MonotonicTime::START,
     };
     let before = memory::resident();

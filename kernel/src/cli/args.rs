@@ -27,8 +27,8 @@ pub use audit::{Acknowledge, Audit, FindAudit, TailAudit};
 pub use calls::{Calls, ShowCall};
 pub use events::{Events, TailEvents};
 pub use nodes::{
-    Asking, Audience, Cluster, Invite, Join, Lan, Leave, NamedNode, Nodes, Recover, Rekey, Rename,
-    Share, Unshare, Withdraw,
+    Audience, Cluster, Invite, Join, Lan, Leave, LetIn, NamedNode, Nodes, Recover, Rekey, Rename,
+    Share, TurnAway, Unshare, Withdraw,
 };
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};

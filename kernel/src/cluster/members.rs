@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mgp_cluster::lan::LanPresence;
 use mgp_cluster::links::{OpenFailed, PinnedPeer};
-use mgp_cluster::replication::{ClusterMemberView, ClusterView};
+use mgp_cluster::replication::{ClusterMemberView, ClusterView, MemberStanding};
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::MemberRole;
 use mgp_protocol::federation::hello::{NodeName, ToldRole};
@@ -118,6 +118,7 @@ fn pins(view: &ClusterView) -> BTreeMap<NodeId, PinnedPeer> {
             key: *key,
             name: member.map_or_else(|| node.short(), |member| member.name.clone()),
             role: said(member.and_then(|member| member.role)),
+            lives_twice: member.is_some_and(|member| member.standing == MemberStanding::Twice),
         };
         (*node, pinned)
     };

@@ -46,9 +46,11 @@ impl Operator {
         })?;
         let replication = &self.cluster.replication;
         let here = self.cluster.here;
-        let signed = match replication.view().cluster {
-            Some(_) => Some(replication.rekey(here, key, asked_by(request)).await),
-            None => None,
+        // Nobody would hear it, and the other one of the two may sign another key at the same place.
+        let signed = match (replication.view().cluster, self.kept_out().await?) {
+            (Some(_), None) => Some(replication.rekey(here, key, asked_by(request)).await),
+            (Some(_), Some(why)) => Some(Err(Refusal::BadParams(why))),
+            (None, _) => None,
         };
         // A failure may come after it was written.
         if let Some(Err(why)) = &signed

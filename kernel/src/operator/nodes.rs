@@ -27,8 +27,8 @@ impl Operator {
     /// `mgp/kernel/nodes/id`.
     ///
     /// # Errors
-    /// None at present; the type is that of every answer.
-    pub fn identity(&self) -> Outcome {
+    /// When the links do not answer.
+    pub async fn identity(&self) -> Outcome {
         let (cluster, view) = (&self.cluster, self.cluster.replication.view());
         json(&Identity {
             id: cluster.here.to_string(),
@@ -38,7 +38,21 @@ impl Operator {
             cluster: view.cluster.map(|id| id.to_string()),
             role: view.role.map(role),
             listens: cluster.links.address().map(|at| at.to_string()),
+            trouble: self.kept_out().await?,
         })
+    }
+
+    /// Which nodes found another living kernel with this node's key, in words; nothing where none did.
+    pub(super) async fn kept_out(&self) -> Result<Option<String>, Refusal> {
+        let links = self.cluster.links.status().await.map_err(super::broken)?;
+        let by = links.iter().filter(|link| link.keeps_out);
+        let by: Vec<String> = by.map(|link| self.cluster.name_of(link.node)).collect();
+        Ok((!by.is_empty()).then(|| {
+            let by = by.join(", ");
+            format!(
+                "two living kernels have this node's key, and neither is let in any more by {by}: stop the copy, then `mgp node rekey` on the one that stays"
+            )
+        }))
     }
 
     /// `mgp/kernel/nodes/list`.
@@ -51,6 +65,9 @@ impl Operator {
             Some(_) => self.nodes(&view).await?,
             None => Vec::new(),
         };
+        let name_of = |node| self.cluster.name_of(node);
+        let mut troubles = cluster_troubles::troubles(&view, name_of, boot_moment());
+        troubles.extend(self.kept_out().await?);
         json(&Cluster {
             id: view.cluster.map(|id| id.to_string()),
             nodes,
@@ -58,11 +75,7 @@ impl Operator {
             confirmed: view.cluster.is_some() && view.unheard.is_none(),
             listens: self.cluster.links.address().map(|at| at.to_string()),
             waiting: self.waiting_nodes().await?,
-            troubles: cluster_troubles::troubles(
-                &view,
-                |node| self.cluster.name_of(node),
-                boot_moment(),
-            ),
+            troubles,
         })
     }
 
@@ -326,7 +339,7 @@ fn said_of(standing: MemberStanding) -> Option<String> {
             "it signed two different logs, or somebody with its key did: `mgp node rekey` there gives it another key"
         }
         MemberStanding::Twice => {
-            "two living nodes have its key, and neither is let in: stop the copy, then `mgp node rekey` on the one that stays"
+            "two living nodes have its key, and neither is let in: stop the copy, then `mgp node rekey` on the one that stays, and here what it says then; or cut it off with `mgp node revoke`"
         }
     };
     Some(said.to_owned())

@@ -7,6 +7,7 @@ use mgp_cluster::pairing::{
     InviteTerms, JoinProgress, Joining, PairingFailed, TicketStatus, WaitingNode as Waits,
 };
 use mgp_discovery::interfaces;
+use mgp_engine::cluster::node_names::looks_like;
 use mgp_engine::policy::grants::MemberRole;
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::federation::hello::{NodeName, ToldRole};
@@ -140,25 +141,31 @@ impl Operator {
     /// The nodes that wait for a person.
     pub(super) async fn waiting_nodes(&self) -> Result<Vec<WaitingNode>, Refusal> {
         let waiting = self.cluster.pairing.waiting().await.map_err(broken)?;
-        Ok(waiting.iter().map(shown_waiting).collect())
+        let shown = waiting.iter().map(|waits| self.shown_waiting(waits));
+        Ok(shown.collect())
     }
 
     /// `mgp/kernel/nodes/approve`.
     ///
     /// # Errors
-    /// Nobody waits, or not this one, or it shows other words; it cannot be written down.
+    /// Nobody waits, or not this one, or it shows other words, or none were said; it cannot be written down.
     pub async fn approve_node(&self, request: &Request) -> Outcome {
         let approve: Approve = read(request)?;
         let waits = self.waiting_one(approve.node.as_deref()).await?;
-        if let Some(words) = &approve.words
-            && *words != waits.who.words
-        {
-            let (name, shows) = (&waits.who.name, &waits.who.words);
+        let (name, shows) = (&waits.who.name, &waits.who.words);
+        let typed = approve.node.filter(|typed| typed == shows);
+        // A name or the beginning of an id may be another node's by now: the words are those of its key and its name.
+        let words = approve.words.or(typed).ok_or_else(|| {
+            Refusal::BadParams(format!(
+                "{name} asks: if it shows the words {shows}, say so with them: `mgp node approve {shows}`"
+            ))
+        })?;
+        if words != *shows {
             return Err(Refusal::BadParams(format!(
                 "{name} shows {shows:?}: where the other side shows {words:?}, it is another node, and is not let in"
             )));
         }
-        let approved = self.cluster.pairing.approve(waits.id).await;
+        let approved = self.cluster.pairing.approve(waits.id, words).await;
         approved.map_err(failed)?;
         json(&answered(&waits, true))
     }
@@ -176,6 +183,26 @@ impl Operator {
             .await
             .map_err(broken)?;
         json(&answered(&waits, false))
+    }
+
+    fn shown_waiting(&self, waits: &Waits) -> WaitingNode {
+        let until = waits.who.since_ms.saturating_add(millis(WAITS));
+        let view = self.cluster.replication.view();
+        let known = view.members.values();
+        let known = known.filter(|member| !member.standing.is_out());
+        let known = known.map(|member| member.name.as_str());
+        WaitingNode {
+            id: waits.who.node.to_string(),
+            name: waits.who.name.to_string(),
+            called_before: waits.who.called_before.as_ref().map(ToString::to_string),
+            looks_like: looks_like(waits.who.name.as_str(), known).map(str::to_owned),
+            words: waits.who.words.clone(),
+            role: given(waits.role),
+            from: waits.from.map(plain).unwrap_or_default(),
+            ticket: waits.id.to_string(),
+            since: rfc3339_ms(waits.who.since_ms),
+            until: rfc3339_ms(until.min(waits.expires_ms)),
+        }
     }
 
     /// The node that is meant: by its name, its words, its id or the beginning of it; nothing where only one waits.
@@ -278,20 +305,6 @@ fn shown_ticket(ticket: &TicketStatus) -> Ticket {
         expires_at: rfc3339_ms(ticket.expires_ms),
         approved: ticket.approved_before,
         addresses: ticket.places.clone(),
-    }
-}
-
-fn shown_waiting(waits: &Waits) -> WaitingNode {
-    let until = waits.who.since_ms.saturating_add(millis(WAITS));
-    WaitingNode {
-        id: waits.who.node.to_string(),
-        name: waits.who.name.to_string(),
-        words: waits.who.words.clone(),
-        role: given(waits.role),
-        from: waits.from.map(plain).unwrap_or_default(),
-        ticket: waits.id.to_string(),
-        since: rfc3339_ms(waits.who.since_ms),
-        until: rfc3339_ms(until.min(waits.expires_ms)),
     }
 }
 

@@ -35,8 +35,9 @@ async def certificate_at(at):
     return link._quic.tls._peer_certificate
 
 
-async def keys(at, other):
-    """All who come without the right key; `other` is where a member listens."""
+async def keys(at, other, member):
+    """All who come without the right key, and one who has it; `other` is where a member listens, `member` the file of the
+    key of another one."""
     borrowed = await certificate_at(other)
     signed_by_other = Identity()
     signed_by_other.certificate = certificate_of(borrowed.public_key(), signed_by_other.key)
@@ -56,6 +57,7 @@ async def keys(at, other):
     told = {}
     for name, (identity, alpn) in tries.items():
         told[name] = await outcome(speaks(at, identity, alpn))
+    told["a key that was let in"] = await outcome(speaks(at, Identity.of_file(member), LINK))
     return told
 
 
@@ -64,4 +66,7 @@ async def speaks(at, identity, alpn):
     link = await dial(at, identity, alpn)
     link.control = link.open(CONTROL)
     link.say(link.control, MESSAGE, words.control("hello", words.hello("mallory", bytes(16))))
-    await link.streams[link.control].frame(6)
+    kind, said = await link.streams[link.control].frame(6)
+    link.close()
+    if kind != MESSAGE or words.read(said)["kind"] != "hello":
+        raise Gone(kind)

@@ -1,9 +1,9 @@
 //! How nodes come in, and who does not.
 
-use mgp_tests::harness::DEADLINE;
+use mgp_tests::harness::{DEADLINE, wait_until};
 use serde_json::Value;
 
-use crate::scene::{admission, demo, join, linked, node, operator, ticket, waiting};
+use crate::scene::{admission, demo, join, linked, node, operator, standing, ticket, waiting};
 
 /// PRJ-003: nothing listens for other nodes until somebody asks for it.
 #[tokio::test(flavor = "multi_thread")]
@@ -65,6 +65,49 @@ async fn a_ticket_is_used_once_and_only_as_it_was_given() {
     assert!(!tried.status.success(), "{told}");
     let status = nas.mgp_json(&["cluster", "status"]).await;
     assert_eq!(status["nodes"].as_array().unwrap().len(), 2, "{status:#}");
+}
+
+/// PRJ-004: a yes is to the node, the name and the words that were looked at: under another name it is another question.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_yes_to_one_name_lets_no_other_in() {
+    let (nas, desk) = (node("nas", "").await, node("desk", "").await);
+    let ticket = ticket(&nas, &[]).await;
+    let join = ["node", "join", &ticket, "--no-wait"];
+    desk.mgp_json(&join).await;
+    let looked_at = waiting(&nas).await;
+    desk.mgp_json(&[&join[..], &["--name", "na5"]].concat())
+        .await;
+    let mut asks = Value::Null;
+    wait_until("it asks under another name", DEADLINE, async || {
+        asks = waiting(&nas).await;
+        asks["name"] == "na5"
+    })
+    .await;
+    assert_eq!(
+        (&asks["called_before"], &asks["looks_like"]),
+        (&"desk".into(), &"nas".into())
+    );
+    let (words, old) = (
+        asks["words"].as_str().unwrap(),
+        looked_at["words"].as_str().unwrap(),
+    );
+    for late in [
+        &["node", "approve", old][..],
+        &["node", "approve", "na5"],
+        &["node", "approve"],
+    ] {
+        let tried = nas.mgp(late).await;
+        let told = String::from_utf8_lossy(&tried.stderr).into_owned();
+        assert_eq!(tried.status.code(), Some(2), "{late:?}: {told}");
+        assert!(told.contains("na5"), "{late:?}: {told}");
+    }
+    let shown = nas.mgp(&["node", "tickets"]).await;
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("NOTE: it asked as desk before"), "{shown}");
+    assert!(shown.contains("NOTE: its name looks like nas"), "{shown}");
+    nas.mgp_json(&["node", "approve", words]).await;
+    linked(&nas, &desk).await;
+    assert_eq!(standing(&nas, "na5").await, "linked");
 }
 
 /// PRJ-004: a person says no, and the other side is told.

@@ -31,8 +31,8 @@ pub(crate) async fn join(host: &Kernel, guest: &Kernel, more: &[&str]) {
         let waiting = waiting(host).await;
         let shown = admission(&mut operator(guest).await).await;
         assert_eq!(shown["words"], waiting["words"], "{shown:#} {waiting:#}");
-        let id = waiting["id"].as_str().unwrap();
-        host.mgp_json(&["node", "approve", id]).await
+        let words = waiting["words"].as_str().unwrap();
+        host.mgp_json(&["node", "approve", words]).await
     };
     let (joined, approved) = tokio::join!(joining.output(DEADLINE), approving);
     assert_eq!(approved["admitted"], true);

@@ -202,6 +202,12 @@ impl PeerVerifier {
         }
     }
 
+    /// The same, in the words of the library; what is wrong with the peer is noted.
+    fn judged(&self, certificate: &CertificateDer<'_>, chain: usize) -> Result<(), rustls::Error> {
+        let judged = self.judge(certificate, chain);
+        judged.map_err(|fault| self.findings.refused(fault))
+    }
+
     fn signature(
         &self,
         message: &[u8],
@@ -219,6 +225,33 @@ impl PeerVerifier {
 const NO_TLS12: rustls::Error =
     rustls::Error::PeerIncompatible(rustls::PeerIncompatible::Tls12NotOffered);
 
+/// What the verifiers of both sides say of signatures: TLS 1.3 and Ed25519, nothing else.
+macro_rules! one_signature {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            Err(NO_TLS12)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            self.signature(message, certificate, signed)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+    };
+}
+
 impl ServerCertVerifier for PeerVerifier {
     fn verify_server_cert(
         &self,
@@ -228,32 +261,11 @@ impl ServerCertVerifier for PeerVerifier {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let judged = self.judge(certificate, chain.len());
-        judged.map_err(|fault| self.findings.refused(fault))?;
+        self.judged(certificate, chain.len())?;
         Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(NO_TLS12)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
+    one_signature!();
 }
 
 impl ClientCertVerifier for PeerVerifier {
@@ -267,32 +279,11 @@ impl ClientCertVerifier for PeerVerifier {
         chain: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        let judged = self.judge(certificate, chain.len());
-        judged.map_err(|fault| self.findings.refused(fault))?;
+        self.judged(certificate, chain.len())?;
         Ok(ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(NO_TLS12)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
+    one_signature!();
 }
 
 /// Shows the certificate to who dials this node, and notes what for: that is said before the other

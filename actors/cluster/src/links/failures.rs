@@ -17,7 +17,7 @@ fn words_of_failure(why: &StreamFailure) -> String {
             "the other side does not take this node: it was revoked there, or has not heard of its admission yet"
         }
         StreamFailure::LinkClosed(LinkClose::TwoLives) => {
-            "two kernels run with one key: stop the copy, then `mgp node rekey` on the one that stays"
+            "the other side found two living nodes with this node's key, and takes neither: stop the copy, then `mgp node rekey` on the one that stays"
         }
         StreamFailure::LinkClosed(LinkClose::NoCommonVersion) => "update the older one of the two",
         StreamFailure::LinkClosed(

@@ -1,9 +1,8 @@
 //! The state of the links actor: the socket, the members, and the links to them.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::cluster::address_hints::AddressHints;
@@ -20,26 +19,22 @@ use mgp_transports::quic::{LinkGone, NewLink, StreamFailure};
 use tokio_util::sync::CancellationToken;
 
 use super::alarms::{Alarms, Due};
-use super::dialing::{self, DIALS, Dialed};
 use super::live::LiveLink;
 use super::parts::LinksParts;
-use super::socket::{OpenFailed, OpenSocket};
+use super::socket::OpenSocket;
 use super::{LinkPins, LinkTable, LinksEvent, LinksMsg, PinnedPeer, failures};
-
-/// A link that lasted so long has come about: after it the node is dialed at once.
-const LASTED: Duration = Duration::from_secs(10);
 
 /// A member, and the links to it.
 #[derive(Debug)]
 pub(super) struct MemberLinks {
     pub(super) pinned: PinnedPeer,
-    plan: DialPlan,
-    due: Option<MonotonicTime>,
-    dialing: Option<SupervisedTask<()>>,
+    pub(super) plan: DialPlan,
+    pub(super) due: Option<MonotonicTime>,
+    pub(super) dialing: Option<SupervisedTask<()>>,
     pub(super) live: Option<LiveLink>,
-    since: Option<Instant>,
+    pub(super) since: Option<Instant>,
     /// Links whose place another one took; the transport bounds them.
-    draining: Vec<LiveLink>,
+    pub(super) draining: Vec<LiveLink>,
     pub(super) failure: Option<String>,
     pub(super) present: bool,
 }
@@ -47,14 +42,14 @@ pub(super) struct MemberLinks {
 /// The state of the actor.
 pub struct LinksState {
     pub(super) parts: Arc<LinksParts>,
-    mailbox: Mailbox<LinksMsg>,
-    socket: Option<OpenSocket>,
+    pub(super) mailbox: Mailbox<LinksMsg>,
+    pub(super) socket: Option<OpenSocket>,
     pub(super) members: BTreeMap<NodeId, MemberLinks>,
     pub(super) hints: AddressHints,
     pub(super) membership: Membership,
     pub(super) alarms: Alarms,
     /// Nodes whose dial waits for a turn, each once.
-    turns: VecDeque<NodeId>,
+    pub(super) turns: VecDeque<NodeId>,
     numbers: u64,
 }
 
@@ -86,109 +81,7 @@ impl LinksState {
         }
     }
 
-    pub(super) async fn open(&mut self, listen: SocketAddr) -> Result<SocketAddr, OpenFailed> {
-        self.shut().await;
-        let opened = self.listen(listen);
-        self.publish();
-        opened
-    }
-
-    fn listen(&mut self, listen: SocketAddr) -> Result<SocketAddr, OpenFailed> {
-        let number = self.number();
-        let opened = OpenSocket::open(number, listen, &self.parts, self.mailbox.clone());
-        let mut socket = opened?;
-        let address = socket.endpoint.address();
-        let address = address.map_err(|error| OpenFailed::Listen(listen, error))?;
-        socket.endpoint.pin(self.pinned());
-        if self.parts.kept().pairing {
-            socket.pairing = Some(socket.endpoint.open_pairing());
-        }
-        let endpoint = socket.endpoint.clone();
-        self.parts.endpoint.store(Arc::new(Some(endpoint)));
-        // Opened again at the same port, also where the first one was chosen by the system.
-        self.parts.keep(|kept| kept.listen = Some(address));
-        self.socket = Some(socket);
-        let nodes: Vec<NodeId> = self.members.keys().copied().collect();
-        for node in nodes {
-            self.dial_in(node, DialPlan::first(self.parts.own, node));
-        }
-        Ok(address)
-    }
-
-    pub(super) async fn close(&mut self) {
-        let left = self.membership.leave(moment());
-        self.carry_out(left);
-        self.parts.keep(|kept| kept.listen = None);
-        self.shut().await;
-        self.publish();
-    }
-
-    async fn shut(&mut self) {
-        self.parts.endpoint.store(Arc::new(None));
-        if let Some(socket) = self.socket.take() {
-            socket.close().await;
-        }
-        self.all_lost();
-    }
-
-    /// There is no socket: no link is left, and nobody is dialed.
-    fn all_lost(&mut self) {
-        self.turns.clear();
-        let nodes: Vec<NodeId> = self.members.keys().copied().collect();
-        for node in nodes {
-            let Some(member) = self.members.get_mut(&node) else {
-                continue;
-            };
-            (member.dialing, member.due) = (None, None);
-            member.draining.clear();
-            if let Some(lost) = member.live.take() {
-                lost.peer.link.close(LinkClose::Done);
-                self.down(node, &gone(LinkClose::Done));
-            }
-        }
-    }
-
-    /// The socket broke, or its task did.
-    pub(super) fn socket_lost(&mut self, number: u64) {
-        if self
-            .socket
-            .as_ref()
-            .is_none_or(|socket| socket.number != number)
-        {
-            return;
-        }
-        tracing::warn!("the socket of the links to other nodes broke, and is opened again");
-        self.socket = None;
-        self.parts.endpoint.store(Arc::new(None));
-        self.all_lost();
-        self.publish();
-        self.alarms
-            .set(moment() + self.parts.times.reopen, Due::Reopen);
-    }
-
-    fn reopen(&mut self) {
-        let Some(listen) = self.parts.kept().listen.filter(|_| self.socket.is_none()) else {
-            return;
-        };
-        if let Err(why) = self.listen(listen) {
-            tracing::warn!(%why, "tried again soon");
-            self.alarms
-                .set(moment() + self.parts.times.reopen, Due::Reopen);
-        }
-    }
-
-    pub(super) fn set_pairing(&mut self, open: bool) {
-        self.parts.keep(|kept| kept.pairing = open);
-        if let Some(socket) = &mut self.socket {
-            match (open, &socket.pairing) {
-                (true, None) => socket.pairing = Some(socket.endpoint.open_pairing()),
-                (true, Some(_)) => {}
-                (false, _) => socket.pairing = None,
-            }
-        }
-    }
-
-    fn pinned(&self) -> HashSet<NodeId> {
+    pub(super) fn pinned(&self) -> HashSet<NodeId> {
         self.members.keys().copied().collect()
     }
 
@@ -210,14 +103,22 @@ impl LinksState {
             }
         }
         self.members = stayed;
-        let mut came = Vec::new();
+        let (mut came, mut twice) = (Vec::new(), Vec::new());
         for (node, pinned) in pins.peers {
             match self.members.get_mut(&node) {
-                Some(member) => member.pinned = pinned,
+                Some(member) => {
+                    if pinned.lives_twice && !member.pinned.lives_twice {
+                        twice.push(node);
+                    }
+                    member.pinned = pinned;
+                }
                 None => came.push((node, pinned)),
             }
         }
         self.publish();
+        for node in twice {
+            self.keep_out(node);
+        }
         for (node, member) in left {
             self.left(node, member);
         }
@@ -245,6 +146,10 @@ impl LinksState {
     pub(super) fn linked(&mut self, new: NewLink) {
         let node = new.link.peer();
         if !self.members.contains_key(&node) || new.link.gone().is_some() {
+            return;
+        }
+        if self.keeps_out(node) {
+            new.link.close(LinkClose::TwoLives);
             return;
         }
         self.hints.proven(node, new.link.address());
@@ -330,10 +235,10 @@ impl LinksState {
         }
         self.publish();
         self.down(node, why);
-        self.dial_again(node);
+        self.dial_again(node, why);
     }
 
-    fn down(&mut self, node: NodeId, why: &LinkGone) {
+    pub(super) fn down(&mut self, node: NodeId, why: &LinkGone) {
         if let Some(member) = self.members.get_mut(&node) {
             member.failure = Some(failures::words_of_end(why));
         }
@@ -341,115 +246,6 @@ impl LinksState {
         self.parts.events.send(LinksEvent::Down { node, why });
         let effects = self.membership.unlinked(node, moment());
         self.carry_out(effects);
-    }
-
-    /// After a link that lasted at once, after one that did not later and later.
-    fn dial_again(&mut self, node: NodeId) {
-        let Some(member) = self.members.get_mut(&node) else {
-            return;
-        };
-        let lasted = member
-            .since
-            .take()
-            .is_some_and(|since| since.elapsed() >= LASTED);
-        if lasted {
-            member.plan.reset();
-        }
-        let wait = member.plan.failed(u64::from_le_bytes(randomness::bytes()));
-        self.dial_in(node, wait);
-    }
-
-    pub(super) fn found(&mut self, node: NodeId, address: SocketAddr) {
-        if self.hints.found(node, address) {
-            self.dial_soon(node);
-        }
-    }
-
-    /// There is a reason to think that a dial succeeds now.
-    pub(super) fn dial_soon(&mut self, node: NodeId) {
-        if let Some(member) = self.members.get_mut(&node) {
-            member.plan.reset();
-            self.dial_in(node, DialPlan::first(self.parts.own, node));
-        }
-    }
-
-    fn dial_in(&mut self, node: NodeId, wait: Duration) {
-        let Some(member) = self
-            .members
-            .get_mut(&node)
-            .filter(|_| self.socket.is_some())
-        else {
-            return;
-        };
-        let at = moment() + wait;
-        let sooner = member.due.is_none_or(|due| at < due);
-        if member.live.is_none() && member.dialing.is_none() && sooner {
-            member.due = Some(at);
-            self.alarms.set(at, Due::Dial(node));
-        }
-    }
-
-    fn dial(&mut self, node: NodeId) {
-        let dialing = self
-            .members
-            .values()
-            .filter(|member| member.dialing.is_some())
-            .count();
-        let is_linked = |node| self.is_linked(node);
-        let places = self.hints.of(node, is_linked);
-        let Some(socket) = &self.socket else {
-            return;
-        };
-        let Some(member) = self.members.get_mut(&node) else {
-            return;
-        };
-        if member.live.is_some() || member.dialing.is_some() {
-            return;
-        }
-        if places.is_empty() {
-            // Dialed when a hint comes.
-            let nowhere = "no address of it is known: name it under [cluster] peers, or turn `mgp lan on` on both sides";
-            member.failure.get_or_insert_with(|| nowhere.to_owned());
-            return;
-        }
-        if dialing >= DIALS {
-            if !self.turns.contains(&node) {
-                self.turns.push_back(node);
-            }
-            return;
-        }
-        let (endpoint, mailbox) = (socket.endpoint.clone(), self.mailbox.clone());
-        member.dialing = Some(dialing::dial(endpoint, node, places, mailbox));
-    }
-
-    pub(super) fn dialed(&mut self, dialed: Dialed) {
-        let node = dialed.node;
-        for (place, found) in &dialed.answered {
-            self.hints.answered(place, *found);
-            if *found != node && !self.is_linked(*found) {
-                self.dial_soon(*found);
-            }
-        }
-        if let Some(member) = self.members.get_mut(&node) {
-            member.dialing = None;
-            match dialed.outcome {
-                Ok(new) => self.linked(new),
-                Err(why) => {
-                    member.failure = Some(failures::words_of_no_link(&why));
-                    let chance = u64::from_le_bytes(randomness::bytes());
-                    let wait = member.plan.failed(chance);
-                    self.dial_in(node, wait);
-                }
-            }
-        }
-        if let Some(next) = self.turns.pop_front() {
-            self.dial(next);
-        }
-    }
-
-    fn is_linked(&self, node: NodeId) -> bool {
-        let member = self.members.get(&node);
-        member.is_some_and(|member| member.live.is_some())
     }
 
     pub(super) fn tell(&self, node: NodeId, message: Control) {
@@ -497,7 +293,7 @@ impl LinksState {
     }
 
     /// Publishes the links there are.
-    fn publish(&self) {
+    pub(super) fn publish(&self) {
         let live = self.members.iter().filter_map(|(node, member)| {
             let live = member.live.as_ref()?;
             Some((*node, Arc::clone(&live.peer)))
@@ -511,7 +307,7 @@ impl LinksState {
         before.replaced.cancel();
     }
 
-    fn number(&mut self) -> u64 {
+    pub(super) fn number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
     }
@@ -534,6 +330,6 @@ impl MemberLinks {
 }
 
 /// Why a link is gone that was closed here.
-fn gone(closed: LinkClose) -> LinkGone {
+pub(super) fn gone(closed: LinkClose) -> LinkGone {
     LinkGone(StreamFailure::LinkClosed(closed))
 }

@@ -23,6 +23,8 @@ pub struct LinkStatus {
     pub present: bool,
     /// The link to it.
     pub linked: Option<LinkedStatus>,
+    /// The node keeps this one out: it says that two living nodes have this one's key.
+    pub keeps_out: bool,
     /// What is wrong, and where to look: the last failure where there is no link, or the clocks.
     pub trouble: Option<String>,
 }
@@ -64,6 +66,7 @@ impl LinksState {
                 name: member.pinned.name.clone(),
                 role: member.pinned.role,
                 present: member.present,
+                keeps_out: linked.is_none() && member.plan.is_kept_out(),
                 linked,
                 trouble,
             }

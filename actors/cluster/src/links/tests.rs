@@ -1,6 +1,7 @@
 //! Nodes in one process, over loopback.
 
 mod crossing;
+mod keeping_out;
 mod members;
 mod pins;
 pub(crate) mod scene;

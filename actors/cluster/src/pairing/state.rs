@@ -226,10 +226,12 @@ impl PairingState {
         Ok((heard, decided))
     }
 
-    pub(super) fn approve(&mut self, id: TicketId, reply: Option<ApproveReply>) {
+    /// Lets a node in: a person says so who looked at these words, or the ticket did before.
+    pub(super) fn approve(&mut self, id: TicketId, by: Option<(String, ApproveReply)>) {
+        let (words, reply) = by.unzip();
         let role = self.tickets.all().find(|(other, _)| *other == id);
         let role = role.map(|(_, ticket)| ticket.terms.role);
-        let approved = self.tickets.approve(id);
+        let approved = self.tickets.approve(id, words.as_deref());
         let (node, role) = match (approved, role) {
             (Ok(Some(node)), Some(role)) => (node, role),
             (Ok(_), _) => {
@@ -379,7 +381,7 @@ impl PairingState {
             inviter,
             name: name.clone(),
             expires_ms: ticket.expires_ms,
-            words: ends.words(&ticket.secret),
+            words: ends.words(&name, &ticket.secret),
             progress: JoinProgress::Dialing(None),
         };
         self.numbers += 1;

@@ -155,7 +155,9 @@ async fn a_node_comes_in_with_a_ticket_and_a_persons_yes() {
         std::slice::from_ref(&waiting)
     );
     assert!(a.admitted.try_recv().is_err(), "nobody has said yes");
-    soon(a.pairing.approve(waiting.id)).await.unwrap();
+    soon(a.pairing.approve(waiting.id, waiting.who.words.clone()))
+        .await
+        .unwrap();
     let admitted = soon(a.admitted.recv()).await.unwrap();
     assert_eq!(
         (admitted.key, admitted.name),
@@ -216,7 +218,12 @@ async fn a_no_is_told_and_uses_the_ticket_up() {
     assert!(a.pairing.tickets().await.unwrap().is_empty());
     assert!(!a.pairing.refuse(waiting.id).await.unwrap());
     let nobody = PairingFailed::Refused(PairingRefusal::NobodyWaits);
-    assert_eq!(a.pairing.approve(waiting.id).await, Err(nobody));
+    assert_eq!(
+        a.pairing
+            .approve(waiting.id, waiting.who.words.clone())
+            .await,
+        Err(nobody)
+    );
 }
 
 /// A name that is taken is told to both, and the same ticket is good with another one.
@@ -231,12 +238,43 @@ async fn a_name_that_is_taken_uses_no_ticket_up() {
     let waiting = soon(a.asked.recv()).await.unwrap();
     let why = "another node is called taken";
     let failed = PairingFailed::NotAdmitted(why.to_owned());
-    assert_eq!(a.pairing.approve(waiting.id).await, Err(failed));
+    assert_eq!(
+        a.pairing
+            .approve(waiting.id, waiting.who.words.clone())
+            .await,
+        Err(failed)
+    );
     assert_eq!(b.outcome().await, refused(why));
     b.pairing.join(ticket, named("desk")).await.unwrap();
     let waiting = soon(a.asked.recv()).await.unwrap();
-    soon(a.pairing.approve(waiting.id)).await.unwrap();
+    soon(a.pairing.approve(waiting.id, waiting.who.words.clone()))
+        .await
+        .unwrap();
     assert!(matches!(b.outcome().await, JoinProgress::Admitted(_)));
+}
+
+/// FED-004: what a person looked at is what is let in: a node that asks under another name asks anew.
+#[tokio::test]
+async fn a_yes_to_one_name_lets_no_other_in() {
+    let (mut a, b) = two().await;
+    let ticket = a.invite().await;
+    let join = |name| b.pairing.join(ticket.clone(), named(name));
+    join("desk").await.unwrap();
+    let desk = soon(a.asked.recv()).await.unwrap();
+    let shown = join("nas").await.unwrap();
+    let nas = soon(a.asked.recv()).await.unwrap();
+    assert_eq!((nas.id, nas.who.node), (desk.id, desk.who.node));
+    assert_eq!(nas.who.words, shown.words, "both sides show the new ones");
+    let changed = PairingFailed::Refused(PairingRefusal::Changed);
+    assert_eq!(
+        a.pairing.approve(desk.id, desk.who.words).await,
+        Err(changed)
+    );
+    soon(a.pairing.approve(nas.id, nas.who.words))
+        .await
+        .unwrap();
+    let admitted = soon(a.admitted.recv()).await.unwrap();
+    assert_eq!(admitted.name, named("nas"));
 }
 
 /// Who has seen a ticket after another node showed it, or knows no secret, gets nowhere.
@@ -299,7 +337,9 @@ async fn a_link_that_is_lost_while_a_person_decides_costs_nothing() {
     b.pairing.join(ticket, named("desk")).await.unwrap();
     let waiting = soon(a.asked.recv()).await.unwrap();
     b.links.open(ANYWHERE).await.unwrap();
-    soon(a.pairing.approve(waiting.id)).await.unwrap();
+    soon(a.pairing.approve(waiting.id, waiting.who.words.clone()))
+        .await
+        .unwrap();
     assert!(matches!(b.outcome().await, JoinProgress::Admitted(_)));
     assert!(a.asked.try_recv().is_err());
 }

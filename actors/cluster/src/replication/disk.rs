@@ -1,6 +1,7 @@
 //! The logs on disk: all entries that this node holds, in the order in which they came, and what it owes. An
 //! entry is said to be held only once it is there.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,8 @@ use super::ReplicationMsg;
 const LOGS: (&str, &str) = ("logs", "logs of a cluster");
 /// The journal of revocations that are not signed yet.
 const OWED: (&str, &str) = ("owed", "owed revocations");
+/// The journal of nodes of which two lives were found.
+const TWICE: (&str, &str) = ("twice", "nodes of which two lives were found");
 /// Orders that share one sync.
 const TOGETHER: usize = 64;
 /// The wait before a disk that failed is tried again.
@@ -48,15 +51,17 @@ pub struct OpenedLogs {
     pub(super) owner: LogsOwner,
     pub(super) signed: Vec<Signed>,
     pub(super) owed: Vec<OwedRevoke>,
+    pub(super) twice: BTreeSet<NodeId>,
     pub(super) journals: LogJournals,
     cut: Vec<String>,
 }
 
-/// Both files.
+/// The files.
 #[derive(Clone, Debug)]
 pub(super) struct LogJournals {
     logs: Journal,
     owed: Journal,
+    twice: Journal,
 }
 
 /// Why the logs cannot be used. The kernel does not start without them: a revocation in them may be known to
@@ -121,6 +126,7 @@ pub fn has_rekeyed(folder: &Path, node: NodeId, to: PublicKey) -> Result<bool, U
 fn read(folder: &Path) -> Result<Option<OpenedLogs>, UnusableLogs> {
     let logs = Journal::open(&folder.join(LOGS.0), LOGS.1)?;
     let owed = Journal::open(&folder.join(OWED.0), OWED.1)?;
+    let twice = Journal::open(&folder.join(TWICE.0), TWICE.1)?;
     let Some((head, entries)) = logs.entries.split_first() else {
         return Ok(None);
     };
@@ -128,15 +134,19 @@ fn read(folder: &Path) -> Result<Option<OpenedLogs>, UnusableLogs> {
     let owner = owner.map_err(|error| bad(&logs.journal, 0, error.to_string()))?;
     let signed = verified(&logs.journal, entries)?;
     let debts = debts(&owed)?;
-    let cut = [logs.cut, owed.cut].into_iter().flatten().collect();
+    let nodes = nodes(&twice)?;
+    let cut = [logs.cut, owed.cut, twice.cut];
+    let cut = cut.into_iter().flatten().collect();
     let journals = LogJournals {
         logs: logs.journal,
         owed: owed.journal,
+        twice: twice.journal,
     };
     Ok(Some(OpenedLogs {
         owner,
         signed,
         owed: debts,
+        twice: nodes,
         journals,
         cut,
     }))
@@ -179,12 +189,33 @@ fn debts(owed: &OpenedJournal) -> Result<Vec<OwedRevoke>, UnusableLogs> {
     read.collect()
 }
 
+fn nodes(twice: &OpenedJournal) -> Result<BTreeSet<NodeId>, UnusableLogs> {
+    let read = twice.entries.iter().enumerate().map(|(at, entry)| {
+        let node = std::str::from_utf8(entry).ok().and_then(NodeId::parse);
+        node.ok_or_else(|| bad(&twice.journal, at, "is not the id of a node".into()))
+    });
+    read.collect()
+}
+
 impl OpenedLogs {
+    /// Those of a stay that begins.
+    pub(super) fn begun(owner: LogsOwner, journals: LogJournals, signed: Vec<Signed>) -> Self {
+        Self {
+            owner,
+            signed,
+            owed: Vec::new(),
+            twice: BTreeSet::new(),
+            journals,
+            cut: Vec::new(),
+        }
+    }
+
     /// Cuts off what was not finished.
     pub(super) async fn mend(&self, audit: &AuditHandle) -> Result<(), UnusableLogs> {
         for cut in &self.cut {
             self.journals.logs.mend().await?;
             self.journals.owed.mend().await?;
+            self.journals.twice.mend().await?;
             audit.decided(state_damaged(cut)).await?;
         }
         Ok(())
@@ -203,13 +234,15 @@ impl LogJournals {
             made.map_err(|error| UnusableLogs::NotStarted(error.to_string()))?;
             let logs = Journal::open(&folder.join(LOGS.0), LOGS.1)?.journal;
             let owed = Journal::open(&folder.join(OWED.0), OWED.1)?.journal;
-            Ok(Self { logs, owed })
+            let twice = Journal::open(&folder.join(TWICE.0), TWICE.1)?.journal;
+            Ok(Self { logs, owed, twice })
         });
         let journals = opened.await??;
         let head = serde_json::to_vec(owner);
         let head = head.map_err(|error| UnusableLogs::NotStarted(error.to_string()))?;
         let entries = signed.iter().map(Signed::to_bytes);
         journals.owed.replace(Vec::new()).await?;
+        journals.twice.replace(Vec::new()).await?;
         journals
             .logs
             .replace(std::iter::once(head).chain(entries).collect())
@@ -220,15 +253,20 @@ impl LogJournals {
     /// Forgets them: from then on this node is in no cluster.
     pub(super) async fn end(&self) -> Result<(), NotAppended> {
         self.logs.replace(Vec::new()).await?;
-        self.owed.replace(Vec::new()).await
+        self.owed.replace(Vec::new()).await?;
+        self.twice.replace(Vec::new()).await
     }
 }
 
 /// Something to be put on disk.
+#[derive(Default)]
 struct StoreOrder {
-    ticket: u64,
+    /// To be told then.
+    ticket: Option<u64>,
     entries: Vec<Vec<u8>>,
+    /// All of them, in the place of those before.
     owed: Option<Vec<Vec<u8>>>,
+    twice: Option<Vec<Vec<u8>>>,
 }
 
 /// Writes what the replica wants stored, in its order, off the actor.
@@ -258,11 +296,24 @@ impl LogWriter {
     pub(super) fn store(&self, ticket: u64, entries: &[Arc<[u8]>], owed: Option<&[OwedRevoke]>) {
         let entries = entries.iter().map(|entry| entry.to_vec()).collect();
         let owed = owed.map(|owed| owed.iter().filter_map(owed_bytes).collect());
-        let order = StoreOrder {
-            ticket,
+        self.order(StoreOrder {
+            ticket: Some(ticket),
             entries,
             owed,
-        };
+            twice: None,
+        });
+    }
+
+    /// The nodes of which two lives were found, all of them.
+    pub(super) fn store_twice(&self, nodes: &BTreeSet<NodeId>) {
+        let nodes = nodes.iter().map(|node| node.to_string().into_bytes());
+        self.order(StoreOrder {
+            twice: Some(nodes.collect()),
+            ..StoreOrder::default()
+        });
+    }
+
+    fn order(&self, order: StoreOrder) {
         // The task ends with its owner.
         let _ = self.orders.send(order);
     }
@@ -292,15 +343,16 @@ async fn write(
 ) {
     let mut together = Vec::with_capacity(TOGETHER);
     while orders.recv_many(&mut together, TOGETHER).await > 0 {
-        let ticket = together.last().map_or(0, |order| order.ticket);
+        let ticket = together.iter().filter_map(|order| order.ticket).max();
         let entries = together.iter_mut();
         let entries: Vec<Vec<u8>> = entries
             .flat_map(|order| std::mem::take(&mut order.entries))
             .collect();
-        let owed = together
-            .drain(..)
-            .filter_map(|order| order.owed)
-            .next_back();
+        let (mut owed, mut twice) = (None, None);
+        for order in together.drain(..) {
+            owed = order.owed.or(owed);
+            twice = order.twice.or(twice);
+        }
         // Until it is there, nothing is said of it; what a failed try left is cut off before the next.
         while !entries.is_empty() {
             match journals.logs.append_all(entries.clone()).await {
@@ -308,17 +360,17 @@ async fn write(
                 Err(error) => wait(&trouble, &error, &journals.logs).await,
             }
         }
-        while let Some(owed) = &owed {
-            match journals.owed.replace(owed.clone()).await {
-                Ok(()) => break,
-                Err(error) => wait(&trouble, &error, &journals.owed).await,
+        for (journal, all) in [(&journals.owed, owed), (&journals.twice, twice)] {
+            while let Some(all) = &all {
+                match journal.replace(all.clone()).await {
+                    Ok(()) => break,
+                    Err(error) => wait(&trouble, &error, journal).await,
+                }
             }
         }
         trouble.send_if_modified(|why| why.take().is_some());
-        if actor
-            .remind(ReplicationMsg::Stored { stay, ticket })
-            .is_err()
-        {
+        let stored = ticket.map(|ticket| ReplicationMsg::Stored { stay, ticket });
+        if stored.is_some_and(|stored| actor.remind(stored).is_err()) {
             return;
         }
     }

@@ -72,6 +72,17 @@ pub(super) fn of_many(issuer: NodeId, many: usize, logs: &ClusterLogs) -> Event 
     told(issuer, kind, Target::default(), details)
 }
 
+/// Of two living nodes that have this node's key.
+pub(super) fn of_two_lives(node: NodeId, cluster: ClusterId) -> Event {
+    let details = json!({
+        "cluster": cluster.to_string(),
+        "change": "two_lives",
+        "node": node.to_string(),
+    });
+    let kind = EventType::CLUSTER_CHANGED;
+    told(node, kind, Target::default(), details)
+}
+
 fn told(issuer: NodeId, kind: EventType, target: Target, details: Value) -> Event {
     let actor = Actor {
         kind: ActorKind::Node,

@@ -226,7 +226,7 @@ impl WrittenChanges {
     fn add(&mut self, effects: Vec<ReplicaEffect>) {
         let tickets = effects.iter().filter_map(|effect| match effect {
             ReplicaEffect::Store { ticket, .. } => Some(*ticket),
-            ReplicaEffect::Send(..) | ReplicaEffect::Changed => None,
+            ReplicaEffect::Send(..) | ReplicaEffect::Changed | ReplicaEffect::Twice(..) => None,
         });
         self.ticket = self.ticket.into_iter().chain(tickets).max();
         self.effects.extend(effects);

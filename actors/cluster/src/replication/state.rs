@@ -9,9 +9,7 @@ use mgp_engine::clock::MonotonicTime;
 use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_engine::policy::access::{ForeignLease, ForeignRules};
-use mgp_engine::policy::grants::{
-    ClusterId, GrantId, LogChange, LogPosition, MemberChange, Operation, OperationId, Signed,
-};
+use mgp_engine::policy::grants::{ClusterId, GrantId, Signed};
 use mgp_engine::replication::lease::Nonce;
 use mgp_engine::replication::replica::{
     Confirmation, LogMessage, Replica, ReplicaEffect, ReplicaMeans, ReplicaStart,
@@ -19,7 +17,7 @@ use mgp_engine::replication::replica::{
 use mgp_engine::replication::rules::{KnownServers, foreign_rules};
 use mgp_policy::access::AccessHandle;
 use mgp_protocol::federation::control::Control;
-use mgp_protocol::federation::hello::{LifeId, NodeName};
+use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::federation::logs::LogsHeld;
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::refusal::Refusal;
@@ -30,24 +28,21 @@ use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ms;
 use mgp_store::audit::AuditHandle;
 use mgp_sync::snapshot::Snapshot;
-use serde_json::json;
 use tokio::sync::{oneshot, watch};
 
-use super::disk::{LogJournals, LogWriter, LogsOwner, OpenedLogs};
+use super::disk::{LogJournals, LogWriter, OpenedLogs};
 use super::pending::PendingProposal;
 use super::view::ClusterView;
-use super::wire::{LogWords, message, verified};
+use super::wire::{LogWords, message};
 use super::{
-    AskedBy, BringTurn, ClusterRecords, FoundedCluster, JoinedCluster, LookAtLogs, RecoveryKey,
-    ReplicationEvent, ReplicationMsg, ReplicationStart, events, in_none, members,
+    BringTurn, ClusterRecords, LookAtLogs, ReplicationEvent, ReplicationMsg, ReplicationStart,
+    events, in_none, members,
 };
 
 /// Writes on their way to the disk; while there are as many, nothing of others is taken. It comes again.
 pub(super) const STORES_MAX: usize = 64;
 /// Proposals that are followed at a time; the oldest is followed no further. A person waits for one.
 const FOLLOWED_MAX: usize = 64;
-/// Entries that a node is given when it joins. The rest it asks for.
-const JOIN_ENTRIES_MAX: usize = 65_536;
 /// The longest time between two looks at the clock, and the parts of a lease that it is.
 const TICK: Duration = Duration::from_secs(1);
 const TICKS: u32 = 12;
@@ -59,7 +54,7 @@ pub(super) struct ClusterStay {
     pub(super) replica: Replica,
     pub(super) cluster: ClusterId,
     inviter: Option<PublicKey>,
-    journals: LogJournals,
+    pub(super) journals: LogJournals,
     writer: LogWriter,
     number: u64,
     /// Tickets that were given, and are not stored.
@@ -75,9 +70,9 @@ pub(super) struct ClusterStay {
 
 /// The state of the actor.
 pub struct ReplicationState {
-    key: NodeKey,
+    pub(super) key: NodeKey,
     life: LifeId,
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     lease: Duration,
     clock: fn() -> MonotonicTime,
     view: Arc<Snapshot<ClusterView>>,
@@ -137,19 +132,16 @@ impl ReplicationState {
             stay: None,
         };
         match found {
-            Some(found) => state.begin(found.owner, found.journals, &found.signed, found.owed),
+            Some(found) => state.begin(found),
             None => state.show(true),
         }
         state
     }
 
-    fn begin(
-        &mut self,
-        owner: LogsOwner,
-        journals: LogJournals,
-        signed: &[Signed],
-        owed: Vec<mgp_engine::replication::own_log::OwedRevoke>,
-    ) {
+    pub(super) fn begin(&mut self, found: OpenedLogs) {
+        let OpenedLogs {
+            owner, journals, ..
+        } = found;
         self.stays += 1;
         let inviter = owner.inviter();
         let start = ReplicaStart {
@@ -158,10 +150,11 @@ impl ReplicationState {
             life: self.life,
             lease: self.lease,
             hints: inviter.map(|key| key.node()).into_iter().collect(),
-            owed,
+            owed: found.owed,
+            twice: found.twice,
             now: (self.clock)(),
         };
-        let replica = Replica::new(start, signed);
+        let replica = Replica::new(start, &found.signed);
         let rules = foreign_rules(&replica, &self.known, unix_ms(), (self.clock)());
         let rules = Arc::new(rules);
         drop(self.access.set_foreign(Some(rules.clone())));
@@ -224,12 +217,27 @@ impl ReplicationState {
                 }
                 ReplicaEffect::Send(node, message) => self.send(node, message),
                 ReplicaEffect::Changed => changed = true,
+                ReplicaEffect::Twice(node, all) => self.lives_twice(node, &all),
             }
         }
         let in_force = self.rule(changed);
         self.show(changed);
         self.follow();
         in_force
+    }
+
+    /// Two living nodes have this node's key: that is kept, and told.
+    fn lives_twice(&self, node: NodeId, all: &BTreeSet<NodeId>) {
+        let Some(stay) = &self.stay else { return };
+        stay.writer.store_twice(all);
+        let logs = stay.replica.logs();
+        self.audit.tell(events::of_two_lives(node, logs.cluster()));
+        let name = logs.members().get(node).map(|member| &*member.name);
+        tracing::warn!(
+            node = name.unwrap_or("?"),
+            id = node.short(),
+            "two living nodes have this key, and neither is let in any more: stop the copy, then `mgp node rekey` on the one that stays; or cut it off with `mgp node revoke`"
+        );
     }
 
     fn send(&mut self, node: NodeId, message: LogMessage) {
@@ -270,7 +278,7 @@ impl ReplicationState {
     }
 
     /// Publishes what is known of the cluster, where that has changed.
-    fn show(&mut self, changed: bool) {
+    pub(super) fn show(&mut self, changed: bool) {
         let before = self.view.load();
         let here = self.key.node();
         let mut next = ClusterView::alone(here, self.lease);
@@ -330,7 +338,9 @@ impl ReplicationState {
             // Who is linked and was not asked before it was known.
             effects.retain(|effect| match effect {
                 ReplicaEffect::Send(node, _) => linked.contains(node),
-                ReplicaEffect::Store { .. } | ReplicaEffect::Changed => true,
+                ReplicaEffect::Store { .. } | ReplicaEffect::Changed | ReplicaEffect::Twice(..) => {
+                    true
+                }
             });
             effects
         });
@@ -419,112 +429,6 @@ impl ReplicationState {
         let (told, followed) = watch::channel(stay.replica.confirmation(number));
         stay.followed.push((number, told));
         Ok(followed)
-    }
-
-    /// Founds a cluster.
-    pub(super) async fn found(
-        &mut self,
-        name: &NodeName,
-        by: &AskedBy,
-    ) -> Result<FoundedCluster, Refusal> {
-        self.may_enter()?;
-        let recovery = RecoveryKey::make();
-        let operation = Operation {
-            cluster: None,
-            place: LogPosition {
-                issuer: self.key.node(),
-                sequence: 0,
-            },
-            previous: OperationId::START,
-            author: by.principal.name().to_owned(),
-            told_at_ms: unix_ms(),
-            change: LogChange::Members(MemberChange::Found {
-                key: self.key.public(),
-                recovery: recovery.public(),
-                name: name.to_string(),
-            }),
-        };
-        let founding = Signed::new(operation, &self.key);
-        let cluster = ClusterId(founding.written().id().0);
-        let owner = LogsOwner {
-            cluster,
-            inviter: None,
-        };
-        self.enter(owner, vec![founding], by, "found").await?;
-        Ok(FoundedCluster { cluster, recovery })
-    }
-
-    /// Takes part in a cluster that a node of it invited this one to.
-    pub(super) async fn join(
-        &mut self,
-        joined: JoinedCluster,
-        by: &AskedBy,
-    ) -> Result<(), Refusal> {
-        self.may_enter()?;
-        if joined.entries.len() > JOIN_ENTRIES_MAX {
-            return Err(Refusal::BadParams("there are too many entries".into()));
-        }
-        let mut signed = Vec::with_capacity(joined.entries.len());
-        for part in joined
-            .entries
-            .chunks(mgp_engine::replication::exchange::BATCH_ENTRIES)
-        {
-            signed.extend(verified(part.iter()));
-        }
-        let founds = |signed: &&Signed| signed.written().id().0 == joined.cluster.0;
-        if signed.iter().find(founds).is_none() {
-            let why = "what founded the cluster is not among the entries";
-            return Err(Refusal::BadParams(why.into()));
-        }
-        let owner = LogsOwner {
-            cluster: joined.cluster,
-            inviter: Some(joined.inviter.0),
-        };
-        self.enter(owner, signed, by, "join").await
-    }
-
-    fn may_enter(&self) -> Result<(), Refusal> {
-        if self.stay.is_some() {
-            let why = "this node is in a cluster; `mgp node leave` takes it out";
-            return Err(Refusal::BadParams(why.into()));
-        }
-        let checked = self.audit.check();
-        checked.map_err(|error| Refusal::Broken(error.to_string()))
-    }
-
-    async fn enter(
-        &mut self,
-        owner: LogsOwner,
-        signed: Vec<Signed>,
-        by: &AskedBy,
-        how: &str,
-    ) -> Result<(), Refusal> {
-        let broken = |why: String| Refusal::Broken(why);
-        let details = json!({"cluster": owner.cluster.to_string(), "change": how});
-        let begun = LogJournals::begin(self.folder.clone(), &owner, &signed).await;
-        let journals = begun.map_err(|error| broken(error.to_string()))?;
-        let event = events::of_this_node(by, details);
-        if let Err(error) = self.audit.decided(event).await {
-            let _ = journals.end().await;
-            return Err(broken(error.to_string()));
-        }
-        self.begin(owner, journals, &signed, Vec::new());
-        Ok(())
-    }
-
-    /// Forgets the cluster, and all that its logs allow.
-    pub(super) async fn forget(&mut self, by: &AskedBy) -> Result<(), Refusal> {
-        let stay = self.stay.as_ref().ok_or_else(in_none)?;
-        let details = json!({"cluster": stay.cluster.to_string(), "change": "leave"});
-        let ended = stay.journals.end().await;
-        ended.map_err(|error| Refusal::Broken(error.to_string()))?;
-        self.stay = None;
-        let in_force = self.access.set_foreign(None);
-        self.show(true);
-        let _ = in_force.await;
-        let event = events::of_this_node(by, details);
-        let told = self.audit.decided(event).await;
-        told.map_err(|error| Refusal::Broken(error.to_string()))
     }
 }
 

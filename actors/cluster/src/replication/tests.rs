@@ -330,6 +330,23 @@ async fn two_lives_of_one_key_are_both_cut() {
     scene
         .until("it is closed", |scene| !scene.opens(0, 1))
         .await;
+    let file = scene.folder(0).join("twice");
+    let kept = |_: &Scene| std::fs::read(&file).is_ok_and(|it| it.len() > 64);
+    scene.until("it is on disk", kept).await;
+    scene.restart(0).await;
+    let node = scene.node(1);
+    assert_eq!(scene.view(0).members[&node].standing, MemberStanding::Twice);
+    assert!(
+        !scene.opens(0, 1),
+        "a restart of who found them opens nothing"
+    );
+    // Nor does it wait for one of the two to confirm its log: it says that they go on under another key.
+    scene.confirmed(0).await;
+    let key = scene.key(9).public();
+    scene.at(0).rekey(node, key, by()).await.unwrap();
+    let members = scene.view(0).members.clone();
+    assert_eq!(members[&node].standing, MemberStanding::Rekeyed);
+    assert_eq!(members[&key.node()].standing, MemberStanding::In);
 }
 
 #[tokio::test]

@@ -13,22 +13,20 @@ use mgp_engine::cluster::tool_index::{
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::federation::tool_index::{
-    IndexDigest, IndexPage, IndexReport, NotBrought, PullIndex, RefusedEntry,
+    IndexDigest, IndexPage, IndexReport, NotBrought, PullIndex,
 };
 use mgp_protocol::ids::{NodeId, ServerId};
-use mgp_protocol::mgp::audit::{Actor, ActorKind, EventType, Outcome, Target, TraceId};
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::randomness;
 use mgp_runtime::task::{self, SupervisedTask};
-use mgp_store::audit::event;
 use ractor::ActorProcessingErr;
-use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::copies::{self, CopyOrders, KeptChange, WrittenCopy};
 use super::node_handles::{self, NamedNodes};
 use super::peers::IndexPeer;
+use super::refusals::{is_news, of_a_leaf};
 use super::showing::ShownServers;
 use super::{ToolIndexEvent, ToolIndexMsg, ToolIndexStart, streams};
 use crate::links::PeerLink;
@@ -38,14 +36,12 @@ use crate::links::PeerLink;
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// How long what changed waits for more before it is written: a copy of many pages is written once.
 const KEEP: Duration = Duration::from_secs(1);
-/// How often the log tells of the same node's index.
-const NEWS: Duration = Duration::from_secs(60);
 
 /// The state of the actor.
 #[derive(Debug)]
 pub(super) struct ToolIndexState {
     me: Mailbox<ToolIndexMsg>,
-    start: ToolIndexStart,
+    pub(super) start: ToolIndexStart,
     begun: Instant,
     pub(super) own: OwnIndex,
     offered: BTreeMap<ServerId, Arc<OfferedServer>>,
@@ -412,41 +408,6 @@ impl ToolIndexState {
         peer.pull = Some(pulling);
     }
 
-    /// Not everything was taken of what a node told, or now it is.
-    fn refused(&mut self, node: NodeId, report: IndexReport) {
-        let now = self.now();
-        let peer = self.peers.get_mut(&node);
-        if peer.is_some_and(|peer| is_news(peer, now)) && !report.examples.is_empty() {
-            let refused = report.refused;
-            let (entry, reason) = report.examples.first().map_or(("", ""), |example| {
-                (example.entry.as_str(), example.reason.as_str())
-            });
-            let short = node.short();
-            tracing::warn!(
-                node = short,
-                refused,
-                entry,
-                reason,
-                "not all that another node shares is taken"
-            );
-            self.start.audit.tell(event(
-                EventType::INDEX_REFUSED,
-                Actor {
-                    kind: ActorKind::Node,
-                    id: node.to_string(),
-                },
-                Target::default(),
-                &TraceId::mint(randomness::bytes()),
-                Outcome::Blocked,
-                json!({"refused": refused, "entry": entry, "reason": reason}),
-            ));
-        }
-        let told = Control::IndexReport(report.clone());
-        self.start.control.send((node, told));
-        let event = ToolIndexEvent::Refused(node, report);
-        self.start.events.send(event);
-    }
-
     /// Names all nodes anew; each keeps its name where it may.
     async fn rename(&mut self) {
         if self.members.is_none() {
@@ -517,24 +478,4 @@ impl ToolIndexState {
             let _ = me.remind(ToolIndexMsg::Kept(kept));
         });
     }
-}
-
-/// What a node is told that shares although it may not.
-fn of_a_leaf() -> IndexReport {
-    IndexReport {
-        refused: 0,
-        examples: vec![RefusedEntry {
-            entry: "the index".to_owned(),
-            reason: "a leaf calls the servers of others and shares none".to_owned(),
-        }],
-    }
-}
-
-/// Whether the log is to be told of a peer: not more often than people read it.
-fn is_news(peer: &mut IndexPeer, now: MonotonicTime) -> bool {
-    let news = peer.news.is_none_or(|told| now >= told + NEWS);
-    if news {
-        peer.news = Some(now);
-    }
-    news
 }

@@ -10,6 +10,10 @@ const FIRST: Duration = Duration::from_millis(200);
 /// Longest wait. A cluster that was cut in two is whole again five seconds after it can be, and a dial
 /// itself may take three of them.
 const LONGEST: Duration = Duration::from_secs(2);
+/// The first wait after a node has said that two lives have this key, and the longest; each further one is twice
+/// as long. Each try is a handshake for both, and nothing changes before a person gives this node another key.
+const KEPT_OUT_FIRST: Duration = Duration::from_secs(2);
+const KEPT_OUT_LONGEST: Duration = Duration::from_secs(60);
 /// The node with the larger id lets the other one dial first, so that their links seldom cross.
 const COURTESY: Duration = Duration::from_millis(100);
 
@@ -37,6 +41,8 @@ pub fn takes_over(own: NodeId, peer: NodeId, held: LinkFacts, new: LinkFacts) ->
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DialPlan {
     failed: u32,
+    /// How often the node has kept this one out, since a link last came about.
+    kept_out: u32,
 }
 
 impl DialPlan {
@@ -51,17 +57,44 @@ impl DialPlan {
 
     /// A dial failed: the wait before the next one. `chance` is random, so that nodes do not dial in step.
     pub fn failed(&mut self, chance: u64) -> Duration {
-        let doubled = FIRST.saturating_mul(1 << self.failed.min(8));
+        let wait = doubled(FIRST, self.failed, LONGEST);
         self.failed = self.failed.saturating_add(1);
-        let wait = doubled.min(LONGEST);
-        let part = u32::try_from(chance % 1000).unwrap_or_default();
-        wait / 2 + wait / 2 * part / 1000
+        spread(wait, chance)
     }
 
-    /// A link came about, or there is a reason to think that one may.
+    /// The node says that two lives have the key of this one, and keeps both out: the wait before the next dial.
+    pub fn kept_out(&mut self, chance: u64) -> Duration {
+        let wait = doubled(KEPT_OUT_FIRST, self.kept_out, KEPT_OUT_LONGEST);
+        self.kept_out = self.kept_out.saturating_add(1);
+        spread(wait, chance)
+    }
+
+    /// True when the node kept this one out the last time that it answered.
+    #[must_use]
+    pub fn is_kept_out(&self) -> bool {
+        self.kept_out > 0
+    }
+
+    /// There is a reason to think that a link may come about. It is none where the node keeps this one out.
     pub fn reset(&mut self) {
         self.failed = 0;
     }
+
+    /// A link came about.
+    pub fn came_about(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Twice as long for each time, up to a longest.
+fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
+    first.saturating_mul(1 << times.min(8)).min(longest)
+}
+
+/// At least half of it, so that nodes do not dial in step.
+fn spread(wait: Duration, chance: u64) -> Duration {
+    let part = u32::try_from(chance % 1000).unwrap_or_default();
+    wait / 2 + wait / 2 * part / 1000
 }
 
 #[cfg(test)]
@@ -119,7 +152,25 @@ mod tests {
         assert!(plan.failed(0) >= LONGEST / 2);
         plan.reset();
         assert!(plan.failed(500) < FIRST);
+        plan.came_about();
+        assert_eq!(plan, DialPlan::default());
         assert!(DialPlan::first(NodeId([1; 32]), NodeId([2; 32])).is_zero());
         assert_eq!(DialPlan::first(NodeId([2; 32]), NodeId([1; 32])), COURTESY);
+    }
+
+    /// FEDERATION, cloned: who is kept out does not storm, whatever it hears meanwhile.
+    #[test]
+    fn who_is_kept_out_comes_seldom_until_a_link_lasts() {
+        let mut plan = DialPlan::default();
+        let waits: Vec<_> = (0..20)
+            .map(|_| {
+                plan.reset();
+                plan.kept_out(999)
+            })
+            .collect();
+        assert!(waits.is_sorted() && waits[0] > LONGEST / 2 && waits[19] > KEPT_OUT_LONGEST / 2);
+        assert!(waits[19] <= KEPT_OUT_LONGEST && plan.is_kept_out());
+        plan.came_about();
+        assert!(!plan.is_kept_out() && plan.kept_out(0) < LONGEST);
     }
 }

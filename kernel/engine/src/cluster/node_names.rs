@@ -158,6 +158,31 @@ impl NamesNodes for NodeNames {
     }
 }
 
+/// The name among those that are known which this one is not, and which it may be taken for by whoever looks. Names
+/// have small letters, digits and `-` alone, so that no other script has a part in it.
+#[must_use]
+pub fn looks_like<'k>(name: &str, mut known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let shape = shape(name);
+    known.find(|known| *known != name && self::shape(known) == shape)
+}
+
+/// What is left of a name when what looks alike is the same.
+fn shape(name: &str) -> String {
+    let letters = name.chars().filter(|c| *c != '-').map(|c| match c {
+        '0' => 'o',
+        '1' | 'i' => 'l',
+        '2' => 'z',
+        '5' => 's',
+        '8' => 'b',
+        c => c,
+    });
+    let letters: String = letters.collect();
+    letters
+        .replace("rn", "m")
+        .replace("vv", "w")
+        .replace("cl", "d")
+}
+
 /// A server's id as the names of its tools begin.
 fn presented(server: &ServerId) -> String {
     server.as_str().replace('.', "_").to_ascii_lowercase()
@@ -214,6 +239,28 @@ mod tests {
             names.called(node(1), &name("nas"), &server).as_str(),
             "nas-010101"
         );
+    }
+
+    /// Whoever reads a list of names is told of two that are hard to tell apart.
+    #[test]
+    fn a_name_that_may_be_taken_for_another_is_told() {
+        let known = ["nas", "desk", "mill-1", "node0"];
+        let like = |name| looks_like(name, known.into_iter());
+        for (name, like_it) in [
+            ("na5", "nas"),
+            ("n-as", "nas"),
+            ("clesk", "desk"),
+            ("rnill-l", "mill-1"),
+            ("nodeo", "node0"),
+        ] {
+            assert_eq!(like(name), Some(like_it), "{name}");
+        }
+        for plain in ["nas", "attic", "nas-2", "desks"] {
+            assert_eq!(like(plain), None, "{plain}");
+        }
+        for other_script in ["n\u{430}s", "nas\u{200b}", "\u{ff4e}as", "NAS", "n\u{e1}s"] {
+            assert!(NodeName::parse(other_script).is_err(), "{other_script}");
+        }
     }
 
     #[test]

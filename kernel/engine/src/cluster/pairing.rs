@@ -44,10 +44,10 @@ impl PairingEnds {
         self.proof(secret, b"mgp pairing answers 1")
     }
 
-    /// The words that both sides show.
+    /// The words that both sides show, where the joiner wants to be called so.
     #[must_use]
-    pub fn words(&self, secret: &PairingSecret) -> String {
-        pairing_words(&self.inviter, &self.joiner, &secret.0)
+    pub fn words(&self, name: &NodeName, secret: &PairingSecret) -> String {
+        pairing_words(&self.inviter, &self.joiner, name, &secret.0)
     }
 
     fn proof(&self, secret: &PairingSecret, side: &[u8]) -> PairingProof {
@@ -84,7 +84,9 @@ pub struct PairingNode {
     pub key: [u8; 32],
     /// What it wants to be called.
     pub name: NodeName,
-    /// What both sides show.
+    /// What it wanted to be called when it asked before.
+    pub called_before: Option<NodeName>,
+    /// What both sides show. They are of its key and its name: under another name it shows other ones.
     pub words: String,
     /// Since when it waits, in milliseconds since 1970.
     pub since_ms: u64,
@@ -131,6 +133,11 @@ pub enum PairingRefusal {
     /// Nobody waits with it.
     #[error("no node waits with this ticket")]
     NobodyWaits,
+    /// The yes is to another question.
+    #[error(
+        "who waits is not, or no longer, who was looked at: `mgp node tickets` shows who asks now"
+    )]
+    Changed,
 }
 
 /// What a node that asks is answered.
@@ -140,7 +147,7 @@ pub struct PairingHeard {
     pub proof: PairingProof,
     /// A person has said yes already, or need not.
     pub approved: bool,
-    /// This is the first time that it asks.
+    /// This is the first time that it asks, or that it does under this name.
     pub is_new: bool,
 }
 
@@ -225,24 +232,30 @@ impl TicketsOut {
             return Err(PairingRefusal::NoTicket);
         }
         let proof = ends.answering(&ticket.secret);
-        let words = ends.words(&ticket.secret);
+        let before = match &ticket.stage {
+            TicketStage::Open => None,
+            TicketStage::Waiting(other)
+            | TicketStage::Admitting(other)
+            | TicketStage::Admitted(other) => Some(other),
+        };
+        if before.is_some_and(|before| before.node != joiner) {
+            return Err(PairingRefusal::Taken);
+        }
+        let renamed = before.filter(|before| before.name != name);
+        let called_before = match (renamed, before) {
+            (Some(renamed), _) => Some(renamed.name.clone()),
+            (None, before) => before.and_then(|before| before.called_before.clone()),
+        };
+        let is_new = before.is_none() || renamed.is_some();
+        let words = ends.words(&name, &ticket.secret);
         let node = PairingNode {
             node: joiner,
             key,
             name,
+            called_before,
             words,
             since_ms: now_ms,
         };
-        let before = match &mut ticket.stage {
-            TicketStage::Open => None,
-            TicketStage::Waiting(other)
-            | TicketStage::Admitting(other)
-            | TicketStage::Admitted(other) => Some(other.node),
-        };
-        if before.is_some_and(|before| before != joiner) {
-            return Err(PairingRefusal::Taken);
-        }
-        let is_new = before.is_none();
         let approved = match &ticket.stage {
             TicketStage::Open | TicketStage::Waiting(_) => {
                 ticket.stage = TicketStage::Waiting(node);
@@ -257,14 +270,27 @@ impl TicketsOut {
         })
     }
 
-    /// A person says yes: what is to be written down. Of one that is written down already, `None`.
+    /// A person who looked at these words says yes, or the ticket did before: what is to be written down. Of one that
+    /// is written down already, `None`.
     ///
     /// # Errors
-    /// [`PairingRefusal::NobodyWaits`].
-    pub fn approve(&mut self, id: TicketId) -> Result<Option<PairingNode>, PairingRefusal> {
+    /// [`PairingRefusal::NobodyWaits`]; [`PairingRefusal::Changed`] where the words are those of another key or name.
+    pub fn approve(
+        &mut self,
+        id: TicketId,
+        looked_at: Option<&str>,
+    ) -> Result<Option<PairingNode>, PairingRefusal> {
         let ticket = self.0.get_mut(&id).ok_or(PairingRefusal::NobodyWaits)?;
+        let other = |node: &PairingNode| looked_at.is_some_and(|words| words != node.words);
         match &ticket.stage {
             TicketStage::Open => Err(PairingRefusal::NobodyWaits),
+            TicketStage::Waiting(node)
+            | TicketStage::Admitting(node)
+            | TicketStage::Admitted(node)
+                if other(node) =>
+            {
+                Err(PairingRefusal::Changed)
+            }
             TicketStage::Admitting(_) | TicketStage::Admitted(_) => Ok(None),
             TicketStage::Waiting(node) => {
                 let node = node.clone();
@@ -326,7 +352,16 @@ mod tests {
             tickets: &mut TicketsOut,
             now_ms: u64,
         ) -> Result<PairingHeard, PairingRefusal> {
-            let name = NodeName::parse("nas").unwrap();
+            self.ask_as("nas", tickets, now_ms)
+        }
+
+        fn ask_as(
+            &self,
+            name: &str,
+            tickets: &mut TicketsOut,
+            now_ms: u64,
+        ) -> Result<PairingHeard, PairingRefusal> {
+            let name = NodeName::parse(name).unwrap();
             let (id, proof) = (self.secret.id(), self.proof());
             tickets.asked(id, &proof, self.binding, INVITER, (self.key, name), now_ms)
         }
@@ -355,8 +390,8 @@ mod tests {
         let again = asking(2).ask(&mut tickets, 2).unwrap();
         assert!(!again.is_new);
         assert_eq!(asking(3).ask(&mut tickets, 2), Err(PairingRefusal::Taken));
-        assert_eq!(tickets.approve(id).unwrap().unwrap().key, [2; 32]);
-        assert_eq!(tickets.approve(id), Ok(None));
+        assert_eq!(tickets.approve(id, None).unwrap().unwrap().key, [2; 32]);
+        assert_eq!(tickets.approve(id, None), Ok(None));
         tickets.written(id, true);
         assert!(asking(2).ask(&mut tickets, 3).unwrap().approved);
         tickets.end(id);
@@ -364,6 +399,34 @@ mod tests {
             asking(2).ask(&mut tickets, 4),
             Err(PairingRefusal::NoTicket)
         );
+    }
+
+    /// FED-004: what a person looked at is what is let in. A node that asks under another name asks anew.
+    #[test]
+    fn a_yes_is_to_the_name_and_the_words_that_were_looked_at() {
+        let (mut tickets, id) = out(TERMS);
+        let waits = |tickets: &TicketsOut| match &tickets.all().next().unwrap().1.stage {
+            TicketStage::Waiting(node) => node.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert!(asking(2).ask_as("desk", &mut tickets, 1).unwrap().is_new);
+        let desk = waits(&tickets);
+        assert!(asking(2).ask_as("nas", &mut tickets, 2).unwrap().is_new);
+        let nas = waits(&tickets);
+        assert_ne!(desk.words, nas.words);
+        assert_eq!(nas.called_before, Some(desk.name.clone()));
+        assert!(!asking(2).ask_as("nas", &mut tickets, 3).unwrap().is_new);
+        assert_eq!(
+            waits(&tickets).called_before,
+            Some(desk.name),
+            "it is remembered"
+        );
+        let changed = Err(PairingRefusal::Changed);
+        assert_eq!(tickets.approve(id, Some(&desk.words)), changed);
+        let approved = tickets.approve(id, Some(&nas.words)).unwrap().unwrap();
+        assert_eq!(approved.name, nas.name);
+        assert_eq!(tickets.approve(id, Some(&desk.words)), changed);
+        assert_eq!(tickets.approve(id, Some(&nas.words)), Ok(None));
     }
 
     /// A proof is worth nothing over another link, for another key or with another secret.
@@ -415,7 +478,7 @@ mod tests {
     fn what_cannot_be_written_down_uses_no_ticket_up() {
         let (mut tickets, id) = out(TERMS);
         asking(2).ask(&mut tickets, 1).unwrap();
-        tickets.approve(id).unwrap();
+        tickets.approve(id, None).unwrap();
         assert_eq!(
             tickets.expire(2000),
             (vec![], Some(1000)),

@@ -4,6 +4,7 @@
 //! Owners build a [`GrantTable`] from the grants and publish it; calls read it. A call that waits keeps an
 //! [`AccessLease`] and is decided again before it is sent, so that a revocation reaches it, too.
 
+mod decision;
 mod explain;
 mod foreign;
 mod requests;
@@ -14,13 +15,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use mgp_protocol::ids::{AgentId, NodeId, ServerId};
-use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source, Standing};
+use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source};
 
+pub use self::decision::{AccessDecision, DenialAnswer, hidden, told};
 pub use self::explain::{explain, explain_foreign, list, list_cluster};
 pub use self::foreign::{ForeignClosed, ForeignLease, ForeignRules, SharedTools};
 pub use self::requests::{GrantRefusal, GrantRequest, NamesNodes, grant, may, revoke, vacate};
 use crate::policy::grants::{Authority, Force, GrantId, GrantResource, Granted, Grants, Subject};
-use crate::timestamps::rfc3339_ms;
 
 /// The principal, as identified by the door; never taken from a body.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -132,6 +133,20 @@ impl AgentRules {
         self.tools.values().flatten().chain(&self.whole)
     }
 
+    /// The entry that decides about a tool or, without one, about the server as a whole: one for the tool before one
+    /// for its server.
+    fn deciding(&self, tool: Option<&str>, now_ms: u64) -> Option<(Source, &AccessEntry)> {
+        let of_tool = tool.and_then(|tool| self.tools.get(tool));
+        let levels = [
+            (Source::ToolGrant, of_tool),
+            (Source::ServerGrant, Some(&self.whole)),
+        ];
+        levels.into_iter().find_map(|(source, entries)| {
+            let mut entries = entries.into_iter().flatten();
+            Some((source, entries.find(|entry| entry.counts(now_ms))?))
+        })
+    }
+
     /// The entry that decides comes first.
     fn sort(&mut self) {
         let tools = self.tools.values_mut();
@@ -174,21 +189,6 @@ pub enum Audience {
     /// Has entries of its own, unchanged since the first of these generations; with the default policies of
     /// the second.
     Agent(AgentId, u64, u64),
-}
-
-/// A decision, and what it is based on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AccessDecision<'a> {
-    /// Allow or deny.
-    pub permission: Permission,
-    /// Which level decided.
-    pub source: Source,
-    /// The entry, if one decided.
-    pub entry: Option<&'a AccessEntry>,
-    /// True for a caller of another node.
-    pub foreign: bool,
-    /// Why it is closed to one, where no entry denies it.
-    pub closed: Option<ForeignClosed>,
 }
 
 /// Permission to make a call, valid as long as nothing changes.
@@ -393,24 +393,14 @@ impl GrantTable {
             .agents
             .get(agent)
             .and_then(|held| held.servers.get(server));
-        let of_tool = rules
-            .zip(tool)
-            .and_then(|(rules, tool)| rules.tools.get(tool));
-        let levels = [
-            (Source::ToolGrant, of_tool),
-            (Source::ServerGrant, rules.map(|rules| &rules.whole)),
-        ];
-        for (source, entries) in levels {
-            let mut entries = entries.into_iter().flatten();
-            if let Some(entry) = entries.find(|entry| entry.counts(now_ms)) {
-                return AccessDecision {
-                    permission: entry.permission,
-                    source,
-                    entry: Some(entry),
-                    foreign: false,
-                    closed: None,
-                };
-            }
+        if let Some((source, entry)) = rules.and_then(|rules| rules.deciding(tool, now_ms)) {
+            return AccessDecision {
+                permission: entry.permission,
+                source,
+                entry: Some(entry),
+                foreign: false,
+                closed: None,
+            };
         }
         AccessDecision {
             permission: self.defaults.of(server).permission(),
@@ -496,78 +486,4 @@ fn servers(
     }
     servers.values_mut().for_each(AgentRules::sort);
     servers
-}
-
-impl AccessDecision<'_> {
-    /// The deciding level, for the log.
-    #[must_use]
-    pub fn rule(&self) -> String {
-        if let Some(closed) = self.closed {
-            return closed.to_string();
-        }
-        let verb = match self.permission {
-            Permission::Allow => "allows",
-            Permission::Deny => "denies",
-        };
-        match (self.source, self.entry) {
-            (Source::ToolGrant, Some(entry)) => format!("{} {verb} the tool", entry.named()),
-            (_, Some(entry)) => format!("{} {verb} the whole server", entry.named()),
-            (_, None) => format!("the default policy {verb} it"),
-        }
-    }
-
-    /// True when somebody allowed exactly this, as dangerous tools require (§4.4).
-    #[must_use]
-    pub fn is_explicit_allow(&self) -> bool {
-        self.permission == Permission::Allow && self.source != Source::DefaultPolicy
-    }
-
-    /// The answer of `mgp/access/query`.
-    #[must_use]
-    pub fn standing(&self) -> Standing {
-        Standing {
-            permission: self.permission,
-            source: self.source,
-            granted_by: self.entry.map(|entry| entry.by.to_string()),
-            granted_at: self.entry.map(|entry| rfc3339_ms(entry.at_ms)),
-            expires_at: self
-                .entry
-                .and_then(|entry| entry.not_after_ms)
-                .map(rfc3339_ms),
-        }
-    }
-}
-
-/// The answer of `mgp/access/query` to an agent about a tool denied to it. It is the same for a tool that
-/// does not exist, so that nothing is learned by asking.
-#[must_use]
-pub fn hidden() -> Standing {
-    Standing {
-        permission: Permission::Deny,
-        source: Source::DefaultPolicy,
-        granted_by: None,
-        granted_at: None,
-        expires_at: None,
-    }
-}
-
-/// How a call of a denied tool is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DenialAnswer {
-    /// Exactly as for a tool that does not exist.
-    Unknown,
-    /// 1001 ACCESS_DENIED (§14).
-    Denied,
-}
-
-/// The answer to the caller of a denied tool. It is told of the denial only if it agreed to
-/// `access_control` (`agreed`). The operator can hide denials (`reveal` is false), except where the caller
-/// was shown the tool before (`shown`), for instance when a grant was revoked while a call waited.
-#[must_use]
-pub fn told(agreed: bool, shown: bool, reveal: bool) -> DenialAnswer {
-    if agreed && (shown || reveal) {
-        DenialAnswer::Denied
-    } else {
-        DenialAnswer::Unknown
-    }
 }

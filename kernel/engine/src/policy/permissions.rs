@@ -4,6 +4,7 @@
 //! log with the server as subject; the gate opens with those in force.
 
 mod records;
+mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +14,7 @@ use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::permission::{Ask, Decision, Given, PermissionType, Policy, Verdict};
 
 pub use self::records::{Recorded, record, recorded};
+pub use self::rules::PermissionRules;
 use crate::timestamps::rfc3339_ms;
 
 /// Most permissions of a server. Further ones are not requested, and it does not have them.
@@ -20,31 +22,6 @@ pub const NEEDS_MAX: usize = 256;
 /// Named as the decider where no person decided.
 const CONFIGURATION: &str = "configuration";
 const POLICY: &str = "policy";
-
-/// How a server's permissions are decided.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PermissionRules {
-    /// The policy for permissions that nobody decided on (§3.3).
-    pub policy: Policy,
-    /// Permissions the configuration approves, under each policy.
-    pub configured: BTreeSet<PermissionType>,
-    /// Permissions that are requested even under `auto_approve` (later drafts, §3.3).
-    pub exceptions: BTreeSet<PermissionType>,
-    /// Whether a server that is denied any permission is not run (§8.1); otherwise it runs without it.
-    pub all_or_nothing: bool,
-}
-
-impl Default for PermissionRules {
-    /// A person is asked, and a denial does not stop the server.
-    fn default() -> Self {
-        Self {
-            policy: Policy::Interactive,
-            configured: BTreeSet::new(),
-            exceptions: BTreeSet::new(),
-            all_or_nothing: false,
-        }
-    }
-}
 
 /// The state of one permission.
 #[derive(Clone, Debug, PartialEq, Eq)]

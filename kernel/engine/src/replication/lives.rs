@@ -5,7 +5,7 @@
 //! So when a life that was left answers a question asked after the next one was heard, both live, and neither is
 //! believed until the node has a new key.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::NodeId;
@@ -40,6 +40,22 @@ pub enum LifeHeard {
 pub struct NodeLives(BTreeMap<NodeId, Lives>);
 
 impl NodeLives {
+    /// After a start, with the nodes of which two lives were found before.
+    #[must_use]
+    pub fn new(twice: &BTreeSet<NodeId>) -> Self {
+        let lives = |node: &NodeId| {
+            let twice = true;
+            (
+                *node,
+                Lives {
+                    twice,
+                    ..Lives::default()
+                },
+            )
+        };
+        Self(twice.iter().map(lives).collect())
+    }
+
     /// A node was heard. `answers` is true when it answers a question that was asked after every other life of
     /// its key had been heard; without that, a message may just be late.
     pub fn heard(&mut self, node: NodeId, life: LifeId, answers: bool) -> LifeHeard {
@@ -65,6 +81,12 @@ impl NodeLives {
     #[must_use]
     pub fn is_twice(&self, node: NodeId) -> bool {
         self.0.get(&node).is_some_and(|lives| lives.twice)
+    }
+
+    /// The nodes of which two lives were found alive.
+    pub fn twice(&self) -> impl Iterator<Item = NodeId> {
+        let twice = self.0.iter().filter(|(_, lives)| lives.twice);
+        twice.map(|(node, _)| *node)
     }
 }
 
@@ -111,5 +133,7 @@ mod tests {
         assert!(lives.is_twice(NODE));
         lives.heard(NODE, life(3), true);
         assert!(lives.is_twice(NODE), "only a new key ends it");
+        let other_start = NodeLives::new(&lives.twice().collect());
+        assert!(other_start.is_twice(NODE), "nor does a start of this node");
     }
 }

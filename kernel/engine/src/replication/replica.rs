@@ -79,6 +79,9 @@ pub enum ReplicaEffect {
     Send(NodeId, LogMessage),
     /// What is in force may have changed.
     Changed,
+    /// Two living nodes have this node's key. These are all of which that is known, to be put on disk: only another
+    /// key ends it, no restart of this node does.
+    Twice(NodeId, BTreeSet<NodeId>),
 }
 
 /// What the node lends for a moment.
@@ -130,6 +133,8 @@ pub struct ReplicaStart {
     pub hints: BTreeSet<NodeId>,
     /// What was owed.
     pub owed: Vec<OwedRevoke>,
+    /// The nodes of which two lives were found.
+    pub twice: BTreeSet<NodeId>,
     /// The time.
     pub now: MonotonicTime,
 }
@@ -175,7 +180,7 @@ impl Replica {
             own: OwnLog::new(start.owed),
             rested,
             leases: Leases::new(start.lease),
-            lives: NodeLives::default(),
+            lives: NodeLives::new(&start.twice),
             clocks: SeenClocks::default(),
             spread: ClockSpread::default(),
             peers: BTreeMap::new(),

@@ -160,6 +160,7 @@ mod tests {
                 lease: LEASE,
                 hints: BTreeSet::new(),
                 owed: Vec::new(),
+                twice: BTreeSet::new(),
                 now: MonotonicTime::START,
             };
             let admitted = founder.write(admit(1, MemberRole::Admin));

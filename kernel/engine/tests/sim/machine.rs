@@ -180,6 +180,7 @@ impl Machine {
             lease: LEASE,
             hints: self.hints.clone(),
             owed: self.disk.owed.clone(),
+            twice: BTreeSet::new(),
             now: moment(now_ms),
         };
         let stored = reader.verified(&self.disk.entries);

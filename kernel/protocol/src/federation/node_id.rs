@@ -1,5 +1,6 @@
 //! Who a node is: the hash of its public key.
 
+use super::hello::NodeName;
 use crate::ids::NodeId;
 
 /// Bytes of an id that people are shown: enough to tell one's own nodes apart, too few to decide by.
@@ -36,12 +37,18 @@ impl NodeId {
 }
 
 /// What two people compare when two nodes are paired: both see the same words if and only if both have
-/// the same two keys and the same secret.
+/// the same two keys, the same secret, and the same name for the one that joins.
 #[must_use]
-pub fn pairing_words(inviter: &NodeId, joiner: &NodeId, secret: &[u8; 32]) -> String {
+pub fn pairing_words(
+    inviter: &NodeId,
+    joiner: &NodeId,
+    name: &NodeName,
+    secret: &[u8; 32],
+) -> String {
     let mut hasher = blake3::Hasher::new_keyed(secret);
-    hasher.update(b"mgp pairing words 1");
+    hasher.update(b"mgp pairing words 2");
     hasher.update(&inviter.0).update(&joiner.0);
+    hasher.update(name.as_str().as_bytes());
     let mut bytes = [0; SHOWN];
     hasher.finalize_xof().fill(&mut bytes);
     three_words(bytes)
@@ -100,15 +107,18 @@ mod tests {
 
     /// Whoever sits between two nodes has a key or no secret, and is seen.
     #[test]
-    fn the_words_of_a_pairing_depend_on_both_keys_and_the_secret() {
+    fn the_words_of_a_pairing_depend_on_both_keys_the_name_and_the_secret() {
         let of = |n: u8| NodeId::of_key(&[n; 32]);
-        let words = pairing_words(&of(1), &of(2), &[9; 32]);
-        assert_eq!(words, pairing_words(&of(1), &of(2), &[9; 32]));
+        let name = |name: &str| NodeName::parse(name).unwrap();
+        let nas = name("nas");
+        let words = pairing_words(&of(1), &of(2), &nas, &[9; 32]);
+        assert_eq!(words, pairing_words(&of(1), &of(2), &nas, &[9; 32]));
         let others = [
-            pairing_words(&of(3), &of(2), &[9; 32]),
-            pairing_words(&of(1), &of(3), &[9; 32]),
-            pairing_words(&of(2), &of(1), &[9; 32]),
-            pairing_words(&of(1), &of(2), &[8; 32]),
+            pairing_words(&of(3), &of(2), &nas, &[9; 32]),
+            pairing_words(&of(1), &of(3), &nas, &[9; 32]),
+            pairing_words(&of(2), &of(1), &nas, &[9; 32]),
+            pairing_words(&of(1), &of(2), &name("nas-2"), &[9; 32]),
+            pairing_words(&of(1), &of(2), &nas, &[8; 32]),
         ];
         assert!(others.iter().all(|other| *other != words));
     }

@@ -20,9 +20,9 @@ pub enum Nodes {
     /// Ask the node that made a ticket to be let into its cluster, and wait for the answer.
     Join(Join),
     /// Let a node in that asks and shows the right words.
-    Approve(Asking),
+    Approve(LetIn),
     /// Turn a node away that asks.
-    Refuse(Asking),
+    Refuse(TurnAway),
     /// Show the nodes of the cluster, and who asks to be let in.
     List,
     /// Cut a node off, everywhere and for good.
@@ -95,13 +95,24 @@ pub struct Join {
     pub no_wait: bool,
 }
 
-/// `mgp node approve` and `mgp node refuse`.
+/// `mgp node approve`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mgp node tickets                         # who asks, and with which words
-  mgp node approve bafog-tulik-zonub       # if the other node shows the same three words
+  mgp node approve bafog-tulik-zonub       # if the other node shows the same three words")]
+pub struct LetIn {
+    /// The three words that both sides show. They are of the node's key and its name: a name alone may be another
+    /// one's by now.
+    #[arg(value_name = "WORDS")]
+    pub words: Option<String>,
+}
+
+/// `mgp node refuse`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp node tickets                         # who asks, and with which words
   mgp node refuse desk")]
-pub struct Asking {
+pub struct TurnAway {
     /// The three words, or the name or id of the node; not needed where only one asks.
     #[arg(value_name = "WORDS|NODE")]
     pub node: Option<String>,

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::cli::args::{self, Asking, Cluster, Nodes};
+use crate::cli::args::{self, Cluster, Nodes};
 use crate::cli::client::{CliContext, names};
 use crate::cli::failure::Failure;
 use crate::cli::print::{report, say, titled};
@@ -75,17 +75,16 @@ fn id(context: &CliContext) -> Result<(), Failure> {
             ("cluster", &*cluster),
             ("listens", listens),
         ];
-        let text: String = rows
-            .into_iter()
-            .map(|(title, row)| titled(title, 9, &[row.to_owned()]))
-            .collect();
+        let text = rows.map(|(title, row)| titled(title, 9, &[row.to_owned()]));
+        let trouble = node.trouble.iter().map(|why| format!("\n{why}\n"));
+        let text: String = text.into_iter().chain(trouble).collect();
         say(plain(text.trim_end()))
     })
 }
 
-fn approve(context: &CliContext, typed: Asking) -> Result<(), Failure> {
+fn approve(context: &CliContext, typed: args::LetIn) -> Result<(), Failure> {
     let params = Approve {
-        node: typed.node,
+        node: typed.words,
         words: None,
     };
     let answer = ask(context, Approve::METHOD, &params, "letting it in")?;
@@ -100,7 +99,7 @@ fn approve(context: &CliContext, typed: Asking) -> Result<(), Failure> {
     })
 }
 
-fn refuse(context: &CliContext, typed: Asking) -> Result<(), Failure> {
+fn refuse(context: &CliContext, typed: args::TurnAway) -> Result<(), Failure> {
     let params = Refuse { node: typed.node };
     let answer = ask(context, Refuse::METHOD, &params, "turning it away")?;
     context.show(&answer, |refused: Answered| {

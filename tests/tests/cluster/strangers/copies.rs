@@ -8,7 +8,7 @@ use mgp_tests::harness::{DEADLINE, Kernel, wait_until};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use super::siege::{id, seen};
+use super::siege::{id, listens, logged, seen};
 use crate::scene::{call, demo, join, linked, node, shows, ticket};
 
 fn copied(from: &Path) -> TempDir {
@@ -22,19 +22,15 @@ fn copied(from: &Path) -> TempDir {
     to
 }
 
-async fn started(folder: TempDir, name: &str) -> Kernel {
-    std::fs::write(
-        folder.path().join("mgp.toml"),
-        config(name, "127.0.0.1:0", ""),
-    )
-    .unwrap();
+async fn started(folder: TempDir, config: &str) -> Kernel {
+    std::fs::write(folder.path().join("mgp.toml"), config).unwrap();
     Kernel::again(folder).await
 }
 
 /// PRJ-006: a data folder that is started twice: neither of the two is believed, and both sides are told.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_lives_of_one_key_are_both_cut_off() {
-    let nas = node("nas", &demo()).await;
+    let mut nas = node("nas", &demo()).await;
     let desk = node("desk", "").await;
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;
@@ -44,21 +40,60 @@ async fn two_lives_of_one_key_are_both_cut_off() {
     assert!(call(&desk, "nas/demo:test_simple_text").await);
     let folder = desk.end(Signal::SIGKILL, DEADLINE).await;
     let copy = copied(folder.path());
-    let desk = Kernel::again(folder).await;
+    let mut desk = Kernel::again(folder).await;
     linked(&nas, &desk).await;
-    let clone = started(copy, "desk").await;
+    assert!(
+        seen(&nas, "desk").await["why"].is_null(),
+        "a restart is no second life"
+    );
+    let mut clone = started(copy, &config("desk", "127.0.0.1:0", "")).await;
     assert_eq!(id(&desk).await, id(&clone).await);
     wait_until("the two are noticed", DEADLINE, async || {
         let why = seen(&nas, "desk").await["why"].to_string();
         why.contains("two living nodes")
     })
     .await;
-    // The two take the link from each other: whichever has it, its calls are refused.
-    for _ in 0..8 {
-        for kernel in [&desk, &clone] {
-            assert!(!call(kernel, "nas/demo:test_simple_text").await);
+    // Both are told why they have no link, and what to do.
+    for kernel in [&mut desk, &mut clone] {
+        logged(kernel, "another living kernel has the key of this node").await;
+        let id = kernel.mgp_json(&["node", "id"]).await;
+        let status = kernel.mgp_json(&["cluster", "status"]).await;
+        for told in [&id["trouble"], &status["troubles"]] {
+            assert!(
+                told.to_string().contains("mgp node rekey"),
+                "{id:#} {status:#}"
+            );
         }
+        assert!(!call(kernel, "nas/demo:test_simple_text").await);
     }
+    logged(&mut nas, "two living nodes have this key").await;
+    // A restart of who found them forgets nothing.
+    let at = listens(&nas).await;
+    let folder = nas.end(Signal::SIGKILL, DEADLINE).await;
+    let nas = started(folder, &config("nas", &at, &demo())).await;
+    let twice = seen(&nas, "desk").await;
+    assert!(
+        twice["why"].to_string().contains("two living nodes"),
+        "{twice:#}"
+    );
+    for kernel in [&desk, &clone] {
+        assert!(!call(kernel, "nas/demo:test_simple_text").await);
+    }
+    // One of the two goes on under another key, which the other one does not have.
+    let rekeyed = desk.mgp_json(&["node", "rekey"]).await;
+    let desk = Kernel::again(desk.end(Signal::SIGTERM, DEADLINE).await).await;
+    let key = rekeyed["key"].as_str().unwrap();
+    nas.mgp_json(&["node", "rekey", "desk", "--to", key]).await;
+    linked(&nas, &desk).await;
+    assert_eq!(id(&desk).await, rekeyed["id"]);
+    assert!(desk.mgp_json(&["node", "id"]).await["trouble"].is_null());
+    nas.connected(&["demo"]).await;
+    nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+    wait_until("the one that stays calls", DEADLINE, async || {
+        call(&desk, "nas/demo:test_simple_text").await
+    })
+    .await;
+    assert!(!call(&clone, "nas/demo:test_simple_text").await);
 }
 
 /// PRJ-006: an admin whose data folder is put back to an older copy: what it revoked since holds, and it signs nothing that
@@ -88,7 +123,7 @@ async fn an_older_copy_of_a_data_folder_takes_nothing_back() {
     })
     .await;
     drop(second.end(Signal::SIGKILL, DEADLINE).await);
-    let second = started(copy, "second").await;
+    let second = started(copy, &config("second", "127.0.0.1:0", "")).await;
     linked(&nas, &second).await;
     assert!(!call(&desk, "nas/demo:test_simple_text").await);
     // It has its own log back from the others, and goes on where that ended.

@@ -1,7 +1,7 @@
 //! Floods of announcements, on a network that nothing outside it sees.
 
 use mgp_tests::harness::process::usage::Usage;
-use mgp_tests::harness::{DEADLINE, Need, Peers, Process, Program};
+use mgp_tests::harness::{DEADLINE, Need, Peers, Process, Program, wait_until};
 
 use super::siege::{begins, id};
 use crate::network::{machine, network};
@@ -53,6 +53,25 @@ async fn ten_thousand_announcements_a_second_fill_one_table() {
         seen["seen"].as_array().is_none_or(|seen| seen.len() <= 256),
         "{seen:#}"
     );
+    // It did reach them: both say so, and leave the network alone for a while.
+    for kernel in [&nas, &desk] {
+        let lan = kernel.mgp_json(&["lan", "status"]).await;
+        let why = lan["why"].to_string();
+        let floods = ["floods the local network", "more came at once"];
+        assert!(floods.iter().any(|flood| why.contains(flood)), "{lan:#}");
+    }
+    // Nothing of it is left behind: switched on anew, nas sees the member that is there, and no other.
+    for switch in ["off", "on"] {
+        for kernel in [&nas, &desk] {
+            kernel.mgp_json(&["lan", switch]).await;
+        }
+    }
+    wait_until("nas sees desk again", DEADLINE, async || {
+        let lan = nas.mgp_json(&["lan", "status"]).await;
+        let seen = lan["seen"].as_array().cloned().unwrap_or_default();
+        seen.len() == 1 && seen[0]["name"] == "desk" && seen[0]["same_cluster"] == true
+    })
+    .await;
     let said = nas.process().stderr();
     assert!(said.lines().count() < 300, "{said}");
     assert!(call(&desk, "nas/demo:test_simple_text").await);

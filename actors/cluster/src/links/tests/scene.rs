@@ -59,6 +59,7 @@ pub(crate) fn pinned(keys: &[&NodeKey]) -> BTreeMap<NodeId, PinnedPeer> {
             key: key.public(),
             name: name(key).as_str().to_owned(),
             role: ToldRole::Member,
+            lives_twice: false,
         };
         (key.node(), peer)
     });

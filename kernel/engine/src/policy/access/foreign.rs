@@ -291,29 +291,19 @@ impl ForeignRules {
             };
         }
         let rules = self.of(agent, server);
-        let of_tool = rules
-            .zip(tool)
-            .and_then(|(rules, tool)| rules.tools.get(tool));
-        let levels = [
-            (Source::ToolGrant, of_tool),
-            (Source::ServerGrant, rules.map(|rules| &rules.whole)),
-        ];
-        for (source, entries) in levels {
-            let mut entries = entries.into_iter().flatten();
-            let Some(entry) = entries.find(|entry| entry.counts(now_ms)) else {
-                continue;
-            };
-            return match (entry.permission, self.lease) {
-                (Permission::Deny, _) => AccessDecision {
-                    permission: Permission::Deny,
-                    ..open(source, Some(entry))
-                },
-                (Permission::Allow, _) if !is_shared => closed(ForeignClosed::NotShared),
-                (Permission::Allow, ForeignLease::Lapsed(by)) => closed(ForeignClosed::Lapsed(by)),
-                (Permission::Allow, ForeignLease::Held(_)) => open(source, Some(entry)),
-            };
+        let deciding = rules.and_then(|rules| rules.deciding(tool, now_ms));
+        let Some((source, entry)) = deciding else {
+            return closed(ForeignClosed::NotGranted);
+        };
+        match (entry.permission, self.lease) {
+            (Permission::Deny, _) => AccessDecision {
+                permission: Permission::Deny,
+                ..open(source, Some(entry))
+            },
+            (Permission::Allow, _) if !is_shared => closed(ForeignClosed::NotShared),
+            (Permission::Allow, ForeignLease::Lapsed(by)) => closed(ForeignClosed::Lapsed(by)),
+            (Permission::Allow, ForeignLease::Held(_)) => open(source, Some(entry)),
         }
-        closed(ForeignClosed::NotGranted)
     }
 
     /// Why a caller is let in or not beside its grants: for explanations.

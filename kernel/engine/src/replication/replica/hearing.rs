@@ -46,7 +46,11 @@ impl Replica {
             LogMessage::Entries(_) => Vec::new(),
         };
         if before != self.lives.is_twice(from) {
-            // Its agents may do nothing from now on.
+            // Its agents may do nothing from now on. Who is in no more needs no mark.
+            let speaks_with = self.speaks_with();
+            let twice = self.lives.twice();
+            let twice = twice.filter(|node| speaks_with.contains(node)).collect();
+            effects.push(ReplicaEffect::Twice(from, twice));
             effects.push(ReplicaEffect::Changed);
         }
         effects
@@ -72,8 +76,7 @@ impl Replica {
             Belief::None => {}
             Belief::OnceItAnswers => effects.push(self.ask(from, means)),
             Belief::Full => {
-                effects.extend(self.note(from, theirs, means));
-                effects.extend(self.entries_for(from));
+                effects.extend(self.compare(from, theirs, means));
             }
         }
         effects
@@ -96,9 +99,7 @@ impl Replica {
             self.leases.told(from, asked_at, own.tip);
             self.settle();
         }
-        let mut effects = self.note(from, theirs, means);
-        effects.extend(self.entries_for(from));
-        effects
+        self.compare(from, theirs, means)
     }
 
     fn told(
@@ -114,8 +115,7 @@ impl Replica {
             Belief::Full => {}
         }
         let lacks = lacks(&self.logs, &theirs, &self.heads);
-        let mut effects = self.note(from, theirs, means);
-        effects.extend(self.entries_for(from));
+        let mut effects = self.compare(from, theirs, means);
         if lacks {
             effects.push(self.ask(from, means));
         }
@@ -140,7 +140,8 @@ impl Replica {
         }
     }
 
-    fn note(
+    /// Takes into account what the node has, and sends what it lacks.
+    fn compare(
         &mut self,
         from: NodeId,
         theirs: Arc<LogHeads>,
@@ -154,7 +155,9 @@ impl Replica {
             tip == Some(of_mine.tip) && (of_mine.behind.is_none() || of_mine.behind == mine.behind);
         self.own.told(from, of_mine, mine, knows, means.now);
         self.peers.entry(from).or_default().heads = theirs;
-        self.judge(means)
+        let mut effects = self.judge(means);
+        effects.extend(self.entries_for(from));
+        effects
     }
 
     /// Entries came whose signatures were verified, from whomever.

@@ -64,6 +64,7 @@ impl Scene {
             lease: LEASE,
             hints: BTreeSet::from([node(0)]),
             owed,
+            twice: BTreeSet::new(),
             now: self.now(),
         };
         self.nodes.insert(n, Replica::new(start, &entries));
@@ -159,7 +160,7 @@ impl Scene {
                     self.act(to, |replica, means| replica.hear(node(n), message, means));
                 }
             }
-            ReplicaEffect::Changed => {}
+            ReplicaEffect::Changed | ReplicaEffect::Twice(..) => {}
         }
     }
 

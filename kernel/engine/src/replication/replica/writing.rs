@@ -135,7 +135,10 @@ impl Replica {
     /// Judges whether this node may write, and signs what it owes when it may.
     pub(super) fn judge(&mut self, means: &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect> {
         if !self.own.is_settled() {
-            let others = self.others();
+            // Of whom two live, neither is believed, and neither can confirm anything: it is not waited for either, or
+            // nobody could write down that it goes on under another key.
+            let mut others = self.others();
+            others.retain(|node| !self.lives.is_twice(*node));
             self.own.judge(&others, means.now, self.leases.length());
         }
         if !self.own.is_confirmed() || self.own.owed().is_empty() {

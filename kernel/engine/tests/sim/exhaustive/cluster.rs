@@ -1,7 +1,7 @@
 //! The nodes, and what is on its way between them.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
@@ -160,6 +160,7 @@ impl SmallNode {
             lease: LEASE,
             hints: TWO_ADMINS.map(node).into(),
             owed: disk.owed.clone(),
+            twice: BTreeSet::new(),
             now: moment(1000 * now_s),
         };
         let stored: Vec<Signed> = disk.entries.iter().map(read).collect();
@@ -385,7 +386,7 @@ impl SmallCluster {
                     effects.extend(node.act(n, self.now_s, stored));
                 }
                 ReplicaEffect::Send(to, message) => sends.push((to, message)),
-                ReplicaEffect::Changed => {}
+                ReplicaEffect::Changed | ReplicaEffect::Twice(..) => {}
             }
         }
         self.nodes[n].settle();

@@ -98,7 +98,7 @@ pub struct Approve {
     /// The node; nothing where only one waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The three words that both sides show: refused where they are not those of this node.
+    /// The three words that both sides show, where `node` is not them: refused where they are not those of this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,
 }
@@ -185,6 +185,9 @@ pub struct Identity {
     /// Where it listens for other nodes; `None` while it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listens: Option<String>,
+    /// What is wrong with this node's key: why, and what to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 /// Answer of `mgp/kernel/nodes/list`: who is there, as this node sees it.
@@ -362,7 +365,13 @@ pub struct WaitingNode {
     pub id: String,
     /// What it wants to be called.
     pub name: String,
-    /// Three words: it is the node that is meant if it shows the same.
+    /// What it wanted to be called when it asked before: under another name it asks anew, with other words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called_before: Option<String>,
+    /// A node of the cluster whose name is hard to tell from this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looks_like: Option<String>,
+    /// Three words, of its key and its name: it is the node that is meant if it shows the same.
     pub words: String,
     /// What it may do once it is in.
     pub role: Role,

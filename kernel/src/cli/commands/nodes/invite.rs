@@ -108,8 +108,14 @@ fn in_words(told: &Invitations, now_ms: u64) -> String {
 pub(super) fn waiting(nodes: &[WaitingNode], now_ms: u64) -> String {
     let told = nodes.iter().map(|node| {
         let (name, words) = (plain(&node.name), plain(&node.words));
+        let before = node.called_before.iter();
+        let before = before.map(|before| format!("it asked as {before} before; its words are new ones"));
+        let like = node.looks_like.iter();
+        let like = like.map(|like| format!("its name looks like {like}, which is another node"));
+        let notes = before.chain(like);
+        let notes: String = notes.map(|note| format!("         NOTE: {}\n", plain(&note))).collect();
         format!(
-            "{words}  {name} asks to be let in as {}, from {}; {} left\n\
+            "{words}  {name} asks to be let in as {}, from {}; {} left\n{notes}\
              \u{20}        if it shows the same three words: mgp node approve {words}   or   mgp node refuse {words}\n",
             node.role.as_str(),
             plain(&node.from),
@@ -156,6 +162,8 @@ mod tests {
             }],
             waiting: vec![WaitingNode {
                 name: "desk\u{1b}[2J".into(),
+                called_before: Some("attic".into()),
+                looks_like: Some("nas".into()),
                 words: "bafog-tulik-zonub".into(),
                 from: "10.0.0.3:50000".into(),
                 until: "1970-01-01T00:05:00Z".into(),
@@ -173,6 +181,11 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("3f2a") && text.contains("9 min"), "{text}");
+        assert!(text.contains("NOTE: it asked as attic before"), "{text}");
+        assert!(
+            text.contains("NOTE: its name looks like nas, which"),
+            "{text}"
+        );
         // A node that asks writes nothing of its own on this terminal.
         assert!(!text.contains('\u{1b}'), "{text}");
     }

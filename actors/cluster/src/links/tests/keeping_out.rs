@@ -1,0 +1,50 @@
+//! A node of which two lives were found.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mgp_protocol::federation::ends::LinkClose;
+use mgp_transports::quic::{LinkGone, StreamFailure};
+
+use super::scene::{pinned, two};
+
+/// FEDERATION, cloned: whichever comes is told why it has no link, says so, and does not storm.
+#[tokio::test]
+async fn a_node_that_lives_twice_is_told_so_and_comes_seldom() {
+    let (mut a, mut b) = two().await;
+    let (a_node, b_node) = (a.key.node(), b.key.node());
+    let twice = LinkGone(StreamFailure::LinkClosed(LinkClose::TwoLives));
+    let mut pins = pinned(&[&b.key]);
+    pins.get_mut(&b_node).unwrap().lives_twice = true;
+    a.links.pin(pins, Vec::new()).await.unwrap();
+    assert!(a.links.linked().is_empty());
+    assert_eq!(a.down().await, (b_node, twice.clone()));
+    assert_eq!(b.down().await, (a_node, twice.clone()));
+    let status = b.links.status().await.unwrap();
+    let trouble = status[0].trouble.clone().unwrap_or_default();
+    assert!(
+        status[0].keeps_out && trouble.contains("mgp node rekey"),
+        "{trouble}"
+    );
+    // A hint is no reason to come sooner.
+    let elsewhere = SocketAddr::from(([127, 0, 0, 2], a.at.port()));
+    b.links.found_at(a_node, elsewhere);
+    let soon = tokio::time::timeout(Duration::from_millis(700), b.down()).await;
+    assert!(soon.is_err(), "it came at once: {soon:?}");
+    assert_eq!(
+        b.down().await,
+        (a_node, twice),
+        "it comes again, and is told again"
+    );
+    let status = a.links.status().await.unwrap();
+    assert!(status[0].linked.is_none() && !status[0].keeps_out);
+    assert!(
+        a.events.try_recv().is_err(),
+        "no link came about, and none was dialed"
+    );
+    // Who is taken again has its link the next time that it comes.
+    a.pin(&[&b.key]).await;
+    a.up().await;
+    b.up().await;
+    assert!(!b.links.status().await.unwrap()[0].keeps_out);
+}
