@@ -282,13 +282,17 @@ impl Making<'_> {
         }
     }
 
-    /// How a node that was cut off came to be out.
-    fn out(&self, node: NodeId) -> Option<MemberOut> {
+    /// How each node that was cut off came to be out.
+    fn outs(&self) -> BTreeMap<NodeId, MemberOut> {
         let possible = |told: &&Told<'_>| self.possible.contains(&told.place.issuer);
         let out = self.told.iter().filter(possible);
         let out = out.filter_map(Told::takes_out);
-        let out = out.filter(|(out, _)| *out == node).map(|(_, out)| out);
-        out.filter(|_| self.ends.contains_key(&node)).min()
+        let mut outs = BTreeMap::new();
+        for (node, out) in out.filter(|(node, _)| self.ends.contains_key(node)) {
+            let first = outs.entry(node).or_insert(out);
+            *first = out.min(*first);
+        }
+        outs
     }
 
     /// Nothing counts of a log that is certain here and another one than the cut names.
@@ -340,6 +344,7 @@ impl Making<'_> {
 
     fn nodes(&self) -> BTreeMap<NodeId, ClusterMember> {
         let mut nodes = BTreeMap::new();
+        let (names, outs) = (self.names(), self.outs());
         let heard = |told: &&Told<'_>| self.possible.contains(&told.place.issuer);
         for told in self.told.iter().filter(heard) {
             let (MemberChange::Found { key, .. }
@@ -356,57 +361,65 @@ impl Making<'_> {
             }
             nodes.entry(node).or_insert_with(|| ClusterMember {
                 key: *key,
-                name: self.name(node),
+                name: names.of(node),
                 role: self.roles.get(&node).copied(),
                 cut: self.ends.get(&node).copied(),
-                out: self.out(node),
+                out: outs.get(&node).copied(),
                 may_take: self.possible.contains(&node),
             });
         }
         nodes
     }
 
+    /// What certainly was said of names. All is looked at once: who is in is made anew with each admission.
+    fn names(&self) -> MemberNames<'_> {
+        let mut names = MemberNames::default();
+        for told in self.told.iter().filter(|told| self.gives(told.place)) {
+            if let Some((before, out)) = told.takes_out()
+                && let OutHow::Rekeyed(node) = out.how
+            {
+                names.before.entry(node).or_insert(before);
+            }
+            let (node, name) = match told.change {
+                MemberChange::Found { key, name, .. }
+                | MemberChange::Admit { key, name, .. }
+                | MemberChange::Recover { key, name } => (key.node(), name),
+                MemberChange::Rename { node, name } => (*node, name),
+                MemberChange::Cut { .. } | MemberChange::Rest {} | MemberChange::Rekey { .. } => {
+                    continue;
+                }
+            };
+            let given = (told.place.sequence, told.place.issuer, name.as_str());
+            let last = names.given.entry(node).or_insert(given);
+            *last = given.max(*last);
+        }
+        names
+    }
+}
+
+/// What nodes were called, and which keys they had before.
+#[derive(Default)]
+struct MemberNames<'a> {
+    /// The last name that was given to each; which of two is the last decides nothing.
+    given: BTreeMap<NodeId, (u64, NodeId, &'a str)>,
+    /// Who each was before.
+    before: BTreeMap<NodeId, NodeId>,
+}
+
+impl MemberNames<'_> {
     /// Its name, or the one it had under the key before.
-    fn name(&self, node: NodeId) -> String {
+    fn of(&self, node: NodeId) -> String {
         let mut seen = BTreeSet::from([node]);
         let mut at = node;
         loop {
-            if let Some(name) = self.given_name(at) {
-                return name.to_owned();
+            if let Some((_, _, name)) = self.given.get(&at) {
+                return (*name).to_owned();
             }
-            let before = self.told.iter().filter(|told| self.gives(told.place));
-            let before = before.filter_map(Told::takes_out);
-            let mut before = before.filter(|(_, out)| out.how == OutHow::Rekeyed(at));
-            match before.next() {
+            match self.before.get(&at) {
                 // Keys may be said to follow each other in a circle.
-                Some((before, _)) if seen.insert(before) => at = before,
+                Some(before) if seen.insert(*before) => at = *before,
                 Some(_) | None => return node.short(),
             }
         }
-    }
-
-    /// The last name that was certainly given; which of two is the last decides nothing.
-    fn given_name(&self, node: NodeId) -> Option<&str> {
-        let given = self.told.iter().filter(|told| self.gives(told.place));
-        let names = given.filter_map(|told| match told.change {
-            MemberChange::Found { key, name, .. }
-            | MemberChange::Admit { key, name, .. }
-            | MemberChange::Recover { key, name }
-                if key.node() == node =>
-            {
-                Some((told.place.sequence, told.place.issuer, name))
-            }
-            MemberChange::Rename { node: named, name } if *named == node => {
-                Some((told.place.sequence, told.place.issuer, name))
-            }
-            MemberChange::Found { .. }
-            | MemberChange::Admit { .. }
-            | MemberChange::Recover { .. }
-            | MemberChange::Rename { .. }
-            | MemberChange::Cut { .. }
-            | MemberChange::Rest {}
-            | MemberChange::Rekey { .. } => None,
-        });
-        names.max().map(|(_, _, name)| name.as_str())
     }
 }
