@@ -60,10 +60,10 @@ impl CompiledSchemas {
         schema: &ToolSchema,
         compile: fn(&str) -> Result<Schema, E>,
     ) -> Result<Schema, Refusal> {
-        let text = match schema {
-            ToolSchema::Kept(schema) => return Ok(schema.clone()),
-            ToolSchema::OnDemand(_) => schema.text(&tool.raw).unwrap_or_default().to_owned(),
-        };
+        if let Some(kept) = schema.kept() {
+            return Ok(kept.clone());
+        }
+        let text = schema.text(&tool.raw).unwrap_or_default().to_owned();
         if let Some(known) = self.cache().get(&text) {
             return Ok(known);
         }
@@ -135,10 +135,10 @@ mod tests {
         let mut refused = Vec::new();
         for tool in [&here, &there] {
             let result = schema::result(&schemas, "add", tool, wrong.clone()).await;
-            match result {
-                Err(Refusal::BadResult { path, keyword, .. }) => refused.push((path, keyword)),
-                other => panic!("{other:?}"),
-            }
+            let Err(Refusal::BadResult { path, keyword, .. }) = result else {
+                panic!("{result:?}")
+            };
+            refused.push((path, keyword));
         }
         assert_eq!(refused[0], refused[1]);
         assert_eq!(refused[0].1, "required");

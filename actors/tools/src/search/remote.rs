@@ -7,6 +7,7 @@ use std::time::Duration;
 use mgp_cluster::tool_index::{HeldServer, HeldTools, NamedNodes};
 use mgp_engine::tools::index::{ServerIndex, Vector};
 use mgp_protocol::federation::tool_index::ToolVector;
+use mgp_protocol::ids::ServerId;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_sync::Snapshot;
 
@@ -87,7 +88,7 @@ mod tests {
     use mgp_engine::cluster::staleness::Stage;
     use mgp_protocol::federation::hello::NodeName;
     use mgp_protocol::federation::tool_index::ServerRecord;
-    use mgp_protocol::ids::{NodeId, ServerId};
+    use mgp_protocol::ids::NodeId;
     use mgp_protocol::mgp::discovery::Status;
 
     use super::*;

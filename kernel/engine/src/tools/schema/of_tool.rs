@@ -71,6 +71,15 @@ impl SchemaReader {
 }
 
 impl ToolSchema {
+    /// The compiled schema, where it is kept.
+    #[must_use]
+    pub fn kept(&self) -> Option<&Schema> {
+        match self {
+            Self::Kept(schema) => Some(schema),
+            Self::OnDemand(_) => None,
+        }
+    }
+
     /// The text of a schema that is compiled when it is needed, out of the definition it stands in.
     #[must_use]
     pub fn text<'a>(&self, definition: &'a str) -> Option<&'a str> {
