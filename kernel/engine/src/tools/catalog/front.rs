@@ -188,7 +188,7 @@ fn by_every_name<'a, D: Definition + 'a>(
     let full = items.clone().map(|item| (canonical(item), item));
     let bare = here.map(|item| (item.own(), item));
     let bare = bare.filter(|(name, _)| owners[name] == 1 && !tool_names::is_qualified(name));
-    let mut names = HashMap::new();
+    let mut names = HashMap::with_capacity(2 * items.clone().count() + owners.len());
     for (name, item) in shown.chain(full).chain(bare) {
         names
             .entry(Arc::clone(name))
