@@ -3,6 +3,7 @@
 
 pub mod access;
 pub(crate) mod arrival;
+mod compiled_schemas;
 pub mod confirmation;
 mod permissions;
 mod pins;
@@ -16,6 +17,7 @@ use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
 use self::access::{Admission, not_granted};
+pub use self::compiled_schemas::CompiledSchemas;
 use self::confirmation::ConfirmationRules;
 use self::validators::Validation;
 use crate::Context;
@@ -40,6 +42,8 @@ pub struct Policies {
     pub approvals: ApprovalsHandle,
     /// How many calls each agent may make in a time.
     pub rates: Rates,
+    /// Schemas that are compiled when they are needed.
+    pub schemas: CompiledSchemas,
     /// The validators of arguments.
     pub validation: Validation,
     /// How a dangerous call is confirmed.
@@ -115,7 +119,10 @@ impl<'a> ToolCall<'a> {
         for check in CHECKS {
             let passed = match check {
                 Check::Access | Check::Pin | Check::Permissions => self.again(check),
-                Check::Schema => schema::arguments(self.name, self.tool, arguments),
+                Check::Schema => {
+                    let schemas = &self.cx.policies.schemas;
+                    schema::arguments(schemas, self.name, self.tool, arguments).await
+                }
                 Check::Validators => {
                     let arguments = arguments.map_or("{}", RawValue::get);
                     self.cx

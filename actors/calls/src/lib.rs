@@ -42,9 +42,9 @@ pub mod mgp {
 }
 
 pub use self::answer::nothing;
-pub use self::checks::Policies;
 pub use self::checks::confirmation::ConfirmationRules;
 pub use self::checks::validators::Validation;
+pub use self::checks::{CompiledSchemas, Policies};
 pub use self::mcp::lists::exposure::{Exposing, Showing, ToolCounts};
 pub use self::mcp::lists::filtered::SiftedLists;
 pub use self::mgp::stream::CallStreams;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use mgp_engine::cluster::tool_index::{OfferedServer, schemas_of};
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::replica_mark::ReplicaMark;
-use mgp_engine::tools::catalog::CatalogTool;
-use mgp_engine::tools::index::Index;
+use mgp_engine::tools::catalog::{CatalogTool, ServerOffer};
+use mgp_engine::tools::index::ServerIndex;
 use mgp_protocol::federation::tool_index::{ServerRecord, ToolRecord, ToolVector};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery::Status;
@@ -38,33 +38,52 @@ pub struct OfferSources {
     pub search: SearchHandle,
 }
 
-/// What an offer was read from, to be held against what there is later.
-struct OfferBasis {
-    servers: BTreeMap<ServerId, (LifecycleState, Option<ReplicaMark>)>,
-    shown: Arc<Shown>,
-    index: Arc<Index>,
+/// What the offer of one server was read from, to be held against what there is later. What is not of this
+/// node is no part of it.
+struct ServerBasis {
+    state: LifecycleState,
+    mark: Option<ReplicaMark>,
+    tools: Option<Arc<ServerOffer>>,
+    indexed: Option<Arc<ServerIndex>>,
 }
 
-impl OfferBasis {
+impl ServerBasis {
     fn is(&self, other: &Self) -> bool {
-        self.servers == other.servers
-            && Arc::ptr_eq(&self.shown, &other.shown)
-            && Arc::ptr_eq(&self.index, &other.index)
+        self.state == other.state
+            && self.mark == other.mark
+            && is_same(self.tools.as_ref(), other.tools.as_ref())
+            && is_same(self.indexed.as_ref(), other.indexed.as_ref())
     }
 }
+
+fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
+/// All servers, each with what its offer was read from.
+type OfferBasis = BTreeMap<ServerId, ServerBasis>;
 
 impl OfferSources {
     /// Tells what this node's servers offer, now and whenever that has changed. Ends with its task.
     pub async fn follow(self, offered: EventSink<OwnOffer>) {
-        let mut before: Option<OfferBasis> = None;
+        let mut before: Option<(OfferBasis, OwnOffer)> = None;
         loop {
-            let basis = self.basis();
-            if !before.as_ref().is_some_and(|before| before.is(&basis)) {
-                offered.send(self.read(&basis));
+            let shown = self.shown.load();
+            let basis = self.basis(&shown);
+            let offer = self.read(&basis, before.as_ref());
+            let is_told = |(_, told): &(OfferBasis, OwnOffer)| {
+                let mut pairs = told.values().zip(offer.values());
+                told.keys().eq(offer.keys()) && pairs.all(|(one, other)| Arc::ptr_eq(one, other))
+            };
+            if !before.as_ref().is_some_and(is_told) {
+                offered.send(offer.clone());
             }
-            let replaced = basis.shown.replaced.clone();
-            before = Some(basis);
-            if tokio::time::timeout(LOOK, replaced.cancelled())
+            before = Some((basis, offer));
+            if tokio::time::timeout(LOOK, shown.replaced.cancelled())
                 .await
                 .is_ok()
             {
@@ -76,49 +95,60 @@ impl OfferSources {
     /// What this node's servers offer now.
     #[must_use]
     pub fn now(&self) -> OwnOffer {
-        self.read(&self.basis())
+        self.read(&self.basis(&self.shown.load()), None)
     }
 
-    fn basis(&self) -> OfferBasis {
-        let servers = self.servers.load();
+    fn basis(&self, shown: &Shown) -> OfferBasis {
+        let (servers, index) = (self.servers.load(), self.search.indexed());
         // Servers of other nodes, and instances for one agent, are nobody's to share.
         let own = servers
             .iter()
             .filter(|(server, _)| ServerId::parse(server.as_str()).is_ok());
-        OfferBasis {
-            servers: own
-                .map(|(server, handle)| (server.clone(), (handle.state(), handle.mark())))
-                .collect(),
-            shown: self.shown.load(),
-            index: self.search.indexed(),
-        }
+        let basis = own.map(|(server, handle)| {
+            let basis = ServerBasis {
+                state: handle.state(),
+                mark: handle.mark(),
+                tools: shown.catalog.offer(server).cloned(),
+                indexed: index.server(server).cloned(),
+            };
+            (server.clone(), basis)
+        });
+        basis.collect()
     }
 
-    fn read(&self, basis: &OfferBasis) -> OwnOffer {
-        let offers = basis.shown.catalog.offers();
-        let tools: BTreeMap<_, _> = offers
-            .map(|offer| (offer.server(), offer.tools()))
-            .collect();
-        let server =
-            |(server, (state, mark)): (&ServerId, &(LifecycleState, Option<ReplicaMark>))| {
-                let mut vectors = self.search.told_vectors(server);
-                let tools = tools.get(server).into_iter().flat_map(|tools| tools.iter());
-                let tools = tools.filter_map(|tool| {
-                    let record = told(tool, vectors.remove(&tool.own_name))?;
-                    Some((Arc::clone(&tool.own_name), record))
-                });
-                let offered = OfferedServer {
-                    record: ServerRecord {
-                        state: told_state(*state),
-                        specification: mark.map(|mark| mark.specification),
-                        replica: mark.is_some(),
-                        stateful: mark.is_some_and(|mark| mark.stateful),
-                    },
-                    tools: tools.collect(),
-                };
-                (server.clone(), Arc::new(offered))
-            };
-        basis.servers.iter().map(server).collect()
+    /// What has not changed since `before` is not read again.
+    fn read(&self, basis: &OfferBasis, before: Option<&(OfferBasis, OwnOffer)>) -> OwnOffer {
+        let known = |server: &ServerId, basis: &ServerBasis| {
+            let (before, offer) = before?;
+            let same = before.get(server)?.is(basis);
+            offer.get(server).filter(|_| same).cloned()
+        };
+        let offers = basis.iter().map(|(server, basis)| {
+            let offered = known(server, basis);
+            let offered = offered.unwrap_or_else(|| Arc::new(self.read_server(basis)));
+            (server.clone(), offered)
+        });
+        offers.collect()
+    }
+
+    fn read_server(&self, basis: &ServerBasis) -> OfferedServer {
+        let indexed = basis.indexed.as_deref();
+        let vectors = indexed.map(|indexed| self.search.told_vectors(indexed));
+        let mut vectors = vectors.unwrap_or_default();
+        let tools = basis.tools.iter().flat_map(|offer| offer.tools());
+        let tools = tools.filter_map(|tool| {
+            let record = told(tool, vectors.remove(&tool.own_name))?;
+            Some((Arc::clone(&tool.own_name), record))
+        });
+        OfferedServer {
+            record: ServerRecord {
+                state: told_state(basis.state),
+                specification: basis.mark.map(|mark| mark.specification),
+                replica: basis.mark.is_some(),
+                stateful: basis.mark.is_some_and(|mark| mark.stateful),
+            },
+            tools: tools.collect(),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use mgp_cluster::tool_index::HeldServer;
 use mgp_engine::policy::access::GrantTable;
 use mgp_engine::tools::catalog::{CatalogTool, ServerOffer};
 use mgp_engine::tools::index::{Draft, Index, ServerIndex};
@@ -174,10 +175,9 @@ impl SearchHandle {
 
     /// The vectors of a server's tools, as they are told to other nodes.
     #[must_use]
-    pub fn told_vectors(&self, server: &ServerId) -> BTreeMap<Arc<str>, ToolVector> {
-        let index = self.parts.index.load();
-        let indexed = index.server(server).zip(self.parts.models.id());
-        let told = indexed.map(|(indexed, model)| remote::told(indexed, &model));
+    pub fn told_vectors(&self, indexed: &ServerIndex) -> BTreeMap<Arc<str>, ToolVector> {
+        let model = self.parts.models.id();
+        let told = model.map(|model| remote::told(indexed, &model));
         told.unwrap_or_default()
     }
 
@@ -226,33 +226,56 @@ struct SearchState {
 /// What a server's index is made from.
 #[derive(Debug, Clone)]
 struct Stock {
-    tools: Vec<Arc<CatalogTool>>,
+    tools: Arc<[Arc<CatalogTool>]>,
     about: Box<str>,
-    /// Of each tool, the vector that came with it from its node.
-    vectors: Vec<Option<Arc<ToolVector>>>,
+    /// What its node tells of it, where that has vectors of the model that is used here.
+    told: Option<Arc<HeldServer>>,
 }
 
 impl Stock {
-    /// True when both would give the same index.
-    fn is(&self, other: &Self) -> bool {
-        let mut pairs = self.tools.iter().zip(&other.tools);
-        self.tools.len() == other.tools.len()
-            && self.about == other.about
-            && pairs.all(|(one, other)| Arc::ptr_eq(one, other))
-            && self.vectors == other.vectors
+    /// True when both would give the same index. Most of what is compared is the very same.
+    fn is(&self, other: &Self, model: Option<&str>) -> bool {
+        let same = |(one, other): (&Arc<CatalogTool>, &Arc<CatalogTool>)| Arc::ptr_eq(one, other);
+        let tools = Arc::ptr_eq(&self.tools, &other.tools)
+            || self.tools.len() == other.tools.len()
+                && self.tools.iter().zip(&*other.tools).all(same);
+        tools && self.about == other.about && self.has_vectors_of(other, model)
     }
 
-    fn shelf(&self, server: &ServerId, dimension: Option<usize>) -> ServerIndex {
-        let draft = |(tool, vector): (&Arc<CatalogTool>, &Option<Arc<ToolVector>>)| {
+    fn has_vectors_of(&self, other: &Self, model: Option<&str>) -> bool {
+        let told = match (&self.told, &other.told) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        told || self.vectors(model) == other.vectors(model)
+    }
+
+    /// Of each tool, the vector of this model that came with it from its node.
+    fn vectors(&self, model: Option<&str>) -> Vec<Option<&ToolVector>> {
+        let tools = self.tools.iter();
+        let told = self.told.as_deref().zip(model);
+        tools
+            .map(|tool| remote::told_vector(told?, &tool.own_name))
+            .collect()
+    }
+
+    fn shelf(
+        &self,
+        server: &ServerId,
+        model: Option<&str>,
+        dimension: Option<usize>,
+    ) -> ServerIndex {
+        let draft = |(tool, vector): (&Arc<CatalogTool>, Option<&ToolVector>)| {
             let security = Security::of(&tool.raw);
             let (name, raw) = (&tool.own_name, &tool.raw);
             let risk = tool.requirements.risk.level;
             Draft::read(server, name, raw, security.as_ref(), risk)
                 .placed(&tool.requirements.rules().categories)
                 .fitting(dimension)
-                .meaning(remote::vector(vector.as_deref(), dimension))
+                .meaning(remote::vector(vector, dimension))
         };
-        let drafts = self.tools.iter().zip(&self.vectors).map(draft);
+        let drafts = self.tools.iter().zip(self.vectors(model)).map(draft);
         ServerIndex::new(server, &self.about, drafts.collect())
     }
 }
@@ -292,13 +315,10 @@ impl Actor for SearchActor {
 }
 
 impl SearchActor {
-    /// The vectors that came with the tools of a server of another node, of the model that is used here.
-    fn vectors(&self, offer: &ServerOffer) -> Vec<Option<Arc<ToolVector>>> {
-        let remote = self.remote.get().zip(self.model.as_deref());
-        match remote.filter(|_| offer.server().is_of_node()) {
-            Some((remote, model)) => remote.vectors(offer, model),
-            None => vec![None; offer.tools().len()],
-        }
+    /// What another node tells of its server, where there is a model to use its vectors by.
+    fn told(&self, offer: &ServerOffer) -> Option<Arc<HeldServer>> {
+        let remote = self.remote.get().filter(|_| self.model.is_some())?;
+        remote.server(offer.server())
     }
 
     /// Brings the index up to date with the catalog.
@@ -308,8 +328,8 @@ impl SearchActor {
             let peer = shown.peers.get(offer.server());
             let about = peer.and_then(|peer| peer.instructions.clone());
             let stock = Stock {
-                vectors: self.vectors(offer),
-                tools: offer.tools().to_vec(),
+                told: self.told(offer),
+                tools: offer.shared_tools(),
                 about: about.unwrap_or_default(),
             };
             (offer.server().clone(), stock)
@@ -323,7 +343,7 @@ impl SearchActor {
         }
         for (server, stock) in &stocks {
             let before = state.stock.get(server);
-            if !before.is_some_and(|before| before.is(stock)) {
+            if !before.is_some_and(|before| before.is(stock, self.model.as_deref())) {
                 self.put(server, stock).await;
             }
         }
@@ -333,8 +353,9 @@ impl SearchActor {
     /// Reading words takes time, so it does not run on the threads that carry calls.
     async fn put(&self, server: &ServerId, stock: &Stock) {
         let (own, stock, queue) = (server.clone(), stock.clone(), self.queue.clone());
+        let model = self.model.clone();
         let reading = task::blocking("search.index", move || {
-            let shelf = stock.shelf(&own, queue.dimension());
+            let shelf = stock.shelf(&own, model.as_deref(), queue.dimension());
             let missing = queue.missing(&shelf);
             (queue.fill(&shelf), missing)
         });

@@ -1,5 +1,6 @@
 //! What the logs of a cluster cost with many entries: signing, verifying, taking what another node sends, starting
-//! with what is on disk, and what of it stays in memory. `cargo bench -p mgp-engine --bench grants [ENTRIES]`
+//! with what is on disk, and what of it stays in memory; and what starting with many nodes costs.
+//! `cargo bench -p mgp-engine --bench grants [ENTRIES] [NODES]`
 
 // It measures: this is no engine.
 #![allow(clippy::disallowed_methods)]
@@ -15,7 +16,7 @@ use mgp_engine::clock::MonotonicTime;
 use mgp_engine::node_key::{NodeKey, first_bad};
 use mgp_engine::policy::grants::{
     ClusterId, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, MemberChange,
-    Operation, OperationId, Revoke, Signed, Subject,
+    MemberRole, Operation, OperationId, Revoke, Signed, Subject,
 };
 use mgp_engine::replication::exchange::BATCH_ENTRIES;
 use mgp_engine::replication::lease::{LEASE, Nonce};
@@ -31,24 +32,16 @@ const AGENTS: u64 = 1_000;
 const SERVERS: u64 = 20;
 
 fn main() {
-    let entries = std::env::args().find_map(|word| word.parse().ok());
-    let entries: u64 = entries.unwrap_or(100_000).max(1);
+    let mut numbers = std::env::args().filter_map(|word| word.parse::<u64>().ok());
+    let entries = numbers.next().unwrap_or(100_000).max(1);
+    many_nodes(numbers.next().unwrap_or(1_000));
     let (admin, owner) = (NodeKey::new(&[1; 32]), NodeKey::new(&[2; 32]));
-    let (written, took) = timed(|| log(entries, &admin, &owner));
+    let (written, took) = timed(|| log(entries, &admin, |sequence| entry(sequence, &owner)));
     told("signed", entries, took);
     let bytes: usize = written.iter().map(|entry| entry.len()).sum();
     println!("{} bytes an entry", bytes as u64 / entries);
     let founding = Signed::from_bytes(&written[0]).expect("it was written");
-    let start = || ReplicaStart {
-        here: owner.node(),
-        cluster: ClusterId(founding.written().id().0),
-        life: LifeId([0; 16]),
-        lease: LEASE,
-        hints: BTreeSet::new(),
-        owed: Vec::new(),
-        twice: BTreeSet::new(),
-        now: MonotonicTime::START,
-    };
+    let start = || start(&owner, &founding);
     let before = memory::resident();
     let mut replica = Replica::new(start(), &[]);
     let ((), took) = timed(|| take_all(&mut replica, &written));
@@ -75,8 +68,54 @@ fn main() {
     drop(rules);
 }
 
-/// A log of grants, of which some are taken back.
-fn log(entries: u64, admin: &NodeKey, owner: &NodeKey) -> Vec<Arc<[u8]>> {
+/// Starting with the log that admits so many nodes.
+fn many_nodes(nodes: u64) {
+    let admin = NodeKey::new(&[1; 32]);
+    let key = |n: u64| {
+        let mut seed = [5; 32];
+        seed[..8].copy_from_slice(&n.to_le_bytes());
+        NodeKey::new(&seed).public()
+    };
+    let written = log(nodes, &admin, |n| {
+        LogChange::Members(MemberChange::Admit {
+            key: key(n),
+            role: MemberRole::Member,
+            name: format!("node-{n}"),
+        })
+    });
+    let read = written.iter();
+    let read = read.map(|entry| Signed::from_bytes(entry).expect("it was written"));
+    let read: Vec<Signed> = read.collect();
+    let (replica, took) = timed(|| Replica::new(start(&admin, &read[0]), &read));
+    assert_eq!(replica.logs().members().all().count() as u64, nodes);
+    told("started with admitted nodes", nodes, took);
+}
+
+fn start(here: &NodeKey, founding: &Signed) -> ReplicaStart {
+    ReplicaStart {
+        here: here.node(),
+        cluster: ClusterId(founding.written().id().0),
+        life: LifeId([0; 16]),
+        lease: LEASE,
+        hints: BTreeSet::new(),
+        owed: Vec::new(),
+        twice: BTreeSet::new(),
+        now: MonotonicTime::START,
+    }
+}
+
+/// Grants, of which some are taken back.
+fn entry(sequence: u64, owner: &NodeKey) -> LogChange {
+    match sequence {
+        n if n % REVOKES == 0 => {
+            LogChange::Grants(GrantChange::Revoke(Revoke::Ids(vec![id(n - 1)])))
+        }
+        n => LogChange::Grants(GrantChange::Grant(grant(n, owner))),
+    }
+}
+
+/// A log of an admin who founds a cluster first.
+fn log(entries: u64, admin: &NodeKey, change: impl Fn(u64) -> LogChange) -> Vec<Arc<[u8]>> {
     let mut written: Vec<Arc<[u8]>> = Vec::new();
     let (mut previous, mut cluster) = (OperationId::START, None);
     for sequence in 0..entries {
@@ -86,10 +125,7 @@ fn log(entries: u64, admin: &NodeKey, owner: &NodeKey) -> Vec<Arc<[u8]>> {
                 recovery: NodeKey::new(&[9; 32]).public(),
                 name: "first".into(),
             }),
-            n if n % REVOKES == 0 => {
-                LogChange::Grants(GrantChange::Revoke(Revoke::Ids(vec![id(n - 1)])))
-            }
-            n => LogChange::Grants(GrantChange::Grant(grant(n, owner))),
+            n => change(n),
         };
         let operation = Operation {
             cluster,

@@ -23,8 +23,8 @@ use mgp_callers::directory::Directory;
 use mgp_callers::request::Routes;
 use mgp_calls::known_names::NameSources;
 use mgp_calls::{
-    CallStreams, CallerHomes, Context, Exposing, Policies, Rates, SiftedLists, ToolCounts,
-    Validation,
+    CallStreams, CallerHomes, CompiledSchemas, Context, Exposing, Policies, Rates, SiftedLists,
+    ToolCounts, Validation,
 };
 use mgp_doors::agent_registry::AgentRegistryHandle;
 use mgp_doors::bodies::Bodies;
@@ -362,6 +362,7 @@ impl Parts {
                 pins: self.pins.clone(),
                 approvals: self.approvals.clone(),
                 rates: Rates::new(kernel.rates),
+                schemas: CompiledSchemas::default(),
                 validation: Validation::default(),
                 confirmation: confirmation(kernel),
             },

@@ -9,16 +9,18 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, members, quoted};
 use serde_json::value::RawValue;
 
+use super::CompiledSchemas;
 use mgp_callers::request::Outcome;
 
 /// CMCP-009: checks the arguments before anything is sent. Absent arguments count as `{}`.
-pub(crate) fn arguments(
+pub(crate) async fn arguments(
+    schemas: &CompiledSchemas,
     tool: &str,
     route: &CatalogTool,
     arguments: Option<&RawValue>,
 ) -> Result<(), Refusal> {
-    route
-        .input
+    let schema = schemas.input(route).await?;
+    schema
         .check(arguments.map_or("{}", RawValue::get))
         .map_err(|mismatch| Refusal::BadArguments {
             tool: tool.to_owned(),
@@ -58,7 +60,12 @@ pub(crate) fn prompt_arguments(
 
 /// CMCP-012, CMCP-013: a structured result fits the tool's `outputSchema`, and has a text for
 /// clients that do not read it.
-pub(crate) fn result(tool: &str, route: &CatalogTool, result: Bytes) -> Outcome {
+pub(crate) async fn result(
+    schemas: &CompiledSchemas,
+    tool: &str,
+    route: &CatalogTool,
+    result: Bytes,
+) -> Outcome {
     let structured = may_mention(&result, "\"structuredContent\"");
     // Where there is a schema, also what some clients would take for structured content is checked.
     if !structured && route.output.is_none() {
@@ -86,6 +93,7 @@ pub(crate) fn result(tool: &str, route: &CatalogTool, result: Bytes) -> Outcome 
         return Ok(result);
     };
     if let Some(schema) = route.output.as_ref().filter(|_| !called.is_error) {
+        let schema = schemas.output(route, schema).await?;
         schema
             .check(structured.get())
             .map_err(|mismatch| Refusal::BadResult {

@@ -195,7 +195,7 @@ async fn call_at(
             facts.goes_on(&task);
             task
         }
-        None => schema::result(name, tool, result)?,
+        None => schema::result(&cx.policies.schemas, name, tool, result).await?,
     };
     session::used(cx, &request.caller, tool);
     Ok(answer)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_engine::cluster::tool_index::{
@@ -67,7 +68,7 @@ impl WrittenCopy {
                     definition: tool.definition.to_string(),
                     schemas: tool.schemas,
                     idempotent: tool.idempotent,
-                    vector: tool.vector,
+                    vector: tool.vector.map(Arc::unwrap_or_clone),
                 }
                 .encode(),
             };

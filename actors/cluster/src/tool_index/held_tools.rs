@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytestring::ByteString;
 use mgp_engine::cluster::staleness::Stage;
 use mgp_protocol::federation::tool_index::{ServerRecord, ToolVector};
 use mgp_protocol::ids::NodeServer;
@@ -33,7 +32,7 @@ pub struct HeldServer {
 #[derive(Clone, Debug)]
 pub struct HeldTool {
     /// Its definition, as the server wrote it.
-    pub definition: ByteString,
+    pub definition: Arc<str>,
     /// Its owner's operator confirmed that calling it twice is calling it once.
     pub idempotent: bool,
     /// Its meaning.

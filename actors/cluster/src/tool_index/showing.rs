@@ -1,31 +1,40 @@
 //! What is published of the copies.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bytestring::ByteString;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::cluster::staleness::Stage;
-use mgp_engine::cluster::tool_index::{HeldEntry, HeldIndexes, ReadTool};
+use mgp_engine::cluster::tool_index::{HeldEntry, HeldIndexes};
 use mgp_protocol::ids::{NodeId, NodeServer};
 use mgp_sync::Snapshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{HeldServer, HeldTool, HeldTools};
 
+/// How long what has changed of a server may wait for the rest of its node's copy. Whoever reads what is published
+/// reads the whole server each time: a copy of many pages is published once, or now and then if it takes long.
+const WHOLE: Duration = Duration::from_secs(1);
+
 /// The servers that are published, and the stage each node was published at.
 #[derive(Debug, Default)]
 pub(super) struct ShownServers {
     servers: BTreeMap<NodeServer, Arc<HeldServer>>,
     stages: BTreeMap<NodeId, Stage>,
-    /// Servers that have changed since.
-    touched: BTreeSet<NodeServer>,
+    /// Servers that have changed since, and when each is published at the latest.
+    touched: BTreeMap<NodeServer, MonotonicTime>,
 }
 
 impl ShownServers {
     /// Something of the server is other than before.
-    pub(super) fn touch(&mut self, server: NodeServer) {
-        self.touched.insert(server);
+    pub(super) fn touch(&mut self, server: NodeServer, now: MonotonicTime) {
+        self.touched.entry(server).or_insert(now + WHOLE);
+    }
+
+    /// When what waits is published at the latest.
+    pub(super) fn next_due(&self) -> Option<MonotonicTime> {
+        self.touched.values().min().copied()
     }
 
     /// Publishes what has changed; false when nothing has.
@@ -36,10 +45,16 @@ impl ShownServers {
         now: MonotonicTime,
     ) -> bool {
         self.touch_stages(held, now);
-        let touched = std::mem::take(&mut self.touched);
+        let is_copied = |server: &NodeServer| {
+            let held = held.get(server.node, now);
+            held.is_none_or(|(index, _)| !index.is_copying())
+        };
+        let is_due =
+            |server: &NodeServer, due: &mut MonotonicTime| now >= *due || is_copied(server);
+        let touched: Vec<_> = self.touched.extract_if(.., is_due).collect();
         let mut changed = false;
-        for server in touched {
-            changed |= match self.made(held, &server, now) {
+        for (server, _) in touched {
+            changed |= match Self::made(held, &server, now) {
                 Some(made) => {
                     self.servers.insert(server, Arc::new(made));
                     true
@@ -58,7 +73,7 @@ impl ShownServers {
         changed
     }
 
-    /// All servers of a node change with its stage.
+    /// All servers of a node change with its stage, at once.
     fn touch_stages(&mut self, held: &HeldIndexes, now: MonotonicTime) {
         let stages: BTreeMap<NodeId, Stage> = held
             .all(now)
@@ -66,24 +81,19 @@ impl ShownServers {
             .collect();
         let shown = self.servers.keys();
         let gone = shown.filter(|server| !stages.contains_key(&server.node));
-        self.touched.extend(gone.cloned());
+        self.touched.extend(gone.map(|gone| (gone.clone(), now)));
         for (node, index, stage) in held.all(now) {
             if self.stages.get(&node) != Some(&stage) {
                 let servers = index.entries().filter(|(key, _)| key.tool.is_none());
                 let servers = servers.map(|(key, _)| node.server(key.server.clone()));
-                self.touched.extend(servers);
+                self.touched.extend(servers.map(|server| (server, now)));
             }
         }
         self.stages = stages;
     }
 
-    /// The server as it is to be shown; `None` when it is not. What has not changed is taken over.
-    fn made(
-        &self,
-        held: &HeldIndexes,
-        server: &NodeServer,
-        now: MonotonicTime,
-    ) -> Option<HeldServer> {
+    /// The server as it is to be shown; `None` when it is not.
+    fn made(held: &HeldIndexes, server: &NodeServer, now: MonotonicTime) -> Option<HeldServer> {
         let (index, stage) = held.get(server.node, now)?;
         let mut entries = index.of_server(&server.server);
         // Tools of a server that is not told of are nobody's.
@@ -93,14 +103,15 @@ impl ShownServers {
         if stage >= Stage::Hidden {
             return None;
         }
-        let before = self.servers.get(server);
         let tools = entries.filter_map(|(key, entry)| match entry {
             HeldEntry::Server(_) => None,
             HeldEntry::Tool(tool) => {
-                let name = key.tool.clone()?;
-                let before = before.and_then(|before| before.tools.get(&name));
-                let made = shown_tool(tool, before);
-                Some((name, made))
+                let shown = HeldTool {
+                    definition: Arc::clone(&tool.definition),
+                    idempotent: tool.idempotent,
+                    vector: tool.vector.clone(),
+                };
+                Some((key.tool.clone()?, shown))
             }
         });
         Some(HeldServer {
@@ -111,16 +122,96 @@ impl ShownServers {
     }
 }
 
-fn shown_tool(tool: &ReadTool, before: Option<&HeldTool>) -> HeldTool {
-    let definition = before.filter(|before| *before.definition == *tool.definition);
-    let vector = before.and_then(|before| before.vector.clone());
-    let vector = vector.filter(|vector| tool.vector.as_ref() == Some(&**vector));
-    HeldTool {
-        definition: definition.map_or_else(
-            || ByteString::from(&*tool.definition),
-            |before| before.definition.clone(),
-        ),
-        idempotent: tool.idempotent,
-        vector: vector.or_else(|| tool.vector.clone().map(Arc::new)),
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use mgp_engine::cluster::shares::{Share, ShareAudience, ShareChange, Shares, ToolPattern};
+    use mgp_engine::cluster::tool_index::{IndexEffect, OfferedServer, OwnIndex, schemas_of};
+    use mgp_protocol::federation::tool_index::{PullIndex, ServerRecord, ToolRecord};
+    use mgp_protocol::ids::ServerId;
+    use mgp_protocol::mgp::discovery::Status;
+
+    use super::*;
+
+    /// An index of some pages.
+    fn index(tools: usize) -> OwnIndex {
+        let tool = |n: usize| {
+            let text = "x".repeat(600);
+            let definition = format!(r#"{{"name":"tool_{n}","description":"{text}"}}"#);
+            let record = ToolRecord {
+                schemas: schemas_of(&definition).unwrap(),
+                definition,
+                idempotent: false,
+                vector: None,
+            };
+            (Arc::from(format!("tool_{n}")), record)
+        };
+        let offered = OfferedServer {
+            record: ServerRecord {
+                state: Status::Connected,
+                specification: None,
+                replica: false,
+                stateful: false,
+            },
+            tools: (0..tools).map(tool).collect::<BTreeMap<_, _>>(),
+        };
+        let server = ServerId::new("demo");
+        let mut shares = Shares::default();
+        shares.apply(&ShareChange::Share(Share {
+            server: server.clone(),
+            to: ShareAudience::Cluster,
+            tools: ToolPattern::all(),
+        }));
+        let mut own = OwnIndex::new(1);
+        own.offer(&server, Some(&offered));
+        own.reshare(shares);
+        own
+    }
+
+    fn pull(effects: &[IndexEffect]) -> Option<PullIndex> {
+        effects.iter().find_map(|effect| match effect {
+            IndexEffect::Pull(pull) => Some(*pull),
+            IndexEffect::Set(_) | IndexEffect::Removed(_) | IndexEffect::Report(_) => None,
+        })
+    }
+
+    /// Each publication is read as a whole by many: one for each page would take time in the square of the tools. A
+    /// copy that takes long is seen as far as it is there.
+    #[test]
+    fn a_copy_of_many_pages_is_published_once_or_now_and_then() {
+        let (here, node) = (NodeId([1; 32]), NodeId([2; 32]));
+        let server = node.server(ServerId::new("demo"));
+        let mut own = index(2_000);
+        let (mut held, mut shown) = (HeldIndexes::default(), ShownServers::default());
+        let published = Snapshot::new(HeldTools::default());
+        let tools = || {
+            published
+                .load()
+                .servers
+                .get(&server)
+                .map(|held| held.tools.len())
+        };
+        let mut now = MonotonicTime::START;
+        let mut effects = held.told(node, own.digest(here), now);
+        let (mut pages, mut times) = (0, 0);
+        while let Some(asked) = pull(&effects) {
+            // The fourth page is late.
+            now = now + Duration::from_millis(if pages == 3 { 1_100 } else { 10 });
+            effects = held.brought(node, own.page(here, &asked), now);
+            shown.touch(server.clone(), now);
+            pages += 1;
+            let changed = shown.publish(&held, &published, now);
+            times += usize::from(changed);
+            let whole = pull(&effects).is_none();
+            assert_eq!(changed, pages == 4 || whole, "page {pages}");
+            assert_eq!(shown.next_due().is_some(), !changed, "page {pages}");
+            if pages == 4 {
+                assert!((1..2_000).contains(&tools().unwrap()));
+            }
+        }
+        assert!(pages > 5, "{pages}");
+        assert_eq!((times, tools()), (2, Some(2_000)));
+        assert!(!shown.publish(&held, &published, now + Duration::from_secs(1)));
     }
 }

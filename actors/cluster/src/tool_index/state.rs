@@ -124,7 +124,9 @@ impl ToolIndexState {
             }
         }
         for (server, offered) in &self.offered {
-            if before.get(server) != Some(offered) {
+            let same =
+                |before: &Arc<OfferedServer>| Arc::ptr_eq(before, offered) || before == offered;
+            if !before.get(server).is_some_and(same) {
                 self.own.offer(server, Some(offered));
             }
         }
@@ -302,7 +304,8 @@ impl ToolIndexState {
             self.start.events.send(ToolIndexEvent::Changed);
         }
         let keep_at = self.keep_at.filter(|_| !self.keeping);
-        let next = [self.held.next_due(now), keep_at];
+        let shown = self.shown.next_due().filter(|_| known);
+        let next = [self.held.next_due(now), keep_at, shown];
         let next = next.into_iter().flatten().fold(self.tell_again, Ord::min);
         if self.timer.as_ref().is_some_and(|(at, _)| *at <= next) {
             return;
@@ -383,7 +386,8 @@ impl ToolIndexState {
                 IndexEffect::Pull(pull) => self.pull(node, pull),
                 IndexEffect::Set(key) | IndexEffect::Removed(key) => {
                     changed = true;
-                    self.shown.touch(node.server(key.server));
+                    let now = self.now();
+                    self.shown.touch(node.server(key.server), now);
                 }
                 IndexEffect::Report(report) => self.refused(node, report),
             }

@@ -7,7 +7,6 @@ mod offering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytestring::ByteString;
 use futures_util::future::join_all;
 use mgp_engine::policy::pins::PinMode;
 use mgp_engine::tools::catalog::freshness::Freshness;
@@ -78,7 +77,7 @@ pub(super) struct Watch {
 #[derive(Debug)]
 struct Whole {
     kind: ListKind,
-    definitions: Vec<ByteString>,
+    definitions: Vec<Arc<str>>,
     /// How long it may be cached, where the server's era says so.
     freshness: Option<Freshness>,
     notes: Vec<String>,
@@ -311,16 +310,16 @@ impl Whole {
     /// Reads one page; returns the next cursor. The whole list is as fresh as its least fresh
     /// page.
     fn take(&mut self, page: bytes::Bytes) -> Result<Option<String>, String> {
-        let page = ByteString::try_from(page).map_err(|_| "the answer is not UTF-8".to_owned())?;
+        let page = std::str::from_utf8(&page).map_err(|_| "the answer is not UTF-8".to_owned())?;
         let key = self.kind.member();
-        let list = member(&page, key).ok_or_else(|| format!("no `{key}` in the answer"))?;
+        let list = member(page, key).ok_or_else(|| format!("no `{key}` in the answer"))?;
         let list: Vec<&RawValue> =
             serde_json::from_str(list).map_err(|e| format!("`{key}` is no list: {e}"))?;
-        let items = list.iter().map(|item| page.slice_ref(item.get()));
+        let items = list.iter().map(|item| Arc::from(item.get()));
         self.definitions.extend(items);
-        let fresh = Freshness::read(&page);
+        let fresh = Freshness::read(page);
         self.freshness = Some(self.freshness.map_or(fresh, |before| before.and(fresh)));
-        let next = member(&page, "nextCursor").filter(|c| *c != "null");
+        let next = member(page, "nextCursor").filter(|c| *c != "null");
         Ok(next.and_then(|c| serde_json::from_str(c).ok()))
     }
 }
@@ -361,7 +360,8 @@ mod tests {
         ];
         let next = pages.map(|page| whole.take(Bytes::from_static(page.as_bytes())).unwrap());
         assert_eq!(next, [Some(String::new()), None]);
-        assert_eq!(whole.definitions, [r#"{"name":"a"}"#, r#"{"name":"b"}"#]);
+        let definitions = [r#"{"name":"a"}"#, r#"{"name":"b"}"#].map(Arc::from);
+        assert_eq!(whole.definitions, definitions);
         let (ttl_ms, scope) = (4000, Scope::Private);
         assert_eq!(whole.freshness, Some(Freshness { ttl_ms, scope }));
     }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_cluster::tool_index::{HeldTools, NamedNodes};
-use mgp_engine::tools::catalog::ServerOffer;
+use mgp_cluster::tool_index::{HeldServer, HeldTools, NamedNodes};
 use mgp_engine::tools::index::{ServerIndex, Vector};
 use mgp_protocol::federation::tool_index::ToolVector;
+use mgp_protocol::ids::ServerId;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_sync::Snapshot;
 
@@ -26,20 +26,21 @@ pub struct RemoteTools {
 }
 
 impl RemoteTools {
-    /// Of each tool of a server, the vector that came with it, where it is one of this model.
-    pub(super) fn vectors(&self, offer: &ServerOffer, model: &str) -> Vec<Option<Arc<ToolVector>>> {
-        let (held, names) = (self.held.load(), self.names.load());
-        let server = offer.server().at_node().and_then(|(node, server)| {
-            let node = names.names.get(node)?;
-            held.servers.get(&node.server(server))
-        });
-        let vector = |name: &Arc<str>| {
-            let vector = server?.tools.get(name)?.vector.clone();
-            vector.filter(|vector| vector.model == model)
-        };
-        let tools = offer.tools().iter();
-        tools.map(|tool| vector(&tool.own_name)).collect()
+    /// What its node tells of a server.
+    pub(super) fn server(&self, server: &ServerId) -> Option<Arc<HeldServer>> {
+        let (node, server) = server.at_node()?;
+        let node = self.names.load().names.get(node)?;
+        self.held.load().servers.get(&node.server(server)).cloned()
     }
+}
+
+/// The vector that came with a tool, where it is one of this model.
+pub(super) fn told_vector<'a>(
+    (server, model): (&'a HeldServer, &str),
+    tool: &str,
+) -> Option<&'a ToolVector> {
+    let vector = server.tools.get(tool)?.vector.as_deref();
+    vector.filter(|vector| vector.model == model)
 }
 
 /// As it is held against the vectors of this node. It was found to be of length 1 where it came in.
@@ -82,13 +83,12 @@ pub(super) async fn follow(remote: RemoteTools, search: Mailbox<SearchMsg>) {
 
 #[cfg(test)]
 mod tests {
-    use mgp_cluster::tool_index::{HeldServer, HeldTool};
+    use mgp_cluster::tool_index::HeldTool;
     use mgp_engine::cluster::node_names::NodeNames;
     use mgp_engine::cluster::staleness::Stage;
-    use mgp_engine::tools::catalog::ListKind;
     use mgp_protocol::federation::hello::NodeName;
     use mgp_protocol::federation::tool_index::ServerRecord;
-    use mgp_protocol::ids::{NodeId, ServerId};
+    use mgp_protocol::ids::NodeId;
     use mgp_protocol::mgp::discovery::Status;
 
     use super::*;
@@ -138,20 +138,13 @@ mod tests {
                 ..NamedNodes::default()
             })),
         };
-        let definitions = ["ours", "theirs", "new"]
-            .map(|name| format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#));
-        let offer = |server: &str| {
-            ServerOffer::new(ServerId::new(server)).with(ListKind::Tools, &definitions)
-        };
-        let found = remote.vectors(&offer("nas/demo"), "m");
-        assert_eq!(found, [Some(vector_of("m")), None, None]);
-        assert_eq!(
-            remote.vectors(&offer("attic/demo"), "m"),
-            [None, None, None]
-        );
-        let held = vector(found[0].as_deref(), Some(2)).unwrap();
+        assert!(remote.server(&ServerId::new("attic/demo")).is_none());
+        let server = remote.server(&ServerId::new("nas/demo")).unwrap();
+        let found = ["ours", "theirs", "new"].map(|tool| told_vector((&server, "m"), tool));
+        assert_eq!(found, [Some(&*vector_of("m")), None, None]);
+        let held = vector(found[0], Some(2)).unwrap();
         assert_eq!(held.parts().1, [127, -127]);
-        assert_eq!(vector(found[0].as_deref(), Some(384)), None);
-        assert_eq!(vector(found[0].as_deref(), None), None);
+        assert_eq!(vector(found[0], Some(384)), None);
+        assert_eq!(vector(found[0], None), None);
     }
 }

@@ -28,7 +28,7 @@ pub struct RequirementTerms {
 }
 
 /// The requirements of one tool.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CallRequirements {
     /// Its risk, and the reasons.
     pub risk: Risk,
@@ -56,7 +56,7 @@ pub struct CallRequirements {
 }
 
 /// How the code of a tool is judged.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CodeRules {
     /// The policy it is judged by.
     pub policy: CodePolicy,

@@ -9,6 +9,7 @@ pub mod freshness;
 mod front;
 mod item;
 mod list;
+mod listed_item;
 mod offer;
 mod replica_group;
 mod replicas;
@@ -140,6 +141,12 @@ impl Catalog {
     /// All offers, ordered by server.
     pub fn offers(&self) -> impl Iterator<Item = &Arc<ServerOffer>> {
         self.offers.values()
+    }
+
+    /// The offer of a server; `None` when it offers nothing at all, not even empty lists.
+    #[must_use]
+    pub fn offer(&self, server: &ServerId) -> Option<&Arc<ServerOffer>> {
+        self.offers.get(server)
     }
 
     /// How much a server offers; `None` when it offers nothing at all, not even empty lists.

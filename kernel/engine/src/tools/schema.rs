@@ -4,16 +4,22 @@
 //! how their references hang together (`shape`), and the steps one check may take (`metered`).
 //! Nothing is ever fetched.
 
+mod cache;
 mod metered;
+mod of_tool;
 mod shape;
 
 use std::fmt::{self, Write};
+use std::sync::Arc;
 
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
 use metered::{Meter, MeteredJson, OverBudget};
 use shape::SchemaShape;
+
+pub use cache::SchemaCache;
+pub use of_tool::{SchemaReader, ToolSchema};
 
 /// Longest schema, in bytes. The largest of known servers are a tenth of it.
 pub const SCHEMA_MAX: usize = 256 << 10;
@@ -23,6 +29,8 @@ pub const DEPTH_MAX: usize = 64;
 const ECHO_MAX: usize = 200;
 /// Memory of one compiled pattern, in bytes.
 const PATTERN_SIZE: usize = 256 << 10;
+/// Bytes of memory for each byte of a schema's text, without its patterns: some 20 were measured.
+const KEYWORDS_SIZE: usize = 32;
 /// Tries of one pattern with look-around on one text.
 const BACKTRACK_MAX: usize = 10_000;
 /// Steps of one check: some seconds on a slow machine at the very worst, and some thousand errors.
@@ -76,64 +84,64 @@ pub struct Mismatch {
     pub message: String,
 }
 
-/// Judges the arguments of a tool's calls.
-#[derive(Debug)]
-pub struct InputSchema(SchemaCheck);
+/// A compiled schema, which judges the arguments of a tool's calls or its structured results.
+#[derive(Clone, Debug)]
+pub struct Schema(SchemaCheck);
 
-/// Judges the structured results of a tool.
-#[derive(Debug)]
-pub struct OutputSchema(SchemaCheck);
-
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum SchemaCheck {
     /// Any object will do: nothing but the first byte is looked at.
     AnyObject,
-    Whole(Box<Compiled>),
+    Whole(Arc<Compiled>),
 }
 
 #[derive(Debug)]
 struct Compiled {
     validator: Validator<MeteredJson>,
     shape: SchemaShape,
+    /// Bytes of its text.
+    text: usize,
 }
 
-impl InputSchema {
+impl Schema {
     /// Compiles a tool's `inputSchema`.
     ///
     /// # Errors
     /// [`BadSchema`], with words for the operator.
-    pub fn compile(raw: &str) -> Result<Self, BadSchema> {
+    pub fn input(raw: &str) -> Result<Self, BadSchema> {
         let schema = read(raw)?;
         if schema.get("type").and_then(Value::as_str) != Some("object") {
             return Err(BadSchema::NotForObjects);
         }
-        SchemaCheck::compile(&schema).map(Self)
+        SchemaCheck::compile(&schema, raw.len()).map(Self)
     }
 
-    /// Judges arguments, given as JSON text that a parser has already accepted.
-    ///
-    /// # Errors
-    /// [`Mismatch`] tells the first part that does not fit.
-    pub fn check(&self, args: &str) -> Result<(), Mismatch> {
-        self.0.judge(args)
-    }
-}
-
-impl OutputSchema {
     /// Compiles a tool's `outputSchema`, whose root may be any schema since 2026-07-28.
     ///
     /// # Errors
     /// [`BadSchema`], with words for the operator.
-    pub fn compile(raw: &str) -> Result<Self, BadSchema> {
-        SchemaCheck::compile(&read(raw)?).map(Self)
+    pub fn output(raw: &str) -> Result<Self, BadSchema> {
+        SchemaCheck::compile(&read(raw)?, raw.len()).map(Self)
     }
 
-    /// Judges a `structuredContent`, given as JSON text that a parser has already accepted.
+    /// Judges a value, given as JSON text that a parser has already accepted.
     ///
     /// # Errors
     /// [`Mismatch`] tells the first part that does not fit.
-    pub fn check(&self, content: &str) -> Result<(), Mismatch> {
-        self.0.judge(content)
+    pub fn check(&self, value: &str) -> Result<(), Mismatch> {
+        self.0.judge(value)
+    }
+
+    /// Most memory that it takes, in bytes, nearly: what its patterns may grow to counts in full.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        match &self.0 {
+            SchemaCheck::AnyObject => 0,
+            SchemaCheck::Whole(compiled) => {
+                let patterns = compiled.shape.patterns * 2 * PATTERN_SIZE;
+                KEYWORDS_SIZE * compiled.text.max(128) + patterns
+            }
+        }
     }
 }
 
@@ -152,14 +160,19 @@ fn read(raw: &str) -> Result<Value, BadSchema> {
 }
 
 impl SchemaCheck {
-    fn compile(schema: &Value) -> Result<Self, BadSchema> {
+    fn compile(schema: &Value, text: usize) -> Result<Self, BadSchema> {
         if takes_any_object(schema) {
             return Ok(Self::AnyObject);
         }
         let shape = SchemaShape::survey(schema)?;
         let validator =
             build(schema, shape.patterns > 0).map_err(|e| BadSchema::Invalid(told(&e)))?;
-        Ok(Self::Whole(Box::new(Compiled { validator, shape })))
+        let compiled = Compiled {
+            validator,
+            shape,
+            text,
+        };
+        Ok(Self::Whole(Arc::new(compiled)))
     }
 
     fn judge(&self, text: &str) -> Result<(), Mismatch> {

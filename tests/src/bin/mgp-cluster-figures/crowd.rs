@@ -18,8 +18,8 @@ const TOOLS: usize = 100_000;
 const NODES: usize = 32;
 /// For a first look.
 const FEW: usize = 8;
-/// How long they may take to know all.
-const GIVEN_UP: Duration = Duration::from_secs(120);
+/// How long they may take to know all: on two cores each of 32 kernels has a sixteenth of one.
+const GIVEN_UP: Duration = Duration::from_secs(300);
 /// How long they are left alone, to see what that costs.
 const REST: Duration = Duration::from_secs(20);
 /// How often something is looked for.
@@ -27,7 +27,7 @@ const SEARCHES: usize = 100;
 /// As many kernels start at the same time.
 const TOGETHER: usize = 4;
 /// How long starting and joining may go on before those that are in are all there is.
-const COMING: Duration = Duration::from_secs(90);
+const COMING: Duration = Duration::from_secs(180);
 
 /// With less memory than that nothing more is tried: others are on the machine as well.
 const LEFT: u64 = 3 << 30;

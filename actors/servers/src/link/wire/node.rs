@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use bytestring::ByteString;
 use mgp_cluster::links::{LinkTable, PeerLink};
 use mgp_cluster::tool_index::{HeldServer, HeldTools};
 use mgp_protocol::federation::call::{CallHeader, CallRefused, CallTag, HOPS, LONGEST_CALL_MS};
@@ -114,10 +113,10 @@ impl NodeWire {
 
     /// The definitions of its tools, as its owner tells them.
     #[must_use]
-    pub fn tools(&self) -> Vec<ByteString> {
+    pub fn tools(&self) -> Vec<Arc<str>> {
         let held = self.held();
         let tools = held.iter().flat_map(|held| held.tools.values());
-        tools.map(|tool| tool.definition.clone()).collect()
+        tools.map(|tool| Arc::clone(&tool.definition)).collect()
     }
 
     /// Resolves when other links, or other tools, are published than these.

@@ -41,7 +41,7 @@ impl ServerLife {
         loop {
             let (links, tools) = wire.now();
             let (peer_now, held_now) = (wire.linked(), wire.held());
-            if tools_of(held.as_ref()) != tools_of(held_now.as_ref()) {
+            if !offers_same_tools(held.as_ref(), held_now.as_ref()) {
                 link.tells(LinkEvent::ListChanged(List::Tools));
             }
             if wire.contradicts(&confirmed) {
@@ -87,10 +87,18 @@ async fn offers_otherwise(link: &Arc<Link>) -> bool {
     }
 }
 
-/// The definitions of its tools, by their names.
-fn tools_of(held: Option<&Arc<HeldServer>>) -> Vec<(&str, &str)> {
-    let tools = held.into_iter().flat_map(|held| held.tools.iter());
-    tools
-        .map(|(name, tool)| (&**name, &*tool.definition))
-        .collect()
+/// Whether both have the same definitions. What did not change is the very same.
+fn offers_same_tools(one: Option<&Arc<HeldServer>>, other: Option<&Arc<HeldServer>>) -> bool {
+    let (one, other) = match (one, other) {
+        (Some(one), Some(other)) => (one, other),
+        (Some(one), None) | (None, Some(one)) => return one.tools.is_empty(),
+        (None, None) => return true,
+    };
+    let mut pairs = one.tools.iter().zip(&other.tools);
+    Arc::ptr_eq(one, other)
+        || one.tools.len() == other.tools.len()
+            && pairs.all(|((name, tool), (other_name, other))| {
+                let (tool, other) = (&tool.definition, &other.definition);
+                name == other_name && (Arc::ptr_eq(tool, other) || tool == other)
+            })
 }

@@ -140,6 +140,12 @@ impl HeldIndex {
         self.whole.map(digest)
     }
 
+    /// True while a page is on its way: what is held now is not yet what the owner last told of.
+    #[must_use]
+    pub fn is_copying(&self) -> bool {
+        self.asked.is_some()
+    }
+
     /// Bytes of records held.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -229,6 +235,7 @@ impl HeldIndex {
         now: MonotonicTime,
     ) -> Vec<IndexEffect> {
         if self.pulls.ends(number) {
+            self.asked = None;
             let told = match why {
                 NotBrought::Later(millis) => Some(Duration::from_millis(millis)),
                 NotBrought::Lost => None,
@@ -248,6 +255,7 @@ impl HeldIndex {
     /// The time has come for something, or not.
     pub fn due(&mut self, now: MonotonicTime) -> Vec<IndexEffect> {
         if self.pulls.is_lost(now) {
+            self.asked = None;
             self.pulls.failed(None, now);
         }
         self.pull(now).into_iter().collect()
@@ -340,7 +348,7 @@ impl HeldIndex {
             return Err(BrokenIndex::Name);
         }
         let key = IndexKey {
-            server: ServerId::new(change.server),
+            server: self.known_server(change.server),
             tool: change.tool.map(Into::into),
         };
         self.unconfirmed.remove(&key);
@@ -383,6 +391,17 @@ impl HeldIndex {
             effects.push(IndexEffect::Removed(key));
         }
         Ok(())
+    }
+
+    /// The id of a server, the same one for all its tools.
+    fn known_server(&self, server: String) -> ServerId {
+        let server = ServerId::new(server);
+        let known = self.entries.range(IndexKey::server(&server)..).next();
+        let known = known.map(|(key, _)| &key.server);
+        known
+            .filter(|known| **known == server)
+            .cloned()
+            .unwrap_or(server)
     }
 
     fn remove(&mut self, key: &IndexKey) -> Option<IndexEffect> {

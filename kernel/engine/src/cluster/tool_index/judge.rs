@@ -44,7 +44,7 @@ pub struct ReadTool {
     /// The owner's operator confirmed that calling it twice is calling it once.
     pub idempotent: bool,
     /// Its meaning, of length 1.
-    pub vector: Option<ToolVector>,
+    pub vector: Option<Arc<ToolVector>>,
 }
 
 /// Why an entry is not taken.
@@ -158,7 +158,7 @@ pub(super) fn judge(key: &IndexKey, record: &[u8]) -> Result<HeldEntry, EntryRef
         definition: record.definition.into(),
         schemas: record.schemas,
         idempotent: record.idempotent,
-        vector: record.vector,
+        vector: record.vector.map(Arc::new),
     }))
 }
 

@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
-use mgp_protocol::splice::{Splice, member};
-
 use super::item::{
     CatalogPrompt, CatalogResource, CatalogTool, Definition, ResourceTemplate, renamed,
 };
-use super::list::{Edition, ListPair, ListedItem, PagedList};
+use super::list::{Edition, ListPair, PagedList};
+use super::listed_item::ListedItem;
 use super::offer::ServerOffer;
 use super::replicas::Replicas;
 use super::{Form, ListKind, ResourceRoute};
@@ -82,7 +81,9 @@ impl Front {
                         .iter()
                         .flat_map(|offer| tool_entries(offer, replicas))
                         .collect(),
-                    prompts().map(|p| entry(&p.shown, &p.shown_raw)).collect(),
+                    prompts()
+                        .map(|p| ListedItem::plain(&p.shown, &p.raw).renamed(&p.name_at))
+                        .collect(),
                     resource_entries.collect(),
                     templates
                         .iter()
@@ -142,53 +143,28 @@ fn lists(
 }
 
 fn own_entries<D: Definition>(items: &[Arc<D>]) -> Vec<ListedItem> {
-    let own = |item: &Arc<D>| ListedItem {
-        legacy: item.raw_for_legacy().cloned(),
-        ..entry(item.own(), item.raw())
-    };
+    let own = |item: &Arc<D>| ListedItem::plain(item.own(), item.raw());
     items.iter().map(own).collect()
 }
 
-/// An entry that all clients read alike.
-fn entry(key: &Arc<str>, text: &Arc<str>) -> ListedItem {
-    ListedItem {
-        key: Arc::clone(key),
-        text: Arc::clone(text),
-        legacy: None,
-        level: None,
-    }
-}
-
 fn own_tool_entries(offer: &ServerOffer) -> Vec<ListedItem> {
-    let own = |tool: &Arc<CatalogTool>| ListedItem {
-        legacy: legacy_tool(offer, tool),
-        level: Some(tool.requirements.risk.level),
-        ..entry(&tool.own_name, &tool.raw)
-    };
+    let own = |tool: &Arc<CatalogTool>| tool_entry(offer, tool, &tool.own_name);
     offer.tools.items.iter().map(own).collect()
 }
 
 fn tool_entries(offer: &ServerOffer, replicas: &Replicas) -> impl Iterator<Item = ListedItem> {
     let shown = offer.tools.items.iter();
     let shown = shown.filter(|tool| replicas.shows(tool));
-    shown.map(|tool| ListedItem {
-        legacy: legacy_tool(offer, tool).map(|raw| renamed(&raw, "name", &tool.shown)),
-        level: Some(tool.requirements.risk.level),
-        ..entry(&tool.shown, &tool.shown_raw)
-    })
+    shown.map(|tool| tool_entry(offer, tool, &tool.shown).renamed(&tool.name_at))
 }
 
-/// The definition for legacy clients, where it has to be another one. Those of 2025-11-25 only ask
-/// for a task where the tool says that they may.
-fn legacy_tool(offer: &ServerOffer, tool: &CatalogTool) -> Option<Arc<str>> {
-    let raw = tool.raw_for_legacy();
-    let shown = raw.unwrap_or(&tool.raw);
-    if !offer.makes_tasks || member(shown, "execution").is_some() {
-        return raw.cloned();
+fn tool_entry(offer: &ServerOffer, tool: &CatalogTool, key: &Arc<str>) -> ListedItem {
+    ListedItem {
+        legacy: tool.raw_for_legacy().cloned(),
+        offers_tasks: offer.makes_tasks && !tool.says_execution,
+        level: Some(tool.requirements.risk.level),
+        ..ListedItem::plain(key, &tool.raw)
     }
-    let mut splice = Splice::new(shown);
-    splice.insert_member(shown, "execution", r#"{"taskSupport":"optional"}"#);
-    Some(splice.finish().into())
 }
 
 fn by_own_name<D: Definition>(items: &[Arc<D>]) -> HashMap<Arc<str>, Arc<D>> {
@@ -212,7 +188,7 @@ fn by_every_name<'a, D: Definition + 'a>(
     let full = items.clone().map(|item| (canonical(item), item));
     let bare = here.map(|item| (item.own(), item));
     let bare = bare.filter(|(name, _)| owners[name] == 1 && !tool_names::is_qualified(name));
-    let mut names = HashMap::new();
+    let mut names = HashMap::with_capacity(2 * items.clone().count() + owners.len());
     for (name, item) in shown.chain(full).chain(bare) {
         names
             .entry(Arc::clone(name))
@@ -259,15 +235,11 @@ fn resource_entry(
     let alone = here && matches!(owners.get(&resource.uri), Some(Some(_)));
     let alone = alone && !resource.uri.starts_with(WRAPPED);
     if alone {
-        return entry(&resource.uri, &resource.raw);
+        return ListedItem::plain(&resource.uri, &resource.raw);
     }
-    let wrapped = uris::wrap(&resource.server, &resource.uri);
-    ListedItem {
-        text: renamed(&resource.raw, "uri", &wrapped),
-        key: wrapped.into(),
-        legacy: None,
-        level: None,
-    }
+    let wrapped: Arc<str> = uris::wrap(&resource.server, &resource.uri).into();
+    let text = renamed(&resource.raw, "uri", &wrapped);
+    ListedItem::plain(&wrapped, &text)
 }
 
 /// Each template with the text it is shown by: wrapped for the same reasons as URIs.
@@ -296,7 +268,7 @@ fn template_entry(shown: &Arc<str>, template: &ResourceTemplate) -> ListedItem {
     } else {
         renamed(&template.raw, "uriTemplate", shown)
     };
-    entry(shown, &text)
+    ListedItem::plain(shown, &text)
 }
 
 fn most_specific_first(mut templates: Vec<Arc<ResourceTemplate>>) -> Vec<Arc<ResourceTemplate>> {

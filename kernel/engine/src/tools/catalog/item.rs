@@ -1,46 +1,29 @@
-//! Definitions as servers wrote them, and the members the kernel reads.
+//! Definitions as servers wrote them.
+
+mod fields;
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use mgp_protocol::era::to_legacy_tool;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::lookalike::lookalike;
 use mgp_protocol::request_headers::{BadAnnotation, ParamHeader, annotations};
-use mgp_protocol::splice::{Splice, members, quoted};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use mgp_protocol::splice::{member, quoted};
 
+use self::fields::{Fields, OwnMember, place};
 use super::ListKind;
 use super::replica_group::CatalogReplica;
 use crate::policy::requirements::{CallRequirements, RequirementTerms};
 use crate::servers::replica_mark::ReplicaMark;
 use crate::tool_names;
-use crate::tools::schema::{BadSchema, InputSchema, OutputSchema};
+use crate::tools::schema::{BadSchema, SchemaReader, ToolSchema};
 use crate::tools::uris::{BadTemplate, Template, URI_MAX};
 
 /// Longest definition, in bytes.
 pub const DEFINITION_MAX: usize = 1 << 20;
 /// Longest name of a tool or prompt, in bytes. MCP recommends at most 128.
 pub const NAME_MAX: usize = 1024;
-
-/// Members of definitions that the kernel or agents give a meaning to.
-const KNOWN: [&str; 14] = [
-    "name",
-    "title",
-    "description",
-    "icons",
-    "inputSchema",
-    "outputSchema",
-    "annotations",
-    "execution",
-    "arguments",
-    "uri",
-    "uriTemplate",
-    "mimeType",
-    "security",
-    "_meta",
-];
 
 /// Why a definition was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -107,9 +90,9 @@ pub struct CatalogTool {
     /// What agents see in the view of all servers.
     pub shown: Arc<str>,
     /// Judges arguments.
-    pub input: Arc<InputSchema>,
+    pub input: ToolSchema,
     /// Judges structured results; `None` when the definition has no schema.
-    pub output: Option<Arc<OutputSchema>>,
+    pub output: Option<ToolSchema>,
     /// The arguments that `Mcp-Param-*` headers repeat, as `inputSchema` says.
     pub param_headers: Arc<[ParamHeader]>,
     /// What holds for each call.
@@ -118,8 +101,11 @@ pub struct CatalogTool {
     pub replica: Option<Arc<CatalogReplica>>,
     /// The definition as the server sent it.
     pub raw: Arc<str>,
-    pub(super) shown_raw: Arc<str>,
+    /// Where its name stands in there.
+    pub(super) name_at: Range<u32>,
     legacy_raw: Option<Arc<str>>,
+    /// Its definition for legacy clients says whether calls of it may be tasks.
+    pub(super) says_execution: bool,
 }
 
 /// A prompt, and everything a get of it needs.
@@ -139,7 +125,8 @@ pub struct CatalogPrompt {
     pub required: Box<[Box<str>]>,
     /// The definition as the server sent it.
     pub raw: Arc<str>,
-    pub(super) shown_raw: Arc<str>,
+    /// Where its name stands in there.
+    pub(super) name_at: Range<u32>,
 }
 
 /// A resource.
@@ -169,7 +156,9 @@ pub struct ResourceTemplate {
 pub(super) trait Definition: Sized {
     const KIND: ListKind;
     /// Reads a definition that is a single line.
-    fn read(server: &ServerId, raw: &str, terms: &RequirementTerms) -> Result<Self, BadItem>;
+    fn read(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem>;
+    /// Takes over what it has in common with another one of its list.
+    fn share(&mut self, _with: &Self) {}
     /// Its server.
     fn server(&self) -> &ServerId;
     /// What the server knows it by.
@@ -183,6 +172,14 @@ pub(super) trait Definition: Sized {
     fn raw_for_legacy(&self) -> Option<&Arc<str>> {
         None
     }
+}
+
+/// What the definitions of one list are read by.
+#[derive(Debug)]
+pub(super) struct ItemReader<'a> {
+    pub(super) server: &'a ServerId,
+    pub(super) terms: &'a RequirementTerms,
+    pub(super) schemas: SchemaReader,
 }
 
 impl CatalogTool {
@@ -207,39 +204,43 @@ impl CatalogTool {
 impl Definition for CatalogTool {
     const KIND: ListKind = ListKind::Tools;
 
-    fn read(server: &ServerId, raw: &str, terms: &RequirementTerms) -> Result<Self, BadItem> {
+    fn read(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem> {
         let fields = Fields::of(raw)?;
         let name = fields.own("name", NAME_MAX)?;
-        let ItemHeader {
-            own_name,
-            own_name_json,
-            canonical,
-            shown,
-            shown_raw,
-        } = ItemHeader::of(server, raw, &name);
+        let header = ItemHeader::of(reader.server, raw, &name);
         let input = fields.schema("inputSchema");
         let input = input.ok_or(BadItem::Missing("inputSchema"))?;
         let param_headers = annotations(input);
-        let input = InputSchema::compile(input);
-        let output = fields.schema("outputSchema").map(OutputSchema::compile);
+        let input = reader.schemas.input(raw, place(raw, input));
+        let output = fields.schema("outputSchema");
+        let output = output.map(|output| reader.schemas.output(raw, place(raw, output)));
+        let legacy_raw = legacy_raw(raw);
+        let for_legacy: &str = legacy_raw.as_ref().unwrap_or(raw);
         Ok(Self {
-            server: server.clone(),
-            own_name,
-            own_name_json,
-            canonical,
-            shown,
-            input: Arc::new(input.map_err(BadItem::InputSchema)?),
-            output: output
-                .transpose()
-                .map_err(BadItem::OutputSchema)?
-                .map(Arc::new),
-            param_headers: param_headers?.into(),
-            requirements: Arc::new(CallRequirements::read(raw, &name.text, terms)),
+            server: reader.server.clone(),
+            own_name: header.own_name,
+            own_name_json: header.own_name_json,
+            canonical: header.canonical,
+            shown: header.shown,
+            input: input.map_err(BadItem::InputSchema)?,
+            output: output.transpose().map_err(BadItem::OutputSchema)?,
+            param_headers: match param_headers? {
+                none if none.is_empty() => Arc::default(),
+                some => some.into(),
+            },
+            requirements: Arc::new(CallRequirements::read(raw, &name.text, reader.terms)),
             replica: None,
-            legacy_raw: legacy_raw(raw),
-            raw: raw.into(),
-            shown_raw,
+            says_execution: member(for_legacy, "execution").is_some(),
+            legacy_raw,
+            raw: Arc::clone(raw),
+            name_at: header.name_at,
         })
+    }
+
+    fn share(&mut self, with: &Self) {
+        if self.requirements == with.requirements {
+            self.requirements = Arc::clone(&with.requirements);
+        }
     }
 
     fn raw_for_legacy(&self) -> Option<&Arc<str>> {
@@ -266,25 +267,19 @@ impl Definition for CatalogTool {
 impl Definition for CatalogPrompt {
     const KIND: ListKind = ListKind::Prompts;
 
-    fn read(server: &ServerId, raw: &str, _terms: &RequirementTerms) -> Result<Self, BadItem> {
+    fn read(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem> {
         let fields = Fields::of(raw)?;
         let name = fields.own("name", NAME_MAX)?;
-        let ItemHeader {
-            own_name,
-            own_name_json,
-            canonical,
-            shown,
-            shown_raw,
-        } = ItemHeader::of(server, raw, &name);
+        let header = ItemHeader::of(reader.server, raw, &name);
         Ok(Self {
-            server: server.clone(),
-            own_name,
-            own_name_json,
-            canonical,
-            shown,
+            server: reader.server.clone(),
+            own_name: header.own_name,
+            own_name_json: header.own_name_json,
+            canonical: header.canonical,
+            shown: header.shown,
             required: fields.required()?,
-            raw: raw.into(),
-            shown_raw,
+            raw: Arc::clone(raw),
+            name_at: header.name_at,
         })
     }
 
@@ -308,14 +303,14 @@ impl Definition for CatalogPrompt {
 impl Definition for CatalogResource {
     const KIND: ListKind = ListKind::Resources;
 
-    fn read(server: &ServerId, raw: &str, _terms: &RequirementTerms) -> Result<Self, BadItem> {
+    fn read(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem> {
         let fields = Fields::of(raw)?;
         let uri = fields.own("uri", URI_MAX)?;
         fields.titled()?;
         Ok(Self {
-            server: server.clone(),
+            server: reader.server.clone(),
             uri: uri.text.into(),
-            raw: raw.into(),
+            raw: Arc::clone(raw),
         })
     }
 
@@ -335,15 +330,15 @@ impl Definition for CatalogResource {
 impl Definition for ResourceTemplate {
     const KIND: ListKind = ListKind::Templates;
 
-    fn read(server: &ServerId, raw: &str, _terms: &RequirementTerms) -> Result<Self, BadItem> {
+    fn read(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem> {
         let fields = Fields::of(raw)?;
         let uri = fields.own("uriTemplate", URI_MAX)?;
         fields.titled()?;
         Ok(Self {
-            server: server.clone(),
+            server: reader.server.clone(),
             template: Template::parse(&uri.text)?,
             uri: uri.text.into(),
-            raw: raw.into(),
+            raw: Arc::clone(raw),
         })
     }
 
@@ -367,105 +362,13 @@ pub(super) fn renamed(raw: &str, member: &'static str, to: &str) -> Arc<str> {
     own.replaced(raw, to)
 }
 
-/// One of what a prompt takes.
-#[derive(Deserialize)]
-struct PromptArgument {
-    name: String,
-    #[serde(default)]
-    required: bool,
-}
-
-/// The members of a definition.
-struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-/// What a definition is known by, decoded and as it stands in the text.
-struct OwnMember<'a> {
-    text: String,
-    json: &'a str,
-}
-
-impl<'a> Fields<'a> {
-    fn of(raw: &'a str) -> Result<Self, BadItem> {
-        if raw.len() > DEFINITION_MAX {
-            return Err(BadItem::TooLarge(raw.len()));
-        }
-        let fields = Self(members(raw).ok_or(BadItem::NotAnObject)?);
-        let alike =
-            |(name, _): &(Cow<'_, str>, _)| Some((name.to_string(), lookalike(name, &KNOWN)?));
-        if let Some((member, known)) = fields.0.iter().find_map(alike) {
-            return Err(BadItem::Lookalike(member, known));
-        }
-        fields.array("icons")?;
-        Ok(fields)
-    }
-
-    /// What stands under a name; more than once in a definition that readers understand each otherwise.
-    fn all(&self, member: &'static str) -> impl Iterator<Item = &'a str> {
-        let found = self.0.iter().filter(move |(name, _)| name == member);
-        found.map(|(_, json)| json.get())
-    }
-
-    /// A member that is an array, where it is there.
-    fn array(&self, member: &'static str) -> Result<Option<&'a str>, BadItem> {
-        match self.all(member).all(|json| json.starts_with('[')) {
-            true => Ok(self.all(member).last()),
-            false => Err(BadItem::NotAnArray(member)),
-        }
-    }
-
-    /// What is known by a URI has a name for people, too.
-    fn titled(&self) -> Result<(), BadItem> {
-        let mut names = self.all("name").peekable();
-        let there = names.peek().is_some() && names.all(|json| json.starts_with('"'));
-        there.then_some(()).ok_or(BadItem::Unnamed("name"))
-    }
-
-    /// The arguments of a prompt that it cannot do without.
-    fn required(&self) -> Result<Box<[Box<str>]>, BadItem> {
-        let listed = self.array("arguments")?.unwrap_or("[]");
-        let listed: Vec<PromptArgument> =
-            serde_json::from_str(listed).map_err(|e| BadItem::Arguments(e.to_string()))?;
-        let required = listed.into_iter().filter(|argument| argument.required);
-        Ok(required.map(|argument| argument.name.into()).collect())
-    }
-
-    fn own(&self, member: &'static str, max: usize) -> Result<OwnMember<'a>, BadItem> {
-        let mut found = self.0.iter().filter(|(name, _)| name == member);
-        // Of two, one peer would read the first and the next one the last.
-        let (Some((_, json)), None) = (found.next(), found.next()) else {
-            return Err(BadItem::Unnamed(member));
-        };
-        let json = json.get();
-        let text: String = serde_json::from_str(json).map_err(|_| BadItem::Unnamed(member))?;
-        if text.is_empty() || text.len() > max {
-            return Err(BadItem::NameLength(member, max));
-        }
-        Ok(OwnMember { text, json })
-    }
-
-    fn schema(&self, member: &str) -> Option<&'a str> {
-        let found = self.0.iter().rev().find(|(name, _)| name == member);
-        found
-            .map(|(_, json)| json.get())
-            .filter(|json| *json != "null")
-    }
-}
-
-impl OwnMember<'_> {
-    fn replaced(&self, raw: &str, to: &str) -> Arc<str> {
-        let mut splice = Splice::new(raw);
-        splice.replace(self.json, quoted(to));
-        splice.finish().into()
-    }
-}
-
 /// The names of a tool or prompt.
 struct ItemHeader {
     own_name: Arc<str>,
     own_name_json: Arc<str>,
     canonical: Arc<str>,
     shown: Arc<str>,
-    shown_raw: Arc<str>,
+    name_at: Range<u32>,
 }
 
 impl ItemHeader {
@@ -475,7 +378,7 @@ impl ItemHeader {
             own_name: own.text.as_str().into(),
             own_name_json: quoted(&own.text).into(),
             canonical: tool_names::canonical(server, &own.text).into(),
-            shown_raw: own.replaced(raw, &shown),
+            name_at: place(raw, own.json),
             shown: shown.into(),
         }
     }

@@ -1,52 +1,18 @@
-//! One list for agents: pages made once, and the page of each cursor.
+//! One list for agents: each page is made when it is asked for first, and kept.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use mgp_protocol::dialect::Era;
-use mgp_protocol::mgp::discovery::security::{RiskLevel, with_effective};
 
+use super::listed_item::ListedItem;
 use super::{CatalogView, Form, ListKind, Readers};
 use crate::tools::catalog::cursor::{BadCursor, Cursor, CursorKey};
 
 /// A page ends once it has this many bytes, whatever the number of its entries: with one definition
 /// more it still fits the frames that peers accept.
 const PAGE_BYTES: usize = 4 << 20;
-
-/// An entry: what it is known by in this view, and its definition as shown there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ListedItem {
-    pub(super) key: Arc<str>,
-    pub(super) text: Arc<str>,
-    /// The definition for legacy clients, where they could not read it as it is.
-    pub(super) legacy: Option<Arc<str>>,
-    /// Of a tool: the level that decisions on it rest on.
-    pub(super) level: Option<RiskLevel>,
-}
-
-impl ListedItem {
-    fn for_legacy(&self) -> Self {
-        Self {
-            key: Arc::clone(&self.key),
-            text: Arc::clone(self.legacy.as_ref().unwrap_or(&self.text)),
-            legacy: None,
-            level: self.level,
-        }
-    }
-
-    /// With its level, for those who are told.
-    fn told(&self) -> Self {
-        let text = match self.level {
-            Some(level) => with_effective(&self.text, level).into(),
-            None => Arc::clone(&self.text),
-        };
-        Self {
-            text,
-            ..self.clone()
-        }
-    }
-}
 
 /// How lists are cut into pages.
 #[derive(Clone, Debug)]
@@ -80,7 +46,7 @@ pub(super) struct Edition {
 }
 
 /// A list in the forms that the two eras read; one and the same where nothing differs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ListPair {
     pub(super) modern: Arc<PagedList>,
     pub(super) legacy: Arc<PagedList>,
@@ -90,34 +56,38 @@ pub(super) struct ListPair {
 }
 
 impl ListPair {
+    /// The previous ones when they have the same entries, so that their pages and cursors live on.
     pub(super) fn make(
         kind: ListKind,
         edition: &Arc<Edition>,
         previous: Option<&Self>,
         entries: Vec<ListedItem>,
     ) -> Self {
-        let differ = entries.iter().any(|entry| entry.legacy.is_some());
-        let legacy = differ.then(|| {
-            let entries = entries.iter().map(ListedItem::for_legacy).collect();
-            let previous = previous.map(|lists| &lists.legacy);
-            PagedList::make(kind, Readers::Legacy, edition, previous, entries)
-        });
-        let readers = if differ {
-            Readers::Modern
-        } else {
-            Readers::All
+        if let Some(previous) = previous.filter(|lists| *lists.modern.entries == *entries) {
+            return previous.clone();
+        }
+        let differ = entries.iter().any(ListedItem::differs_for_legacy);
+        let entries: Arc<[ListedItem]> = entries.into();
+        let list = |readers| {
+            Arc::new(PagedList {
+                kind,
+                readers,
+                edition: Arc::clone(edition),
+                entries: Arc::clone(&entries),
+                pages: OnceLock::new(),
+            })
         };
-        let before = previous.map(|lists| &lists.modern);
-        let modern = PagedList::make(kind, readers, edition, before, entries);
-        let legacy = legacy.unwrap_or_else(|| Arc::clone(&modern));
-        let same = |lists: &&Self| {
-            Arc::ptr_eq(&lists.modern, &modern) && Arc::ptr_eq(&lists.legacy, &legacy)
+        let (modern, legacy) = match differ {
+            true => (list(Readers::Modern), list(Readers::Legacy)),
+            false => {
+                let all = list(Readers::All);
+                (Arc::clone(&all), all)
+            }
         };
-        let told = previous.filter(same).map(|lists| Arc::clone(&lists.told));
         Self {
-            told: told.unwrap_or_default(),
-            legacy,
             modern,
+            legacy,
+            told: Arc::default(),
         }
     }
 
@@ -139,46 +109,19 @@ pub(super) struct PagedList {
     kind: ListKind,
     readers: Readers,
     edition: Arc<Edition>,
-    entries: Vec<ListedItem>,
-    /// At least one; each begins where the one before ends.
-    pages: Vec<ListPage>,
+    entries: Arc<[ListedItem]>,
+    /// At least one; each begins where the one before ends. Found when the first one is asked for.
+    pages: OnceLock<Box<[ListPage]>>,
 }
 
 #[derive(Debug)]
 struct ListPage {
     start: usize,
-    body: Bytes,
+    /// Made when it is asked for.
+    body: OnceLock<Bytes>,
 }
 
 impl PagedList {
-    /// The previous list when it has the same entries, so that its pages and cursors live on.
-    fn make(
-        kind: ListKind,
-        readers: Readers,
-        edition: &Arc<Edition>,
-        previous: Option<&Arc<Self>>,
-        entries: Vec<ListedItem>,
-    ) -> Arc<Self> {
-        let same = |list: &&Arc<Self>| list.readers == readers && list.entries == entries;
-        if let Some(previous) = previous.filter(same) {
-            return Arc::clone(previous);
-        }
-        let mut list = Self {
-            kind,
-            readers,
-            edition: Arc::clone(edition),
-            entries,
-            pages: Vec::new(),
-        };
-        let mut start = 0;
-        while start < list.entries.len() || list.pages.is_empty() {
-            let (body, end) = list.cut(start);
-            list.pages.push(ListPage { start, body });
-            start = end;
-        }
-        Arc::new(list)
-    }
-
     /// The list for clients that are told the level of each tool.
     fn told(&self) -> Arc<Self> {
         let edition = Edition {
@@ -187,8 +130,7 @@ impl PagedList {
             generation: self.edition.generation,
             told: true,
         };
-        let entries = self.entries.iter().map(ListedItem::told).collect();
-        Self::make(self.kind, self.readers, &Arc::new(edition), None, entries)
+        Arc::new(self.of_entries(Arc::clone(&self.entries), edition))
     }
 
     /// The entries of it that somebody may see, as a list of its own: its cursors lead nowhere else.
@@ -200,13 +142,23 @@ impl PagedList {
             generation: mark,
             told: self.edition.told,
         };
-        let entries = kept.cloned().collect();
-        Self::make(self.kind, self.readers, &Arc::new(edition), None, entries)
+        Arc::new(self.of_entries(kept.cloned().collect(), edition))
     }
 
-    /// Bytes of all its pages together.
+    fn of_entries(&self, entries: Arc<[ListedItem]>, edition: Edition) -> Self {
+        Self {
+            kind: self.kind,
+            readers: self.readers,
+            edition: Arc::new(edition),
+            entries,
+            pages: OnceLock::new(),
+        }
+    }
+
+    /// Bytes of itself and of all its pages together once they are made, nearly: names are others in them.
     pub(super) fn size(&self) -> usize {
-        self.pages.iter().map(|page| page.body.len()).sum()
+        let texts = self.entries.iter().map(|entry| entry.raw.len());
+        texts.sum::<usize>() + size_of_val(&*self.entries)
     }
 
     pub(super) fn generation(&self) -> u64 {
@@ -227,10 +179,11 @@ impl PagedList {
             None => 0,
             Some(text) => self.place(text, era)?,
         };
-        match self.pages.binary_search_by_key(&start, |page| page.start) {
-            Ok(at) => Ok(self.pages[at].body.clone()),
+        let pages = self.pages.get_or_init(|| self.pages());
+        match pages.binary_search_by_key(&start, |page| page.start) {
+            Ok(at) => Ok(pages[at].body.get_or_init(|| self.cut(start)).clone()),
             // The list changed under the client, who goes on between our cuts.
-            Err(_) => Ok(self.cut(start).0),
+            Err(_) => Ok(self.cut(start)),
         }
     }
 
@@ -255,20 +208,53 @@ impl PagedList {
         Ok(at + 1)
     }
 
-    /// The page from `start` on, and where it ends.
-    fn cut(&self, start: usize) -> (Bytes, usize) {
-        let mut body = format!("{{\"{}\":[", self.kind.member());
+    /// Where its pages begin.
+    fn pages(&self) -> Box<[ListPage]> {
+        let mut pages = Vec::new();
+        let mut start = 0;
+        while start < self.entries.len() || pages.is_empty() {
+            pages.push(ListPage {
+                start,
+                body: OnceLock::new(),
+            });
+            start = self.end(start);
+        }
+        pages.into()
+    }
+
+    /// Where the page from `start` on ends.
+    fn end(&self, start: usize) -> usize {
+        let mut bytes = self.opening().len();
         let mut end = start;
         let size = self.edition.paging.size.get();
         for entry in self.entries.iter().skip(start).take(size) {
-            if end > start {
-                body.push(',');
-            }
-            body.push_str(&entry.text);
+            bytes += self.len(entry) + usize::from(end > start);
             end += 1;
-            if body.len() >= PAGE_BYTES {
+            if bytes >= PAGE_BYTES {
                 break;
             }
+        }
+        end
+    }
+
+    fn opening(&self) -> String {
+        format!("{{\"{}\":[", self.kind.member())
+    }
+
+    /// Bytes of an entry as its readers see it.
+    fn len(&self, entry: &ListedItem) -> usize {
+        entry.len(self.readers, self.edition.told)
+    }
+
+    /// The page from `start` on.
+    fn cut(&self, start: usize) -> Bytes {
+        let mut body = self.opening();
+        let end = self.end(start);
+        for (at, entry) in self.entries[start..end].iter().enumerate() {
+            if at > 0 {
+                body.push(',');
+            }
+            body.push_str(&entry.text(self.readers, self.edition.told));
         }
         body.push(']');
         if end < self.entries.len() {
@@ -278,7 +264,7 @@ impl PagedList {
             body.push('"');
         }
         body.push('}');
-        (body.into(), end)
+        body.into()
     }
 
     fn cursor(&self, offset: usize) -> String {

@@ -8,11 +8,12 @@ use mgp_protocol::ids::ServerId;
 
 use super::ListKind;
 use super::item::{
-    BadItem, CatalogPrompt, CatalogResource, CatalogTool, Definition, ResourceTemplate,
+    BadItem, CatalogPrompt, CatalogResource, CatalogTool, Definition, ItemReader, ResourceTemplate,
 };
 use crate::policy::requirements::RequirementTerms;
 use crate::servers::replica_mark::ReplicaMark;
 use crate::tools::catalog::freshness::Freshness;
+use crate::tools::schema::SchemaReader;
 
 /// Most entries of one list of one server. The largest known server has some hundreds.
 pub const ITEMS_MAX: usize = 10_000;
@@ -22,6 +23,8 @@ pub const TEMPLATES_MAX: usize = 1_000;
 pub const LIST_MAX: usize = 64 << 20;
 /// Most refusals kept for one list; the rest is only counted.
 const REJECTED_MAX: usize = 100;
+/// With how many of its list before it a definition is compared for what they have in common.
+const NEIGHBOURS: usize = 8;
 
 /// A definition that was not taken; the others of its list were.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,10 +86,10 @@ impl ServerOffer {
         }
     }
 
-    /// The same offer with another list of one kind, given as the JSON texts of its definitions. The
-    /// list is stale at once and private, as legacy servers' are, unless [`ServerOffer::fresh`] follows.
+    /// The same offer with another list of one kind, given as the JSON texts of its definitions, which it shares.
+    /// The list is stale at once and private, as legacy servers' are, unless [`ServerOffer::fresh`] follows.
     #[must_use]
-    pub fn with<T: AsRef<str>>(mut self, kind: ListKind, definitions: &[T]) -> Self {
+    pub fn with<T: Clone + Into<Arc<str>>>(mut self, kind: ListKind, definitions: &[T]) -> Self {
         match kind {
             ListKind::Tools => {
                 self.tools = self.tools.read((&self.server, &self.terms), definitions);
@@ -232,6 +235,12 @@ impl ServerOffer {
         &self.tools.items
     }
 
+    /// The same, for who keeps them.
+    #[must_use]
+    pub fn shared_tools(&self) -> Arc<[Arc<CatalogTool>]> {
+        Arc::clone(&self.tools.items)
+    }
+
     /// How many of each it has.
     #[must_use]
     pub fn counts(&self) -> OfferCounts {
@@ -321,9 +330,9 @@ impl<D> Default for OfferedList<D> {
 }
 
 impl<D: Definition> OfferedList<D> {
-    fn read<T: AsRef<str>>(
+    fn read<T: Clone + Into<Arc<str>>>(
         &self,
-        whose: (&ServerId, &RequirementTerms),
+        (server, terms): (&ServerId, &RequirementTerms),
         definitions: &[T],
     ) -> Self {
         let known: HashMap<&str, &Arc<D>> = self
@@ -331,8 +340,14 @@ impl<D: Definition> OfferedList<D> {
             .iter()
             .map(|item| (&**item.raw(), item))
             .collect();
+        // Of the tools of other nodes few are called here: their schemas are compiled when they are.
+        let schemas = SchemaReader::new(!server.is_of_node());
         let mut reader = OfferReader {
-            whose,
+            whose: ItemReader {
+                server,
+                terms,
+                schemas,
+            },
             known,
             own: HashSet::new(),
             shown: HashSet::new(),
@@ -341,7 +356,7 @@ impl<D: Definition> OfferedList<D> {
             rejected: Rejections::default(),
         };
         for definition in definitions {
-            reader.take(definition.as_ref());
+            reader.take(definition.clone().into());
         }
         Self {
             items: reader.items.into(),
@@ -353,7 +368,7 @@ impl<D: Definition> OfferedList<D> {
 
 /// Reads a list while minding its bounds.
 struct OfferReader<'a, D> {
-    whose: (&'a ServerId, &'a RequirementTerms),
+    whose: ItemReader<'a>,
     known: HashMap<&'a str, &'a Arc<D>>,
     own: HashSet<Arc<str>>,
     shown: HashSet<Arc<str>>,
@@ -363,9 +378,12 @@ struct OfferReader<'a, D> {
 }
 
 impl<D: Definition> OfferReader<'_, D> {
-    fn take(&mut self, definition: &str) {
+    fn take(&mut self, definition: Arc<str>) {
         // An agent's stdio cuts at newlines, and between the tokens of JSON they mean nothing.
-        let line = definition.replace(['\n', '\r'], " ");
+        let line = match definition.contains(['\n', '\r']) {
+            true => definition.replace(['\n', '\r'], " ").into(),
+            false => definition,
+        };
         match self.read(&line) {
             Ok(item) => {
                 self.bytes += line.len();
@@ -375,7 +393,7 @@ impl<D: Definition> OfferReader<'_, D> {
         }
     }
 
-    fn read(&mut self, line: &str) -> Result<Arc<D>, BadItem> {
+    fn read(&mut self, line: &Arc<str>) -> Result<Arc<D>, BadItem> {
         let most = match D::KIND {
             ListKind::Tools | ListKind::Prompts | ListKind::Resources => ITEMS_MAX,
             ListKind::Templates => TEMPLATES_MAX,
@@ -386,9 +404,14 @@ impl<D: Definition> OfferReader<'_, D> {
         if self.bytes + line.len() > LIST_MAX {
             return Err(BadItem::ListTooLarge(LIST_MAX));
         }
-        let item = match self.known.get(line) {
+        let item = match self.known.get(&**line) {
             Some(known) => Arc::clone(known),
-            None => Arc::new(D::read(self.whose.0, line, self.whose.1)?),
+            None => {
+                let mut item = D::read(&mut self.whose, line)?;
+                let before = self.items.iter().rev().take(NEIGHBOURS);
+                before.for_each(|before| item.share(before));
+                Arc::new(item)
+            }
         };
         if self.own.contains(item.own()) || self.shown.contains(item.shown()) {
             return Err(BadItem::Duplicate);

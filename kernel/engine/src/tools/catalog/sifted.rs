@@ -24,7 +24,7 @@ impl Sifted {
         self.0.page(cursor, form.into().era)
     }
 
-    /// Bytes of all pages together.
+    /// Bytes of it with all its pages once they are made, nearly.
     #[must_use]
     pub fn size(&self) -> usize {
         self.0.size()

@@ -218,10 +218,11 @@ fn a_tool_brings_its_schemas() {
     let offer = ServerOffer::new(id("a")).with(ListKind::Tools, &[raw, &bare]);
     let catalog = empty().next(&[Arc::new(offer)]);
     let add = catalog.tool(&CatalogView::All, "add").unwrap();
-    assert!(add.input.check("{}").is_err());
-    assert!(add.output.as_ref().unwrap().check(r#"{"sum":1}"#).is_ok());
+    let (input, output) = (add.input.kept().unwrap(), add.output.as_ref().unwrap());
+    assert!(input.check("{}").is_err());
+    assert!(output.kept().unwrap().check(r#"{"sum":1}"#).is_ok());
     let bare = catalog.tool(&CatalogView::All, "bare").unwrap();
-    assert!(bare.input.check("{}").is_ok() && bare.output.is_none());
+    assert!(bare.input.kept().unwrap().check("{}").is_ok() && bare.output.is_none());
 }
 
 #[test]
@@ -530,7 +531,7 @@ proptest! {
     fn no_definition_breaks_reading(raw in r#"[{}\[\]":,nameuri\\ x0-9]{0,50}"#) {
         for kind in ListKind::ALL {
             let wrapped = format!("{{\"name\":{raw}}}");
-            let offer = ServerOffer::new(id("a")).with(kind, &[&raw, &wrapped]);
+            let offer = ServerOffer::new(id("a")).with(kind, &[&*raw, &*wrapped]);
             let _ = empty().next(&[Arc::new(offer)]);
         }
     }

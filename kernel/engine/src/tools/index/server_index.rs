@@ -16,12 +16,15 @@ use super::words::parts;
 /// Most bytes of a text that is given to a model. It reads 256 words or parts of words.
 const TEXT_MAX: usize = 2048;
 
-/// A text to be made a vector, and the name of its content: same hash, same vector.
+/// What a text is known by: same hash, same vector.
+pub(super) type TextHash = [u8; 32];
+
+/// A text to be made a vector, and the name of its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
     /// BLAKE3 of the text.
-    pub hash: [u8; 32],
-    /// What the model reads.
+    pub hash: TextHash,
+    /// What the model reads; nothing where it is not to.
     pub text: Arc<str>,
 }
 
@@ -32,6 +35,9 @@ enum Meaning {
     Given(Vector),
     /// All that is said of it, and its name by itself: a name is the densest thing said.
     Told { whole: Text, name: Text },
+    /// The hashes of the same, of a tool of another node: its texts are made vectors there, but a vector of one
+    /// that is known here serves as well.
+    Elsewhere { whole: TextHash, name: TextHash },
 }
 
 /// The tools of one server.
@@ -51,7 +57,8 @@ impl ServerIndex {
     #[must_use]
     pub fn new(server: &ServerId, about: &str, drafts: Vec<Draft>) -> Self {
         let about = &about[..about.floor_char_boundary(TEXT_MAX)];
-        let meanings: Arc<[Meaning]> = drafts.iter().map(meaning).collect();
+        let embeds = !server.is_of_node();
+        let meanings: Arc<[Meaning]> = drafts.iter().map(|draft| meaning(draft, embeds)).collect();
         let postings = Postings::of(server.as_str(), about, &drafts);
         let server = Self {
             server: server.clone(),
@@ -94,7 +101,7 @@ impl ServerIndex {
     pub(crate) fn texts(&self) -> impl Iterator<Item = &Text> {
         let told = self.meanings.iter().filter_map(|meaning| match meaning {
             Meaning::Told { whole, name } => Some([whole, name]),
-            Meaning::Given(_) => None,
+            Meaning::Given(_) | Meaning::Elsewhere { .. } => None,
         });
         let mut told = told.flatten().peekable();
         let about = told.peek().is_some().then_some(&self.about);
@@ -119,17 +126,19 @@ impl ServerIndex {
         })
     }
 
-    /// The same server with what is known by now. A tool whose texts are not all known has no vector:
+    /// The same server with what is known by now; of tools of other nodes `known` is told the hashes alone. A tool whose texts are not all known has no vector:
     /// half a meaning would be compared with whole ones.
     #[must_use]
     pub fn with_vectors(&self, known: &mut dyn FnMut(&Text) -> Option<Vector>) -> Self {
         let about = known(&self.about);
-        let vectors = self.meanings.iter().map(|meaning| match meaning {
-            Meaning::Given(vector) => Some(vector.clone()),
-            Meaning::Told { whole, name } => {
-                let about = about.as_ref()?;
-                Vector::between(&[&known(whole)?, &known(name)?, about])
-            }
+        let vectors = self.meanings.iter().map(|meaning| {
+            let (whole, name) = match meaning {
+                Meaning::Given(vector) => return Some(vector.clone()),
+                Meaning::Told { whole, name } => (whole, name),
+                Meaning::Elsewhere { whole, name } => (&unread(*whole), &unread(*name)),
+            };
+            let about = about.as_ref()?;
+            Vector::between(&[&known(whole)?, &known(name)?, about])
         });
         Self {
             server: self.server.clone(),
@@ -143,7 +152,7 @@ impl ServerIndex {
     }
 }
 
-fn meaning(draft: &Draft) -> Meaning {
+fn meaning(draft: &Draft, embeds: bool) -> Meaning {
     let given = draft.embedding.as_ref().and_then(|given| Vector::of(given));
     if let Some(vector) = draft.vector.clone().or(given) {
         return Meaning::Given(vector);
@@ -158,9 +167,21 @@ fn meaning(draft: &Draft) -> Meaning {
         "{}:{title} {} ({parameters})",
         entry.name, draft.description
     );
-    Meaning::Told {
-        whole: text(whole),
-        name: text(spaced(&entry.name)),
+    let (whole, name) = (text(whole), text(spaced(&entry.name)));
+    match embeds {
+        true => Meaning::Told { whole, name },
+        false => Meaning::Elsewhere {
+            whole: whole.hash,
+            name: name.hash,
+        },
+    }
+}
+
+/// A text of which only the hash is kept.
+fn unread(hash: TextHash) -> Text {
+    Text {
+        hash,
+        text: Arc::default(),
     }
 }
 

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_protocol::mgp::discovery::security::RiskLevel;
 use proptest::prelude::*;
@@ -531,6 +531,23 @@ fn elsewhere(plans: &[Plan], vector: &Vector) -> Arc<ServerIndex> {
     assert!(server.texts().next().is_none(), "nothing is embedded anew");
     assert_eq!(server.embedded(), plans.len());
     Arc::new(server)
+}
+
+/// No text of a tool of another node is kept, nor embedded; a vector that is known of the same text serves.
+#[test]
+fn a_tool_of_another_node_is_found_by_a_meaning_that_is_known_here() {
+    let drafts = |server: &str| vec![draft(server, &plan("read_file", "reads"))];
+    let shelf = |server: &str| ServerIndex::new(&ServerId::new(server), "", drafts(server));
+    let (here, there) = (shelf("files"), shelf("nas/files"));
+    let known: BTreeSet<[u8; 32]> = here.texts().map(|text| text.hash).collect();
+    assert_eq!((known.len(), there.texts().count()), (3, 0));
+    // What is said of the server is another one's.
+    let filled = there.with_vectors(&mut |text| {
+        let known = known.contains(&text.hash) || text.text.starts_with("nas");
+        known.then(|| vector(&text.hash))
+    });
+    assert_eq!(filled.embedded(), 1);
+    assert_eq!(there.with_vectors(&mut |_| None).embedded(), 0);
 }
 
 /// PRJ-008: a tool of another node that came with a vector which fits whatever is looked for is not ahead of

@@ -2,8 +2,8 @@ use super::*;
 use proptest::prelude::*;
 use serde_json::json;
 
-fn input(schema: &Value) -> Result<InputSchema, BadSchema> {
-    InputSchema::compile(&schema.to_string())
+fn input(schema: &Value) -> Result<Schema, BadSchema> {
+    Schema::input(&schema.to_string())
 }
 
 fn check(schema: &Value, args: &Value) -> Result<(), Mismatch> {
@@ -151,7 +151,7 @@ fn the_draft_is_the_one_the_schema_names() {
 /// CMCP-014: garbage is refused when it comes, with its reason.
 #[test]
 fn malformed_schemas_are_refused() {
-    let refused = |raw: &str| InputSchema::compile(raw).unwrap_err();
+    let refused = |raw: &str| Schema::input(raw).unwrap_err();
     for raw in [
         "\"garbage\"",
         "[]",
@@ -185,10 +185,10 @@ fn malformed_schemas_are_refused() {
 
 #[test]
 fn an_output_schema_may_have_any_root() {
-    let numbers = OutputSchema::compile(r#"{"type":"array","items":{"type":"number"}}"#).unwrap();
+    let numbers = Schema::output(r#"{"type":"array","items":{"type":"number"}}"#).unwrap();
     assert_eq!(numbers.check("[1, 2.5]"), Ok(()));
     assert_eq!(numbers.check("[1, null]").unwrap_err().path, "/1");
-    assert!(OutputSchema::compile("true").is_ok());
+    assert!(Schema::output("true").is_ok());
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn only_the_root_of_any_object_is_looked_at() {
             "description": "d", "additionalProperties": true, "$schema": "http://x/"}),
     ] {
         let any = input(&schema).unwrap();
-        assert!(matches!(any, InputSchema(SchemaCheck::AnyObject)));
+        assert!(matches!(any, Schema(SchemaCheck::AnyObject)));
         assert_eq!(any.check(" \n{\"a\": 1}"), Ok(()));
         let mismatch = any.check(&format!("[{}]", "1,".repeat(999))).unwrap_err();
         assert_eq!(
@@ -296,7 +296,7 @@ fn what_is_no_json_or_nests_too_deep_is_a_mismatch() {
     deep["type"] = json!("object");
     assert_eq!(input(&deep).unwrap_err(), BadSchema::TooDeep);
     let deep = format!(r#"{{"type":"object","a":{}}}"#, nested(200));
-    assert_eq!(InputSchema::compile(&deep).unwrap_err(), BadSchema::TooDeep);
+    assert_eq!(Schema::input(&deep).unwrap_err(), BadSchema::TooDeep);
 }
 
 #[test]
@@ -423,8 +423,7 @@ fn the_deepest_value_fits_the_stack() {
 #[test]
 fn schemas_are_shared_between_threads() {
     fn shared<T: Send + Sync>() {}
-    shared::<InputSchema>();
-    shared::<OutputSchema>();
+    shared::<Schema>();
 }
 
 /// The representation keeps to what the validator expects of one.
@@ -464,9 +463,9 @@ proptest! {
 
     #[test]
     fn no_text_breaks_compiling(raw in r#"[{}\[\]":,a$ref/#typeobjc0-9]{0,60}"#) {
-        let _ = InputSchema::compile(&raw);
-        let _ = OutputSchema::compile(&raw);
+        let _ = Schema::input(&raw);
+        let _ = Schema::output(&raw);
         let wrapped = format!(r#"{{"type":"object","properties":{raw}}}"#);
-        let _ = InputSchema::compile(&wrapped);
+        let _ = Schema::input(&wrapped);
     }
 }

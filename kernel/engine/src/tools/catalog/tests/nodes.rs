@@ -87,3 +87,73 @@ fn uris_of_other_nodes_are_wrapped_and_take_none_away() {
             .is_some()
     );
 }
+
+/// CMCP-014: what another node tells of a tool is refused for the reasons and in the words for which a tool of this
+/// node is; of what is taken no compiled schema stays.
+#[test]
+fn schemas_of_other_nodes_are_judged_when_they_come_and_compiled_when_they_are_needed() {
+    let schema = |name: &str, schema: &str| {
+        format!(r#"{{"name":"{name}","description":"d","inputSchema":{schema}}}"#)
+    };
+    let definitions = [
+        schema(
+            "fine",
+            r#"{"type":"object","properties":{"a":{"type":"integer"}}}"#,
+        ),
+        schema(
+            "alike",
+            r#"{"type":"object","properties":{"a":{"type":"integer"}}}"#,
+        ),
+        schema("any", r#"{"type":"object"}"#),
+        schema("list", r#"{"type":"array"}"#),
+        schema(
+            "odd",
+            r#"{"type":"object","properties":{"a":{"type":"whole"}}}"#,
+        ),
+        schema(
+            "far",
+            r#"{"type":"object","$ref":"https://example.org/a.json"}"#,
+        ),
+        schema("loop", r##"{"type":"object","allOf":[{"$ref":"#"}]}"##),
+    ];
+    let [here, there] = ["demo", "nas/demo"]
+        .map(|server| ServerOffer::new(id(server)).with(ListKind::Tools, &definitions));
+    let rejected = |offer: &ServerOffer| -> Vec<String> {
+        let (rejected, _) = offer.rejected();
+        rejected.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(rejected(&here).len(), 4);
+    assert_eq!(rejected(&here), rejected(&there));
+    let on_demand = |offer: &ServerOffer| -> Vec<bool> {
+        let tools = offer.tools().iter();
+        tools
+            .map(|tool| tool.input.text(&tool.raw).is_some())
+            .collect()
+    };
+    assert_eq!(on_demand(&here), [false; 3]);
+    assert_eq!(
+        on_demand(&there),
+        [true, true, false],
+        "any object takes no memory"
+    );
+    let fine = &there.tools()[1];
+    let text = fine.input.text(&fine.raw).unwrap();
+    assert_eq!(
+        text,
+        r#"{"type":"object","properties":{"a":{"type":"integer"}}}"#
+    );
+}
+
+/// A definition that came from another node is in memory once, whatever it is called and in however many lists.
+#[test]
+fn a_definition_is_shared_by_all_that_hold_it() {
+    let definition: Arc<str> = tool("time").into();
+    let offer = ServerOffer::new(id("nas/demo")).with(ListKind::Tools, &[Arc::clone(&definition)]);
+    let catalog = empty().next(&[Arc::new(offer)]);
+    let listed = catalog.tool(&CatalogView::All, "nas__demo__time").unwrap();
+    assert!(Arc::ptr_eq(&listed.raw, &definition));
+    let page = first_page(&catalog, &CatalogView::All, ListKind::Tools);
+    assert!(page.contains(r#""name":"nas__demo__time""#), "{page}");
+    let page = first_page(&catalog, &one("nas/demo"), ListKind::Tools);
+    assert!(page.contains(&*definition), "{page}");
+}

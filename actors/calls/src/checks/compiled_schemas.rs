@@ -1,0 +1,146 @@
+//! The schemas of tools of other nodes: few of them are called, so each is compiled when it is needed.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mgp_engine::tools::catalog::CatalogTool;
+use mgp_engine::tools::schema::{Schema, SchemaCache, ToolSchema};
+use mgp_protocol::refusal::Refusal;
+use tokio::sync::Semaphore;
+
+use mgp_runtime::task;
+
+/// Bytes that compiled schemas may take: some 4,000 of the usual size, or those of some 60 tools whose schemas
+/// have a pattern each. Beyond, those that were not needed lately are compiled again.
+const SCHEMAS_MAX: usize = 32 << 20;
+
+/// Schemas that are compiled at once: each may take many times its own memory meanwhile. Further calls wait for
+/// their turn, each for as long as a call may.
+const COMPILING: usize = 2;
+
+/// Compiles them, and keeps those that were needed lately.
+#[derive(Debug)]
+pub struct CompiledSchemas {
+    cache: Mutex<SchemaCache>,
+    turns: Semaphore,
+}
+
+impl Default for CompiledSchemas {
+    fn default() -> Self {
+        Self {
+            cache: Mutex::new(SchemaCache::new(SCHEMAS_MAX)),
+            turns: Semaphore::new(COMPILING),
+        }
+    }
+}
+
+impl CompiledSchemas {
+    /// The `inputSchema` of a tool.
+    ///
+    /// # Errors
+    /// [`Refusal::Broken`]: compiling it failed, which it did not when the tool was listed.
+    pub(crate) async fn input(&self, tool: &CatalogTool) -> Result<Schema, Refusal> {
+        self.compiled(tool, &tool.input, Schema::input).await
+    }
+
+    /// The `outputSchema` of a tool.
+    ///
+    /// # Errors
+    /// [`Refusal::Broken`]: compiling it failed, which it did not when the tool was listed.
+    pub(crate) async fn output(
+        &self,
+        tool: &CatalogTool,
+        schema: &ToolSchema,
+    ) -> Result<Schema, Refusal> {
+        self.compiled(tool, schema, Schema::output).await
+    }
+
+    async fn compiled<E: std::fmt::Display + Send + 'static>(
+        &self,
+        tool: &CatalogTool,
+        schema: &ToolSchema,
+        compile: fn(&str) -> Result<Schema, E>,
+    ) -> Result<Schema, Refusal> {
+        if let Some(kept) = schema.kept() {
+            return Ok(kept.clone());
+        }
+        let text = schema.text(&tool.raw).unwrap_or_default().to_owned();
+        if let Some(known) = self.cache().get(&text) {
+            return Ok(known);
+        }
+        let _turn = self.turns.acquire().await;
+        // Whoever had the turn before may have needed the same.
+        if let Some(known) = self.cache().get(&text) {
+            return Ok(known);
+        }
+        // It may be long: the threads that carry calls are not held up.
+        let compiling = task::blocking("schema.compile", move || (compile(&text), text));
+        let (compiled, text) = compiling
+            .await
+            .map_err(|broken| Refusal::Broken(broken.to_string()))?;
+        let compiled = compiled.map_err(|error| Refusal::Broken(error.to_string()))?;
+        self.cache().keep(&text, compiled.clone());
+        Ok(compiled)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, SchemaCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mgp_engine::tools::catalog::{ListKind, ServerOffer};
+    use mgp_protocol::ids::ServerId;
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::checks::schema;
+
+    const ADD: &str = r#"{"name":"add","inputSchema":{"type":"object","properties":{"a":{"type":"integer"}}},
+        "outputSchema":{"type":"object","required":["sum"]}}"#;
+
+    fn tool(server: &str) -> Arc<CatalogTool> {
+        let offer = ServerOffer::new(ServerId::new(server)).with(ListKind::Tools, &[ADD]);
+        assert!(offer.rejected().0.is_empty());
+        Arc::clone(&offer.tools()[0])
+    }
+
+    async fn call(schemas: &CompiledSchemas, tool: &CatalogTool, arguments: &str) -> String {
+        let arguments = RawValue::from_string(arguments.to_owned()).unwrap();
+        let judged = schema::arguments(schemas, "add", tool, Some(&arguments)).await;
+        judged.map_or_else(|refusal| format!("{refusal:?}"), |()| "taken".into())
+    }
+
+    /// CMCP-009, CMCP-012: a tool of another node is held to its schemas as one of this node is, in the same
+    /// words, whether its schema is compiled for the call or was for one before.
+    #[tokio::test]
+    async fn a_tool_of_another_node_is_held_to_its_schemas() {
+        let schemas = CompiledSchemas::default();
+        let (here, there) = (tool("calc"), tool("nas/calc"));
+        assert!(here.input.text(&here.raw).is_none(), "it is kept compiled");
+        let mut weights = Vec::new();
+        for arguments in [r#"{"a":1}"#, r#"{"a":"x"}"#, r#"{"a":[1]}"#] {
+            let local = call(&schemas, &here, arguments).await;
+            assert_eq!(local, call(&schemas, &there, arguments).await);
+            assert_eq!(local == "taken", arguments == r#"{"a":1}"#, "{local}");
+            weights.push(schemas.cache().weight());
+        }
+        assert!(
+            weights[0] > 0 && weights == [weights[0]; 3],
+            "compiled once"
+        );
+        let wrong = bytes::Bytes::from_static(br#"{"content":[],"structuredContent":{"a":1}}"#);
+        let mut refused = Vec::new();
+        for tool in [&here, &there] {
+            let result = schema::result(&schemas, "add", tool, wrong.clone()).await;
+            let Err(Refusal::BadResult { path, keyword, .. }) = result else {
+                panic!("{result:?}")
+            };
+            refused.push((path, keyword));
+        }
+        assert_eq!(refused[0], refused[1]);
+        assert_eq!(refused[0].1, "required");
+    }
+}

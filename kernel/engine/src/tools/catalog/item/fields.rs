@@ -1,0 +1,129 @@
+//! The members of a definition that the kernel reads.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use mgp_protocol::lookalike::lookalike;
+use mgp_protocol::splice::{Splice, members, quoted};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{BadItem, DEFINITION_MAX};
+
+/// Members of definitions that the kernel or agents give a meaning to.
+const KNOWN: [&str; 14] = [
+    "name",
+    "title",
+    "description",
+    "icons",
+    "inputSchema",
+    "outputSchema",
+    "annotations",
+    "execution",
+    "arguments",
+    "uri",
+    "uriTemplate",
+    "mimeType",
+    "security",
+    "_meta",
+];
+
+/// One of what a prompt takes.
+#[derive(Deserialize)]
+struct PromptArgument {
+    name: String,
+    #[serde(default)]
+    required: bool,
+}
+
+/// The members of a definition.
+pub(super) struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+/// What a definition is known by, decoded and as it stands in the text.
+pub(super) struct OwnMember<'a> {
+    pub(super) text: String,
+    pub(super) json: &'a str,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn of(raw: &'a str) -> Result<Self, BadItem> {
+        if raw.len() > DEFINITION_MAX {
+            return Err(BadItem::TooLarge(raw.len()));
+        }
+        let fields = Self(members(raw).ok_or(BadItem::NotAnObject)?);
+        let alike =
+            |(name, _): &(Cow<'_, str>, _)| Some((name.to_string(), lookalike(name, &KNOWN)?));
+        if let Some((member, known)) = fields.0.iter().find_map(alike) {
+            return Err(BadItem::Lookalike(member, known));
+        }
+        fields.array("icons")?;
+        Ok(fields)
+    }
+
+    /// What stands under a name; more than once in a definition that readers understand each otherwise.
+    fn all(&self, member: &'static str) -> impl Iterator<Item = &'a str> {
+        let found = self.0.iter().filter(move |(name, _)| name == member);
+        found.map(|(_, json)| json.get())
+    }
+
+    /// A member that is an array, where it is there.
+    fn array(&self, member: &'static str) -> Result<Option<&'a str>, BadItem> {
+        match self.all(member).all(|json| json.starts_with('[')) {
+            true => Ok(self.all(member).last()),
+            false => Err(BadItem::NotAnArray(member)),
+        }
+    }
+
+    /// What is known by a URI has a name for people, too.
+    pub(super) fn titled(&self) -> Result<(), BadItem> {
+        let mut names = self.all("name").peekable();
+        let there = names.peek().is_some() && names.all(|json| json.starts_with('"'));
+        there.then_some(()).ok_or(BadItem::Unnamed("name"))
+    }
+
+    /// The arguments of a prompt that it cannot do without.
+    pub(super) fn required(&self) -> Result<Box<[Box<str>]>, BadItem> {
+        let listed = self.array("arguments")?.unwrap_or("[]");
+        let listed: Vec<PromptArgument> =
+            serde_json::from_str(listed).map_err(|e| BadItem::Arguments(e.to_string()))?;
+        let required = listed.into_iter().filter(|argument| argument.required);
+        Ok(required.map(|argument| argument.name.into()).collect())
+    }
+
+    pub(super) fn own(&self, member: &'static str, max: usize) -> Result<OwnMember<'a>, BadItem> {
+        let mut found = self.0.iter().filter(|(name, _)| name == member);
+        // Of two, one peer would read the first and the next one the last.
+        let (Some((_, json)), None) = (found.next(), found.next()) else {
+            return Err(BadItem::Unnamed(member));
+        };
+        let json = json.get();
+        let text: String = serde_json::from_str(json).map_err(|_| BadItem::Unnamed(member))?;
+        if text.is_empty() || text.len() > max {
+            return Err(BadItem::NameLength(member, max));
+        }
+        Ok(OwnMember { text, json })
+    }
+
+    pub(super) fn schema(&self, member: &str) -> Option<&'a str> {
+        let found = self.0.iter().rev().find(|(name, _)| name == member);
+        found
+            .map(|(_, json)| json.get())
+            .filter(|json| *json != "null")
+    }
+}
+
+impl OwnMember<'_> {
+    pub(super) fn replaced(&self, raw: &str, to: &str) -> Arc<str> {
+        let mut splice = Splice::new(raw);
+        splice.replace(self.json, quoted(to));
+        splice.finish().into()
+    }
+}
+
+/// Where a part of a definition stands in it. Definitions are shorter than [`DEFINITION_MAX`].
+pub(super) fn place(raw: &str, part: &str) -> Range<u32> {
+    let start = part.as_ptr().addr() - raw.as_ptr().addr();
+    let at = |place: usize| u32::try_from(place).expect("a definition is short");
+    at(start)..at(start + part.len())
+}
