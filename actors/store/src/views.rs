@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use self::finding::ViewQuery;
 use self::keys::RecordPlace;
-use self::owner::{CATCH_UP, Question, ViewOptions, ViewOwner, ViewState, fail};
+use self::owner::{CATCH_UP, ViewOptions, ViewOwner, ViewQuestion, ViewState, fail};
 use crate::audit::AuditHandle;
 
 /// Questions that wait: people ask them. A further one is refused.
@@ -36,7 +36,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct AuditViews {
     audit: AuditHandle,
-    asked: mpsc::Sender<Question>,
+    asked: mpsc::Sender<ViewQuestion>,
     state: watch::Receiver<ViewState>,
 }
 
@@ -92,7 +92,7 @@ impl AuditViews {
             ..Found::default()
         };
         let (answer, answered) = oneshot::channel();
-        let question = Question {
+        let question = ViewQuestion {
             query,
             newest,
             asked: moment(),

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mgp_engine::store::audit::index::open::OpenBlock;
-use mgp_engine::store::audit::index::sealed::{BlockSummary, ListDamaged, ListKey, SealedBlock};
+use mgp_engine::store::audit::index::sealed::{BlockList, BlockSummary, ListDamaged, SealedBlock};
 use mgp_engine::store::audit::record::AuditRecord;
 use mgp_runtime::time::unix_ms;
 use sled::{Batch, IVec};
@@ -146,7 +146,7 @@ impl ViewDatabase {
     }
 
     /// A list of a block.
-    pub(super) fn list(&self, block: BlockNumber, list: ListKey) -> Result<Option<IVec>, String> {
+    pub(super) fn list(&self, block: BlockNumber, list: BlockList) -> Result<Option<IVec>, String> {
         self.with(|db| db.get(block.list(list)))
     }
 

@@ -59,7 +59,7 @@ pub(super) struct ViewLook<'a> {
 }
 
 /// Records that may be found, of one file.
-struct Candidates<'a> {
+struct SoughtPlaces<'a> {
     look: &'a ViewLook<'a>,
     sought: SoughtRecords,
     /// Only those before it are left.
@@ -102,8 +102,8 @@ impl ViewQuery {
         reader: &mut RecordReader<'_>,
         found: &mut FoundRecords,
     ) -> Result<(), String> {
-        let mut candidates = Candidates::of(number, look, self)?;
-        while let Some(place) = candidates.next()? {
+        let mut left = SoughtPlaces::of(number, look, self)?;
+        while let Some(place) = left.next()? {
             self.look(number, place, reader, found);
             if found.is_full(self.limit.min(FOUND_MAX)) {
                 found.more = Some(in_file(number, &place));
@@ -133,7 +133,7 @@ impl ViewQuery {
     }
 }
 
-impl<'a> Candidates<'a> {
+impl<'a> SoughtPlaces<'a> {
     fn of(number: u64, look: &'a ViewLook<'a>, query: &ViewQuery) -> Result<Self, String> {
         let sought = query.filter.sought();
         let before = query.after.filter(|after| after.number == number);
@@ -144,7 +144,7 @@ impl<'a> Candidates<'a> {
                 && before.is_none_or(|before| block.first_ms <= before.at_ms)
         });
         blocks.sort_by_key(|(_, block)| block.last_ms);
-        let mut candidates = Self {
+        let mut left = Self {
             look,
             sought,
             before,
@@ -152,10 +152,10 @@ impl<'a> Candidates<'a> {
             places: BinaryHeap::new(),
         };
         if look.open.0 == number {
-            let places = look.open.1.find(&candidates.sought);
-            candidates.take(number, places);
+            let places = look.open.1.find(&left.sought);
+            left.take(number, places);
         }
-        Ok(candidates)
+        Ok(left)
     }
 
     fn take(&mut self, number: u64, places: Vec<IndexedPlace>) {

@@ -1,7 +1,7 @@
 //! Keys of the view. All keys of one block are in one piece, the oldest block first, so that they go with it.
 
 use mgp_engine::store::audit::chain::Head;
-use mgp_engine::store::audit::index::sealed::ListKey;
+use mgp_engine::store::audit::index::sealed::BlockList;
 use mgp_engine::store::audit::record::RecordDigest;
 
 /// Not the beginning of a block's keys: no log has so many blocks.
@@ -22,7 +22,7 @@ impl BlockNumber {
     }
 
     /// The key of a list.
-    pub(super) fn list(self, list: ListKey) -> Vec<u8> {
+    pub(super) fn list(self, list: BlockList) -> Vec<u8> {
         [&self.0.to_be_bytes()[..], &list.bytes()].concat()
     }
 

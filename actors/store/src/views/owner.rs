@@ -33,7 +33,7 @@ const NICENESS: i32 = 10;
 pub(super) type ViewAnswer = Result<(FoundRecords, u64), String>;
 
 /// Somebody asks.
-pub(super) struct Question {
+pub(super) struct ViewQuestion {
     pub(super) query: ViewQuery,
     /// The last record that was written.
     pub(super) newest: u64,
@@ -78,12 +78,12 @@ pub(super) struct ViewOwner {
     pub(super) audit: AuditHandle,
     pub(super) folder: Folder,
     pub(super) written: watch::Receiver<Head>,
-    pub(super) questions: mpsc::Receiver<Question>,
+    pub(super) questions: mpsc::Receiver<ViewQuestion>,
     pub(super) state: watch::Sender<ViewState>,
     pub(super) options: ViewOptions,
     pub(super) runtime: runtime::Handle,
     /// The question that is next.
-    pub(super) next: Option<Question>,
+    pub(super) next: Option<ViewQuestion>,
     /// When the view was opened, and when it last answered.
     pub(super) opened: MonotonicTime,
     pub(super) answered: MonotonicTime,
@@ -91,7 +91,7 @@ pub(super) struct ViewOwner {
 
 /// What there is to do.
 enum Wake {
-    Question(Question),
+    Question(ViewQuestion),
     Written,
     /// Nobody asks.
     Idle,
@@ -163,7 +163,7 @@ impl ViewOwner {
     /// Answers the next question once the view has what was written before it, or that takes too long.
     fn answer_when_due(&mut self, view: &GrowingView, is_whole: bool) -> Result<(), String> {
         let (through, opened) = (view.through(), self.opened);
-        let is_due = |question: &mut Question| {
+        let is_due = |question: &mut ViewQuestion| {
             let waited = moment().since(question.asked.max(opened));
             is_whole || through >= question.newest || waited >= CATCH_UP
         };

@@ -1,6 +1,6 @@
 //! Views that are damaged, foreign, or of another log.
 
-use mgp_engine::store::audit::index::sealed::{BlockSummary, ListKey};
+use mgp_engine::store::audit::index::sealed::{BlockList, BlockSummary};
 use mgp_engine::store::audit::query::{RecordIndex, ValueHash};
 use mgp_protocol::mgp::audit::Find;
 use serde_json::json;
@@ -15,8 +15,8 @@ use super::{
     options, reopened, scanned, start, write,
 };
 
-fn agent(name: &str) -> ListKey {
-    ListKey::Value(RecordIndex::Agent, ValueHash::of(name))
+fn agent(name: &str) -> BlockList {
+    BlockList::Value(RecordIndex::Agent, ValueHash::of(name))
 }
 
 /// Lists that name other records, and tables that point beside them, lead to no false answer.
@@ -34,7 +34,7 @@ async fn a_view_that_is_wrong_answers_nothing_false() {
         let number = BlockNumber::of_summary(&key).unwrap();
         let mut block = BlockSummary::decode(&block).unwrap();
         // One record more, behind the end of the file, and the agent's are all of them.
-        let places = number.list(ListKey::Places(0));
+        let places = number.list(BlockList::Places(0));
         let mut table = db.get(&places).unwrap().unwrap().to_vec();
         table.extend_from_slice(&[0, 0xfe, 0xff, 0x03, 0x10]);
         block.records += 1;

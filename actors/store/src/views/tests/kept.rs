@@ -1,6 +1,6 @@
 //! Views that are opened again, and of logs that lose their beginning.
 
-use mgp_engine::store::audit::index::sealed::{BlockSummary, ListKey};
+use mgp_engine::store::audit::index::sealed::{BlockList, BlockSummary};
 use mgp_engine::store::audit::query::RecordIndex;
 use serde_json::json;
 use std::time::Duration;
@@ -73,7 +73,7 @@ async fn what_the_log_removed_leaves_the_view() {
     assert!(BlockSummary::decode(&block).unwrap().file >= oldest);
     assert!(first.0 > 3, "{first:?}");
     assert_eq!(db.range(..first.first_key()).count(), 0);
-    assert!(db.get(first.list(ListKey::Places(0))).unwrap().is_some());
+    assert!(db.get(first.list(BlockList::Places(0))).unwrap().is_some());
 }
 
 /// A view whose records were all removed while it was closed is not damaged, only empty.

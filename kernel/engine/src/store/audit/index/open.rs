@@ -2,7 +2,7 @@
 
 use super::places::{IndexedPlace, PIECE};
 use super::postings;
-use super::sealed::{BlockSummary, ListKey, SealedBlock};
+use super::sealed::{BlockList, BlockSummary, SealedBlock};
 use super::traces::{self, TraceKey};
 use crate::store::audit::query::{IndexedEvent, RecordIndex, SoughtRecords, ValueHash};
 
@@ -90,13 +90,13 @@ impl OpenBlock {
         };
         let mut lists = Vec::new();
         for (n, piece) in (0..).zip(places.chunks(PIECE)) {
-            lists.push((ListKey::Places(n), super::places::encode(piece)));
+            lists.push((BlockList::Places(n), super::places::encode(piece)));
         }
         self.seal_values(&ordinals, &mut lists);
         Some(SealedBlock { summary, lists })
     }
 
-    fn seal_values(&self, ordinals: &[u16], lists: &mut Vec<(ListKey, Vec<u8>)>) {
+    fn seal_values(&self, ordinals: &[u16], lists: &mut Vec<(BlockList, Vec<u8>)>) {
         let ordered = |record: &u16| ordinals[usize::from(*record)];
         let is_trace = |index: &RecordIndex| *index == RecordIndex::Trace;
         let traced = self.values.iter().filter(|(index, ..)| is_trace(index));
@@ -105,7 +105,7 @@ impl OpenBlock {
             .collect();
         traced.sort_unstable();
         for list in traced.chunk_by(|one, other| one.0.bucket == other.0.bucket) {
-            lists.push((ListKey::Traces(list[0].0.bucket), traces::encode(list)));
+            lists.push((BlockList::Traces(list[0].0.bucket), traces::encode(list)));
         }
         let named = self.values.iter().filter(|(index, ..)| !is_trace(index));
         let mut named: Vec<_> = named
@@ -117,7 +117,7 @@ impl OpenBlock {
         for list in named.chunk_by(|one, other| (one.0, one.1) == (other.0, other.1)) {
             let ordinals: Vec<u16> = list.iter().map(|(_, _, ordinal)| *ordinal).collect();
             lists.push((
-                ListKey::Value(list[0].0, list[0].1),
+                BlockList::Value(list[0].0, list[0].1),
                 postings::encode(&ordinals),
             ));
         }

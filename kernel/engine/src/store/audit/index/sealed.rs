@@ -24,7 +24,7 @@ pub struct BlockSummary {
 
 /// A list of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListKey {
+pub enum BlockList {
     /// A piece of the table.
     Places(u8),
     /// The traces that begin so.
@@ -39,7 +39,7 @@ pub struct SealedBlock {
     /// What stays in memory.
     pub summary: BlockSummary,
     /// Its lists.
-    pub lists: Vec<(ListKey, Vec<u8>)>,
+    pub lists: Vec<(BlockList, Vec<u8>)>,
 }
 
 /// A list is missing or none.
@@ -47,7 +47,7 @@ pub struct SealedBlock {
 #[error("a list of a block of records is damaged")]
 pub struct ListDamaged;
 
-impl ListKey {
+impl BlockList {
     /// Behind the key of its block.
     #[must_use]
     pub fn bytes(self) -> Vec<u8> {
@@ -100,16 +100,16 @@ impl BlockSummary {
     pub fn find<L: AsRef<[u8]>, E: From<ListDamaged>>(
         &self,
         sought: &SoughtRecords,
-        mut read: impl FnMut(ListKey) -> Result<Option<L>, E>,
+        mut read: impl FnMut(BlockList) -> Result<Option<L>, E>,
     ) -> Result<Vec<IndexedPlace>, E> {
         let records = self.records as usize;
         let mut kept: Option<Vec<u16>> = None;
         for (index, hash) in &sought.values {
             let trace = TraceKey::of(*hash);
             let (key, is_trace) = match index {
-                RecordIndex::Trace => (ListKey::Traces(trace.bucket), true),
+                RecordIndex::Trace => (BlockList::Traces(trace.bucket), true),
                 RecordIndex::Tool | RecordIndex::Agent | RecordIndex::Server => {
-                    (ListKey::Value(*index, *hash), false)
+                    (BlockList::Value(*index, *hash), false)
                 }
             };
             let Some(list) = read(key)? else {
@@ -132,7 +132,7 @@ impl BlockSummary {
         let mut out = Vec::with_capacity(kept.len());
         for of_piece in kept.chunk_by(|one, other| piece(*one) == piece(*other)) {
             let n = piece(of_piece[0]);
-            let table = read(ListKey::Places(n))?.ok_or(ListDamaged)?;
+            let table = read(BlockList::Places(n))?.ok_or(ListDamaged)?;
             let table = places::decode(table.as_ref()).ok_or(ListDamaged)?;
             for ordinal in of_piece {
                 let place = table
@@ -293,9 +293,9 @@ mod tests {
         let asked = sought(Some(1), None, None, 230);
         assert_eq!(found(&summary, &lists, &asked).unwrap().len(), 60);
         let keys = [
-            ListKey::Places(0),
-            ListKey::Places(1),
-            ListKey::Value(asked.values[0].0, asked.values[0].1),
+            BlockList::Places(0),
+            BlockList::Places(1),
+            BlockList::Value(asked.values[0].0, asked.values[0].1),
         ];
         for key in keys {
             let mut short = lists.clone();
@@ -303,7 +303,7 @@ mod tests {
             assert_eq!(found(&summary, &short, &asked), Err(ListDamaged), "{key:?}");
         }
         let mut gone = lists.clone();
-        gone.remove(&ListKey::Places(1).bytes());
+        gone.remove(&BlockList::Places(1).bytes());
         assert_eq!(found(&summary, &gone, &asked), Err(ListDamaged));
         let fewer = BlockSummary {
             records: 200,
