@@ -96,7 +96,7 @@ async fn a_view_whose_records_are_all_gone_goes_on_with_those_that_are_left() {
 }
 
 /// Nobody asks: the database is closed, what is written costs nothing, and the next question finds it all.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_view_that_nobody_asks_is_closed_until_somebody_does() {
     let dir = tempfile::tempdir().unwrap();
     let audit = log(dir.path(), u64::MAX);
