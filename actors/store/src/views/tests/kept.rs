@@ -3,7 +3,7 @@
 use mgp_engine::store::audit::index::sealed::{BlockList, BlockSummary};
 use mgp_engine::store::audit::query::RecordIndex;
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::keys::{BlockNumber, SUMMARY};
 use super::{
@@ -110,7 +110,13 @@ async fn a_view_that_nobody_asks_is_closed_until_somebody_does() {
     drop(reopened(&dir.path().join("views")));
     write(&audit, 20..40).await;
     let asked = ask(json!({"agent": "agent.1"}));
-    while views.find(asked.clone()).await.unwrap().complete_through < audit.newest() {}
+    let begun = Instant::now();
+    while views.find(asked.clone()).await.unwrap().complete_through < audit.newest() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(30),
+            "it is not caught up"
+        );
+    }
     assert_eq!(
         found(&views, asked.clone(), 4).await,
         scanned(dir.path(), &asked)
