@@ -95,7 +95,10 @@ async fn found(views: &AuditViews, mut asked: Find, limit: u64) -> Vec<u64> {
             out.push(event["_mgp"]["seq"].as_u64().unwrap());
         }
         match answer.next_cursor {
-            Some(cursor) => asked.cursor = Some(cursor),
+            Some(cursor) => {
+                assert_ne!(asked.cursor.as_ref(), Some(&cursor), "a page goes on");
+                asked.cursor = Some(cursor);
+            }
             None => return out,
         }
     }
