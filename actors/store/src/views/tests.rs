@@ -32,10 +32,10 @@ fn log(dir: &Path, max_bytes: u64) -> AuditHandle {
     options.open().unwrap()
 }
 
-/// Blocks of three records: a file has some eight.
+/// Blocks of four records: a file has nine, so that its last block is not full.
 fn options() -> ViewOptions {
     ViewOptions {
-        block_records: 3,
+        block_records: 4,
         ..ViewOptions::default()
     }
 }
@@ -56,8 +56,8 @@ fn said(n: u64) -> Event {
     let mut random = [9; 16];
     random[..8].copy_from_slice(&(n / 2).to_be_bytes());
     Event {
-        // Three have the same time, also across blocks, and the clock is set back.
-        timestamp: rfc3339_ms(1_000_000 + (n % 50) / 3 * 300),
+        // The same time in several blocks, a little back each seven records, and far back each fifty.
+        timestamp: rfc3339_ms(1_000_000 + (n % 50) / 7 * 300 + (n % 7) / 3 * 300),
         trace_id: TraceId::mint(random),
         event_type: EventType::ToolExecuted,
         actor,
@@ -148,7 +148,7 @@ fn questions() -> Vec<Find> {
         json!({"trace": trace, "agent": "agent.2"}),
         json!({"since_ms": 1_001_000}),
         json!({"until_ms": 1_001_000}),
-        json!({"since_ms": 1_001_000, "until_ms": 1_001_100}),
+        json!({"since_ms": 1_001_000, "until_ms": 1_001_300}),
         json!({"agent": "agent.0", "since_ms": 1_001_000, "until_ms": 1_003_000}),
         json!({"since_ms": 2_000, "until_ms": 1_000}),
     ]

@@ -221,7 +221,7 @@ async fn a_log_that_was_rolled_back_is_read_again() {
     write(&audit, 0..4).await;
     let folder = Folder::of(dir.path());
     let before = fs::read(folder.path(1)).unwrap();
-    write(&audit, 4..6).await;
+    write(&audit, 4..8).await;
     assert_eq!(folder.numbers().unwrap().len(), 1);
     let views = start(dir.path(), &audit);
     built(&views).await;

@@ -22,7 +22,7 @@ async fn a_restart_goes_on_where_the_view_was() {
     ended(views).await;
     let trace = said(4).trace_id;
     let db = reopened(&dir.path().join("views"));
-    // Records 4 to 6.
+    // Records 5 to 8.
     let traces = [
         &BlockNumber(1).first_key()[..],
         &[RecordIndex::Trace.letter()],
