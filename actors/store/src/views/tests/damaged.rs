@@ -89,7 +89,7 @@ fn without(path: &Path, block: BlockNumber) {
 /// Whatever became of the folder of the view, it is built again, and what it was is kept once.
 #[tokio::test]
 async fn a_damaged_view_is_built_again() {
-    let wreck: [(&str, Wreck); 9] = [
+    let wreck: [(&str, Wreck); 10] = [
         ("garbage", |path| {
             fs::write(path.join("db"), [0xa5; 70_000]).unwrap();
         }),
@@ -116,6 +116,13 @@ async fn a_damaged_view_is_built_again() {
             let (_, place) = text.strip_prefix("2 ").unwrap().split_once(' ').unwrap();
             db.insert(BUILT_TO, format!("1 {place}").into_bytes())
                 .unwrap();
+        }),
+        ("a form after this one", |path| {
+            let db = reopened(path);
+            let text = db.get(BUILT_TO).unwrap().unwrap();
+            let text = String::from_utf8(text.to_vec()).unwrap();
+            let later = text.replacen('2', "3", 1);
+            db.insert(BUILT_TO, later.into_bytes()).unwrap();
         }),
         ("without its first block", |path| {
             without(path, BlockNumber(0))
