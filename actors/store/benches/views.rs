@@ -1,7 +1,11 @@
-//! How fast a view of the audit log is built, and how fast it answers.
+//! How fast a view of the audit log is built, how large it is, and how fast it answers.
 //!
-//! `cargo bench -p mgp-store --bench views [-- RECORDS]`: 100,000 records unless said otherwise.
+//! `cargo bench -p mgp-store --bench views [-- RECORDS]`: 100,000 records unless said otherwise. They are written
+//! to a log in the folder for temporary files (`TMPDIR`), some 560 bytes each, and removed at the end.
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mgp_engine::store::audit::commit::CallAuditing;
@@ -11,34 +15,67 @@ use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp::audit::{
     Actor, ActorKind, Event, EventType, Find, Outcome, Target, TraceId,
 };
-use mgp_store::audit::{Folder, LogOptions};
+use mgp_store::audit::{AuditHandle, Folder, LogOptions};
 use mgp_store::views::AuditViews;
 use serde_json::json;
 
-const QUERIES: u64 = 1_000;
-const AGENTS: u64 = 50;
-const TOOLS: u64 = 200;
+/// Of each kind.
+const QUESTIONS: u64 = 200;
+const AGENTS: u64 = 40;
+const SERVERS: u64 = 60;
+const TOOLS: u64 = 600;
+/// When the first record was made, and how long after it each further one.
+const BEGINNING: u64 = 1_700_000_000_000;
+const STEP: u64 = 250;
+const HOUR: u64 = 3_600_000;
+
+/// A number that looks like chance (splitmix64).
+fn mixed(n: u64) -> u64 {
+    let n = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ (n >> 31)
+}
 
 fn trace(n: u64) -> TraceId {
     let mut random = [3; 16];
-    random[8..].copy_from_slice(&n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    random[8..].copy_from_slice(&mixed(n).to_be_bytes());
     TraceId::mint(random)
 }
 
+fn agent(n: u64) -> String {
+    format!("agent.worker-{}", n % AGENTS)
+}
+
+fn server(tool: u64) -> String {
+    format!("server-{}", tool % TOOLS % SERVERS)
+}
+
+fn tool(n: u64) -> String {
+    format!("some_longer_tool_{}", n % TOOLS)
+}
+
+/// A call like most: its time is that of its beginning, so that times are not quite in order.
 fn record(n: u64) -> Event {
-    let tool = n.wrapping_mul(7_919) % TOOLS;
-    let details = json!({"duration_ms": n % 900, "risk_level": "safe", "arguments": {"bytes": 41}});
+    let by = mixed(n);
+    let digest = format!("{by:016x}{n:016x}{by:016x}{n:016x}");
+    let lasted = by % 900;
+    let details = json!({
+        "arguments_bytes": by % 700, "arguments_digest": digest, "duration_ms": lasted,
+        "risk_level": "moderate", "validator_applied": "paths",
+    });
+    let called = by >> 20;
     Event {
-        timestamp: rfc3339_ms(1_700_000_000_000 + n * 250),
+        timestamp: rfc3339_ms(BEGINNING + n * STEP - lasted),
         trace_id: trace(n),
         event_type: EventType::ToolExecuted,
         actor: Actor {
             kind: ActorKind::Agent,
-            id: format!("agent.worker{}", n.wrapping_mul(31) % AGENTS),
+            id: agent(by >> 40),
         },
         target: Target {
-            server_id: Some(format!("server{}", tool % 20)),
-            tool_name: Some(format!("tool{tool}")),
+            server_id: Some(server(called)),
+            tool_name: Some(tool(called)),
             agent_id: None,
         },
         result: Outcome::Success,
@@ -46,33 +83,199 @@ fn record(n: u64) -> Event {
     }
 }
 
-fn question(n: u64, records: u64) -> (&'static str, Find) {
-    let at = n.wrapping_mul(104_729) % records;
-    let (agent, tool) = (
-        format!("agent.worker{}", n % AGENTS),
-        format!("tool{}", n % TOOLS),
-    );
-    let mut asked = Find::default();
-    let name = match n % 4 {
-        0 => {
-            asked.trace = Some(trace(at).to_string());
-            "trace"
+/// The kinds of questions, and the n-th of each.
+fn questions(n: u64, records: u64) -> Vec<(&'static str, Find)> {
+    let by = mixed(n + 1_000_000_007);
+    let at = by % records;
+    let (agent, tool, server) = (Some(agent(by)), Some(tool(by >> 8)), Some(server(by >> 8)));
+    let since = BEGINNING + at * STEP;
+    let (hour, week) = (Some(since + HOUR), Some(since + 168 * HOUR));
+    let since_ms = Some(since);
+    let trace = |n| Some(trace(n).to_string());
+    let none = Find::default;
+    let nobody = || Some("agent.nobody".to_owned());
+    vec![
+        ("nothing: the newest", none()),
+        (
+            "a trace",
+            Find {
+                trace: trace(at),
+                ..none()
+            },
+        ),
+        (
+            "a trace that is none",
+            Find {
+                trace: trace(at + records),
+                ..none()
+            },
+        ),
+        (
+            "an agent",
+            Find {
+                agent: agent.clone(),
+                ..none()
+            },
+        ),
+        (
+            "a server",
+            Find {
+                server: server.clone(),
+                ..none()
+            },
+        ),
+        (
+            "a tool",
+            Find {
+                tool: tool.clone(),
+                ..none()
+            },
+        ),
+        (
+            "an agent that is none",
+            Find {
+                agent: nobody(),
+                ..none()
+            },
+        ),
+        (
+            "agent and tool",
+            Find {
+                agent: agent.clone(),
+                tool: tool.clone(),
+                ..none()
+            },
+        ),
+        (
+            "agent, server, tool, all time",
+            Find {
+                agent: agent.clone(),
+                server,
+                tool: tool.clone(),
+                since_ms: Some(1),
+                ..none()
+            },
+        ),
+        (
+            "an hour",
+            Find {
+                since_ms,
+                until_ms: hour,
+                ..none()
+            },
+        ),
+        (
+            "agent, in an hour",
+            Find {
+                agent: agent.clone(),
+                since_ms,
+                until_ms: hour,
+                ..none()
+            },
+        ),
+        (
+            "agent and tool, in a week",
+            Find {
+                agent,
+                tool,
+                since_ms,
+                until_ms: week,
+                ..none()
+            },
+        ),
+        (
+            "before a moment",
+            Find {
+                until_ms: Some(since),
+                ..none()
+            },
+        ),
+    ]
+}
+
+async fn write(audit: &AuditHandle, records: u64) {
+    for n in 0..records {
+        let place = audit.place(0).expect("room");
+        place.fill(record(n)).await.expect("written");
+        // The log takes so many at once.
+        while n + 1 > audit.newest() + 10_000 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        1 => {
-            asked.agent = Some(agent);
-            "agent"
-        }
-        2 => {
-            (asked.agent, asked.tool) = (Some(agent), Some(tool));
-            "agent and tool"
-        }
-        _ => {
-            asked.since_ms = Some(1_700_000_000_000 + at * 250);
-            asked.until_ms = asked.since_ms.map(|since| since + 25_000);
-            "time"
-        }
+    }
+    while audit.newest() < records {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Asks until all records are in the view.
+async fn complete(views: &AuditViews, records: u64) {
+    let least = || Find {
+        limit: Some(1),
+        ..Find::default()
     };
-    (name, asked)
+    while views
+        .find(least())
+        .await
+        .expect("an answer")
+        .complete_through
+        < records
+    {}
+}
+
+fn bytes(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let size = |entry: fs::DirEntry| match entry.path() {
+        path if path.is_dir() => bytes(&path),
+        path => path.metadata().map_or(0, |file| file.len()),
+    };
+    entries.map(|entry| size(entry.expect("an entry"))).sum()
+}
+
+/// A figure of this process in MiB: `VmRSS` for what it has, `VmHWM` for the most it had.
+fn memory(name: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(name));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kib.unwrap_or(0) >> 10
+}
+
+fn mib(bytes: u64) -> u64 {
+    bytes >> 20
+}
+
+async fn ask(views: &AuditViews, records: u64) {
+    let mut times = BTreeMap::<_, (Vec<Duration>, usize)>::new();
+    for n in 0..QUESTIONS {
+        for (place, (name, asked)) in questions(n, records).into_iter().enumerate() {
+            let began = Instant::now();
+            let found = views.find(asked).await.expect("an answer");
+            let (took, events) = times.entry((place, name)).or_default();
+            took.push(began.elapsed());
+            *events += found.events.len();
+        }
+    }
+    for ((_, name), (mut took, events)) in times {
+        took.sort_unstable();
+        let at = |part: usize| took[(took.len() - 1) * part / 100];
+        let each = events as f64 / took.len() as f64;
+        let (p50, p99, most) = (at(50), at(99), at(100));
+        println!("{name}: p50 {p50:.1?}, p99 {p99:.1?}, most {most:.1?}; {each:.0} events");
+    }
+}
+
+/// All pages of one question.
+async fn page(views: &AuditViews, name: &str, mut asked: Find) {
+    let (began, mut pages, mut events) = (Instant::now(), 0, 0);
+    loop {
+        let found = views.find(asked.clone()).await.expect("an answer");
+        (pages, events) = (pages + 1, events + found.events.len());
+        match found.next_cursor {
+            Some(cursor) => asked.cursor = Some(cursor),
+            None => break,
+        }
+    }
+    let took = began.elapsed();
+    println!("{name}, all pages: {took:.1?}, {events} events in {pages} pages");
 }
 
 #[tokio::main]
@@ -92,48 +295,54 @@ async fn main() {
         redaction: Redaction::new(ArgumentsKept::Digest, &[7; 32], []),
     };
     let audit = options.open().expect("a log");
-    for n in 0..records {
-        let place = audit.place(0).expect("room");
-        place.fill(record(n)).await.expect("written");
-        // The log takes so many at once.
-        while n + 1 > audit.newest() + 10_000 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    }
-    while audit.newest() < records {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let began = Instant::now();
+    write(&audit, records).await;
+    let log = bytes(Folder::of(dir.path()).folder());
+    let (took, each) = (began.elapsed(), log / records);
+    println!(
+        "log: {records} records in {took:.1?}; {} MiB, {each} bytes a record",
+        mib(log)
+    );
+    // The most memory is counted from here on.
+    let _ = fs::write("/proc/self/clear_refs", "5");
+    let before = memory("VmRSS");
     let began = Instant::now();
     let views = AuditViews::start(dir.path(), &audit);
-    let limit = Some(1);
-    let least = || Find {
+    complete(&views, records).await;
+    let took = began.elapsed();
+    let rate = records as f64 / took.as_secs_f64();
+    println!("built: {took:.1?}, {rate:.0} records a second");
+    println!(
+        "memory: {before} MiB before, at most {} while it was built",
+        memory("VmHWM")
+    );
+    drop(views);
+    let began = Instant::now();
+    let views = AuditViews::start(dir.path(), &audit);
+    complete(&views, records).await;
+    println!(
+        "opened again, and the first answer: {:.1?}",
+        began.elapsed()
+    );
+    let size = bytes(&dir.path().join("views"));
+    let each = size as f64 / records as f64;
+    println!("view: {} MiB, {each:.1} bytes a record", mib(size));
+    ask(&views, records).await;
+    let (agent, tool) = (Some(agent(3)), Some(tool(5)));
+    let limit = Some(1_000);
+    let rare = Find {
+        agent: agent.clone(),
+        tool: tool.clone(),
         limit,
         ..Find::default()
     };
-    while views
-        .find(least())
-        .await
-        .expect("an answer")
-        .complete_through
-        < records
-    {}
-    let took = began.elapsed();
-    let rate = records as f64 / took.as_secs_f64();
-    println!(
-        "built: {records} records in {took:.1?}, {rate:.0} a second; 10 million: {:.0} s",
-        1e7 / rate
-    );
-    let mut times = std::collections::BTreeMap::<_, Vec<Duration>>::new();
-    for n in 0..QUERIES {
-        let (name, asked) = question(n, records);
-        let began = Instant::now();
-        views.find(asked).await.expect("an answer");
-        times.entry(name).or_default().push(began.elapsed());
-    }
-    for (name, mut times) in times {
-        times.sort_unstable();
-        let at = |part: usize| times[(times.len() - 1) * part / 100];
-        println!("{name}: p50 {:.1?}, p99 {:.1?}", at(50), at(99));
-    }
+    page(&views, "agent and tool", rare).await;
+    let often = Find {
+        tool,
+        limit,
+        ..Find::default()
+    };
+    page(&views, "a tool", often).await;
+    println!("memory: at most {} MiB", memory("VmHWM"));
     audit.close().await;
 }

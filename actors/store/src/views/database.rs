@@ -8,16 +8,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
+use mgp_engine::store::audit::index::open::OpenBlock;
+use mgp_engine::store::audit::index::sealed::{BlockList, BlockSummary, ListDamaged, SealedBlock};
 use mgp_engine::store::audit::record::AuditRecord;
 use mgp_runtime::time::unix_ms;
-use sled::Batch;
+use sled::{Batch, IVec};
 
-use super::keys::{BUILT_TO, BuiltTo, RecordPlace};
+use super::keys::{BUILT_TO, BlockNumber, BuiltTo, RecordLine, SUMMARY};
 use super::lines::{RecordReader, head};
 use crate::audit::Folder;
 use crate::removal;
 
-/// Memory for what was read, in bytes.
+/// Memory for what was read, in bytes: some hundred thousand lists, or those of the last million records.
 const CACHE: u64 = 16 << 20;
 /// A database that an earlier kernel of this process still closes is tried again so often, at this distance.
 const TRIES: usize = 50;
@@ -36,11 +38,17 @@ pub(super) fn open_sled(path: &Path) -> sled::Result<sled::Db> {
 }
 
 /// The open database.
-pub(super) struct ViewDatabase(Option<sled::Db>);
+pub(super) struct ViewDatabase {
+    db: Option<sled::Db>,
+    built: BuiltTo,
+    is_void: bool,
+    /// The blocks, oldest first: 40 bytes each, one for 16,384 records or a file.
+    blocks: Vec<(BlockNumber, BlockSummary)>,
+}
 
 impl Drop for ViewDatabase {
     fn drop(&mut self) {
-        let db = self.0.take();
+        let db = self.db.take();
         let _ = guarded(|| {
             drop(db);
             Ok(())
@@ -49,12 +57,8 @@ impl Drop for ViewDatabase {
 }
 
 impl ViewDatabase {
-    /// Opens it, and says how far it was built; with why it is of no use, in words.
-    pub(super) fn open(
-        path: &Path,
-        folder: &Folder,
-        open: OpenSled,
-    ) -> Result<(Self, Option<BuiltTo>), String> {
+    /// Opens it; an error says why it is of no use, in words.
+    pub(super) fn open(path: &Path, folder: &Folder, open: OpenSled) -> Result<Self, String> {
         // A database that was there says how far it was built; sled takes most damage for an empty one.
         let was_there = path.exists();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
@@ -67,58 +71,132 @@ impl ViewDatabase {
                 opened => break opened?,
             }
         };
-        let database = Self(Some(db));
+        let mut database = Self {
+            db: Some(db),
+            built: BuiltTo::START,
+            is_void: true,
+            blocks: Vec::new(),
+        };
         if !was_there {
-            database.add(Vec::new(), &BuiltTo::START)?;
+            let text = database.built.text().into_bytes();
+            database.with(|db| db.insert(BUILT_TO, text))?;
             database.flush()?;
         }
-        let built = database.built(folder)?;
-        Ok((database, built))
+        database.read(folder)?;
+        Ok(database)
     }
 
-    /// How far it was built, where that is still how the log is.
-    fn built(&self, folder: &Folder) -> Result<Option<BuiltTo>, String> {
+    /// Reads how far it was built, and looks whether that is still how the log is, and all blocks are there.
+    fn read(&mut self, folder: &Folder) -> Result<(), String> {
         let said = self.with(|db| db.get(BUILT_TO))?;
         let said = said.ok_or("it does not say how far it was built")?;
-        let built = BuiltTo::parse(&said).ok_or("it is none of this kernel's")?;
-        if built == BuiltTo::START {
-            return Ok(None);
+        self.built = BuiltTo::parse(&said).ok_or("it is of another form, or none of a kernel's")?;
+        let read = |entry: sled::Result<(IVec, IVec)>| {
+            entry
+                .map(|(key, block)| BlockNumber::of_summary(&key).zip(BlockSummary::decode(&block)))
+        };
+        let blocks: Vec<_> = self.with(|db| db.scan_prefix(SUMMARY).map(read).collect())?;
+        let blocks: Option<Vec<_>> = blocks.into_iter().collect();
+        self.blocks = blocks.ok_or(ListDamaged.to_string())?;
+        let oldest = folder.numbers().unwrap_or_default().first().copied();
+        let last = self.built.last;
+        // All of it was of files that the log has removed.
+        self.is_void = self.built.blocks == 0 || oldest.is_some_and(|file| last.number < file);
+        if !(follow(&self.blocks, oldest) && self.has_the_last()) {
+            return Err("not all of its blocks are there".into());
+        }
+        if self.is_void {
+            return Ok(());
         }
         let mut reader = RecordReader::new(folder);
-        let line = reader.line(built.number, built.offset, built.len);
+        let line = reader.line(last.number, last.offset, last.len);
         let found = line.and_then(|line| AuditRecord::parse(&line).map(|record| head(&record)));
-        match found == Some(built.head) {
-            true => Ok(Some(built)),
+        match found == Some(last.head) {
+            true => Ok(()),
             false => Err(format!(
                 "record {} is not where the log had it",
-                built.head.sequence
+                last.head.sequence
             )),
         }
     }
 
+    fn has_the_last(&self) -> bool {
+        let last = self.blocks.last().map(|(last, _)| *last);
+        match last {
+            Some(BlockNumber(last)) => last.checked_add(1) == Some(self.built.blocks),
+            None => self.is_void,
+        }
+    }
+
     fn with<T>(&self, what: impl FnOnce(&sled::Db) -> sled::Result<T>) -> Result<T, String> {
-        let db = self.0.as_ref().ok_or("it is closed")?;
+        let db = self.db.as_ref().ok_or("it is closed")?;
         guarded(|| what(db))
     }
 
-    /// Adds keys, each with the length of its record, together with how far that is.
-    pub(super) fn add(&self, keys: Vec<(Vec<u8>, u32)>, built: &BuiltTo) -> Result<(), String> {
-        let mut batch = Batch::default();
-        for (key, len) in keys {
-            batch.insert(key, &len.to_be_bytes());
-        }
-        batch.insert(BUILT_TO, built.text().into_bytes());
-        self.with(|db| db.apply_batch(batch))
+    /// The last line in it, after which the log is to be read; `None` when it has nothing of the log.
+    pub(super) fn last(&self) -> Option<RecordLine> {
+        (!self.is_void).then_some(self.built.last)
     }
 
-    /// Removes some keys of files before this one; answers whether there were any.
-    pub(super) fn remove_before(&self, number: u64) -> Result<bool, String> {
+    /// The blocks of a file, oldest first.
+    pub(super) fn blocks(&self, file: u64) -> &[(BlockNumber, BlockSummary)] {
+        let start = self.blocks.partition_point(|(_, block)| block.file < file);
+        let end = self.blocks.partition_point(|(_, block)| block.file <= file);
+        &self.blocks[start..end]
+    }
+
+    /// A list of a block.
+    pub(super) fn list(&self, block: BlockNumber, list: BlockList) -> Result<Option<IVec>, String> {
+        self.with(|db| db.get(block.list(list)))
+    }
+
+    /// Adds a block that ends with this line.
+    pub(super) fn add(&mut self, block: &OpenBlock, last: RecordLine) -> Result<(), String> {
+        let number = BlockNumber(self.built.blocks);
+        let of_file = self
+            .blocks
+            .last()
+            .filter(|(_, block)| block.file == last.number);
+        let nth = of_file.map_or(0, |(_, block)| block.nth + 1);
+        let Some(SealedBlock { summary, lists }) = block.seal(last.number, nth) else {
+            return Ok(());
+        };
+        let built = BuiltTo {
+            blocks: self.built.blocks + 1,
+            last,
+        };
+        let mut batch = Batch::default();
+        for (key, list) in lists {
+            batch.insert(number.list(key), list);
+        }
+        batch.insert(number.summary(), summary.encode());
+        batch.insert(BUILT_TO, built.text().into_bytes());
+        self.with(|db| db.apply_batch(batch))?;
+        (self.built, self.is_void) = (built, false);
+        self.blocks.push((number, summary));
+        Ok(())
+    }
+
+    /// Removes blocks of files before this one: the summaries first, then some of the lists. Answers whether
+    /// there were any.
+    pub(super) fn remove_before(&mut self, file: u64) -> Result<bool, String> {
+        let gone = self.blocks.partition_point(|(_, block)| block.file < file);
+        let gone = gone.min(REMOVED);
+        if gone > 0 {
+            let mut batch = Batch::default();
+            for (number, _) in &self.blocks[..gone] {
+                batch.remove(number.summary());
+            }
+            self.with(|db| db.apply_batch(batch))?;
+            self.blocks.drain(..gone);
+        }
+        let first = self.blocks.first().map(|(number, _)| *number);
+        let first = first.unwrap_or(BlockNumber(self.built.blocks));
         self.with(|db| {
             let mut batch = Batch::default();
-            let mut some = false;
-            let before = db.range(..number.to_be_bytes().to_vec());
-            for entry in before.take(REMOVED) {
-                batch.remove(entry?.0);
+            let mut some = gone > 0;
+            for key in db.range(..first.first_key()).keys().take(REMOVED) {
+                batch.remove(key?);
                 some = true;
             }
             db.apply_batch(batch)?;
@@ -126,32 +204,27 @@ impl ViewDatabase {
         })
     }
 
-    /// Places between two keys of one file, the last one first, each with the length of its record; at most
-    /// `most`.
-    pub(super) fn places(
-        &self,
-        low: Vec<u8>,
-        high: Vec<u8>,
-        most: usize,
-    ) -> Result<Vec<(RecordPlace, u32)>, String> {
-        if low >= high {
-            return Ok(Vec::new());
-        }
-        self.with(|db| {
-            let mut out = Vec::new();
-            for entry in db.range(low..high).rev().take(most) {
-                let (key, len) = entry?;
-                let len = len.as_ref().try_into().map(u32::from_be_bytes);
-                out.extend(RecordPlace::of_key(&key).zip(len.ok()));
-            }
-            Ok(out)
-        })
-    }
-
     /// Writes what is in memory. What is lost all the same is read from the log again.
     pub(super) fn flush(&self) -> Result<(), String> {
         self.with(|db| db.flush().map(drop))
     }
+}
+
+/// Whether each block follows on the one before and, where the first ones are gone, so are their files.
+fn follow(blocks: &[(BlockNumber, BlockSummary)], oldest: Option<u64>) -> bool {
+    let begins = blocks.first().is_none_or(|(number, block)| {
+        let gone = oldest.is_none_or(|file| block.file <= file);
+        block.nth == 0 && (number.0 == 0 || gone)
+    });
+    begins
+        && blocks.is_sorted_by(|(before, one), (number, next)| {
+            let nth = if one.file == next.file {
+                one.nth + 1
+            } else {
+                0
+            };
+            number.0 == before.0 + 1 && one.file <= next.file && next.nth == nth
+        })
 }
 
 /// Runs an operation of sled; a panic is an error.

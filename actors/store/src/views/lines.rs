@@ -7,10 +7,10 @@ use std::os::unix::fs::FileExt;
 use mgp_engine::store::audit::chain::Head;
 use mgp_engine::store::audit::record::{AuditRecord, EVENT_MAX};
 
-use super::keys::BuiltTo;
+use super::keys::RecordLine;
 use crate::audit::Folder;
 
-/// Bytes read, and written to the view, at once; lines are shorter.
+/// Bytes read at once; lines are shorter. A question waits for so many at most.
 const CHUNK: u64 = 256 << 10;
 /// More than the longest line.
 const LINE_MAX: u32 = 2 * EVENT_MAX as u32;
@@ -24,9 +24,9 @@ pub(super) struct IndexedLines {
 
 impl IndexedLines {
     /// Goes on after this record, or begins.
-    pub(super) fn after(folder: Folder, built: Option<&BuiltTo>) -> Self {
-        let (number, offset) = built.map_or((0, 0), |built| {
-            (built.number, built.offset + u64::from(built.len) + 1)
+    pub(super) fn after(folder: Folder, last: Option<&RecordLine>) -> Self {
+        let (number, offset) = last.map_or((0, 0), |last| {
+            (last.number, last.offset + u64::from(last.len) + 1)
         });
         Self {
             folder,
@@ -39,7 +39,7 @@ impl IndexedLines {
     pub(super) fn piece(
         &mut self,
         files: &[u64],
-        mut take: impl FnMut(BuiltTo, &AuditRecord<'_>),
+        mut take: impl FnMut(RecordLine, &AuditRecord<'_>),
     ) -> io::Result<bool> {
         let read = match self.read(&mut take) {
             Err(e) if e.kind() == ErrorKind::NotFound => 0,
@@ -57,7 +57,7 @@ impl IndexedLines {
         Ok(true)
     }
 
-    fn read(&self, take: &mut impl FnMut(BuiltTo, &AuditRecord<'_>)) -> io::Result<u64> {
+    fn read(&self, take: &mut impl FnMut(RecordLine, &AuditRecord<'_>)) -> io::Result<u64> {
         let mut file = File::open(self.folder.path(self.number))?;
         file.seek(SeekFrom::Start(self.offset))?;
         let mut bytes = Vec::new();
@@ -70,7 +70,7 @@ impl IndexedLines {
             let offset = self.offset + read;
             read += line.len() as u64;
             if let (Some(parsed), Ok(len)) = (AuditRecord::parse(record), record.len().try_into()) {
-                let place = BuiltTo {
+                let place = RecordLine {
                     head: head(&parsed),
                     number: self.number,
                     offset,

@@ -1,14 +1,18 @@
+mod damaged;
+mod kept;
+
+use super::database::open_sled;
 use super::*;
-use crate::audit::{LogOptions, by_kernel};
+use crate::audit::{Folder, LogOptions, by_kernel};
 use mgp_engine::store::audit::commit::CallAuditing;
-use mgp_engine::store::audit::query::RecordIndex;
+use mgp_engine::store::audit::query::IndexedEvent;
+use mgp_engine::store::audit::record::AuditRecord;
 use mgp_engine::store::audit::redact::{ArgumentsKept, Redaction};
 use mgp_engine::store::audit::segments::Retention;
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
 use serde_json::{Value, json};
 use std::fs;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 const SECRET: &str = "hunter2-hunter2";
@@ -28,6 +32,18 @@ fn log(dir: &Path, max_bytes: u64) -> AuditHandle {
     options.open().unwrap()
 }
 
+/// Blocks of four records: a file has nine, so that its last block is not full.
+fn options() -> ViewOptions {
+    ViewOptions {
+        block_records: 4,
+        ..ViewOptions::default()
+    }
+}
+
+fn start(dir: &Path, audit: &AuditHandle) -> AuditViews {
+    AuditViews::start_with(dir, audit, options())
+}
+
 /// Records of three agents, two servers and three tools; each trace is that of two.
 fn said(n: u64) -> Event {
     let actor = match n % 4 {
@@ -40,8 +56,8 @@ fn said(n: u64) -> Event {
     let mut random = [9; 16];
     random[..8].copy_from_slice(&(n / 2).to_be_bytes());
     Event {
-        // The clock is set back once.
-        timestamp: rfc3339_ms(1_000_000 + (n % 50) * 100),
+        // The same time in several blocks, a little back each seven records, and far back each fifty.
+        timestamp: rfc3339_ms(1_000_000 + (n % 50) / 7 * 300 + (n % 7) / 3 * 300),
         trace_id: TraceId::mint(random),
         event_type: EventType::ToolExecuted,
         actor,
@@ -79,7 +95,10 @@ async fn found(views: &AuditViews, mut asked: Find, limit: u64) -> Vec<u64> {
             out.push(event["_mgp"]["seq"].as_u64().unwrap());
         }
         match answer.next_cursor {
-            Some(cursor) => asked.cursor = Some(cursor),
+            Some(cursor) => {
+                assert_ne!(asked.cursor.as_ref(), Some(&cursor), "a page goes on");
+                asked.cursor = Some(cursor);
+            }
             None => return out,
         }
     }
@@ -129,7 +148,7 @@ fn questions() -> Vec<Find> {
         json!({"trace": trace, "agent": "agent.2"}),
         json!({"since_ms": 1_001_000}),
         json!({"until_ms": 1_001_000}),
-        json!({"since_ms": 1_001_000, "until_ms": 1_001_100}),
+        json!({"since_ms": 1_001_000, "until_ms": 1_001_300}),
         json!({"agent": "agent.0", "since_ms": 1_001_000, "until_ms": 1_003_000}),
         json!({"since_ms": 2_000, "until_ms": 1_000}),
     ]
@@ -142,7 +161,7 @@ async fn equals_the_log(views: &AuditViews, dir: &Path) {
     built(views).await;
     for asked in questions() {
         let want = scanned(dir, &asked);
-        for limit in [3, 1_000] {
+        for limit in [2, 3, 1_000] {
             assert_eq!(found(views, asked.clone(), limit).await, want, "{asked:?}");
         }
     }
@@ -175,7 +194,7 @@ async fn each_filter_finds_what_a_reader_of_the_log_finds() {
     let dir = tempfile::tempdir().unwrap();
     let audit = log(dir.path(), u64::MAX);
     write(&audit, 0..120).await;
-    let views = AuditViews::start(dir.path(), &audit);
+    let views = start(dir.path(), &audit);
     equals_the_log(&views, dir.path()).await;
     write(&audit, 120..140).await;
     equals_the_log(&views, dir.path()).await;
@@ -183,6 +202,35 @@ async fn each_filter_finds_what_a_reader_of_the_log_finds() {
     let bad = ask(json!({"cursor": "1-2"}));
     assert!(matches!(views.find(bad).await, Err(Refusal::BadCursor)));
     assert_eq!((damage(dir.path()), asides(dir.path())), (0, 0));
+}
+
+/// Pages end anywhere, also between blocks and files, and at a record whose block is still in memory.
+#[tokio::test]
+async fn a_page_may_end_between_any_two_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let audit = log(dir.path(), u64::MAX);
+    write(&audit, 0..61).await;
+    let views = start(dir.path(), &audit);
+    built(&views).await;
+    for asked in [
+        json!({}),
+        json!({"agent": "agent.1"}),
+        json!({"since_ms": 1_000_000}),
+    ] {
+        let asked = ask(asked);
+        let want = scanned(dir.path(), &asked);
+        assert!(want.len() > 12);
+        for limit in 1..=7 {
+            assert_eq!(found(&views, asked.clone(), limit).await, want, "{limit}");
+        }
+    }
+    // The first and the last record of each block: each has a trace that no record of another block has.
+    for n in (0..61).step_by(2) {
+        let asked = ask(json!({"trace": said(n).trace_id}));
+        let want = scanned(dir.path(), &asked);
+        assert_eq!(found(&views, asked, 10).await, want, "{n}");
+        assert!(want.contains(&(n + 1)), "{n}");
+    }
 }
 
 /// The database of a view that has ended: its threads let go of it a moment later.
@@ -195,226 +243,4 @@ fn reopened(path: &Path) -> sled::Db {
         }
         std::thread::yield_now();
     }
-}
-
-/// What was built before a restart is not built again: a key that is taken out of the view stays out.
-#[tokio::test]
-async fn a_restart_goes_on_where_the_view_was() {
-    let dir = tempfile::tempdir().unwrap();
-    let audit = log(dir.path(), u64::MAX);
-    write(&audit, 0..20).await;
-    let views = AuditViews::start(dir.path(), &audit);
-    built(&views).await;
-    ended(views).await;
-    let trace = said(4).trace_id;
-    let db = reopened(&dir.path().join("views"));
-    let prefix = RecordPlace::prefix(1, RecordIndex::Trace, trace.as_str());
-    let keys: Vec<_> = db.scan_prefix(prefix).keys().map(Result::unwrap).collect();
-    assert_eq!(keys.len(), 2);
-    db.remove(&keys[0]).unwrap();
-    drop(db);
-    write(&audit, 20..40).await;
-    let views = AuditViews::start(dir.path(), &audit);
-    built(&views).await;
-    // Fewer answers, never a false one.
-    let asked = ask(json!({"trace": trace}));
-    assert_eq!(scanned(dir.path(), &asked), [6, 5]);
-    assert_eq!(found(&views, asked, 10).await, [6]);
-    let asked = ask(json!({"agent": "agent.2"}));
-    assert_eq!(
-        found(&views, asked.clone(), 10).await,
-        scanned(dir.path(), &asked)[..]
-    );
-    assert_eq!((damage(dir.path()), asides(dir.path())), (0, 0));
-}
-
-/// Keys that point at other records, or beside them, lead to no false answer.
-#[tokio::test]
-async fn a_view_that_is_wrong_answers_nothing_false() {
-    let dir = tempfile::tempdir().unwrap();
-    let audit = log(dir.path(), u64::MAX);
-    write(&audit, 0..20).await;
-    let views = AuditViews::start(dir.path(), &audit);
-    built(&views).await;
-    ended(views).await;
-    let db = reopened(&dir.path().join("views"));
-    let prefix = |value: &str| RecordPlace::prefix(1, RecordIndex::Agent, value);
-    for entry in db.scan_prefix(prefix("agent.1")) {
-        let (key, len) = entry.unwrap();
-        let mut wrong = prefix("agent.2");
-        wrong.extend_from_slice(&key[17..]);
-        db.insert(wrong, len).unwrap();
-        let mut beside = prefix("agent.2");
-        beside.extend_from_slice(&[0xff; 16]);
-        db.insert(beside, &[0xff; 4]).unwrap();
-    }
-    drop(db);
-    let views = AuditViews::start(dir.path(), &audit);
-    built(&views).await;
-    let asked = ask(json!({"agent": "agent.2"}));
-    assert_eq!(
-        found(&views, asked.clone(), 10).await,
-        scanned(dir.path(), &asked)
-    );
-}
-
-type Wreck = fn(&Path);
-
-/// Whatever became of the folder of the view, it is built again, and what it was is kept once.
-#[tokio::test]
-async fn a_damaged_view_is_built_again() {
-    let wreck: [(&str, Wreck); 6] = [
-        ("garbage", |path| {
-            fs::write(path.join("db"), [0xa5; 70_000]).unwrap();
-        }),
-        ("garbage settings", |path| {
-            fs::write(path.join("conf"), b"segment_size: 7\n").unwrap();
-        }),
-        ("a file", |path| {
-            fs::remove_dir_all(path).unwrap();
-            fs::write(path, b"no folder").unwrap();
-        }),
-        ("foreign", |path| {
-            fs::remove_dir_all(path).unwrap();
-            let db = reopened(path);
-            db.insert(b"key", b"of something else").unwrap();
-        }),
-        ("another form", |path| {
-            let db = reopened(path);
-            db.insert(BUILT_TO_KEY, b"0 of another kernel").unwrap();
-        }),
-        ("of another log", |path| {
-            let db = reopened(path);
-            let text = db.get(BUILT_TO_KEY).unwrap().unwrap();
-            let mut text = String::from_utf8(text.to_vec()).unwrap();
-            let last = if text.pop() == Some('0') { '1' } else { '0' };
-            text.push(last);
-            db.insert(BUILT_TO_KEY, text.into_bytes()).unwrap();
-        }),
-    ];
-    let dir = tempfile::tempdir().unwrap();
-    let audit = log(dir.path(), u64::MAX);
-    write(&audit, 0..60).await;
-    let views = AuditViews::start(dir.path(), &audit);
-    built(&views).await;
-    ended(views).await;
-    for (times, (name, wreck)) in wreck.into_iter().enumerate() {
-        wreck(&dir.path().join("views"));
-        let views = AuditViews::start(dir.path(), &audit);
-        let asked = ask(json!({"agent": "agent.2"}));
-        let want = scanned(dir.path(), &asked);
-        built(&views).await;
-        assert_eq!(found(&views, asked, 100).await, want, "{name}");
-        ended(views).await;
-        assert_eq!(
-            (damage(dir.path()), asides(dir.path())),
-            (times + 1, 1),
-            "{name}"
-        );
-    }
-}
-
-const BUILT_TO_KEY: &[u8] = keys::BUILT_TO;
-
-/// A file of the database that ends anywhere gives a view all the same, and only true answers.
-#[tokio::test]
-async fn a_view_that_is_cut_off_anywhere_is_caught_up_or_built_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let audit = log(dir.path(), u64::MAX);
-    write(&audit, 0..60).await;
-    let path = dir.path().join("views");
-    for part in [0, 1, 7, 11, 12, 13, 15] {
-        let views = AuditViews::start(dir.path(), &audit);
-        built(&views).await;
-        ended(views).await;
-        let file = fs::File::options()
-            .write(true)
-            .open(path.join("db"))
-            .unwrap();
-        let len = file.metadata().unwrap().len();
-        file.set_len(len / 16 * part).unwrap();
-        let views = AuditViews::start(dir.path(), &audit);
-        equals_the_log(&views, dir.path()).await;
-        ended(views).await;
-    }
-    fs::remove_dir_all(&path).unwrap();
-    let views = AuditViews::start(dir.path(), &audit);
-    equals_the_log(&views, dir.path()).await;
-}
-
-static OPENED: AtomicUsize = AtomicUsize::new(0);
-
-#[tokio::test]
-async fn a_database_that_panics_is_moved_aside_and_at_last_done_without() {
-    let dir = tempfile::tempdir().unwrap();
-    let audit = log(dir.path(), u64::MAX);
-    write(&audit, 0..20).await;
-    let views = AuditViews::start_with(dir.path(), &audit, |path| {
-        let first = OPENED.fetch_add(1, Ordering::SeqCst) == 0;
-        assert!(!first, "as sled does");
-        open_sled(path)
-    });
-    equals_the_log(&views, dir.path()).await;
-    ended(views).await;
-    assert_eq!((damage(dir.path()), asides(dir.path())), (1, 1));
-    let views = AuditViews::start_with(dir.path(), &audit, |_| panic!("each time"));
-    let mut state = views.state.clone();
-    state.wait_for(|s| s.trouble.is_some()).await.unwrap();
-    let answer = views.find(Find::default()).await.unwrap();
-    assert_eq!((answer.events.len(), answer.complete_through), (0, 0));
-    assert!(
-        answer.note.unwrap().contains("there is no view"),
-        "it is said"
-    );
-    assert_eq!(asides(dir.path()), 1);
-}
-
-/// A log that was rolled back below the view, and has other records there now.
-#[tokio::test]
-async fn a_log_that_was_rolled_back_is_read_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let audit = log(dir.path(), u64::MAX);
-    write(&audit, 0..4).await;
-    let folder = Folder::of(dir.path());
-    let before = fs::read(folder.path(1)).unwrap();
-    write(&audit, 4..6).await;
-    assert_eq!(folder.numbers().unwrap().len(), 1);
-    let views = AuditViews::start(dir.path(), &audit);
-    built(&views).await;
-    ended(views).await;
-    audit.close().await;
-    fs::write(folder.path(1), before).unwrap();
-    for name in ["audit.head", "node.witness"] {
-        fs::remove_file(dir.path().join(name)).unwrap();
-    }
-    let audit = log(dir.path(), u64::MAX);
-    write(&audit, 30..33).await;
-    let views = AuditViews::start(dir.path(), &audit);
-    equals_the_log(&views, dir.path()).await;
-    assert_eq!((damage(dir.path()), asides(dir.path())), (1, 1));
-}
-
-/// Files that the log removed are not in the view any more: neither in answers nor in the database.
-#[tokio::test]
-async fn what_the_log_removed_leaves_the_view() {
-    let dir = tempfile::tempdir().unwrap();
-    let audit = log(dir.path(), 12_000);
-    write(&audit, 0..20).await;
-    let views = AuditViews::start(dir.path(), &audit);
-    built(&views).await;
-    for n in (20..120).step_by(20) {
-        write(&audit, n..n + 20).await;
-        built(&views).await;
-    }
-    let oldest = Folder::of(dir.path()).numbers().unwrap()[0];
-    assert!(oldest > 3, "{oldest}");
-    equals_the_log(&views, dir.path()).await;
-    ended(views).await;
-    let views = AuditViews::start(dir.path(), &audit);
-    equals_the_log(&views, dir.path()).await;
-    ended(views).await;
-    let db = reopened(&dir.path().join("views"));
-    let oldest = Folder::of(dir.path()).numbers().unwrap()[0];
-    assert_eq!(db.range(..oldest.to_be_bytes().to_vec()).count(), 0);
-    assert!(!db.is_empty());
 }

@@ -3,13 +3,14 @@
 //! Each event is one line, with a hash that covers the line before. [`reader`] finds lines in bytes,
 //! [`verify`] names faults of a log, [`segments`] bounds its size, [`redact`] keeps secrets out, [`commit`]
 //! decides when it is synced, [`repeats`] which events are only counted, [`query`] which
-//! records somebody asks for.
+//! records somebody asks for, [`index`] where they are.
 //!
 //! A hash is no signature: whoever can write the files can write a new chain. A [`chain::Head`] stored
 //! elsewhere reveals that.
 
 pub mod chain;
 pub mod commit;
+pub mod index;
 pub mod query;
 pub mod reader;
 pub mod record;

@@ -11,20 +11,20 @@ use crate::timestamps::parse_rfc3339;
 pub const FOUND_MAX: usize = 1_000;
 /// As many where nobody says how many.
 pub const FOUND_USUAL: usize = 100;
+/// Most values of one event.
+const VALUES: usize = 5;
 
-/// What records can be found by, the index with the most records to a value first.
+/// What records can be found by, the one with the fewest records to a value first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RecordIndex {
-    /// When it happened; of every record.
-    Time,
-    /// The server.
-    Server,
-    /// The agent.
-    Agent,
-    /// The tool.
-    Tool,
     /// The trace: a handful of records.
     Trace,
+    /// The tool.
+    Tool,
+    /// The agent.
+    Agent,
+    /// The server.
+    Server,
 }
 
 impl RecordIndex {
@@ -32,12 +32,44 @@ impl RecordIndex {
     #[must_use]
     pub fn letter(self) -> u8 {
         match self {
-            Self::Time => b't',
             Self::Server => b's',
             Self::Agent => b'a',
             Self::Tool => b'o',
             Self::Trace => b'r',
         }
+    }
+}
+
+/// A value by eight bytes of its hash: enough that names do not meet by chance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ValueHash(pub(super) u64);
+
+impl ValueHash {
+    /// The hash of a value.
+    #[must_use]
+    pub fn of(value: &str) -> Self {
+        let hash = blake3::hash(value.as_bytes());
+        let first = hash.as_bytes().first_chunk().expect("a hash is longer");
+        Self(u64::from_be_bytes(*first))
+    }
+}
+
+/// What is asked, by the hashes of its values: whoever has all of them may be it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SoughtRecords {
+    /// The one with the fewest records first.
+    pub values: Vec<(RecordIndex, ValueHash)>,
+    /// The first moment, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// The first moment that is too late.
+    pub until_ms: u64,
+}
+
+impl SoughtRecords {
+    /// Whether a record of this moment may be it.
+    #[must_use]
+    pub fn is_in_time(&self, at_ms: u64) -> bool {
+        (self.since_ms..self.until_ms).contains(&at_ms)
     }
 }
 
@@ -73,18 +105,28 @@ impl Default for RecordFilter {
 }
 
 impl RecordFilter {
-    /// The most selective index that finds all these records, and its value.
-    #[must_use]
-    pub fn index(&self) -> (RecordIndex, &str) {
+    fn values(&self) -> impl Iterator<Item = (RecordIndex, &str)> {
         let asked = [
             (RecordIndex::Trace, &self.trace),
             (RecordIndex::Tool, &self.tool),
             (RecordIndex::Agent, &self.agent),
             (RecordIndex::Server, &self.server),
         ];
-        let mut asked = asked.into_iter();
-        let first = asked.find_map(|(index, value)| Some((index, value.as_deref()?)));
-        first.unwrap_or((RecordIndex::Time, ""))
+        let asked = asked.into_iter();
+        asked.filter_map(|(index, value)| Some((index, value.as_deref()?)))
+    }
+
+    /// The same by hashes.
+    #[must_use]
+    pub fn sought(&self) -> SoughtRecords {
+        let values = self.values();
+        SoughtRecords {
+            values: values
+                .map(|(index, value)| (index, ValueHash::of(value)))
+                .collect(),
+            since_ms: self.since_ms,
+            until_ms: self.until_ms,
+        }
     }
 
     /// Whether an event is asked for. One that cannot be read is not.
@@ -93,37 +135,31 @@ impl RecordFilter {
         let Some(found) = IndexedEvent::read(event) else {
             return false;
         };
-        let has = |index: RecordIndex, asked: &Option<String>| {
-            let mut of = found.values.iter().filter(|(of, _)| *of == index);
-            asked
-                .as_ref()
-                .is_none_or(|asked| of.any(|(_, value)| value == asked))
+        let has = |asked: (RecordIndex, &str)| {
+            let mut of = found.values.iter();
+            of.any(|(index, value)| (*index, value.as_ref()) == asked)
         };
-        (self.since_ms..self.until_ms).contains(&found.at_ms)
-            && has(RecordIndex::Agent, &self.agent)
-            && has(RecordIndex::Server, &self.server)
-            && has(RecordIndex::Tool, &self.tool)
-            && has(RecordIndex::Trace, &self.trace)
+        (self.since_ms..self.until_ms).contains(&found.at_ms) && self.values().all(has)
     }
 }
 
 /// What an event can be found by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexedEvent {
+pub struct IndexedEvent<'a> {
     /// When it happened, in milliseconds since 1970.
     pub at_ms: u64,
-    /// One value of an index each; none twice. That of the time is empty.
-    pub values: Vec<(RecordIndex, String)>,
+    /// One value each; none twice.
+    pub values: Vec<(RecordIndex, Cow<'a, str>)>,
 }
 
-impl IndexedEvent {
+impl<'a> IndexedEvent<'a> {
     /// Reads it off the event's text.
     #[must_use]
-    pub fn read(event: &str) -> Option<Self> {
-        let event: NamedIn<'_> = serde_json::from_str(event).ok()?;
-        let mut values = vec![(RecordIndex::Time, String::new())];
-        let mut add = |index, value: Option<Cow<'_, str>>| {
-            let value = value.map(|value| (index, value.into_owned()));
+    pub fn read(event: &'a str) -> Option<Self> {
+        let event: NamedIn<'a> = serde_json::from_str(event).ok()?;
+        let mut values = Vec::with_capacity(VALUES);
+        let mut add = |index, value: Option<Cow<'a, str>>| {
+            let value = value.map(|value| (index, value));
             if let Some(value) = value.filter(|value| !values.contains(value)) {
                 values.push(value);
             }
@@ -134,9 +170,10 @@ impl IndexedEvent {
             ActorKind::Server => add(RecordIndex::Server, Some(event.actor.id)),
             ActorKind::Operator | ActorKind::Node | ActorKind::Kernel => {}
         }
-        add(RecordIndex::Agent, event.target.agent_id);
-        add(RecordIndex::Server, event.target.server_id);
-        add(RecordIndex::Tool, event.target.tool_name);
+        let text = |named: Option<NamedText<'a>>| named.map(|named| named.0);
+        add(RecordIndex::Agent, text(event.target.agent_id));
+        add(RecordIndex::Server, text(event.target.server_id));
+        add(RecordIndex::Tool, text(event.target.tool_name));
         Some(Self {
             at_ms: parse_rfc3339(&event.timestamp).unwrap_or_default(),
             values,
@@ -168,12 +205,17 @@ struct NamedActor<'a> {
 #[derive(Deserialize)]
 struct NamedTarget<'a> {
     #[serde(borrow)]
-    server_id: Option<Cow<'a, str>>,
+    server_id: Option<NamedText<'a>>,
     #[serde(borrow)]
-    tool_name: Option<Cow<'a, str>>,
+    tool_name: Option<NamedText<'a>>,
     #[serde(borrow)]
-    agent_id: Option<Cow<'a, str>>,
+    agent_id: Option<NamedText<'a>>,
 }
+
+/// Not copied where it has no escapes: serde borrows a text within an option only behind a type of its own.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct NamedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {
@@ -216,30 +258,41 @@ mod tests {
         assert!(!RecordFilter::default().judge("{}"));
     }
 
+    /// What has the fewest records is looked through first, whatever else is asked.
     #[test]
-    fn the_most_selective_index_is_asked() {
-        let mut filter = RecordFilter::default();
-        assert_eq!(filter.index(), (RecordIndex::Time, ""));
-        filter.server = Some("s".into());
-        assert_eq!(filter.index(), (RecordIndex::Server, "s"));
-        filter.agent = Some("a".into());
-        assert_eq!(filter.index(), (RecordIndex::Agent, "a"));
-        filter.tool = Some("o".into());
-        assert_eq!(filter.index(), (RecordIndex::Tool, "o"));
-        filter.trace = Some("r".into());
-        assert_eq!(filter.index(), (RecordIndex::Trace, "r"));
+    fn the_most_selective_value_comes_first() {
+        let filter = RecordFilter {
+            agent: Some("a".into()),
+            server: Some("s".into()),
+            tool: Some("o".into()),
+            trace: Some("r".into()),
+            ..RecordFilter::default()
+        };
+        let sought = filter.sought();
+        let values = [
+            (RecordIndex::Trace, "r"),
+            (RecordIndex::Tool, "o"),
+            (RecordIndex::Agent, "a"),
+            (RecordIndex::Server, "s"),
+        ];
+        assert_eq!(
+            sought.values,
+            values.map(|(index, value)| (index, ValueHash::of(value)))
+        );
+        assert!(sought.values.is_sorted());
+        assert_eq!(RecordFilter::default().sought().values, []);
     }
 
     /// Whatever index is asked, the record is in it: in each of its values, and in each only once.
     #[test]
     fn a_record_is_in_every_index_it_can_be_asked_by() {
-        let found = IndexedEvent::read(&granted()).unwrap();
+        let event = granted();
+        let found = IndexedEvent::read(&event).unwrap();
         assert_eq!(found.at_ms, 1_500);
-        let values: Vec<_> = found.values.iter().map(|(i, v)| (*i, v.as_str())).collect();
+        let values: Vec<_> = found.values.iter().map(|(i, v)| (*i, v.as_ref())).collect();
         assert_eq!(
             values,
             [
-                (RecordIndex::Time, ""),
                 (RecordIndex::Trace, "t"),
                 (RecordIndex::Agent, "agent.a"),
                 (RecordIndex::Agent, "agent.b"),

@@ -1,0 +1,198 @@
+//! The thread that owns the view: it has the database open while somebody asks, and closed otherwise.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::store::audit::chain::Head;
+use mgp_engine::store::audit::index::BLOCK_RECORDS;
+use mgp_runtime::time::moment;
+use tokio::runtime;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::building::GrowingView;
+use super::database::{OpenSled, ViewDatabase, open_sled, put_aside};
+use super::finding::{FoundRecords, ViewQuery};
+use crate::audit::{AuditHandle, Folder, state_damaged};
+use crate::trouble::explained;
+
+/// How long a question waits for what was written right before it.
+pub(super) const CATCH_UP: Duration = Duration::from_secs(1);
+/// How long records are gathered before they are read.
+const GATHER: Duration = Duration::from_millis(20);
+/// How long the view is open after the last question. Then it costs neither memory nor work with each record.
+const IDLE: Duration = Duration::from_secs(600);
+/// A view that fails so often in the life of a kernel is done without: its disk is no good.
+const BUILDS_MAX: usize = 4;
+/// Calls come first.
+const NICENESS: i32 = 10;
+
+/// What is found, and up to which record all of it.
+pub(super) type ViewAnswer = Result<(FoundRecords, u64), String>;
+
+/// Somebody asks.
+pub(super) struct ViewQuestion {
+    pub(super) query: ViewQuery,
+    /// The last record that was written.
+    pub(super) newest: u64,
+    pub(super) asked: MonotonicTime,
+    pub(super) answer: oneshot::Sender<ViewAnswer>,
+}
+
+/// How far the view is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ViewState {
+    /// The last record in it.
+    pub(super) through: u64,
+    /// Why there is none.
+    pub(super) trouble: Option<Arc<str>>,
+}
+
+/// How a view is kept.
+#[derive(Clone, Copy)]
+pub(super) struct ViewOptions {
+    pub(super) open: OpenSled,
+    pub(super) block_records: usize,
+    pub(super) idle: Duration,
+}
+
+impl Default for ViewOptions {
+    fn default() -> Self {
+        Self {
+            open: open_sled,
+            block_records: BLOCK_RECORDS,
+            idle: IDLE,
+        }
+    }
+}
+
+pub(super) fn fail(state: &watch::Sender<ViewState>, why: &str) {
+    tracing::error!("there is no view of the audit log: {why}");
+    state.send_modify(|state| state.trouble = Some(why.into()));
+}
+
+pub(super) struct ViewOwner {
+    pub(super) path: PathBuf,
+    pub(super) audit: AuditHandle,
+    pub(super) folder: Folder,
+    pub(super) written: watch::Receiver<Head>,
+    pub(super) questions: mpsc::Receiver<ViewQuestion>,
+    pub(super) state: watch::Sender<ViewState>,
+    pub(super) options: ViewOptions,
+    pub(super) runtime: runtime::Handle,
+    /// The question that is next.
+    pub(super) next: Option<ViewQuestion>,
+    /// When the view was opened, and when it last answered.
+    pub(super) opened: MonotonicTime,
+    pub(super) answered: MonotonicTime,
+}
+
+/// What there is to do.
+enum Wake {
+    Question(ViewQuestion),
+    Written,
+    /// Nobody asks.
+    Idle,
+    /// Nobody is left to ask.
+    End,
+}
+
+impl ViewOwner {
+    pub(super) fn run(mut self) {
+        // The process that is none is this thread.
+        if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+            tracing::debug!(%error, "the view of the audit log is as important as all else");
+        }
+        let mut failed = 0;
+        while failed < BUILDS_MAX {
+            let Err(why) = self.serve() else {
+                self.next = self.questions.blocking_recv();
+                match self.next {
+                    Some(_) => continue,
+                    None => return,
+                }
+            };
+            failed += 1;
+            self.state.send_modify(|state| state.through = 0);
+            let what = format!("{}: {why}", self.path.display());
+            tracing::warn!("the view of the audit log is built again: {what}");
+            if let Err(error) = put_aside(&self.path) {
+                return fail(&self.state, &explained(&self.path, &error));
+            }
+            let told = format!("{what}; it is built again out of the audit log");
+            self.audit.tell(state_damaged(&told));
+        }
+        let path = self.path.display();
+        fail(
+            &self.state,
+            &format!("{path} failed {BUILDS_MAX} times since the start of the kernel"),
+        );
+    }
+
+    /// Builds and answers until nobody asks; an error when the database is of no use.
+    fn serve(&mut self) -> Result<(), String> {
+        let database = ViewDatabase::open(&self.path, &self.folder, self.options.open)?;
+        let mut view = GrowingView::of(database, &self.folder, self.options.block_records);
+        (self.opened, self.answered) = (moment(), moment());
+        loop {
+            let through = view.through();
+            self.state.send_modify(|state| state.through = through);
+            self.next = self.next.take().or_else(|| self.questions.try_recv().ok());
+            self.answer_when_due(&view, false)?;
+            let newest = self.written.borrow_and_update().sequence;
+            if view.step()? {
+                view.tell(newest);
+                if self.questions.is_closed() {
+                    return view.close();
+                }
+                continue;
+            }
+            view.rest()?;
+            // What the log has is in the view.
+            self.answer_when_due(&view, true)?;
+            match self.wait() {
+                Wake::Question(question) => self.next = Some(question),
+                Wake::Written => thread::sleep(GATHER),
+                Wake::Idle | Wake::End => return view.close(),
+            }
+        }
+    }
+
+    /// Answers the next question once the view has what was written before it, or that takes too long.
+    fn answer_when_due(&mut self, view: &GrowingView, is_whole: bool) -> Result<(), String> {
+        let (through, opened) = (view.through(), self.opened);
+        let is_due = |question: &mut ViewQuestion| {
+            let waited = moment().since(question.asked.max(opened));
+            is_whole || through >= question.newest || waited >= CATCH_UP
+        };
+        let Some(question) = self.next.take_if(is_due) else {
+            return Ok(());
+        };
+        self.answered = moment();
+        if question.answer.is_closed() {
+            return Ok(());
+        }
+        let found = view.find(&question.query).map(|found| (found, through));
+        let failed = found.as_ref().err().cloned();
+        let _ = question.answer.send(found);
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn wait(&mut self) -> Wake {
+        let (questions, written) = (&mut self.questions, &mut self.written);
+        let idle = self.options.idle.checked_sub(moment().since(self.answered));
+        let Some(idle) = idle.filter(|idle| !idle.is_zero()) else {
+            return Wake::Idle;
+        };
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                question = questions.recv() => question.map_or(Wake::End, Wake::Question),
+                changed = written.changed() => changed.map_or(Wake::End, |()| Wake::Written),
+                () = tokio::time::sleep(idle) => Wake::Idle,
+            }
+        })
+    }
+}

@@ -1,0 +1,246 @@
+//! Views that are damaged, foreign, or of another log.
+
+use mgp_engine::store::audit::index::sealed::{BlockList, BlockSummary};
+use mgp_engine::store::audit::query::{RecordIndex, ValueHash};
+use mgp_protocol::mgp::audit::Find;
+use serde_json::json;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::super::database::{OpenSled, open_sled};
+use super::super::keys::{BUILT_TO, BlockNumber, SUMMARY};
+use super::{
+    AuditViews, Folder, ViewOptions, asides, ask, built, damage, ended, equals_the_log, found, log,
+    options, reopened, scanned, start, write,
+};
+
+fn agent(name: &str) -> BlockList {
+    BlockList::Value(RecordIndex::Agent, ValueHash::of(name))
+}
+
+/// Lists that name other records, and tables that point beside them, lead to no false answer.
+#[tokio::test]
+async fn a_view_that_is_wrong_answers_nothing_false() {
+    let dir = tempfile::tempdir().unwrap();
+    let audit = log(dir.path(), u64::MAX);
+    write(&audit, 0..20).await;
+    let views = start(dir.path(), &audit);
+    built(&views).await;
+    ended(views).await;
+    let db = reopened(&dir.path().join("views"));
+    for entry in db.scan_prefix(SUMMARY) {
+        let (key, block) = entry.unwrap();
+        let number = BlockNumber::of_summary(&key).unwrap();
+        let mut block = BlockSummary::decode(&block).unwrap();
+        // One record more, behind the end of the file, and the agent's are all of them.
+        let places = number.list(BlockList::Places(0));
+        let mut table = db.get(&places).unwrap().unwrap().to_vec();
+        table.extend_from_slice(&[0, 0xfe, 0xff, 0x03, 0x10]);
+        block.records += 1;
+        let mut all = vec![0; block.records as usize + 1];
+        all[0] = u8::try_from(block.records).unwrap();
+        db.insert(places, table).unwrap();
+        db.insert(key, block.encode()).unwrap();
+        db.insert(number.list(agent("agent.2")), all).unwrap();
+    }
+    drop(db);
+    let views = start(dir.path(), &audit);
+    built(&views).await;
+    let asked = ask(json!({"agent": "agent.2"}));
+    let want = scanned(dir.path(), &asked);
+    assert_eq!(found(&views, asked, 10).await, want);
+    assert_eq!((damage(dir.path()), asides(dir.path())), (0, 0));
+}
+
+/// A list that is cut short is noticed by the question that needs it; the view is built again.
+#[tokio::test]
+async fn a_list_that_is_damaged_is_no_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let audit = log(dir.path(), u64::MAX);
+    write(&audit, 0..20).await;
+    let views = start(dir.path(), &audit);
+    built(&views).await;
+    ended(views).await;
+    let db = reopened(&dir.path().join("views"));
+    let key = BlockNumber(1).list(agent("agent.0"));
+    let list = db.get(&key).unwrap().unwrap();
+    db.insert(key, &list[..list.len() - 1]).unwrap();
+    drop(db);
+    let views = start(dir.path(), &audit);
+    built(&views).await;
+    let asked = ask(json!({"agent": "agent.0"}));
+    let answer = views.find(asked.clone()).await.unwrap();
+    assert_eq!((answer.events.len(), answer.complete_through), (0, 0));
+    while damage(dir.path()) == 0 {
+        tokio::task::yield_now().await;
+    }
+    equals_the_log(&views, dir.path()).await;
+    assert_eq!((damage(dir.path()), asides(dir.path())), (1, 1));
+}
+
+type Wreck = fn(&Path);
+
+fn without(path: &Path, block: BlockNumber) {
+    let gone = reopened(path).remove(block.summary()).unwrap();
+    assert!(gone.is_some());
+}
+
+/// Whatever became of the folder of the view, it is built again, and what it was is kept once.
+#[tokio::test]
+async fn a_damaged_view_is_built_again() {
+    let wreck: [(&str, Wreck); 10] = [
+        ("garbage", |path| {
+            fs::write(path.join("db"), [0xa5; 70_000]).unwrap();
+        }),
+        ("garbage settings", |path| {
+            fs::write(path.join("conf"), b"segment_size: 7\n").unwrap();
+        }),
+        ("a file", |path| {
+            fs::remove_dir_all(path).unwrap();
+            fs::write(path, b"no folder").unwrap();
+        }),
+        ("foreign", |path| {
+            fs::remove_dir_all(path).unwrap();
+            let db = reopened(path);
+            db.insert(b"key", b"of something else").unwrap();
+        }),
+        ("another form", |path| {
+            let db = reopened(path);
+            db.insert(BUILT_TO, b"0 of another kernel").unwrap();
+        }),
+        ("the form before this one", |path| {
+            let db = reopened(path);
+            let text = db.get(BUILT_TO).unwrap().unwrap();
+            let text = String::from_utf8(text.to_vec()).unwrap();
+            let (_, place) = text.strip_prefix("2 ").unwrap().split_once(' ').unwrap();
+            db.insert(BUILT_TO, format!("1 {place}").into_bytes())
+                .unwrap();
+        }),
+        ("a form after this one", |path| {
+            let db = reopened(path);
+            let text = db.get(BUILT_TO).unwrap().unwrap();
+            let text = String::from_utf8(text.to_vec()).unwrap();
+            let later = text.replacen('2', "3", 1);
+            db.insert(BUILT_TO, later.into_bytes()).unwrap();
+        }),
+        ("without its first block", |path| {
+            without(path, BlockNumber(0))
+        }),
+        ("without a block", |path| without(path, BlockNumber(3))),
+        ("of another log", |path| {
+            let db = reopened(path);
+            let text = db.get(BUILT_TO).unwrap().unwrap();
+            let mut text = String::from_utf8(text.to_vec()).unwrap();
+            let last = if text.pop() == Some('0') { '1' } else { '0' };
+            text.push(last);
+            db.insert(BUILT_TO, text.into_bytes()).unwrap();
+        }),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let audit = log(dir.path(), u64::MAX);
+    write(&audit, 0..60).await;
+    let views = start(dir.path(), &audit);
+    built(&views).await;
+    ended(views).await;
+    for (times, (name, wreck)) in wreck.into_iter().enumerate() {
+        wreck(&dir.path().join("views"));
+        let views = start(dir.path(), &audit);
+        let asked = ask(json!({"agent": "agent.2"}));
+        let want = scanned(dir.path(), &asked);
+        built(&views).await;
+        assert_eq!(found(&views, asked, 100).await, want, "{name}");
+        ended(views).await;
+        assert_eq!(
+            (damage(dir.path()), asides(dir.path())),
+            (times + 1, 1),
+            "{name}"
+        );
+    }
+}
+
+/// A file of the database that ends anywhere gives a view all the same, and only true answers.
+#[tokio::test]
+async fn a_view_that_is_cut_off_anywhere_is_caught_up_or_built_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let audit = log(dir.path(), u64::MAX);
+    write(&audit, 0..60).await;
+    let path = dir.path().join("views");
+    for part in [0, 1, 7, 11, 12, 13, 15] {
+        let views = start(dir.path(), &audit);
+        built(&views).await;
+        ended(views).await;
+        let file = fs::File::options()
+            .write(true)
+            .open(path.join("db"))
+            .unwrap();
+        let len = file.metadata().unwrap().len();
+        file.set_len(len / 16 * part).unwrap();
+        let views = start(dir.path(), &audit);
+        equals_the_log(&views, dir.path()).await;
+        ended(views).await;
+    }
+    fs::remove_dir_all(&path).unwrap();
+    let views = start(dir.path(), &audit);
+    equals_the_log(&views, dir.path()).await;
+}
+
+fn opened_with(open: OpenSled) -> ViewOptions {
+    ViewOptions { open, ..options() }
+}
+
+static OPENED: AtomicUsize = AtomicUsize::new(0);
+
+#[tokio::test]
+async fn a_database_that_panics_is_moved_aside_and_at_last_done_without() {
+    let dir = tempfile::tempdir().unwrap();
+    let audit = log(dir.path(), u64::MAX);
+    write(&audit, 0..20).await;
+    let views = AuditViews::start_with(
+        dir.path(),
+        &audit,
+        opened_with(|path| {
+            let first = OPENED.fetch_add(1, Ordering::SeqCst) == 0;
+            assert!(!first, "as sled does");
+            open_sled(path)
+        }),
+    );
+    equals_the_log(&views, dir.path()).await;
+    ended(views).await;
+    assert_eq!((damage(dir.path()), asides(dir.path())), (1, 1));
+    let views = AuditViews::start_with(dir.path(), &audit, opened_with(|_| panic!("each time")));
+    let mut state = views.state.clone();
+    state.wait_for(|s| s.trouble.is_some()).await.unwrap();
+    let answer = views.find(Find::default()).await.unwrap();
+    assert_eq!((answer.events.len(), answer.complete_through), (0, 0));
+    assert!(
+        answer.note.unwrap().contains("there is no view"),
+        "it is said"
+    );
+    assert_eq!(asides(dir.path()), 1);
+}
+
+/// A log that was rolled back below the view, and has other records there now.
+#[tokio::test]
+async fn a_log_that_was_rolled_back_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let audit = log(dir.path(), u64::MAX);
+    write(&audit, 0..4).await;
+    let folder = Folder::of(dir.path());
+    let before = fs::read(folder.path(1)).unwrap();
+    write(&audit, 4..8).await;
+    assert_eq!(folder.numbers().unwrap().len(), 1);
+    let views = start(dir.path(), &audit);
+    built(&views).await;
+    ended(views).await;
+    audit.close().await;
+    fs::write(folder.path(1), before).unwrap();
+    for name in ["audit.head", "node.witness"] {
+        fs::remove_file(dir.path().join(name)).unwrap();
+    }
+    let audit = log(dir.path(), u64::MAX);
+    write(&audit, 30..33).await;
+    let views = start(dir.path(), &audit);
+    equals_the_log(&views, dir.path()).await;
+    assert_eq!((damage(dir.path()), asides(dir.path())), (1, 1));
+}

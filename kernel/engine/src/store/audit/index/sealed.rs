@@ -1,0 +1,323 @@
+//! A block as it is written, and how it is looked through.
+
+use super::BLOCK_RECORDS;
+use super::places::{self, IndexedPlace, PIECE};
+use super::postings;
+use super::traces::{self, TraceKey};
+use super::varint::{Varints, put};
+use crate::store::audit::query::{RecordIndex, SoughtRecords, ValueHash};
+
+/// What is known of a block without reading its lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockSummary {
+    /// The file of the log.
+    pub file: u64,
+    /// Blocks of that file before it.
+    pub nth: u32,
+    /// Its records.
+    pub records: u32,
+    /// When the oldest one was made, in milliseconds since 1970.
+    pub first_ms: u64,
+    /// When the youngest one was made.
+    pub last_ms: u64,
+}
+
+/// A list of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockList {
+    /// A piece of the table.
+    Places(u8),
+    /// The traces that begin so.
+    Traces(u8),
+    /// The records of a value.
+    Value(RecordIndex, ValueHash),
+}
+
+/// What is written of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedBlock {
+    /// What stays in memory.
+    pub summary: BlockSummary,
+    /// Its lists.
+    pub lists: Vec<(BlockList, Vec<u8>)>,
+}
+
+/// A list is missing or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a list of a block of records is damaged")]
+pub struct ListDamaged;
+
+impl BlockList {
+    /// Behind the key of its block.
+    #[must_use]
+    pub fn bytes(self) -> Vec<u8> {
+        match self {
+            Self::Places(n) => vec![b'p', n],
+            Self::Traces(bucket) => vec![RecordIndex::Trace.letter(), bucket],
+            Self::Value(index, hash) => {
+                let mut key = vec![index.letter()];
+                key.extend_from_slice(&hash.0.to_be_bytes());
+                key
+            }
+        }
+    }
+}
+
+impl BlockSummary {
+    /// As it is stored.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put(&mut out, self.file);
+        put(&mut out, self.nth.into());
+        put(&mut out, self.records.into());
+        put(&mut out, self.first_ms);
+        put(&mut out, self.last_ms - self.first_ms);
+        out
+    }
+
+    /// Reads one; `None` when it is none.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut read = Varints(bytes);
+        let (file, nth, records) = (read.take()?, read.take()?, read.take()?);
+        let first_ms = read.take()?;
+        let summary = Self {
+            file,
+            nth: nth.try_into().ok()?,
+            records: u32::try_from(records).ok()?,
+            first_ms,
+            last_ms: first_ms.checked_add(read.take()?)?,
+        };
+        let records = 1..=BLOCK_RECORDS as u64;
+        (read.is_empty() && records.contains(&summary.records.into())).then_some(summary)
+    }
+
+    /// Those of its records that may be sought, in any order. `read` answers lists.
+    ///
+    /// # Errors
+    /// Those of `read`, and [`ListDamaged`].
+    pub fn find<L: AsRef<[u8]>, E: From<ListDamaged>>(
+        &self,
+        sought: &SoughtRecords,
+        mut read: impl FnMut(BlockList) -> Result<Option<L>, E>,
+    ) -> Result<Vec<IndexedPlace>, E> {
+        let records = self.records as usize;
+        let mut kept: Option<Vec<u16>> = None;
+        for (index, hash) in &sought.values {
+            let trace = TraceKey::of(*hash);
+            let (key, is_trace) = match index {
+                RecordIndex::Trace => (BlockList::Traces(trace.bucket), true),
+                RecordIndex::Tool | RecordIndex::Agent | RecordIndex::Server => {
+                    (BlockList::Value(*index, *hash), false)
+                }
+            };
+            let Some(list) = read(key)? else {
+                return Ok(Vec::new());
+            };
+            let has = match is_trace {
+                true => traces::find(list.as_ref(), trace, records),
+                false => postings::decode(list.as_ref(), records),
+            };
+            let has = has.ok_or(ListDamaged)?;
+            match &mut kept {
+                Some(kept) => postings::intersect(kept, &has),
+                None => kept = Some(has),
+            }
+            if kept.as_ref().is_some_and(Vec::is_empty) {
+                return Ok(Vec::new());
+            }
+        }
+        let kept = kept.unwrap_or_else(|| (0..).take(records).collect());
+        let mut out = Vec::with_capacity(kept.len());
+        for of_piece in kept.chunk_by(|one, other| piece(*one) == piece(*other)) {
+            let n = piece(of_piece[0]);
+            let table = read(BlockList::Places(n))?.ok_or(ListDamaged)?;
+            let table = places::decode(table.as_ref()).ok_or(ListDamaged)?;
+            for ordinal in of_piece {
+                let place = table
+                    .get(usize::from(*ordinal) % PIECE)
+                    .ok_or(ListDamaged)?;
+                out.extend(sought.is_in_time(place.at_ms).then_some(*place));
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// The piece of the table that has this record.
+fn piece(ordinal: u16) -> u8 {
+    const { assert!(BLOCK_RECORDS.div_ceil(PIECE) <= 256) };
+    u8::try_from(usize::from(ordinal) / PIECE).expect("a block has fewer pieces")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::audit::index::open::OpenBlock;
+    use crate::store::audit::query::{IndexedEvent, RecordFilter};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    type Lists = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    fn sealed(block: &OpenBlock) -> (BlockSummary, Lists) {
+        let SealedBlock { summary, lists } = block.seal(3, 1).unwrap();
+        let count = lists.len();
+        let lists: Lists = lists
+            .into_iter()
+            .map(|(key, list)| (key.bytes(), list))
+            .collect();
+        assert_eq!(lists.len(), count, "no key is used twice");
+        assert_eq!(BlockSummary::decode(&summary.encode()), Some(summary));
+        (summary, lists)
+    }
+
+    fn found(
+        summary: &BlockSummary,
+        lists: &Lists,
+        sought: &SoughtRecords,
+    ) -> Result<Vec<u64>, ListDamaged> {
+        let found = summary.find(sought, |key| Ok::<_, ListDamaged>(lists.get(&key.bytes())));
+        found.map(|places| in_order(&places))
+    }
+
+    fn in_order(places: &[IndexedPlace]) -> Vec<u64> {
+        let mut offsets: Vec<u64> = places.iter().map(|place| place.offset).collect();
+        offsets.sort_unstable();
+        offsets
+    }
+
+    /// A record: when, and by which agent, tool and trace it is found.
+    type Made = (u64, Option<u8>, u16, u16);
+
+    fn block(records: &[Made]) -> OpenBlock {
+        let mut block = OpenBlock::default();
+        for (n, (at_ms, agent, tool, trace)) in (0..).zip(records) {
+            let mut values = vec![(RecordIndex::Trace, format!("{trace}").into())];
+            values.extend(agent.map(|agent| (RecordIndex::Agent, format!("{agent}").into())));
+            values.push((RecordIndex::Tool, format!("{tool}").into()));
+            block.add(
+                &IndexedEvent {
+                    at_ms: *at_ms,
+                    values,
+                },
+                n * 100,
+                99,
+            );
+        }
+        block
+    }
+
+    fn sought(
+        agent: Option<u8>,
+        tool: Option<u16>,
+        trace: Option<u16>,
+        since_ms: u64,
+    ) -> SoughtRecords {
+        let filter = RecordFilter {
+            agent: agent.map(|agent| agent.to_string()),
+            tool: tool.map(|tool| tool.to_string()),
+            trace: trace.map(|trace| trace.to_string()),
+            since_ms,
+            until_ms: since_ms + 60,
+            ..RecordFilter::default()
+        };
+        filter.sought()
+    }
+
+    fn scanned(records: &[Made], asked: (Option<u8>, Option<u16>, Option<u16>, u64)) -> Vec<u64> {
+        let (agent, tool, trace, since) = asked;
+        let is = |(_, (at, of, by, under)): &(u64, &Made)| {
+            (since..since + 60).contains(at)
+                && agent.is_none_or(|agent| *of == Some(agent))
+                && tool.is_none_or(|tool| *by == tool)
+                && trace.is_none_or(|trace| *under == trace)
+        };
+        (0..)
+            .zip(records)
+            .filter(is)
+            .map(|(n, _)| n * 100)
+            .collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// A block finds the same as whoever looks at each record, while it is open and once it is sealed; its
+        /// first and its last record too, whatever the clock did.
+        #[test]
+        fn a_block_finds_what_a_reader_finds(
+            records in vec((0u64..100, proptest::option::of(0u8..4), 0u16..9, 0u16..300), 1..700)
+        ) {
+            let block = block(&records);
+            let (summary, lists) = sealed(&block);
+            let (_, last_agent, last_tool, last_trace) = *records.last().unwrap();
+            let (_, first_agent, first_tool, first_trace) = records[0];
+            for asked in [
+                (None, None, None, 0), (None, None, None, 50), (Some(2), None, None, 0), (Some(9), None, None, 0),
+                (Some(1), Some(3), None, 20), (None, Some(3), None, 40), (None, None, Some(8), 0),
+                (Some(1), Some(3), Some(8), 0), (first_agent, Some(first_tool), Some(first_trace), 40),
+                (last_agent, Some(last_tool), Some(last_trace), 40), (None, None, Some(last_trace), 0),
+            ] {
+                let want = scanned(&records, asked);
+                let sought = sought(asked.0, asked.1, asked.2, asked.3);
+                prop_assert_eq!(&in_order(&block.find(&sought)), &want, "open, {:?}", asked);
+                prop_assert_eq!(&found(&summary, &lists, &sought).unwrap(), &want, "sealed, {:?}", asked);
+            }
+        }
+    }
+
+    /// A block that is full: each of its records is found by its trace, in every piece of the table.
+    #[test]
+    fn a_full_block_has_every_record() {
+        let records: Vec<Made> = (0..u16::try_from(BLOCK_RECORDS).unwrap())
+            .map(|n| (u64::from(n / 300), Some(1), n % 500, n))
+            .collect();
+        let (summary, lists) = sealed(&block(&records));
+        let all = found(&summary, &lists, &sought(Some(1), None, None, 0)).unwrap();
+        assert_eq!(all.len(), BLOCK_RECORDS);
+        for trace in [0, 1, 255, 256, 8_191, 16_127, 16_128, 16_383] {
+            let one = found(&summary, &lists, &sought(None, None, Some(trace), 0)).unwrap();
+            assert!(one.contains(&(u64::from(trace) * 100)), "{trace}: {one:?}");
+            assert!(one.len() < 4, "{trace}: {one:?}");
+        }
+    }
+
+    /// Lists that are missing, short or of another block are damage, and no answer.
+    #[test]
+    fn a_list_that_is_damaged_is_no_answer() {
+        let records: Vec<Made> = (0..300).map(|n| (n, Some(1), 2, 3)).collect();
+        let (summary, lists) = sealed(&block(&records));
+        let asked = sought(Some(1), None, None, 230);
+        assert_eq!(found(&summary, &lists, &asked).unwrap().len(), 60);
+        let keys = [
+            BlockList::Places(0),
+            BlockList::Places(1),
+            BlockList::Value(asked.values[0].0, asked.values[0].1),
+        ];
+        for key in keys {
+            let mut short = lists.clone();
+            short.get_mut(&key.bytes()).unwrap().pop();
+            assert_eq!(found(&summary, &short, &asked), Err(ListDamaged), "{key:?}");
+        }
+        let mut gone = lists.clone();
+        gone.remove(&BlockList::Places(1).bytes());
+        assert_eq!(found(&summary, &gone, &asked), Err(ListDamaged));
+        let fewer = BlockSummary {
+            records: 200,
+            ..summary
+        };
+        assert_eq!(found(&fewer, &lists, &asked), Err(ListDamaged));
+        for bytes in [
+            &[][..],
+            &[1, 0, 0, 5, 1],
+            &[1, 0, 5, 5],
+            &[1, 0, 5, 5, 1, 1],
+            &[0xff; 20],
+        ] {
+            assert_eq!(BlockSummary::decode(bytes), None, "{bytes:?}");
+        }
+    }
+}

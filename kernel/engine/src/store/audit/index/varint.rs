@@ -1,0 +1,85 @@
+//! Numbers in as few bytes as they need: seven bits to a byte, the low ones first (LEB128).
+
+const MORE: u8 = 0x80;
+
+/// Adds a number.
+pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
+    loop {
+        let low = value.to_le_bytes()[0];
+        value >>= 7;
+        if value == 0 {
+            return out.push(low & !MORE);
+        }
+        out.push(low | MORE);
+    }
+}
+
+/// Adds a number that may be below zero: near zero it is as short.
+pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
+    put(
+        out,
+        (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned(),
+    );
+}
+
+/// Reads numbers.
+pub(super) struct Varints<'a>(pub(super) &'a [u8]);
+
+impl Varints<'_> {
+    /// The next number; `None` when there is none.
+    pub(super) fn take(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..u64::BITS).step_by(7) {
+            let (byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            let bits = u64::from(byte & !MORE);
+            if bits << shift >> shift != bits {
+                return None;
+            }
+            value |= bits << shift;
+            if byte & MORE == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// The next number that may be below zero.
+    pub(super) fn take_signed(&mut self) -> Option<i64> {
+        let value = self.take()?;
+        Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
+    }
+
+    /// Whether all was read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_come_back(value: u64, signed: i64, bits in 0u32..64) {
+            let mut out = Vec::new();
+            put(&mut out, value >> bits);
+            put_signed(&mut out, signed >> bits);
+            let mut read = Varints(&out);
+            prop_assert_eq!(read.take(), Some(value >> bits));
+            prop_assert_eq!(read.take_signed(), Some(signed >> bits));
+            prop_assert!(read.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_none() {
+        for bytes in [&[][..], &[0x80], &[0xff; 9], &[0xff; 11]] {
+            assert_eq!(Varints(bytes).take(), None, "{bytes:?}");
+        }
+        let beyond = [&[0xff; 9][..], &[2]].concat();
+        assert_eq!(Varints(&beyond).take(), None);
+    }
+}
