@@ -157,10 +157,29 @@ impl Agent {
         Arc::new(agent)
     }
 
+    /// The agent of another node that follows events, and hears of nothing else. Nothing is sent to it before
+    /// [`Self::set_ready`].
+    #[must_use]
+    pub fn following(caller: &Arc<Caller>, exchange: &Arc<Exchange>) -> Arc<Self> {
+        let outward = Outward::Following(exchange.clone());
+        let mut agent = Self::with(caller.agent.clone(), caller.operator, outward);
+        agent.caller = OnceLock::from(caller.clone());
+        Arc::new(agent)
+    }
+
     /// True for a client that only receives.
     #[must_use]
     pub fn is_listening(&self) -> bool {
-        matches!(self.outward, Outward::Listening { .. })
+        matches!(
+            self.outward,
+            Outward::Listening { .. } | Outward::Following(_)
+        )
+    }
+
+    /// True for an agent of another node that follows events.
+    #[must_use]
+    pub fn is_following(&self) -> bool {
+        matches!(self.outward, Outward::Following(_))
     }
 
     /// True when it wants news of changed lists.
@@ -173,6 +192,7 @@ impl Agent {
             (Outward::Listening { wanted, .. }, ListKind::Resources | ListKind::Templates) => {
                 wanted.resources_list_changed
             }
+            (Outward::Following(_), _) => false,
         }
     }
 
@@ -263,6 +283,7 @@ impl Agent {
         let door = match &self.outward {
             Outward::Line(_) => "socket",
             Outward::Session(_) | Outward::Listening { .. } => "http",
+            Outward::Following(_) => "node",
         };
         let agent = match self.is_operator() {
             true => "operator".to_owned(),
@@ -330,7 +351,7 @@ impl Agent {
                 lane: GET,
                 primed: false,
             },
-            (Outward::Listening { .. }, _) => ReplyPath::Nowhere,
+            (Outward::Listening { .. } | Outward::Following(_), _) => ReplyPath::Nowhere,
         };
         let exchange = Exchange::of(id.clone(), way);
         self.enroll(id, exchange.clone())?;
@@ -367,7 +388,7 @@ impl Agent {
                 lane: GET,
                 primed: false,
             },
-            Outward::Listening { .. } => ReplyPath::Nowhere,
+            Outward::Listening { .. } | Outward::Following(_) => ReplyPath::Nowhere,
         })
     }
 
@@ -428,7 +449,7 @@ impl Agent {
         match &self.outward {
             Outward::Line(sink) => sink.close(),
             Outward::Session(streams) => streams.close(),
-            Outward::Listening { exchange, .. } => exchange.cancel(),
+            Outward::Listening { exchange, .. } | Outward::Following(exchange) => exchange.cancel(),
         }
     }
 
@@ -445,6 +466,7 @@ impl Agent {
                     exchange.send(tagged, class);
                 }
             }
+            Outward::Following(exchange) => exchange.send(frame, class),
         }
     }
 
@@ -459,6 +481,18 @@ impl Agent {
             Outward::Line(sink) => sink.offer_within(frame, room),
             Outward::Session(streams) => streams.offer(GET, frame),
             Outward::Listening { .. } => Err(SendError::Closed),
+            Outward::Following(exchange) => exchange.offer_now(frame),
+        }
+    }
+
+    /// Resolves when [`Self::offer`] may find room, where that is known.
+    pub fn room(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        match &self.outward {
+            Outward::Following(exchange) if self.is_ready() => exchange.rounds()?.room(),
+            Outward::Following(_)
+            | Outward::Line(_)
+            | Outward::Session(_)
+            | Outward::Listening { .. } => None,
         }
     }
 

@@ -32,6 +32,8 @@ pub enum Outward {
         /// The tasks it wants news of, with the client's ids.
         tasks: Vec<(NamedTask, String)>,
     },
+    /// An `mgp/events/subscribe` of an agent of another node, which stays open for its events.
+    Following(Arc<Exchange>),
 }
 
 /// A notification with the id of its subscription.
