@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use mgp_engine::callers::request_ids::{RequestIds, WireId};
 use mgp_engine::callers::tasks::{NamedTask, TaskRef};
 use mgp_engine::servers::log_levels::LogLevel;
@@ -29,16 +28,14 @@ use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::Splice;
 use mgp_sync::pending::{NotAdmitted, Pending};
-use mgp_transports::lines::{QueueLimits, SendError};
 use ractor::ActorCell;
 use tokio::sync::{Notify, oneshot};
 
 use self::activity::ClientActivity;
 use self::caller::{Caller, CallerSession};
-use self::outward::tagged;
 use crate::exchange::question::MAX_ASKED;
 use crate::exchange::streams::{GET, Lane};
-use crate::exchange::{Delivery, Exchange, Flag, ReplyPath, pass_line};
+use crate::exchange::{Delivery, Exchange, Flag, ReplyPath};
 use crate::negotiation;
 use crate::tool_cache::{SessionToolCache, ToolCacheHandle};
 use mgp_runtime::event_sink::EventSink;
@@ -450,49 +447,6 @@ impl Agent {
             Outward::Line(sink) => sink.close(),
             Outward::Session(streams) => streams.close(),
             Outward::Listening { exchange, .. } | Outward::Following(exchange) => exchange.cancel(),
-        }
-    }
-
-    /// Sends a message that belongs to no request.
-    pub fn tell(&self, frame: Bytes, class: Delivery) {
-        if !self.is_ready() {
-            return;
-        }
-        match &self.outward {
-            Outward::Line(sink) => pass_line(sink, frame, class),
-            Outward::Session(streams) => streams.push(GET, frame, class),
-            Outward::Listening { exchange, tag, .. } => {
-                if let Some(tagged) = tagged(&frame, tag) {
-                    exchange.send(tagged, class);
-                }
-            }
-            Outward::Following(exchange) => exchange.send(frame, class),
-        }
-    }
-
-    /// Sends a message that belongs to no request if there is room for it now, which is never more than so
-    /// much of a line.
-    ///
-    /// # Errors
-    /// [`SendError::Full`] when it is to be sent later; [`SendError::Closed`] when it never can be.
-    pub fn offer(&self, frame: Bytes, room: QueueLimits) -> Result<(), SendError> {
-        match &self.outward {
-            _ if !self.is_ready() => Err(SendError::Full),
-            Outward::Line(sink) => sink.offer_within(frame, room),
-            Outward::Session(streams) => streams.offer(GET, frame),
-            Outward::Listening { .. } => Err(SendError::Closed),
-            Outward::Following(exchange) => exchange.offer_now(frame),
-        }
-    }
-
-    /// Resolves when [`Self::offer`] may find room, where that is known.
-    pub fn room(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
-        match &self.outward {
-            Outward::Following(exchange) if self.is_ready() => exchange.rounds()?.room(),
-            Outward::Following(_)
-            | Outward::Line(_)
-            | Outward::Session(_)
-            | Outward::Listening { .. } => None,
         }
     }
 

@@ -6,6 +6,7 @@
 mod at_nodes;
 mod entry;
 mod feeds;
+mod following;
 mod hub;
 mod last;
 mod log;

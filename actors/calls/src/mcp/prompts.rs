@@ -13,7 +13,7 @@ use crate::Context;
 use crate::answer::{required, text};
 use crate::checks::arrival::{self, named_item};
 use crate::checks::schema;
-use crate::replicas::reading::{self, Reading};
+use crate::replicas::reading::{self, ReadRequest};
 use mgp_callers::request::{Caller, Outcome, Request};
 
 /// Gets a prompt.
@@ -26,7 +26,7 @@ pub async fn get(cx: &Context, request: &Request) -> Outcome {
     let name = text(get.name, "name")?;
     let route = Box::pin(prompt(cx, request, &name)).await?;
     schema::prompt_arguments(&name, &route, get.arguments)?;
-    let reading = Reading {
+    let reading = ReadRequest {
         kind: ListKind::Prompts,
         server: &route.server,
         own: &route.own_name,

@@ -16,7 +16,7 @@ use crate::answer::{nothing, required, text};
 use crate::checks::access;
 use crate::checks::arrival::{self, named_item};
 use crate::mcp::own_resources;
-use crate::replicas::reading::{self, Reading};
+use crate::replicas::reading::{self, ReadRequest};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_policy::approvals;
 use mgp_servers::link::Peer;
@@ -33,7 +33,7 @@ pub async fn read(cx: &Context, request: &Request) -> Outcome {
         return own_resources::read_own(cx, &request.caller, &uri).await;
     }
     let (server, own) = Box::pin(owner(cx, request, &uri)).await?;
-    let reading = Reading {
+    let reading = ReadRequest {
         kind: ListKind::Resources,
         server: &server,
         own: &own,

@@ -13,7 +13,7 @@ use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_servers::upstream::{Mirrored, Outgoing, may_be_of_mgp};
 
 /// What is read, and how its server is asked.
-pub(crate) struct Reading<'a> {
+pub(crate) struct ReadRequest<'a> {
     /// In which list it stands.
     pub(crate) kind: ListKind,
     /// Its server.
@@ -36,7 +36,7 @@ pub(crate) struct Reading<'a> {
 ///
 /// # Errors
 /// What kept the answer from coming, at the last place; the answer of a place that said no.
-pub(crate) async fn read(cx: &Context, request: &Request, reading: &Reading<'_>) -> Outcome {
+pub(crate) async fn read(cx: &Context, request: &Request, reading: &ReadRequest<'_>) -> Outcome {
     let (caller, agent) = (&request.caller, &request.caller.agent);
     let server = reading.server;
     let all = places(cx, caller, (reading.kind, server, reading.own));
@@ -77,7 +77,7 @@ pub(crate) async fn read(cx: &Context, request: &Request, reading: &Reading<'_>)
 async fn read_at(
     cx: &Context,
     request: &Request,
-    reading: &Reading<'_>,
+    reading: &ReadRequest<'_>,
     server: &ServerId,
 ) -> Outcome {
     let unknown = reading.unknown.clone();

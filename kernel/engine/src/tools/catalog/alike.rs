@@ -7,10 +7,9 @@ use std::sync::Arc;
 use mgp_protocol::federation::tool_index::IndexRoot;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::splice::member;
-use serde::{Deserialize, Serialize};
 
 use super::ListKind;
-use super::item::{CatalogPrompt, Definition, ResourceTemplate};
+use super::item::{CatalogPrompt, Definition, PromptArgument, ResourceTemplate};
 use super::offer::ServerOffer;
 
 /// Servers that are gone whose names still lead to the others, as with tools.
@@ -160,18 +159,12 @@ impl AlikeMembers {
     }
 }
 
-/// One of what a prompt takes, as far as a caller has to know it.
-#[derive(Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
-struct PromptArgument {
-    name: String,
-    #[serde(default)]
-    required: bool,
-}
-
 /// What a prompt takes, in an order of its own: how its arguments are described is no difference.
 fn prompt_shape(prompt: &CatalogPrompt) -> Option<Box<str>> {
     let arguments = member(&prompt.raw, "arguments").unwrap_or("[]");
-    let mut arguments: Vec<PromptArgument> = serde_json::from_str(arguments).ok()?;
+    let arguments: Vec<PromptArgument> = serde_json::from_str(arguments).ok()?;
+    let arguments = arguments.into_iter();
+    let mut arguments: Vec<_> = arguments.map(|it| (it.name, it.required)).collect();
     arguments.sort();
     serde_json::to_string(&arguments).ok().map(Into::into)
 }

@@ -369,10 +369,10 @@ pub(super) fn renamed(raw: &str, member: &'static str, to: &str) -> Arc<str> {
 
 /// One of what a prompt takes.
 #[derive(Deserialize)]
-struct PromptArgument {
-    name: String,
+pub(super) struct PromptArgument {
+    pub(super) name: String,
     #[serde(default)]
-    required: bool,
+    pub(super) required: bool,
 }
 
 /// The members of a definition.
