@@ -36,8 +36,8 @@ pub use handshake::identity::{IdentityError, NodeIdentity, NodeSigner};
 pub use handshake::{CertificateFault, PeerFault};
 pub use inbound::{InboundCall, InboundStream, InboundStreams};
 pub use limits::{
-    CALLS, DIALED_ADDRESSES, HANDSHAKE, HANDSHAKES, IDLE, LINK_MEMORY, LINKS_OF_A_NODE, LISTENS,
-    PAIRINGS, SYNCS,
+    CALLS, DIALED_ADDRESSES, FOLLOWS, HANDSHAKE, HANDSHAKES, IDLE, LINK_MEMORY, LINKS_OF_A_NODE,
+    LISTENS, PAIRINGS, SYNCS,
 };
 pub use link::{CallNotBegun, LinkGone, NewLink, NodeLink, PacketLoss};
 pub use packets::{PacketFate, PacketInput};

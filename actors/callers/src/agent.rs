@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use mgp_engine::callers::request_ids::{RequestIds, WireId};
 use mgp_engine::callers::tasks::{NamedTask, TaskRef};
 use mgp_engine::servers::log_levels::LogLevel;
@@ -29,16 +28,14 @@ use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::Splice;
 use mgp_sync::pending::{NotAdmitted, Pending};
-use mgp_transports::lines::{QueueLimits, SendError};
 use ractor::ActorCell;
 use tokio::sync::{Notify, oneshot};
 
 use self::activity::ClientActivity;
 use self::caller::{Caller, CallerSession};
-use self::outward::tagged;
 use crate::exchange::question::MAX_ASKED;
 use crate::exchange::streams::{GET, Lane};
-use crate::exchange::{Delivery, Exchange, Flag, ReplyPath, pass_line};
+use crate::exchange::{Delivery, Exchange, Flag, ReplyPath};
 use crate::negotiation;
 use crate::tool_cache::{SessionToolCache, ToolCacheHandle};
 use mgp_runtime::event_sink::EventSink;
@@ -157,10 +154,29 @@ impl Agent {
         Arc::new(agent)
     }
 
+    /// The agent of another node that follows events, and hears of nothing else. Nothing is sent to it before
+    /// [`Self::set_ready`].
+    #[must_use]
+    pub fn following(caller: &Arc<Caller>, exchange: &Arc<Exchange>) -> Arc<Self> {
+        let outward = Outward::Following(exchange.clone());
+        let mut agent = Self::with(caller.agent.clone(), caller.operator, outward);
+        agent.caller = OnceLock::from(caller.clone());
+        Arc::new(agent)
+    }
+
     /// True for a client that only receives.
     #[must_use]
     pub fn is_listening(&self) -> bool {
-        matches!(self.outward, Outward::Listening { .. })
+        matches!(
+            self.outward,
+            Outward::Listening { .. } | Outward::Following(_)
+        )
+    }
+
+    /// True for an agent of another node that follows events.
+    #[must_use]
+    pub fn is_following(&self) -> bool {
+        matches!(self.outward, Outward::Following(_))
     }
 
     /// True when it wants news of changed lists.
@@ -173,6 +189,7 @@ impl Agent {
             (Outward::Listening { wanted, .. }, ListKind::Resources | ListKind::Templates) => {
                 wanted.resources_list_changed
             }
+            (Outward::Following(_), _) => false,
         }
     }
 
@@ -263,6 +280,7 @@ impl Agent {
         let door = match &self.outward {
             Outward::Line(_) => "socket",
             Outward::Session(_) | Outward::Listening { .. } => "http",
+            Outward::Following(_) => "node",
         };
         let agent = match self.is_operator() {
             true => "operator".to_owned(),
@@ -330,7 +348,7 @@ impl Agent {
                 lane: GET,
                 primed: false,
             },
-            (Outward::Listening { .. }, _) => ReplyPath::Nowhere,
+            (Outward::Listening { .. } | Outward::Following(_), _) => ReplyPath::Nowhere,
         };
         let exchange = Exchange::of(id.clone(), way);
         self.enroll(id, exchange.clone())?;
@@ -367,7 +385,7 @@ impl Agent {
                 lane: GET,
                 primed: false,
             },
-            Outward::Listening { .. } => ReplyPath::Nowhere,
+            Outward::Listening { .. } | Outward::Following(_) => ReplyPath::Nowhere,
         })
     }
 
@@ -428,37 +446,7 @@ impl Agent {
         match &self.outward {
             Outward::Line(sink) => sink.close(),
             Outward::Session(streams) => streams.close(),
-            Outward::Listening { exchange, .. } => exchange.cancel(),
-        }
-    }
-
-    /// Sends a message that belongs to no request.
-    pub fn tell(&self, frame: Bytes, class: Delivery) {
-        if !self.is_ready() {
-            return;
-        }
-        match &self.outward {
-            Outward::Line(sink) => pass_line(sink, frame, class),
-            Outward::Session(streams) => streams.push(GET, frame, class),
-            Outward::Listening { exchange, tag, .. } => {
-                if let Some(tagged) = tagged(&frame, tag) {
-                    exchange.send(tagged, class);
-                }
-            }
-        }
-    }
-
-    /// Sends a message that belongs to no request if there is room for it now, which is never more than so
-    /// much of a line.
-    ///
-    /// # Errors
-    /// [`SendError::Full`] when it is to be sent later; [`SendError::Closed`] when it never can be.
-    pub fn offer(&self, frame: Bytes, room: QueueLimits) -> Result<(), SendError> {
-        match &self.outward {
-            _ if !self.is_ready() => Err(SendError::Full),
-            Outward::Line(sink) => sink.offer_within(frame, room),
-            Outward::Session(streams) => streams.offer(GET, frame),
-            Outward::Listening { .. } => Err(SendError::Closed),
+            Outward::Listening { exchange, .. } | Outward::Following(exchange) => exchange.cancel(),
         }
     }
 

@@ -17,7 +17,7 @@ use std::sync::{Arc, Once, OnceLock};
 use bytes::Bytes;
 use mgp_engine::clock::MonotonicTime;
 use mgp_protocol::jsonrpc::RequestId;
-use mgp_transports::lines::LineSink;
+use mgp_transports::lines::{LineSink, SendError};
 use serde_json::value::RawValue;
 
 use self::call_stream::CallStreamHandle;
@@ -172,6 +172,17 @@ impl Exchange {
             }
             ReplyPath::Rounds(rounds) => rounds.offer(frame, receipt),
             ReplyPath::Nowhere => true,
+        }
+    }
+
+    /// Sends a message of a request that stays open, if there is room for it now.
+    ///
+    /// # Errors
+    /// [`SendError::Full`] when it is to be sent later; [`SendError::Closed`] when it never can be.
+    pub(crate) fn offer_now(&self, frame: Bytes) -> Result<(), SendError> {
+        match self.rounds().filter(|_| !self.is_cancelled()) {
+            Some(rounds) => rounds.offer_now(frame),
+            None => Err(SendError::Closed),
         }
     }
 

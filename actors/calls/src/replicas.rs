@@ -1,9 +1,12 @@
 //! Tools that may be called at several places: which these are for a caller, and who is remembered where.
 
+pub(crate) mod reading;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mgp_engine::cluster::routes::{self, Homes, PlaceCandidate};
 use mgp_engine::policy::access::Principal;
+use mgp_engine::servers::replica_mark::ReplicaMark;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mention::may_mention;
@@ -48,15 +51,30 @@ impl CallerHomes {
         rounds.of(agent, state).cloned()
     }
 
+    /// The same of what is read at a server with this mark.
+    fn of_mark(&self, agent: &AgentId, mark: Option<&ReplicaMark>) -> Option<ServerId> {
+        let mark = mark.filter(|mark| mark.stateful)?;
+        let homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner);
+        homes.of(agent, mark.specification).cloned()
+    }
+
+    /// The agent read something at this server, which has this mark.
+    fn read_at(&self, agent: &AgentId, mark: Option<&ReplicaMark>, server: &ServerId) {
+        if let Some(mark) = mark.filter(|mark| mark.stateful) {
+            let mut homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner);
+            homes.went(agent, mark.specification, server.clone(), moment());
+        }
+    }
+
     /// The answer may ask for more: whoever brings that comes back to this place.
-    pub(crate) fn asks(&self, agent: &AgentId, tool: &CatalogTool, answer: &[u8]) {
+    pub(crate) fn asks(&self, agent: &AgentId, server: &ServerId, answer: &[u8]) {
         if !may_mention(answer, "\"requestState\"") {
             return;
         }
         let answer = std::str::from_utf8(answer).unwrap_or_default();
         if let Some(state) = member(answer, STATE) {
             let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
-            rounds.went(agent, routes::round(state), tool.server.clone(), moment());
+            rounds.went(agent, routes::round(state), server.clone(), moment());
         }
     }
 }

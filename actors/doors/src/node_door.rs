@@ -13,6 +13,8 @@ use mgp_cluster::links::InboundNodeCall;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Dialect;
 use mgp_protocol::jsonrpc::{self, Message};
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::events::Subscribe;
 use mgp_protocol::refusal::{Refusal, Rendered};
 use mgp_transports::quic::{CallFrame, CallInput, CallOutput, StreamFailure, WriteFailure};
 use serde_json::value::RawValue;
@@ -25,6 +27,10 @@ use mgp_callers::exchange::rounds::{Outlet, STREAM_QUEUE};
 use mgp_callers::request::{Caller, Outcome};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task;
+
+/// Events that may wait for the reader of one channel: they are kept besides, and 128 channels of one node hold 36 MiB at
+/// most here.
+const EVENTS_QUEUE: usize = 4;
 
 /// Takes the calls of other nodes.
 #[derive(Debug)]
@@ -47,8 +53,8 @@ impl NodeDoor {
     }
 
     /// Where the calls of other nodes go. Each has a task of its own: a link lets a node begin
-    /// [`mgp_transports::quic::CALLS`] at a time, [`mgp_transports::quic::LISTENS`] more that wait for news, and no
-    /// more links than one for each node last.
+    /// [`mgp_transports::quic::CALLS`] at a time, [`mgp_transports::quic::LISTENS`] more that wait for news and
+    /// [`mgp_transports::quic::FOLLOWS`] for events, and no more links than one for each node last.
     #[must_use]
     pub fn calls(self: &Arc<Self>) -> EventSink<InboundNodeCall> {
         let door = self.clone();
@@ -61,8 +67,8 @@ impl NodeDoor {
     /// Answers one call. Dropped by its caller, it is cancelled.
     async fn take(&self, InboundNodeCall { peer, call }: InboundNodeCall) {
         let (input, output) = (call.input, call.output);
-        let listens = call.listens;
-        let judgement = judge::judge(&self.reception, &peer, &call.header, call.params, listens);
+        let kind = call.kind;
+        let judgement = judge::judge(&self.reception, &peer, &call.header, call.params, kind);
         let answered = match judgement {
             Judgement::Refused(refused) => output.refuse(&refused).await,
             Judgement::Answered(refusal, dialect) => answer(output, &Err(refusal), dialect).await,
@@ -87,7 +93,11 @@ impl NodeDoor {
             trace,
             stated,
         } = judged;
-        let (outlet, messages) = mpsc::channel(STREAM_QUEUE);
+        let waiting = match &*method {
+            Subscribe::METHOD => EVENTS_QUEUE,
+            _ => STREAM_QUEUE,
+        };
+        let (outlet, messages) = mpsc::channel(waiting);
         let (dialect, view) = (stated.dialect(), CatalogView::One(server));
         let clients = &self.reception.directory.stateless_clients;
         let activity = clients.activity(&agent, &view, stated.client.as_deref());

@@ -9,6 +9,7 @@ mod calls;
 mod ending_tests;
 mod envelope;
 mod event;
+mod following;
 mod from_servers;
 mod inbound;
 mod late_messages;
@@ -39,6 +40,7 @@ use mgp_sync::credit::Credit;
 use mgp_sync::gate::{Gate, GatePass};
 use mgp_sync::pending::Pending;
 use mgp_transports::log::ServerLog;
+use mgp_transports::quic::FOLLOWS;
 use tokio::sync::oneshot;
 
 use crate::negotiation;
@@ -52,6 +54,7 @@ pub use self::calls::{Call, FinalCheck, MirroredHeaders};
 pub(crate) use self::envelope::code;
 pub use self::envelope::wrapped;
 pub use self::event::{LinkEvent, ToldEvent};
+pub use self::following::{ChannelRequest, FollowingNews};
 pub use self::from_servers::{ClientQuestion, FROM_SERVERS, FromServer};
 pub use self::late_messages::LateMessages;
 pub use self::wire::Wire;
@@ -59,6 +62,7 @@ pub use self::wire::http::{HttpEndpoint, HttpWire, OpenError, Opened, SseWire};
 pub use self::wire::node::NodeWire;
 
 use self::call_queue::CallQueue;
+use self::following::FollowedChannel;
 use self::question::{Elicited, MAX_RESPONSES, Permits, Questions, ServerCallbacks};
 use self::tasks::LinkTasks;
 
@@ -183,6 +187,8 @@ struct InFlight {
     era: Era,
     /// It is a `subscriptions/listen`, which the server may end without an answer.
     listens: bool,
+    /// It follows a channel at another node.
+    channel: Option<Arc<FollowedChannel>>,
     /// The last sign of life, in milliseconds of the kernel's clock.
     touched: AtomicU64,
 }
@@ -204,7 +210,9 @@ impl Link {
         Arc::new(Self {
             server,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            pending: Pending::new(limits.max_in_flight + listening::MAX_LISTENS + MAX_RESPONSES),
+            pending: Pending::new(
+                limits.max_in_flight + listening::MAX_LISTENS + MAX_RESPONSES + FOLLOWS,
+            ),
             ids: request_ids(),
             places: Credit::new(limits.max_in_flight as u64),
             gate: Gate::new(),

@@ -3,8 +3,10 @@
 //! The hub owns the feeds of all channels and the subscriptions at servers; each subscription of an agent is an
 //! actor below it, which reads the feeds itself. The `calls` crate, supervisors and links send to the hub.
 
+mod at_nodes;
 mod entry;
 mod feeds;
+mod following;
 mod hub;
 mod last;
 mod log;
@@ -24,9 +26,12 @@ use mgp_protocol::mgp::events::{Channel, Replay, Replayed, Subscribe, Subscribed
 use mgp_protocol::refusal::{Denial, Refusal};
 use mgp_sync::credit::{Charge, Credit};
 use ractor::{Actor, ActorCell, SpawnErr};
+use tokio::sync::oneshot;
 
+pub use self::at_nodes::NodeNews;
 use self::hub::EventsActor;
 pub use self::last::LastEvents;
+use mgp_callers::agent::Agent;
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::Exchange;
 use mgp_callers::request::Caller;
@@ -85,6 +90,8 @@ pub enum EventsMsg {
         /// The server's own id.
         id: Option<String>,
     },
+    /// How following a topic at another node goes.
+    AtNode(Box<NodeNews>),
     /// Servers that have not answered until now have no such channels.
     Due(SubscriptionNumber),
     /// An agent took back the request that began a subscription: it never learns its id.
@@ -110,6 +117,26 @@ pub struct EventsRequest {
     pub exchange: Arc<Exchange>,
     /// As asked.
     pub asked: Subscribe,
+    /// It is an agent of another node, whose request stays open.
+    pub following: Option<FollowingAgent>,
+}
+
+/// An agent of another node that follows a channel.
+#[derive(Debug)]
+pub struct FollowingAgent {
+    /// Who is told the events.
+    pub agent: Arc<Agent>,
+    /// Where it is told that there are no more.
+    pub over: oneshot::Sender<FollowingOver>,
+}
+
+/// Why an agent of another node is told no more events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FollowingOver {
+    /// The server is not open to it any more.
+    Closed,
+    /// It read too slowly.
+    TooSlow,
 }
 
 impl EventsHandle {

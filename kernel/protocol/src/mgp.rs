@@ -285,7 +285,7 @@ pub struct Lifecycle {
 }
 
 /// `notifications/mgp.event` as a server sends it (MGP §13.3). What else it carries is not read: whose it is
-/// says the connection, and where it stands in a subscription says the kernel.
+/// says the connection, and where it stands in a subscription says the kernel, this one or the one that sent it.
 #[derive(Debug, Deserialize)]
 pub struct Event<'a> {
     /// The server's own id of the subscription that it is for.
@@ -300,6 +300,9 @@ pub struct Event<'a> {
     /// What happened; any JSON value.
     #[serde(borrow, default)]
     pub data: Option<&'a RawValue>,
+    /// Where another kernel has it in its subscription.
+    #[serde(borrow, default, rename = "_mgp.seq")]
+    pub seq: Option<&'a RawValue>,
 }
 
 /// `notifications/mgp.audit`: an event, for a server that negotiated `audit` (MGP §6.3).

@@ -4,10 +4,12 @@ mod agents;
 mod audit;
 mod bytes;
 mod cut;
+mod events;
 mod large;
 mod listening;
 mod mgp;
 mod progress;
+mod stalled;
 mod tasks;
 
 use mgp_tests::harness::{DEADLINE, wait_until};

@@ -170,6 +170,23 @@ fn node_of(event: &Value) -> String {
     server.split_once('/').unwrap().0.to_owned()
 }
 
+/// What is listed whose name or URI ends so.
+async fn listed(agent: &mut Agent, list: &str, key: &str, end: &str) -> Vec<String> {
+    let said = agent.request(&format!("{list}/list"), json!({})).await;
+    let said = said.result();
+    let all = said[list].as_array().unwrap().iter();
+    let names = all.map(|it| it[key].as_str().unwrap().to_owned());
+    names.filter(|name| name.ends_with(end)).collect()
+}
+
+/// A prompt and a resource are there.
+async fn reads(agent: &mut Agent, prompt: &str, uri: &str) {
+    let got = agent.request("prompts/get", json!({"name": prompt})).await;
+    assert!(got.result()["messages"][0].is_object());
+    let read = agent.request("resources/read", json!({"uri": uri})).await;
+    assert_eq!(read.result()["contents"][0]["uri"], uri);
+}
+
 async fn text(agent: &mut Agent, tool: &str) -> Answer {
     agent.call(tool, json!({})).await
 }
@@ -198,12 +215,33 @@ async fn two_owners_are_one_entry_and_one_is_enough() {
         "nas" => ("nas", "attic"),
         _ => ("attic", "nas"),
     };
-    replicas.kill(gone).await;
-    replicas.is_away(gone).await;
+    let prompt = listed(&mut agent, "prompts", "name", "__test_simple_prompt").await;
+    let resource = listed(&mut agent, "resources", "uri", "static-text").await;
+    for alone in [&prompt, &resource] {
+        assert_eq!(alone.len(), 1, "{alone:?}");
+    }
+    // Where it is closed to the agent it is passed over, whatever the name says.
+    let server = format!("{gone}/demo");
+    let access = async |word: &str| {
+        let said = replicas.desk.mgp(&[word, "agent.local", &server]).await;
+        assert!(said.status.success(), "{said:?}");
+    };
+    access("revoke").await;
     assert!(text(&mut agent, &name).await.text().contains("simple text"));
-    let second = replicas.record("test_simple_text", 1).await;
+    let passed_over = replicas.record("test_simple_text", 1).await;
+    assert_eq!(node_of(&passed_over), left, "{passed_over:#}");
+    reads(&mut agent, &prompt[0], &resource[0]).await;
+    access("grant").await;
+    replicas.opens(gone).await;
+    replicas.kill(gone).await;
+    // It is not known yet that it is away: what was lost on the way there is read at the other one.
+    reads(&mut agent, &prompt[0], &resource[0]).await;
+    replicas.is_away(gone).await;
+    reads(&mut agent, &prompt[0], &resource[0]).await;
+    assert!(text(&mut agent, &name).await.text().contains("simple text"));
+    let second = replicas.record("test_simple_text", 2).await;
     assert_eq!(node_of(&second), left, "{second:#}");
-    assert_eq!(replicas.calls(left, "test_simple_text").await, 1);
+    assert_eq!(replicas.calls(left, "test_simple_text").await, 2);
 }
 
 /// FEDERATION "Calls across nodes": of a call that was under way it is unknown what became, and it is not made

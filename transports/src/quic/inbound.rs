@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::frames::{FrameReader, FrameWriter, StreamFailure};
-use super::limits::{CALLS, LISTENS, OPENING, SYNCS};
+use super::limits::{CALLS, FOLLOWS, LISTENS, OPENING, SYNCS};
 use super::streams::{CallInput, CallOutput, SyncStream};
 use crate::budget::MessageBudget;
 
@@ -43,8 +43,8 @@ pub struct InboundCall {
     pub input: CallInput,
     /// What the caller is told.
     pub output: CallOutput,
-    /// It has a turn of those that wait for news.
-    pub listens: bool,
+    /// Whose turns it has one of: those of calls, of listens, or of events.
+    pub kind: StreamKind,
 }
 
 /// All streams that the peer of a link opens, but its control stream.
@@ -53,6 +53,7 @@ pub struct InboundStreams {
     budget: MessageBudget,
     calls: Arc<Semaphore>,
     listens: Arc<Semaphore>,
+    follows: Arc<Semaphore>,
     syncs: Arc<Semaphore>,
     /// At most as many as the peer may have streams.
     opening: FuturesUnordered<BoxFuture<'static, Option<InboundStream>>>,
@@ -71,6 +72,7 @@ impl InboundStreams {
             budget,
             calls: Arc::new(Semaphore::new(CALLS)),
             listens: Arc::new(Semaphore::new(LISTENS)),
+            follows: Arc::new(Semaphore::new(FOLLOWS)),
             syncs: Arc::new(Semaphore::new(SYNCS)),
             opening: FuturesUnordered::new(),
         }
@@ -90,6 +92,7 @@ impl InboundStreams {
                         reader: FrameReader::new(receive, CONTROL_BODY, self.budget.clone()),
                         calls: Arc::clone(&self.calls),
                         listens: Arc::clone(&self.listens),
+                        follows: Arc::clone(&self.follows),
                         syncs: Arc::clone(&self.syncs),
                     };
                     self.opening.push(Box::pin(opening.open()));
@@ -110,6 +113,7 @@ struct Opening {
     reader: FrameReader,
     calls: Arc<Semaphore>,
     listens: Arc<Semaphore>,
+    follows: Arc<Semaphore>,
     syncs: Arc<Semaphore>,
 }
 
@@ -117,16 +121,17 @@ impl Opening {
     async fn open(mut self) -> Option<InboundStream> {
         let kind = timeout(OPENING, self.reader.begin()).await;
         match kind {
-            Ok(Ok(Some(kind @ (StreamKind::Call | StreamKind::Listen)))) => {
-                let listens = kind == StreamKind::Listen;
-                let turns = match listens {
-                    true => Arc::clone(&self.listens),
-                    false => Arc::clone(&self.calls),
-                };
-                match turns.try_acquire_owned() {
-                    Ok(turn) => self.call(turn, listens).await,
-                    Err(_) => self.refuse(&CallRefused::Busy).await,
-                }
+            Ok(Ok(Some(kind @ StreamKind::Call))) => {
+                let turns = Arc::clone(&self.calls);
+                self.turn(turns, kind).await
+            }
+            Ok(Ok(Some(kind @ StreamKind::Listen))) => {
+                let turns = Arc::clone(&self.listens);
+                self.turn(turns, kind).await
+            }
+            Ok(Ok(Some(kind @ StreamKind::Follow))) => {
+                let turns = Arc::clone(&self.follows);
+                self.turn(turns, kind).await
             }
             Ok(Ok(Some(StreamKind::Sync))) => match Arc::clone(&self.syncs).try_acquire_owned() {
                 Ok(turn) => Some(self.sync(turn)),
@@ -145,7 +150,14 @@ impl Opening {
         InboundStream::Sync(Box::new(sync))
     }
 
-    async fn call(mut self, turn: OwnedSemaphorePermit, listens: bool) -> Option<InboundStream> {
+    async fn turn(self, turns: Arc<Semaphore>, kind: StreamKind) -> Option<InboundStream> {
+        match turns.try_acquire_owned() {
+            Ok(turn) => self.call(turn, kind).await,
+            Err(_) => self.refuse(&CallRefused::Busy).await,
+        }
+    }
+
+    async fn call(mut self, turn: OwnedSemaphorePermit, kind: StreamKind) -> Option<InboundStream> {
         self.reader.allow(CONTROL_BODY);
         let header = match timeout(OPENING, self.reader.next()).await {
             Ok(Ok(Some((FrameKind::Header, body)))) => CallHeader::decode(&body),
@@ -177,7 +189,7 @@ impl Opening {
             until,
             input: CallInput::called(self.reader, until),
             output: CallOutput::called(self.writer, until, turn),
-            listens,
+            kind,
         })))
     }
 

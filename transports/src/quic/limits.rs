@@ -18,11 +18,16 @@ pub const SYNCS: usize = 7;
 /// calls, so that no number of shared servers keeps a call waiting.
 pub const LISTENS: usize = 320;
 
+/// Event subscriptions that one node has at another, each of one channel for one agent: as many as two agents may name
+/// channels in one subscription. They last, too, and take the turns of nothing else. A channel beyond is not followed until
+/// another one ends.
+pub const FOLLOWS: usize = 128;
+
 /// Streams that may have much to hold: calls, syncs, and the one of control messages.
 const LOADED: u32 = (CALLS + SYNCS + 1) as u32;
 
 /// Streams each side may open.
-const STREAMS: u32 = LOADED + LISTENS as u32;
+const STREAMS: u32 = LOADED + (LISTENS + FOLLOWS) as u32;
 
 /// Packets under way that are too long for a datagram. The next ones are lost, as packets may be.
 pub(super) const LONG_PACKETS: usize = 16;
@@ -32,7 +37,7 @@ pub(super) const LONG_PACKETS: usize = 16;
 const STREAM_WINDOW: u32 = 256 << 10;
 
 /// What all streams of a link hold: their windows together, so that no number of slow readers
-/// leaves a stream without room. Listens are read as they come, and hold nothing.
+/// leaves a stream without room. Listens and events are read as they come, and hold nothing.
 const WINDOW: u32 = (LOADED + LONG_PACKETS as u32) * STREAM_WINDOW;
 
 /// What a peer may send before its key is known to be pinned: a hello.

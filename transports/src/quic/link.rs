@@ -19,7 +19,7 @@ use super::close_log::CloseLog;
 use super::control::{ControlInput, ControlOutput};
 use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
 use super::inbound::InboundStreams;
-use super::limits::{CALLS, LINK_MEMORY, LISTENS, LONG_PACKETS, SYNCS};
+use super::limits::{CALLS, FOLLOWS, LINK_MEMORY, LISTENS, LONG_PACKETS, SYNCS};
 use super::packets::{self, PacketFate, PacketInput};
 use super::pinned::{Entered, close};
 use super::streams::{CallInput, CallOutput, SyncStream};
@@ -58,6 +58,7 @@ struct LinkCore {
     dialed: bool,
     calls: Arc<Semaphore>,
     listens: Arc<Semaphore>,
+    follows: Arc<Semaphore>,
     syncs: Arc<Semaphore>,
     long_packets: Arc<Semaphore>,
     budget: MessageBudget,
@@ -141,6 +142,7 @@ impl NewLink {
             dialed: greeted.dialed,
             calls: Arc::new(Semaphore::new(CALLS)),
             listens: Arc::new(Semaphore::new(LISTENS)),
+            follows: Arc::new(Semaphore::new(FOLLOWS)),
             syncs: Arc::new(Semaphore::new(SYNCS)),
             long_packets: Arc::new(Semaphore::new(LONG_PACKETS)),
             budget,
@@ -267,6 +269,20 @@ impl NodeLink {
         until: Instant,
     ) -> Result<(CallInput, CallOutput), CallNotBegun> {
         let way = (&self.0.listens, StreamKind::Listen);
+        self.begin(way, header, params, until).await
+    }
+
+    /// The same for the events of one channel.
+    ///
+    /// # Errors
+    /// [`CallNotBegun`].
+    pub async fn follow(
+        &self,
+        header: CallHeader,
+        params: Bytes,
+        until: Instant,
+    ) -> Result<(CallInput, CallOutput), CallNotBegun> {
+        let way = (&self.0.follows, StreamKind::Follow);
         self.begin(way, header, params, until).await
     }
 

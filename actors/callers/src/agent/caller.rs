@@ -80,6 +80,16 @@ impl Caller {
         matches!(self.session, CallerSession::Stateless)
     }
 
+    /// As whom it calls at other nodes: there is no operator there, so what the one here calls there, it calls as the
+    /// agent it is.
+    #[must_use]
+    pub fn abroad(&self) -> AgentId {
+        match self.operator {
+            true => AgentId::new(AgentId::LOCAL),
+            false => self.agent.clone(),
+        }
+    }
+
     /// The dialect of answers to it.
     #[must_use]
     pub fn dialect(&self) -> Dialect {

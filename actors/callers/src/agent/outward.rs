@@ -8,11 +8,12 @@ use mgp_engine::tools::catalog::ListKind;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::mcp::subscriptions::Filter;
 use mgp_protocol::splice::{Splice, member};
-use mgp_transports::lines::LineSink;
+use mgp_transports::lines::{LineSink, QueueLimits, SendError};
 use serde_json::value::RawValue;
 
-use crate::exchange::Exchange;
-use crate::exchange::streams::Streams;
+use super::Agent;
+use crate::exchange::streams::{GET, Streams};
+use crate::exchange::{Delivery, Exchange, pass_line};
 
 /// The channel for an agent's messages.
 #[derive(Debug)]
@@ -32,10 +33,57 @@ pub enum Outward {
         /// The tasks it wants news of, with the client's ids.
         tasks: Vec<(NamedTask, String)>,
     },
+    /// An `mgp/events/subscribe` of an agent of another node, which stays open for its events.
+    Following(Arc<Exchange>),
+}
+
+impl Agent {
+    /// Sends a message that belongs to no request.
+    pub fn tell(&self, frame: Bytes, class: Delivery) {
+        if !self.is_ready() {
+            return;
+        }
+        match &self.outward {
+            Outward::Line(sink) => pass_line(sink, frame, class),
+            Outward::Session(streams) => streams.push(GET, frame, class),
+            Outward::Listening { exchange, tag, .. } => {
+                if let Some(tagged) = tagged(&frame, tag) {
+                    exchange.send(tagged, class);
+                }
+            }
+            Outward::Following(exchange) => exchange.send(frame, class),
+        }
+    }
+
+    /// Sends a message that belongs to no request if there is room for it now, which is never more than so
+    /// much of a line.
+    ///
+    /// # Errors
+    /// [`SendError::Full`] when it is to be sent later; [`SendError::Closed`] when it never can be.
+    pub fn offer(&self, frame: Bytes, room: QueueLimits) -> Result<(), SendError> {
+        match &self.outward {
+            _ if !self.is_ready() => Err(SendError::Full),
+            Outward::Line(sink) => sink.offer_within(frame, room),
+            Outward::Session(streams) => streams.offer(GET, frame),
+            Outward::Listening { .. } => Err(SendError::Closed),
+            Outward::Following(exchange) => exchange.offer_now(frame),
+        }
+    }
+
+    /// Resolves when [`Self::offer`] may find room, where that is known.
+    pub fn room(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        match &self.outward {
+            Outward::Following(exchange) if self.is_ready() => exchange.rounds()?.room(),
+            Outward::Following(_)
+            | Outward::Line(_)
+            | Outward::Session(_)
+            | Outward::Listening { .. } => None,
+        }
+    }
 }
 
 /// A notification with the id of its subscription.
-pub(super) fn tagged(frame: &Bytes, tag: &str) -> Option<Bytes> {
+fn tagged(frame: &Bytes, tag: &str) -> Option<Bytes> {
     let Ok(Message::Notification { method, params }) = jsonrpc::parse(frame) else {
         return None;
     };

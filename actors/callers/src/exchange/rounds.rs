@@ -12,7 +12,7 @@ use mgp_engine::servers::log_levels::LogLevel;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::ClientCapabilities;
-use mgp_transports::lines::LineSink;
+use mgp_transports::lines::{LineSink, SendError};
 use tokio::sync::futures::Notified;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -195,6 +195,32 @@ impl CallRounds {
             }
             None => true,
         }
+    }
+
+    /// Sends a message on the stream of the current request, if there is room for it now.
+    ///
+    /// # Errors
+    /// [`SendError::Full`] when it is to be sent later; [`SendError::Closed`] when it never can be.
+    pub(super) fn offer_now(&self, frame: Bytes) -> Result<(), SendError> {
+        match self.now().outlet.as_ref() {
+            Some(Outlet::Stream(stream)) => {
+                stream.try_send(frame).map_err(|refused| match refused {
+                    TrySendError::Full(_) => SendError::Full,
+                    TrySendError::Closed(_) => SendError::Closed,
+                })
+            }
+            Some(Outlet::Line(_)) | None => Err(SendError::Closed),
+        }
+    }
+
+    /// Resolves when the stream of the current request has room, or is over.
+    pub(crate) fn room(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let Some(Outlet::Stream(stream)) = self.now().outlet.clone() else {
+            return None;
+        };
+        Some(async move {
+            let _ = stream.reserve().await;
+        })
     }
 
     /// Puts a question into the next `input_required` and waits for the answer, unless the call is

@@ -13,6 +13,7 @@ use crate::checks::access;
 use crate::checks::arrival::named_item;
 use crate::mcp::prompts::prompt;
 use crate::mcp::resources::{listed_owner, owner_by};
+use crate::replicas::reading;
 use mgp_callers::request::{Outcome, Request};
 use mgp_servers::upstream::{Mirrored, Outgoing, may_be_of_mgp};
 
@@ -85,8 +86,12 @@ async fn template_owner(
     let template = || {
         let shown = cx.shown.load();
         let template = shown.catalog.template(&caller.view, uri);
-        let open = template.filter(|template| access::opens(cx, caller, &template.server))?;
-        Some((open.server.clone(), open.uri.to_string()))
+        let template = template?;
+        let it = (ListKind::Templates, &template.server, &*template.uri);
+        Some((
+            reading::open_place(cx, caller, it)?,
+            template.uri.to_string(),
+        ))
     };
     let look = || template().or_else(|| listed_owner(cx, caller, uri));
     owner_by(

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use mgp_engine::tool_names::canonical;
 use mgp_engine::tools::catalog::{CatalogPrompt, ListKind};
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::mcp::{self, prompts};
 use mgp_protocol::refusal::Refusal;
@@ -10,9 +12,9 @@ use mgp_protocol::refusal::Refusal;
 use crate::Context;
 use crate::answer::{required, text};
 use crate::checks::arrival::{self, named_item};
-use crate::checks::{access, schema};
+use crate::checks::schema;
+use crate::replicas::reading::{self, ReadRequest};
 use mgp_callers::request::{Caller, Outcome, Request};
-use mgp_servers::upstream::{Mirrored, Outgoing, may_be_of_mgp};
 
 /// Gets a prompt.
 ///
@@ -23,21 +25,18 @@ pub async fn get(cx: &Context, request: &Request) -> Outcome {
     let get: prompts::Get<'_> = mcp::read(Some(params))?;
     let name = text(get.name, "name")?;
     let route = Box::pin(prompt(cx, request, &name)).await?;
-    let unknown = Refusal::UnknownPrompt(name.clone());
-    let final_check = access::admit(cx, &request.caller, &route.server, None, unknown)?;
     schema::prompt_arguments(&name, &route, get.arguments)?;
-    let outgoing = Outgoing {
-        tool: None,
-        final_check: Some(&final_check),
+    let reading = ReadRequest {
+        kind: ListKind::Prompts,
+        server: &route.server,
+        own: &route.own_name,
         method: "prompts/get",
         params,
-        of_mgp: may_be_of_mgp(params),
         edit: (get.name.get(), &route.own_name_json),
         token: progress_token(params)?,
-        wish: None,
-        mirrored: Mirrored::named(&route.own_name),
+        unknown: Refusal::UnknownPrompt(name.clone()),
     };
-    cx.upstream(&route.server).send(request, outgoing).await
+    reading::read(cx, request, &reading).await
 }
 
 /// The prompt of that name, of a server that is open to the caller.
@@ -48,8 +47,16 @@ pub(crate) async fn prompt(
 ) -> Result<Arc<CatalogPrompt>, Refusal> {
     let caller = &request.caller;
     let look = || {
-        let prompt = cx.shown.load().catalog.prompt(&caller.view, name).cloned();
-        prompt.filter(|prompt| access::opens(cx, caller, &prompt.server))
+        let shown = cx.shown.load();
+        let prompt = shown.catalog.prompt(&caller.view, name)?;
+        let server = open_place(cx, caller, prompt)?;
+        match server == prompt.server {
+            true => Some(prompt.clone()),
+            false => {
+                let there = canonical(&server, &prompt.own_name);
+                shown.catalog.prompt(&caller.view, &there).cloned()
+            }
+        }
     };
     if let Some(prompt) = look() {
         return Ok(prompt);
@@ -62,6 +69,12 @@ pub(crate) async fn prompt(
     })
 }
 
+/// Its server, or where that is closed to the caller another one that has the same.
+fn open_place(cx: &Context, caller: &Caller, prompt: &CatalogPrompt) -> Option<ServerId> {
+    let it = (ListKind::Prompts, &prompt.server, &*prompt.own_name);
+    reading::open_place(cx, caller, it)
+}
+
 /// Whether a request that waited for its client may go on.
 ///
 /// # Errors
@@ -71,7 +84,7 @@ pub fn still(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal>
     let name = text(get.name, "name")?;
     let shown = cx.shown.load();
     let hidden = shown.catalog.prompt(&caller.view, &name);
-    match hidden.is_some_and(|prompt| !access::opens(cx, caller, &prompt.server)) {
+    match hidden.is_some_and(|prompt| open_place(cx, caller, prompt).is_none()) {
         true => Err(Refusal::UnknownPrompt(name)),
         false => Ok(()),
     }

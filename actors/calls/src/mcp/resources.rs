@@ -16,10 +16,10 @@ use crate::answer::{nothing, required, text};
 use crate::checks::access;
 use crate::checks::arrival::{self, named_item};
 use crate::mcp::own_resources;
+use crate::replicas::reading::{self, ReadRequest};
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_policy::approvals;
 use mgp_servers::link::Peer;
-use mgp_servers::upstream::{Mirrored, Outgoing, may_be_of_mgp};
 
 /// Reads a resource; the contents carry the URI that was asked for.
 ///
@@ -33,20 +33,17 @@ pub async fn read(cx: &Context, request: &Request) -> Outcome {
         return own_resources::read_own(cx, &request.caller, &uri).await;
     }
     let (server, own) = Box::pin(owner(cx, request, &uri)).await?;
-    let unknown = Refusal::UnknownResource(uri.clone());
-    let final_check = access::admit(cx, &request.caller, &server, None, unknown)?;
-    let outgoing = Outgoing {
-        tool: None,
-        final_check: Some(&final_check),
+    let reading = ReadRequest {
+        kind: ListKind::Resources,
+        server: &server,
+        own: &own,
         method: "resources/read",
         params,
-        of_mgp: may_be_of_mgp(params),
         edit: (about.uri.get(), &quoted(&own)),
         token: progress_token(params)?,
-        wish: None,
-        mirrored: Mirrored::named(&own),
+        unknown: Refusal::UnknownResource(uri.clone()),
     };
-    let result = cx.upstream(&server).send(request, outgoing).await?;
+    let result = reading::read(cx, request, &reading).await?;
     if own == uri {
         return Ok(result);
     }
@@ -110,8 +107,9 @@ pub(crate) fn owner_of(
 pub(crate) fn listed_owner(cx: &Context, caller: &Caller, uri: &str) -> Option<(ServerId, String)> {
     let shown = cx.shown.load();
     let route = shown.catalog.resource(&caller.view, uri);
-    let open = route.filter(|route| access::opens(cx, caller, route.server))?;
-    Some((open.server.clone(), open.uri.into_owned()))
+    let route = route?;
+    let it = (ListKind::Resources, route.server, &*route.uri);
+    Some((reading::open_place(cx, caller, it)?, route.uri.into_owned()))
 }
 
 /// A server may have resources it does not list; it is asked where only one server can be meant.

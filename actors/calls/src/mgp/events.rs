@@ -1,6 +1,8 @@
 //! `mgp/events/*` (MGP §13.2), as methods and as tools of the kernel: for the operator, and for agents that
 //! negotiated events.
 
+mod following;
+
 use std::sync::Arc;
 
 use mgp_engine::timestamps::rfc3339_ms;
@@ -53,17 +55,20 @@ impl EventsTool {
 pub(super) fn tool(caller: &Caller, name: &str) -> Option<EventsTool> {
     let mut all = EventsTool::ALL.into_iter();
     let tool = all.find(|tool| spells(tool.method(), name))?;
-    let agreed = caller.mgp.features().contains(Features::EVENTS);
-    (caller.operator || agreed).then_some(tool)
+    (caller.operator || agreed(caller)).then_some(tool)
 }
 
 /// Those that are listed for this caller: a stateless one has nobody to send events to.
 pub(super) fn listed(caller: &Caller) -> impl Iterator<Item = &'static str> + use<> {
-    let agreed = caller.mgp.features().contains(Features::EVENTS);
-    let alone = caller.is_alone();
+    let (agreed, alone) = (agreed(caller), caller.is_alone());
     let all = EventsTool::ALL.into_iter().filter(move |_| agreed);
     all.filter(move |tool| !alone || *tool == EventsTool::Channels)
         .map(EventsTool::method)
+}
+
+/// Of another node only the method itself is asked.
+fn agreed(caller: &Caller) -> bool {
+    caller.mgp.features().contains(Features::EVENTS) && !caller.agent.is_foreign()
 }
 
 /// `mgp/events/*` as a method.
@@ -83,11 +88,15 @@ pub(super) async fn answered(
 ) -> Outcome {
     let (events, caller) = (&cx.events, &request.caller);
     match tool {
+        EventsTool::Subscribe if caller.agent.is_foreign() => {
+            following::follow(cx, request, params).await
+        }
         EventsTool::Subscribe => {
             let request = EventsRequest {
                 caller: caller.clone(),
                 exchange: request.exchange.clone(),
                 asked: mcp::read(params)?,
+                following: None,
             };
             json(&events.subscribe(request).await?)
         }

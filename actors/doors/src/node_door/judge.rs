@@ -8,10 +8,12 @@ use mgp_engine::cluster::assertions::NotBelieved;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::federation::call::{CallHeader, CallRefused};
+use mgp_protocol::federation::frames::StreamKind;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcp::subscriptions::Listen;
+use mgp_protocol::mgp::events::Subscribe;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
 
@@ -26,6 +28,7 @@ const OFFERED: Features = Features::TOOL_SECURITY
     .and(Features::STREAMING)
     .and(Features::PROGRESS)
     .and(Features::CALLBACKS)
+    .and(Features::EVENTS)
     .and(Features::ERROR_HANDLING);
 
 /// What a node asks for itself, to know what it may show its agents.
@@ -39,7 +42,7 @@ const OF_NODES: [&str; 6] = [
 ];
 
 /// What its agents ask besides.
-const OF_AGENTS: [&str; 9] = [
+const OF_AGENTS: [&str; 10] = [
     "tools/call",
     "prompts/get",
     "resources/read",
@@ -49,6 +52,7 @@ const OF_AGENTS: [&str; 9] = [
     "tasks/cancel",
     "mgp/stream/cancel",
     "mgp/callback/respond",
+    "mgp/events/subscribe",
 ];
 
 /// What a caller may say of its call while that is under way.
@@ -88,10 +92,10 @@ pub(super) fn judge(
     peer: &PeerLink,
     header: &CallHeader,
     params: Bytes,
-    listens: bool,
+    kind: StreamKind,
 ) -> Judgement {
-    if listens && header.method != Listen::METHOD {
-        let why = format!("{} has no turn of a listen", header.method);
+    if !is_its_turn(&header.method, kind) {
+        let why = format!("{} has no turn of this kind", header.method);
         return Judgement::Refused(CallRefused::Malformed { why });
     }
     let (agent, server) = match called(peer, header) {
@@ -125,6 +129,16 @@ pub(super) fn judge(
             params,
             stated,
         })),
+    }
+}
+
+/// Whether a method may have a turn of this kind: what lasts takes none of what does not.
+fn is_its_turn(method: &str, kind: StreamKind) -> bool {
+    match kind {
+        StreamKind::Call => method != Subscribe::METHOD,
+        StreamKind::Listen => method == Listen::METHOD,
+        StreamKind::Follow => method == Subscribe::METHOD,
+        StreamKind::Control | StreamKind::Sync => false,
     }
 }
 

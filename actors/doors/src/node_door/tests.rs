@@ -66,6 +66,7 @@ async fn a_call_is_that_of_an_agent_of_the_other_node() {
     assert_eq!(seen.view, CatalogView::One(ServerId::new("demo")));
     assert!(!seen.operator);
     let of_calls = Features::STREAMING | Features::PROGRESS | Features::CALLBACKS;
+    let of_calls = of_calls | Features::EVENTS;
     let of_all = Features::TOOL_SECURITY | Features::ERROR_HANDLING;
     assert_eq!(seen.mgp, of_all | of_calls);
     assert_eq!((&*seen.trace, &seen.params["name"]), (TRACE, &json!("x")));
@@ -89,6 +90,7 @@ async fn all_that_a_server_has_is_there_and_nothing_of_its_kernel() {
         "tasks/cancel",
         "mgp/stream/cancel",
         "mgp/callback/respond",
+        "mgp/events/subscribe",
     ];
     for method in methods {
         let answer = nodes.answer(method, json!({"of": method})).await.unwrap();
@@ -104,7 +106,9 @@ async fn all_that_a_server_has_is_there_and_nothing_of_its_kernel() {
         "mgp/servers/list",
         "mgp/agent/ask",
         "mgp/tools/call",
-        "mgp/events/subscribe",
+        "mgp/events/unsubscribe",
+        "mgp/events/replay",
+        "mgp/events/channels",
     ] {
         let refused = nodes.answer(method, json!({})).await.unwrap_err();
         let Refusal::Peer(error) = &refused else {
@@ -162,6 +166,36 @@ async fn a_listen_has_a_turn_of_its_own() {
     assert!(nodes.played.seen.lock().unwrap().is_empty());
     let heard = listen("subscriptions/listen").await;
     assert!(!matches!(heard, CallFrame::Refused(_)), "{heard:?}");
+}
+
+/// Events have turns of their own, too, and take none of calls or of listens.
+#[tokio::test]
+async fn events_have_turns_of_their_own() {
+    let nodes = TwoNodes::new().await;
+    let until = Instant::now() + Duration::from_secs(60);
+    let events = "mgp/events/subscribe";
+    let params = || Bytes::from(with_meta(json!({"channels": ["a.b"]})).to_string());
+    let link = &nodes.peer.link;
+    let begun = [
+        link.call(header(events), params(), until).await,
+        link.listen(header(events), params(), until).await,
+        link.follow(header("subscriptions/listen"), params(), until)
+            .await,
+        link.follow(header("tools/call"), params(), until).await,
+    ];
+    for begun in begun {
+        let (mut input, _output) = begun.unwrap();
+        let frame = soon(input.next()).await.unwrap();
+        assert!(
+            matches!(frame, CallFrame::Refused(CallRefused::Malformed { .. })),
+            "{frame:?}"
+        );
+    }
+    // Of the node itself, which follows for nobody.
+    let begun = link.follow(header(events), params(), until).await;
+    let (mut input, _output) = begun.unwrap();
+    assert_eq!(error(&soon(input.next()).await.unwrap()).0, -32601);
+    assert!(nodes.played.seen.lock().unwrap().is_empty());
 }
 
 /// Nothing is believed that was not signed for this link, and an assertion that is not known is asked for.

@@ -243,6 +243,7 @@ impl Link {
             reports: call.reports,
             era: call.era,
             listens: false,
+            channel: None,
             touched: AtomicU64::new(millis(arrived.since_start())),
         })
     }

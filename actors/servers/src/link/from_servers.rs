@@ -51,7 +51,7 @@ const NONE: Features = Features::NONE;
 /// is dropped and a request is answered with "method not found". Notifications that stand in no line:
 /// `inbound/notifications.rs`.
 #[rustfmt::skip]
-pub const FROM_SERVERS: [(&str, Features, FromServer); 24] = [
+pub const FROM_SERVERS: [(&str, Features, FromServer); 25] = [
     ("notifications/progress", NONE, Notification(|link, params, _| link.progressed(params))),
     ("notifications/message", NONE, Notification(Link::logged)),
     ("notifications/cancelled", NONE, Notification(|link, params, _| link.cancelled(params))),
@@ -64,7 +64,8 @@ pub const FROM_SERVERS: [(&str, Features, FromServer); 24] = [
     ("notifications/tasks/status", NONE, Notification(|link, params, _| link.task_status(params))),
     ("notifications/elicitation/complete", NONE, Notification(|link, params, _| link.elicitation_complete(params))),
     ("notifications/mgp.lifecycle", Features::LIFECYCLE, Notification(|link, params, _| link.lifecycle_reported(params))),
-    ("notifications/mgp.event", Features::EVENTS, Notification(|link, params, _| link.event_told(params))),
+    ("notifications/mgp.event", Features::EVENTS, Notification(Link::event_told)),
+    ("notifications/mgp.events.subscribed", Features::EVENTS, Notification(|link, _, via| link.channel_agreed(via))),
     ("notifications/mgp.audit", Features::AUDIT, Notification(|link, params, _| link.audit_reported(params))),
     ("notifications/mgp.callback.request", Features::CALLBACKS, Notification(Link::called_back)),
     ("notifications/mgp.stream.chunk", Features::STREAMING, Notification(|link, params, via| link.chunk_arrived(params, via))),
@@ -121,6 +122,7 @@ mod tests {
             mgp::Audit::METHOD,
             mgp::callback::Request::METHOD,
             mgp::Event::METHOD,
+            mgp::events::Subscribed::METHOD,
             mgp::stream::Chunk::METHOD,
             mgp::stream::Progress::METHOD,
             permission::Request::METHOD,

@@ -45,6 +45,7 @@ impl Link {
             reports: false,
             era: Era::Legacy,
             listens: false,
+            channel: None,
             touched: AtomicU64::new(0),
         };
         let id = self.insert(in_flight).ok()?;

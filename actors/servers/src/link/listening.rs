@@ -300,6 +300,7 @@ impl Standing {
             reports: false,
             era: Era::Modern,
             listens: true,
+            channel: None,
             touched: AtomicU64::new(0),
         };
         let id = link.insert(in_flight)?;

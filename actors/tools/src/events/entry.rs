@@ -7,9 +7,9 @@ use mgp_engine::policy::access::{GrantTable, Principal};
 use mgp_engine::store::audit::record::EVENT_MAX;
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogView;
-use mgp_engine::tools::events::AT_SERVERS_MAX;
 use mgp_engine::tools::events::channels::{EventScope, KernelEvent};
 use mgp_engine::tools::events::flow::LARGEST;
+use mgp_engine::tools::events::{AT_SERVERS_MAX, Topic};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::events::Severity;
 use mgp_protocol::splice::quoted;
@@ -91,6 +91,25 @@ impl EventEntry {
             severity: None,
             channel: event.channel.as_str().into(),
             tail: tail(&quoted(&event.channel), &timestamp, &event.data, &more),
+            scope: EventScope::of_server(server),
+            for_agents: None,
+        })
+    }
+
+    /// The notice that events of a topic of a server of another node may be lost.
+    pub(super) fn gap(server: &ServerId, topic: &Topic) -> Arc<Self> {
+        const CHANNEL: &str = "system.subscription_gap";
+        let server = server.server();
+        let (name, now) = (quoted(server.as_str()), quoted(&rfc3339_ms(unix_ms())));
+        let data = format!(
+            r#"{{"channel":{},"message":"the server, or the way to it, was lost for a while; events of that time may be missing"}}"#,
+            quoted(topic.channels.as_str())
+        );
+        let more = format!(r#","_mgp.server_id":{name}"#);
+        Arc::new(Self {
+            severity: None,
+            channel: CHANNEL.into(),
+            tail: tail(&quoted(CHANNEL), &now, &data, &more),
             scope: EventScope::of_server(server),
             for_agents: None,
         })

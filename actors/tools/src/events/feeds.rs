@@ -10,10 +10,12 @@ use mgp_protocol::mgp::events::{ChannelPattern, Severity, Subscribed};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::feed::Doorbell;
 use ractor::ActorCell;
+use tokio::sync::oneshot;
 
+use super::at_nodes::FollowedAtNodes;
 use super::entry::{EventEntry, EventFeed, limits};
 use super::subscription::{FeedKey, SubscriptionMsg};
-use super::{EventsMsg, log};
+use super::{EventsMsg, FollowingOver, log};
 use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::task::SupervisedTask;
 use mgp_servers::link::ToldEvent;
@@ -24,6 +26,8 @@ pub(super) struct EventsState {
     pub(super) me: Mailbox<EventsMsg>,
     pub(super) cell: ActorCell,
     pub(super) engine: Events<KeptEvent>,
+    /// What is followed at servers of other nodes.
+    pub(super) at_nodes: FollowedAtNodes,
     /// The last events of each channel that somebody follows.
     pub(super) feeds: BTreeMap<FeedKey, Arc<EventFeed>>,
     /// Who follows the kernel's own channels; no entry is empty.
@@ -57,6 +61,8 @@ pub(super) struct OpenSubscription {
     pub(super) bell: Arc<Doorbell>,
     pub(super) of_kernel: BTreeSet<KernelChannel>,
     pub(super) follows: BTreeSet<FeedKey>,
+    /// Of an agent of another node, whose request stays open: where it is told that it is over.
+    pub(super) over: Option<oneshot::Sender<FollowingOver>>,
 }
 
 #[derive(Debug)]
@@ -146,6 +152,11 @@ impl EventsState {
     }
 
     pub(super) fn told(&mut self, server: &ServerId, event: &ToldEvent) {
+        let at_node = match server.is_of_node() {
+            true => self.at_nodes.server_of(&event.subscription).cloned(),
+            false => None,
+        };
+        let server = at_node.as_ref().unwrap_or(server);
         let named = ChannelPattern::parse(&event.channel).filter(|name| !name.is_wide());
         let entry = EventEntry::of_server(server, event);
         let attributed = named.map_or(Attributed::Unasked, |_| {
@@ -185,6 +196,16 @@ impl EventsState {
                 self.publish(&FeedKey::Kernel(channel), &event, missed);
             }
         }
+    }
+
+    /// What nobody follows any more is not remembered as broken.
+    pub(super) fn forget_broken(&mut self) {
+        let engine = &self.engine;
+        let followed = |server: &ServerId, topic: &Topic| {
+            let mut followers = engine.followers(server, topic);
+            followers.next().is_some()
+        };
+        self.at_nodes.forget(followed);
     }
 
     /// Says once that channels of servers are not followed for lack of room.

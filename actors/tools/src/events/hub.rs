@@ -11,11 +11,12 @@ use mgp_protocol::mgp::events::{Channel, Replay, Severity};
 use mgp_protocol::refusal::Refusal;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
+use super::at_nodes::FollowedAtNodes;
 use super::entry::{EventAccess, EventEntry};
 use super::feeds::{EventsState, OpenSubscription};
 use super::last::channel_of;
 use super::subscription::{FeedKey, SubscriptionMsg};
-use super::{EventsMsg, LastEvents, bit, log, resources, unknown, upstream};
+use super::{EventsMsg, FollowingOver, LastEvents, bit, log, resources, unknown, upstream};
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Caller;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
@@ -51,6 +52,7 @@ impl Actor for EventsActor {
             cell: myself.get_cell(),
             me: Mailbox::new(myself),
             engine: Events::default(),
+            at_nodes: FollowedAtNodes::default(),
             feeds: BTreeMap::new(),
             of_kernel: BTreeMap::new(),
             open: BTreeMap::new(),
@@ -85,7 +87,10 @@ impl Actor for EventsActor {
                 }
             }
             EventsMsg::Back(server, hold) => self.back(state, &server, &hold),
-            EventsMsg::Lost(server) => state.engine.server_lost(&server),
+            EventsMsg::Lost(server) => {
+                state.at_nodes.lost(&server);
+                state.engine.server_lost(&server);
+            }
             EventsMsg::Removed(server) => self.removed(state, &server),
             EventsMsg::Answered {
                 server,
@@ -93,6 +98,7 @@ impl Actor for EventsActor {
                 topic,
                 id,
             } => self.answered(state, (&server, life), &topic, id.as_deref()),
+            EventsMsg::AtNode(news) => self.heard_of_node(state, *news),
             EventsMsg::Due(number) => self.conclude(state, number),
             EventsMsg::TakenBack(number) => self.end(state, number),
             EventsMsg::Told(server, event, _room) => state.told(&server, &event),
@@ -138,7 +144,9 @@ impl EventsActor {
         caller: &Caller,
     ) -> impl Iterator<Item = KernelChannel> + use<> {
         let (logs, operator) = (self.audit.is_on(), caller.operator);
-        let all = KernelChannel::ALL.into_iter();
+        // An agent of another node has those of its own kernel.
+        let foreign = caller.agent.is_foreign();
+        let all = KernelChannel::ALL.into_iter().filter(move |_| !foreign);
         all.filter(move |own| (logs || !own.is_logged()) && (operator || own.is_for_agents()))
     }
 
@@ -146,10 +154,9 @@ impl EventsActor {
     pub(super) fn reach(&self, state: &EventsState, caller: &Caller) -> BTreeSet<ServerId> {
         let access = EventAccess::new(caller, &self.directory);
         let servers = self.servers.load();
-        let known: BTreeSet<&ServerId> = state.engine.known().collect();
         let open = servers.iter().filter(|(id, _)| access.reaches(id));
-        let keys = open.map(|(_, handle)| handle.key_of(caller));
-        keys.filter(|key| known.contains(key)).collect()
+        let keys = open.map(|(_, handle)| handle.events_key_of(caller));
+        keys.filter(|key| state.engine.knows(key)).collect()
     }
 
     /// The log is read, and what servers use is looked at, while somebody follows that.
@@ -206,6 +213,23 @@ impl EventsActor {
             state.free(key);
         }
         self.perform(state, effects);
+        state.forget_broken();
+    }
+
+    /// Nothing of it is left, and its agent at another node is told why.
+    fn end_for(&self, state: &mut EventsState, number: SubscriptionNumber, why: FollowingOver) {
+        let open = state.open.get_mut(&number);
+        if let Some(over) = open.and_then(|open| open.over.take()) {
+            let _ = over.send(why);
+            self.end(state, number);
+        }
+    }
+
+    /// An agent of another node that is let in no more is told so.
+    fn end_if_closed(&self, state: &mut EventsState, number: SubscriptionNumber) {
+        if !state.engine.reaches_any(number) {
+            self.end_for(state, number, FollowingOver::Closed);
+        }
     }
 
     /// A subscription that was too slow keeps its id, and follows nothing.
@@ -217,27 +241,31 @@ impl EventsActor {
         }
         self.follow_sources(state);
         self.settle(state, number, effects);
+        self.end_for(state, number, FollowingOver::TooSlow);
     }
 
     fn back(&self, state: &mut EventsState, server: &ServerId, hold: &RenewalHold) {
         let Some(link) = upstream::link(&self.servers, server) else {
             return state.engine.server_lost(server);
         };
-        let mut effects = state.engine.server_back(server, link.number);
+        let mut effects = match server.is_of_node() {
+            true => state.engine.node_server_back(server, link.number),
+            false => state.engine.server_back(server, link.number),
+        };
         let handle = self.servers.load().get(&server.server()).cloned();
         let all: Vec<_> = state.engine.all().collect();
         for (number, who) in all {
             let agent = self.directory.get(who);
-            let reached = agent
-                .as_ref()
-                .and_then(|agent| agent.caller())
-                .is_some_and(|caller| {
-                    let own = handle
-                        .as_ref()
-                        .is_some_and(|handle| handle.key_of(caller) == *server);
-                    own && EventAccess::new(caller, &self.directory).reaches(&server.server())
+            let caller = agent.as_ref().and_then(|agent| agent.caller());
+            let own = handle.as_ref().zip(caller);
+            let own = own.map(|(handle, caller)| handle.events_key_of(caller));
+            let own = own.filter(|key| key == server || server.is_of_node());
+            let reached = own.is_some()
+                && caller.is_some_and(|caller| {
+                    EventAccess::new(caller, &self.directory).reaches(&server.server())
                 });
-            effects.extend(state.engine.reaches_one(number, server, reached));
+            let key = own.as_ref().unwrap_or(server);
+            effects.extend(state.engine.reaches_one(number, key, reached));
             self.settle(state, number, Vec::new());
         }
         self.perform_holding(state, effects, hold);
@@ -245,12 +273,18 @@ impl EventsActor {
 
     /// Its channels are followed no more, also not when another server has its name.
     fn removed(&self, state: &mut EventsState, server: &ServerId) {
+        state.at_nodes.lost(server);
         state.engine.server_lost(server);
         let all: Vec<_> = state.engine.all().collect();
         for (number, _) in all {
-            let effects = state.engine.reaches_one(number, server, false);
+            let effects = match server.is_of_node() {
+                true => state.engine.reaches_no_instance(number, server),
+                false => state.engine.reaches_one(number, server, false),
+            };
             self.settle(state, number, effects);
+            self.end_if_closed(state, number);
         }
+        state.forget_broken();
     }
 
     fn access_changed(&self, state: &mut EventsState) {
@@ -261,10 +295,11 @@ impl EventsActor {
             let reach = caller.map(|caller| self.reach(state, caller));
             let effects = state.engine.reaches(number, reach.unwrap_or_default());
             self.settle(state, number, effects);
+            self.end_if_closed(state, number);
         }
     }
 
-    fn answered(
+    pub(super) fn answered(
         &self,
         state: &mut EventsState,
         (server, life): (&ServerId, u64),
@@ -354,8 +389,16 @@ impl EventsActor {
         hold: &RenewalHold,
     ) {
         for effect in &effects {
-            if let EventsEffect::FollowsMore(number) = effect {
-                state.refeed(*number);
+            match effect {
+                EventsEffect::FollowsMore(number) => state.refeed(*number),
+                EventsEffect::FollowAtNode { server, topic } => {
+                    self.follow_at_node(state, (server.clone(), topic.clone()));
+                }
+                EventsEffect::LeaveAtNode { server, topic } => {
+                    state.at_nodes.leave(&(server.clone(), topic.clone()));
+                }
+                EventsEffect::SubscribeUpstream { .. }
+                | EventsEffect::UnsubscribeUpstream { .. } => {}
             }
         }
         upstream::perform(&self.servers, &state.me, effects, hold);

@@ -11,13 +11,14 @@ use mgp_protocol::mgp::events::{ChannelPattern, Severity, Subscribed};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::feed::Doorbell;
 use ractor::Actor;
+use tokio::sync::oneshot;
 
 use super::entry::{EventAccess, EventEntry};
 use super::feeds::{EventsState, OpenSubscription, OpeningSubscription};
 use super::hub::{EventsActor, watched};
 use super::last::channel_of;
 use super::subscription::{EarlierEvents, EventDelivery, SubscriptionActor, SubscriptionMsg};
-use super::{EventsMsg, EventsRequest, log};
+use super::{EventsMsg, EventsRequest, FollowingOver, log};
 use mgp_callers::agent::Agent;
 use mgp_callers::exchange::Exchange;
 use mgp_callers::request::Caller;
@@ -39,6 +40,8 @@ struct NewSubscription {
     begun: Weak<Exchange>,
     /// It goes on after this record of the audit log.
     after: Option<u64>,
+    /// Of an agent of another node: where it is told that it is over.
+    over: Option<oneshot::Sender<FollowingOver>>,
 }
 
 impl EventsActor {
@@ -81,10 +84,17 @@ impl EventsActor {
         severity: Severity,
     ) -> Result<NewSubscription, Refusal> {
         let (caller, asked) = (request.caller, request.asked);
-        // It may have gone since it asked: nothing would end what it gets now.
-        let agent = self.directory.get(caller.connection);
-        let agent = agent.filter(|_| !caller.is_alone()).ok_or_else(alone)?;
-        may_subscribe(state, caller.connection, asked.channels.len())?;
+        // What stays open begins with its answer, and ends with itself.
+        let (agent, begun, over) = match request.following {
+            Some(following) => (following.agent, Weak::new(), Some(following.over)),
+            None => {
+                // It may have gone since it asked: nothing would end what it gets now.
+                let agent = self.directory.get(caller.connection);
+                let agent = agent.filter(|_| !caller.is_alone()).ok_or_else(alone)?;
+                (agent, Arc::downgrade(&request.exchange), None)
+            }
+        };
+        may_subscribe(state, agent.connection, asked.channels.len())?;
         let after = asked
             .cursor
             .map(|cursor| read_cursor(&cursor))
@@ -99,8 +109,9 @@ impl EventsActor {
             severity,
             delivery: EventDelivery::of_subscription(&id),
             id: id.into(),
-            begun: Arc::downgrade(&request.exchange),
+            begun,
             after,
+            over,
         })
     }
 
@@ -136,6 +147,7 @@ impl EventsActor {
             bell,
             of_kernel: self.own_channels(&new.channels, &new.caller),
             follows: BTreeSet::new(),
+            over: new.over,
         };
         for channel in &open.of_kernel {
             state.of_kernel.entry(*channel).or_default().insert(number);
@@ -221,7 +233,9 @@ impl EventsActor {
             };
             let own = open.of_kernel.iter().any(|own| channel.covers(own.name()));
             let told = |topic: &Topic| topic.channels.covers(channel.as_str());
-            own || channel.is_standing() || topics.iter().any(|t| t.channels == channel || told(t))
+            // Whoever asks for another node looks again later.
+            let stands = channel.is_standing() && open.over.is_none();
+            own || stands || topics.iter().any(|t| t.channels == channel || told(t))
         };
         let (subscribed, unsupported): (Vec<_>, Vec<_>) =
             opening.asked.into_iter().partition(supported);
@@ -265,6 +279,7 @@ impl EventsActor {
             delivery: EventDelivery::Updates(uri.to_owned()),
             begun: Weak::new(),
             after: None,
+            over: None,
         };
         let stopping = || Refusal::Broken("the kernel is stopping".into());
         self.begin(state, new).await.map(drop).ok_or_else(stopping)

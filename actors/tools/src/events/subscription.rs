@@ -217,8 +217,8 @@ impl SubscriptionActor {
         self.bell.settle();
         match listener.earlier(state).and_then(|()| listener.feeds(state)) {
             Ok(()) => {}
-            Err(Pause::NoRoom) => state.look_after(AGAIN),
-            Err(Pause::Coalesces) => state.look_after(COALESCE),
+            Err(Pause::NoRoom) => state.look_again(room(&agent)),
+            Err(Pause::Coalesces) => state.look_again(tokio::time::sleep(COALESCE)),
             Err(Pause::Over) => {}
             Err(Pause::Overtaken) => self.drop_out(state, &listener),
         }
@@ -228,7 +228,10 @@ impl SubscriptionActor {
     fn drop_out(&self, state: &mut SubscriptionState, listener: &Hearer<'_>) {
         state.dropped = true;
         listener.leave(state);
-        if let EventDelivery::Each(head) = &self.delivery {
+        // The node of one that follows from there is told by the end of its request.
+        if let EventDelivery::Each(head) = &self.delivery
+            && !listener.agent.is_following()
+        {
             let after = state.seq;
             state.seq += 1;
             state.remember(Weak::new());
@@ -459,12 +462,23 @@ impl SubscriptionState {
         self.sent.push_back(event);
     }
 
-    fn look_after(&mut self, pause: Duration) {
+    fn look_again(&mut self, after: impl Future<Output = ()> + Send + 'static) {
         let me = self.me.clone();
         self.later = Some(task::supervised("events.later", async move {
-            tokio::time::sleep(pause).await;
+            after.await;
             let _ = me.remind(SubscriptionMsg::LookAgain);
         }));
+    }
+}
+
+/// Resolves when there may be room for the agent's next event.
+fn room(agent: &Agent) -> impl Future<Output = ()> + Send + use<> {
+    let room = agent.room();
+    async move {
+        match room {
+            Some(room) => room.await,
+            None => tokio::time::sleep(AGAIN).await,
+        }
     }
 }
 

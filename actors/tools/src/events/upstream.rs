@@ -47,7 +47,10 @@ pub(super) fn perform(
                     unsubscribe(link, id.to_string());
                 }
             }
-            EventsEffect::FollowsMore(_) => {}
+            // The hub does these itself.
+            EventsEffect::FollowAtNode { .. }
+            | EventsEffect::LeaveAtNode { .. }
+            | EventsEffect::FollowsMore(_) => {}
         }
     }
 }
@@ -72,7 +75,8 @@ fn subscribe(
     });
 }
 
-fn params(topic: &Topic) -> String {
+/// What is asked of a server, or of the node that has it.
+pub(super) fn params(topic: &Topic) -> String {
     let channel = quoted(topic.channels.as_str());
     let filter = match topic.severity {
         Severity::Debug => String::new(),

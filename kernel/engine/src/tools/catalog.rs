@@ -3,6 +3,7 @@
 //! A catalog is immutable; a change makes a new one, which shares all unchanged parts. So a list is
 //! assembled once, and a call costs one look-up.
 
+mod alike;
 mod claims;
 pub mod cursor;
 pub mod freshness;
@@ -24,9 +25,11 @@ use bytes::Bytes;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 
+use crate::servers::replica_mark::ReplicaMark;
 use crate::tools::catalog::cursor::BadCursor;
 use crate::tools::catalog::freshness::Freshness;
 use crate::tools::uris::{self, WRAPPED};
+use alike::AlikeItems;
 use front::Front;
 use list::{Edition, PagedList};
 use replicas::Replicas;
@@ -58,6 +61,7 @@ pub struct Catalog {
     paging: Paging,
     offers: BTreeMap<ServerId, Arc<ServerOffer>>,
     replicas: Replicas,
+    alike: AlikeItems,
     all: Front,
     one: HashMap<ServerId, Arc<Front>>,
 }
@@ -77,7 +81,13 @@ impl Catalog {
             paging,
             offers: BTreeMap::new(),
             replicas: Replicas::default(),
-            all: Front::of_all(edition, None, &[], &Replicas::default()),
+            alike: AlikeItems::default(),
+            all: Front::of_all(
+                edition,
+                None,
+                &[],
+                (&Replicas::default(), &AlikeItems::default()),
+            ),
             one: HashMap::new(),
         }
     }
@@ -96,6 +106,7 @@ impl Catalog {
         let in_order: Vec<&ServerOffer> = offers.values().map(|offer| &**offer).collect();
         let tools = in_order.iter().flat_map(|offer| offer.tools());
         let replicas = self.replicas.next(tools);
+        let alike = self.alike.next(&in_order);
         Self {
             generation: self.generation + 1,
             paging: self.paging.clone(),
@@ -103,9 +114,10 @@ impl Catalog {
                 self.next_edition(CatalogView::All),
                 Some(&self.all),
                 &in_order,
-                &replicas,
+                (&replicas, &alike),
             ),
             replicas,
+            alike,
             one: fronts.collect(),
             offers,
         }
@@ -189,6 +201,19 @@ impl Catalog {
         self.replicas.all()
     }
 
+    /// Where a prompt, a resource or a template of this server can be read that is one of several, the one that lends the
+    /// entry its name first; nothing for what stands alone.
+    #[must_use]
+    pub fn reading_places(&self, kind: ListKind, server: &ServerId, own: &str) -> &[ServerId] {
+        self.alike.places(kind, server, own)
+    }
+
+    /// The mark of a server that may be called instead of others.
+    #[must_use]
+    pub fn mark(&self, server: &ServerId) -> Option<&ReplicaMark> {
+        self.offers.get(server)?.mark()
+    }
+
     /// The prompt of that name, as with tools.
     #[must_use]
     pub fn prompt(&self, view: &CatalogView, name: &str) -> Option<&Arc<CatalogPrompt>> {
@@ -202,7 +227,13 @@ impl Catalog {
     pub fn resource<'a>(&'a self, view: &CatalogView, uri: &'a str) -> Option<ResourceRoute<'a>> {
         if *view == CatalogView::All && uri.starts_with(WRAPPED) {
             let (server, uri) = uris::unwrap(uri)?;
-            let (server, _) = self.offers.get_key_value(server)?;
+            let server = match self.offers.get_key_value(server) {
+                Some((server, _)) => server,
+                // Who knows a replica by the name of one that is gone is led to the others.
+                None => self
+                    .reading_places(ListKind::Resources, &ServerId::new(server), &uri)
+                    .first()?,
+            };
             return Some(ResourceRoute { server, uri });
         }
         self.front(view)?.resource(uri)

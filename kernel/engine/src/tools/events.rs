@@ -2,8 +2,10 @@
 //! channel and severity that anybody follows there (MGP §13.2).
 //!
 //! Events carry no severity on the wire, so a server has to filter them itself: two severities of one channel
-//! are two subscriptions.
+//! are two subscriptions. A server of another node is asked for each agent apart, since its owner decides which of its
+//! events an agent may hear of: what an agent is told of it stands under the name of an instance.
 
+mod at_nodes;
 pub mod channels;
 pub mod flow;
 pub mod resources;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::mgp::events::{ChannelPattern, Severity};
 
+use self::at_nodes::at;
 use self::upstream::{FormerLife, UpstreamServer, UpstreamState, held, to};
 
 /// Most subscriptions of one connection: an agent that has more is broken or hostile.
@@ -64,6 +67,20 @@ pub enum EventsEffect {
         server: ServerId,
         /// The server's own id.
         id: Arc<str>,
+    },
+    /// A topic of a server of another node is followed for an agent.
+    FollowAtNode {
+        /// The agent's name for the server.
+        server: ServerId,
+        /// What.
+        topic: Topic,
+    },
+    /// It is not any more.
+    LeaveAtNode {
+        /// The agent's name for the server.
+        server: ServerId,
+        /// What.
+        topic: Topic,
     },
     /// A subscription follows more than before, as there is room now.
     FollowsMore(SubscriptionNumber),
@@ -207,6 +224,13 @@ impl<E> Events<E> {
         })
     }
 
+    /// Whether it reaches any server.
+    #[must_use]
+    pub fn reaches_any(&self, number: SubscriptionNumber) -> bool {
+        let of = self.subscriptions.get(&number);
+        of.is_some_and(|of| !of.reach.is_empty())
+    }
+
     fn change(
         &mut self,
         number: SubscriptionNumber,
@@ -255,7 +279,7 @@ impl<E> Events<E> {
             let followers = here.entry(topic.clone()).or_default();
             self.followed += usize::from(followers.is_empty());
             followers.insert(number);
-            if let Some(upstream) = self.servers.get_mut(&server) {
+            if let Some(upstream) = at(&mut self.servers, &server) {
                 effects.extend(upstream.request(&server, topic));
             }
         }
@@ -316,6 +340,9 @@ impl<E> Events<E> {
             }
             if let Some(upstream) = self.servers.get_mut(&server) {
                 effects.extend(upstream.release(&server, &topic));
+                if upstream.at_node && server.is_instance() && upstream.topics.is_empty() {
+                    self.servers.remove(&server);
+                }
             }
         }
         effects.extend(self.make_up());
@@ -378,13 +405,11 @@ impl<E> Events<E> {
         let before = self.servers.remove(server);
         let former = before.filter(|before| before.life != life);
         let upstream = UpstreamServer {
-            life,
-            topics: BTreeMap::new(),
-            early: VecDeque::new(),
             former: former.map(|before| FormerLife {
                 life: before.life,
                 topics: before.topics,
             }),
+            ..UpstreamServer::new(life, false)
         };
         let upstream = self.servers.entry(server.clone()).insert_entry(upstream);
         let (upstream, here) = (upstream.into_mut(), self.interest.get(server));
@@ -394,14 +419,11 @@ impl<E> Events<E> {
             .collect()
     }
 
-    /// A server is not connected any more.
+    /// A server is not connected any more, nor is what agents follow of it at another node.
     pub fn server_lost(&mut self, server: &ServerId) {
-        self.servers.remove(server);
-    }
-
-    /// The servers that know events: those that are connected, and those that somebody follows.
-    pub fn known(&self) -> impl Iterator<Item = &ServerId> {
-        self.servers.keys().chain(self.interest.keys())
+        if self.servers.remove(server).is_some_and(|lost| lost.at_node) {
+            self.servers.retain(|key, _| key.server() != *server);
+        }
     }
 
     /// The servers that know events and are connected.
@@ -431,6 +453,9 @@ impl<E> Events<E> {
         let Some(upstream) = self.servers.get_mut(server).filter(|up| up.life == life) else {
             return (Vec::new(), Vec::new());
         };
+        if upstream.at_node && !upstream.topics.contains_key(topic) {
+            return (Vec::new(), Vec::new());
+        }
         let state = match id {
             Some(id) => UpstreamState::Held(id.into()),
             None => UpstreamState::Refused,

@@ -30,6 +30,8 @@ pub enum StreamKind {
     Sync,
     /// A call that waits for news for as long as it may: written as any other.
     Listen,
+    /// The same for the events of one channel.
+    Follow,
 }
 
 impl StreamKind {
@@ -41,6 +43,7 @@ impl StreamKind {
             Self::Call => 2,
             Self::Sync => 3,
             Self::Listen => 4,
+            Self::Follow => 5,
         }
     }
 
@@ -52,6 +55,7 @@ impl StreamKind {
             2 => Some(Self::Call),
             3 => Some(Self::Sync),
             4 => Some(Self::Listen),
+            5 => Some(Self::Follow),
             _ => None,
         }
     }
@@ -61,7 +65,7 @@ impl StreamKind {
     pub const fn longest(self) -> usize {
         match self {
             Self::Control => CONTROL_BODY,
-            Self::Call | Self::Listen => CALL_BODY,
+            Self::Call | Self::Listen | Self::Follow => CALL_BODY,
             Self::Sync => SYNC_BODY,
         }
     }

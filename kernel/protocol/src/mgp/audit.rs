@@ -127,6 +127,9 @@ impl EventType {
     ];
     /// A call is tried again (MGP §14.6).
     pub const TOOL_RETRIED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.tool_retried"));
+    /// An agent of another node follows a channel of a server, or does not any more.
+    pub const EVENTS_FOLLOWED: Self =
+        Self::Custom(CustomType::own("dev.cloto.mgp.events_followed"));
     /// A server was to be replaced without a gap, and its second life failed.
     pub const SERVER_NOT_REPLACED: Self =
         Self::Custom(CustomType::own("dev.cloto.mgp.server_not_replaced"));

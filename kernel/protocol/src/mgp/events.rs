@@ -15,6 +15,7 @@ methods! {
     "mgp/events/unsubscribe" => Unsubscribe,
     "mgp/events/replay" => Replay,
     "mgp/events/channels" => Channels,
+    "notifications/mgp.events.subscribed" => Subscribed,
 }
 
 /// Where the last events of a channel are a resource; the name of the channel follows.
@@ -89,7 +90,8 @@ pub enum Severity {
     Critical,
 }
 
-/// Answer of `mgp/events/subscribe`.
+/// Answer of `mgp/events/subscribe`; between kernels also `notifications/mgp.events.subscribed`, where the request itself
+/// stays open for its events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscribed {
     /// As they were asked for.

@@ -7,9 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use mgp_protocol::federation::call::CallRefused;
 use mgp_protocol::federation::control::{Control, Ping};
+use mgp_protocol::federation::frames::StreamKind;
 use tokio::time::Instant;
 
-use super::super::{CALLS, CallFrame, CallNotBegun, InboundStream, LISTENS};
+use super::super::{CALLS, CallFrame, CallNotBegun, FOLLOWS, InboundStream, LISTENS};
 use super::scene::{answers, call, echoes, header, inbound, linked, long, result, soon};
 
 /// 8 MiB go both ways, again and again; a small call waits for none of them to be through.
@@ -172,7 +173,7 @@ async fn listens_keep_no_call_waiting() {
         let header = header("subscriptions/listen");
         let begun = soon(dialed.link.listen(header, Bytes::new(), long())).await;
         let called = inbound(&mut taken.inbound).await;
-        assert!(called.listens);
+        assert_eq!(called.kind, StreamKind::Listen);
         open.push((begun.unwrap(), called));
     }
     let until = Instant::now() + Duration::from_millis(200);
@@ -184,6 +185,38 @@ async fn listens_keep_no_call_waiting() {
         let params = Bytes::from_static(b"{}");
         assert_eq!(call(&dialed.link, params.clone()).await, params);
     }
+    answering.abort();
+}
+
+/// However many channels are followed, listens have their turns; one more waits, and one that takes no turn gets none.
+#[tokio::test]
+async fn channels_that_are_followed_keep_no_listen_waiting() {
+    let (_a, dialed, mut taken, _b) = linked().await;
+    let mut open = Vec::new();
+    for _ in 0..FOLLOWS {
+        let header = header("mgp/events/subscribe");
+        let begun = soon(dialed.link.follow(header, Bytes::new(), long())).await;
+        let called = inbound(&mut taken.inbound).await;
+        assert_eq!(called.kind, StreamKind::Follow);
+        open.push((begun.unwrap(), called));
+    }
+    let until = Instant::now() + Duration::from_millis(200);
+    let header = || header("mgp/events/subscribe");
+    let late = dialed.link.follow(header(), Bytes::new(), until).await;
+    assert_eq!(late.unwrap_err(), CallNotBegun::Late);
+    let (mut send, mut receive) = soon(dialed.link.connection().open_bi()).await.unwrap();
+    send.write_all(&[StreamKind::Follow.code()]).await.unwrap();
+    let listened = async {
+        let begun = dialed.link.listen(header(), Bytes::new(), long()).await;
+        begun.is_ok()
+    };
+    let (listened, called) = tokio::join!(soon(listened), inbound(&mut taken.inbound));
+    assert!(listened && called.kind == StreamKind::Listen);
+    let answering = tokio::spawn(async move {
+        let _next = taken.inbound.next().await;
+    });
+    let answer = soon(receive.read_to_end(1000)).await.unwrap();
+    assert_eq!(CallRefused::decode(&answer[5..]), Ok(CallRefused::Busy));
     answering.abort();
 }
 

@@ -33,7 +33,7 @@ pub(super) async fn call(
     {
         facts.goes_to(&tool, &CallChoice::of_round(server));
         let answer = call_at(cx, request, facts, admitted, wanted, &tool, false).await?;
-        cx.homes.asks(agent, &tool, &answer);
+        cx.homes.asks(agent, &tool.server, &answer);
         return Ok(answer);
     }
     let mut attempts = CallAttempts::default();
@@ -58,7 +58,7 @@ pub(super) async fn call(
         let moves = attempts.goes_on(&candidates);
         let refusal = match call_at(cx, request, facts, admitted, wanted, tool, moves).await {
             Ok(answer) => {
-                cx.homes.asks(agent, tool, &answer);
+                cx.homes.asks(agent, &tool.server, &answer);
                 return Ok(answer);
             }
             Err(refusal) => refusal,

@@ -7,11 +7,12 @@ use mgp_protocol::mcp;
 use mgp_protocol::mgp::Event;
 use serde_json::value::RawValue;
 
-use crate::link::{Link, LinkEvent, ToldEvent};
+use crate::link::{Link, LinkEvent, ToldEvent, Wire};
 use mgp_runtime::time::moment;
 
 impl Link {
-    pub(in crate::link) fn event_told(self: &Arc<Self>, params: Option<&str>) {
+    /// `via` is the request that follows its channel at another node, which is how it is known whose it is.
+    pub(in crate::link) fn event_told(self: &Arc<Self>, params: Option<&str>, via: Option<u64>) {
         let event = params.and_then(|params| {
             let event = mcp::read::<Event<'_>>(Some(params)).ok()?;
             Some((params.len(), event))
@@ -19,21 +20,30 @@ impl Link {
         let Some((bytes, event)) = event else {
             return self.dropped();
         };
+        let channel = self.channel_of(via);
+        if channel.is_none() && matches!(self.wire, Wire::Node(_)) {
+            return self.dropped();
+        }
+        let subscription = match &channel {
+            Some(channel) => channel.id.to_string(),
+            None => event.subscription_id.into_owned(),
+        };
         let taken = {
             let flow = self.event_flow.lock();
             let mut flow = flow.unwrap_or_else(PoisonError::into_inner);
-            flow.take(&event.subscription_id, bytes, moment())
+            flow.take(&subscription, bytes, moment())
         };
         let Some(missed) = taken else {
             return self.dropped();
         };
         self.tells(LinkEvent::EventTold(Box::new(ToldEvent {
             link: self.number,
-            subscription: event.subscription_id.into_owned(),
+            subscription,
             channel: event.channel.into_owned(),
             timestamp: event.timestamp.map(|raw| raw.get().into()),
             data: event.data.map_or("null", RawValue::get).into(),
-            missed,
+            // The numbers of another kernel count what was dropped here, too.
+            missed: channel.map_or(missed, |channel| channel.missed_before(event.seq)),
         })));
     }
 }

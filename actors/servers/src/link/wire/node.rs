@@ -18,6 +18,7 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mcp::subscriptions::Listen;
 use mgp_protocol::mention::may_mention;
 use mgp_protocol::mgp::callback::Respond;
+use mgp_protocol::mgp::events::Subscribe;
 use mgp_protocol::mgp::stream::Cancel;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
@@ -154,7 +155,7 @@ impl NodeWire {
         let request = self.read(link, id, frame, method)?;
         let mut peer = match method {
             // It lasts: it is opened when the node is back, and not asked for again and again.
-            Listen::METHOD => self.comes(request.until).await,
+            Listen::METHOD | Subscribe::METHOD => self.comes(request.until).await,
             _ => self.linked(),
         };
         // Once more over the link that took the place of a lost one, and with the assertion itself.
@@ -208,6 +209,7 @@ impl NodeWire {
         let (over, params) = (&peer.link, request.params.clone());
         let (input, output) = match request.method {
             Listen::METHOD => over.listen(header, params, request.until).await?,
+            Subscribe::METHOD => over.follow(header, params, request.until).await?,
             _ => over.call(header, params, request.until).await?,
         };
         let outcome = self.converse(link, id, request, input, output).await;
@@ -281,7 +283,7 @@ impl NodeWire {
         };
         let text = params.map(RawValue::get);
         let limit = match method {
-            Listen::METHOD => Duration::from_millis(LONGEST_CALL_MS),
+            Listen::METHOD | Subscribe::METHOD => Duration::from_millis(LONGEST_CALL_MS),
             _ => link.limits.call_timeout_max,
         };
         let name = text.filter(|_| method == "tools/call");
@@ -312,11 +314,11 @@ impl NodeWire {
     ) -> Option<AgentId> {
         let caller = |id: u64| {
             let caller = link.pending.with(id, |call| call.caller.clone()).flatten();
-            // There is no operator at other nodes: what the one here calls there, they call as the agent they are.
-            caller.map(|caller| match caller.operator {
-                true => AgentId::new(AgentId::LOCAL),
-                false => caller.agent.clone(),
-            })
+            caller.map(|caller| caller.abroad())
+        };
+        let of_channel = || {
+            link.pending
+                .with(id, |call| Some(call.channel.as_ref()?.agent.clone()))?
         };
         let of_call = || {
             let named = member(params?, "request_id")?;
@@ -340,6 +342,7 @@ impl NodeWire {
             Cancel::METHOD => of_call(),
             Respond::METHOD => of_callback(),
             Listen::METHOD => of_tasks(),
+            Subscribe::METHOD => of_channel(),
             method if method.starts_with("tasks/") => of_task(),
             _ => None,
         })

@@ -157,10 +157,20 @@ impl ServerHandle {
         }
     }
 
-    /// The connection of the instance of this name, or of the server itself.
+    /// The key of this caller's event subscriptions at the server. Of one of another node each agent has its own, since
+    /// its owner decides for each.
+    #[must_use]
+    pub fn events_key_of(&self, caller: &Caller) -> ServerId {
+        match self.id.is_of_node() {
+            true => self.key_for(&caller.abroad()),
+            false => self.key_of(caller),
+        }
+    }
+
+    /// The connection of the instance of this name, or of the server itself. One of another node has no other.
     #[must_use]
     pub fn link_named(&self, key: &ServerId) -> Option<Arc<Link>> {
-        if *key == self.id {
+        if *key == self.id || self.id.is_of_node() {
             return self.link();
         }
         let shown = self.lives.shown.load();

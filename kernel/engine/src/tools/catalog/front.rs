@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
+use super::alike::AlikeItems;
 use super::item::{
     CatalogPrompt, CatalogResource, CatalogTool, Definition, ResourceTemplate, renamed,
 };
@@ -60,7 +61,7 @@ impl Front {
         edition: Edition,
         previous: Option<&Self>,
         offers: &[&ServerOffer],
-        replicas: &Replicas,
+        (replicas, alike): (&Replicas, &AlikeItems),
     ) -> Self {
         // URIs of this node's own servers lead where they led before, whatever other nodes have.
         let here = offers.iter().filter(|offer| !offer.server().is_of_node());
@@ -71,6 +72,7 @@ impl Front {
         let resource_entries = offers
             .iter()
             .flat_map(|offer| offer.resources.items.iter())
+            .filter(|resource| alike.shows(&***resource))
             .map(|resource| resource_entry(resource, &resources));
         Self {
             lists: lists(
@@ -82,17 +84,22 @@ impl Front {
                         .flat_map(|offer| tool_entries(offer, replicas))
                         .collect(),
                     prompts()
+                        .filter(|prompt| alike.shows(&***prompt))
                         .map(|p| ListedItem::plain(&p.shown, &p.raw).renamed(&p.name_at))
                         .collect(),
                     resource_entries.collect(),
                     templates
                         .iter()
+                        .filter(|(_, template)| alike.shows(&**template))
                         .map(|(shown, t)| template_entry(shown, t))
                         .collect(),
                 ],
             ),
             tools: with_former(by_every_name(tools(), |tool| &tool.canonical), replicas),
-            prompts: by_every_name(prompts(), |prompt| &prompt.canonical),
+            prompts: with_former_prompts(
+                by_every_name(prompts(), |prompt| &prompt.canonical),
+                alike,
+            ),
             patterns: most_specific_first(
                 templates
                     .iter()
@@ -206,6 +213,27 @@ fn with_former(
         names
             .entry(Arc::clone(name))
             .or_insert_with(|| Arc::clone(tool));
+    }
+    names
+}
+
+/// The same for prompts.
+fn with_former_prompts(
+    mut names: HashMap<Arc<str>, Arc<CatalogPrompt>>,
+    alike: &AlikeItems,
+) -> HashMap<Arc<str>, Arc<CatalogPrompt>> {
+    for (gone, own, now) in alike.former_prompts() {
+        let Some(prompt) = names.get(&*tool_names::canonical(now, own)).cloned() else {
+            continue;
+        };
+        let former = [
+            tool_names::shown(gone, own),
+            tool_names::canonical(gone, own),
+        ];
+        for name in former {
+            let name: Arc<str> = name.into();
+            names.entry(name).or_insert_with(|| Arc::clone(&prompt));
+        }
     }
     names
 }

@@ -11,6 +11,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::request_headers::{BadAnnotation, ParamHeader, annotations};
 use mgp_protocol::splice::{member, quoted};
 
+pub(super) use self::fields::PromptArgument;
 use self::fields::{Fields, OwnMember, place};
 use super::ListKind;
 use super::replica_group::CatalogReplica;

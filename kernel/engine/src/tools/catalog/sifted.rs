@@ -53,10 +53,35 @@ impl Catalog {
                     let mut places = self.replicas(tool).iter();
                     places.any(|tool| keep(&tool.server, Some(&tool.own_name)))
                 }
+                (CatalogView::All, _, _) => {
+                    let places = self.places_of(kind, key);
+                    places.iter().any(|server| keep(server, None))
+                        || owner.is_some_and(|(server, tool)| keep(server, tool))
+                }
                 _ => owner.is_some_and(|(server, tool)| keep(server, tool)),
             }
         };
         Some(Sifted(list.sifted(mark(list.generation(), audience), kept)))
+    }
+
+    /// Where the entry of a list can be read that is one of several.
+    fn places_of(&self, kind: ListKind, key: &str) -> &[ServerId] {
+        let places = match kind {
+            ListKind::Tools => None,
+            ListKind::Prompts => {
+                let prompt = self.all.prompts.get(key);
+                prompt.map(|it| self.reading_places(kind, &it.server, &it.own_name))
+            }
+            ListKind::Resources => {
+                let route = self.resource(&CatalogView::All, key);
+                route.map(|it| self.reading_places(kind, it.server, &it.uri))
+            }
+            ListKind::Templates => {
+                let template = self.all.template(key);
+                template.map(|it| self.reading_places(kind, &it.server, &it.uri))
+            }
+        };
+        places.unwrap_or_default()
     }
 
     /// Whose an entry of a list is, and what the server calls it when it is a tool.

@@ -125,6 +125,79 @@ fn a_life_that_was_not_lost_is_heard_beside_the_next_one() {
     );
 }
 
+fn at_node(agent: &str) -> ServerId {
+    server("nas/s").instance(agent)
+}
+
+fn follows(agent: &str, channels: &str) -> EventsEffect {
+    EventsEffect::FollowAtNode {
+        server: at_node(agent),
+        topic: topic(channels),
+    }
+}
+
+fn leaves(agent: &str, channels: &str) -> EventsEffect {
+    EventsEffect::LeaveAtNode {
+        server: at_node(agent),
+        topic: topic(channels),
+    }
+}
+
+/// A server of another node is asked for each agent, whatever others follow there; nothing is left of an agent that
+/// follows nothing.
+#[test]
+fn a_server_of_another_node_is_asked_for_each_agent() {
+    let mut all = Events::<u8>::default();
+    assert!(!all.knows(&at_node("alice")));
+    assert_eq!(all.node_server_back(&server("nas/s"), 1), []);
+    assert!(all.knows(&at_node("alice")) && !all.knows(&server("nas/other").instance("alice")));
+    let reach = |agent: &str| BTreeSet::from([at_node(agent)]);
+    let asked = all.subscribe(1, A, following(&["a.b"]), reach("alice"));
+    assert_eq!(asked, [follows("alice", "a.b")]);
+    let asked = all.subscribe(2, B, following(&["a.b"]), reach("bob"));
+    assert_eq!(asked, [follows("bob", "a.b")]);
+    assert_eq!(all.subscribe(3, B, following(&["a.b"]), reach("bob")), []);
+    for (agent, id) in [("alice", "one"), ("bob", "two")] {
+        all.answered(&at_node(agent), 1, &topic("a.b"), Some(id));
+    }
+    let told = Attributed::To(vec![topic("a.b")], 7);
+    assert_eq!(all.event(&at_node("bob"), 1, "two", "a.b", 7), told);
+    assert_eq!(
+        all.event(&at_node("bob"), 1, "one", "a.b", 7),
+        Attributed::Unasked
+    );
+    assert_eq!(all.unsubscribe(3), []);
+    assert_eq!(all.unsubscribe(2), [leaves("bob", "a.b")]);
+    all.answered(&at_node("bob"), 1, &topic("a.b"), Some("late"));
+    let known: Vec<_> = all.servers().cloned().collect();
+    assert_eq!(known, [server("nas/s"), at_node("alice")]);
+}
+
+/// What was refused is let go, too, and what is followed is asked for again in the next life, by all.
+#[test]
+fn a_server_of_another_node_that_comes_back_is_asked_again_for_each_agent() {
+    let mut all = Events::<u8>::default();
+    all.node_server_back(&server("nas/s"), 1);
+    for (number, agent) in [(1, "alice"), (2, "bob")] {
+        all.subscribe(
+            number,
+            A,
+            following(&["a.b"]),
+            BTreeSet::from([at_node(agent)]),
+        );
+    }
+    all.answered(&at_node("alice"), 1, &topic("a.b"), None);
+    all.server_lost(&server("nas/s"));
+    assert_eq!(all.servers().count(), 0);
+    let again = [follows("alice", "a.b"), follows("bob", "a.b")];
+    assert_eq!(all.node_server_back(&server("nas/s"), 2), again);
+    all.answered(&at_node("alice"), 2, &topic("a.b"), None);
+    assert_eq!(all.unsubscribe(1), [leaves("alice", "a.b")]);
+    let ended = all.reaches_no_instance(2, &server("nas/s"));
+    assert_eq!(ended, [leaves("bob", "a.b")]);
+    assert!(!all.reaches_any(2));
+}
+
 #[test]
 fn an_answer_that_comes_too_late_is_ended_at_once() {
     let mut all = connected();

@@ -27,6 +27,8 @@ pub(super) struct UpstreamServer<E> {
     pub(super) early: VecDeque<(Arc<str>, Arc<str>, E)>,
     /// The life it took the place of, which tells of its last calls until it has ended.
     pub(super) former: Option<FormerLife>,
+    /// Another node runs it.
+    pub(super) at_node: bool,
 }
 
 /// A life that was replaced without a gap: its number, and what it was asked for.
@@ -37,8 +39,24 @@ pub(super) struct FormerLife {
 }
 
 impl<E> UpstreamServer<E> {
-    /// Ends what nobody wants. What was not answered yet ends with its answer.
+    /// A life that was asked for nothing yet.
+    pub(super) fn new(life: u64, at_node: bool) -> Self {
+        Self {
+            life,
+            topics: BTreeMap::new(),
+            early: VecDeque::new(),
+            former: None,
+            at_node,
+        }
+    }
+
+    /// Ends what nobody wants. What was not answered yet ends with its answer, but at another node.
     pub(super) fn release(&mut self, server: &ServerId, topic: &Topic) -> Option<EventsEffect> {
+        if self.at_node {
+            self.topics.remove(topic)?;
+            let (server, topic) = (server.clone(), topic.clone());
+            return Some(EventsEffect::LeaveAtNode { server, topic });
+        }
         match self.topics.get(topic)? {
             UpstreamState::Asked => None,
             UpstreamState::Refused => {
@@ -59,7 +77,10 @@ impl<E> UpstreamServer<E> {
         }
         self.topics.insert(topic.clone(), UpstreamState::Asked);
         let server = server.clone();
-        Some(EventsEffect::SubscribeUpstream { server, topic })
+        Some(match self.at_node {
+            true => EventsEffect::FollowAtNode { server, topic },
+            false => EventsEffect::SubscribeUpstream { server, topic },
+        })
     }
 
     /// The topics of an event. One id may stand for several, if the server gave it twice.

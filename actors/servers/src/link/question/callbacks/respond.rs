@@ -68,6 +68,7 @@ impl Link {
             reports: false,
             era,
             listens: false,
+            channel: None,
             touched: AtomicU64::new(0),
         };
         let Ok(id) = self.insert(in_flight) else {

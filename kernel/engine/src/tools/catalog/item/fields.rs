@@ -31,10 +31,10 @@ const KNOWN: [&str; 14] = [
 
 /// One of what a prompt takes.
 #[derive(Deserialize)]
-struct PromptArgument {
-    name: String,
+pub(in crate::tools::catalog) struct PromptArgument {
+    pub(in crate::tools::catalog) name: String,
     #[serde(default)]
-    required: bool,
+    pub(in crate::tools::catalog) required: bool,
 }
 
 /// The members of a definition.

@@ -110,3 +110,104 @@ fn the_entry_is_shown_to_who_may_call_one_of_them() {
     let catalog = catalog.next(&[attic, unmarked]);
     assert_eq!(listed(&catalog).len(), 2);
 }
+
+/// An offer of a marked server with a prompt that takes this, a resource of this type and a template.
+fn readable(server: &str, argument: &str, mime: &str) -> Arc<ServerOffer> {
+    let prompt = json!({"name": "ask", "description": server, "arguments": [{"name": argument, "description": server}]});
+    let resource = json!({"uri": "a://b", "name": server, "mimeType": mime});
+    let template = json!({"uriTemplate": "c://{d}", "name": server, "mimeType": mime});
+    let offer = ServerOffer::new(id(server))
+        .with(ListKind::Prompts, &[prompt.to_string()])
+        .with(ListKind::Resources, &[resource.to_string()])
+        .with(ListKind::Templates, &[template.to_string()]);
+    Arc::new(offer.marked(Some(mark(1))))
+}
+
+fn keys(catalog: &Catalog, kind: ListKind) -> Vec<String> {
+    let page = catalog
+        .page(&CatalogView::All, kind, None, Era::Modern)
+        .unwrap();
+    read(&page, kind).0
+}
+
+fn reading(catalog: &Catalog, kind: ListKind, server: &str, own: &str) -> Vec<String> {
+    let places = catalog.reading_places(kind, &id(server), own);
+    places.iter().map(ServerId::to_string).collect()
+}
+
+/// Prompts that take the same, and resources and templates of the same type, are one entry; what differs in that is not.
+#[test]
+fn prompts_and_resources_of_replicas_are_one_entry_each() {
+    let catalog = empty().next(&[
+        readable("attic/it", "what", "text/plain"),
+        readable("nas/it", "what", "text/plain"),
+        readable("shed/it", "other", "text/html"),
+    ]);
+    assert_eq!(
+        keys(&catalog, ListKind::Prompts),
+        ["attic__it__ask", "shed__it__ask"]
+    );
+    let uris = ["mcpk://attic/it/a%3A%2F%2Fb", "mcpk://shed/it/a%3A%2F%2Fb"];
+    assert_eq!(keys(&catalog, ListKind::Resources), uris);
+    assert_eq!(keys(&catalog, ListKind::Templates).len(), 2);
+    let both = ["attic/it", "nas/it"];
+    for (kind, own) in [
+        (ListKind::Prompts, "ask"),
+        (ListKind::Resources, "a://b"),
+        (ListKind::Templates, "c://{d}"),
+    ] {
+        assert_eq!(reading(&catalog, kind, "nas/it", own), both, "{kind:?}");
+        assert_eq!(
+            reading(&catalog, kind, "shed/it", own),
+            ["shed/it"],
+            "{kind:?}"
+        );
+    }
+    let by_template = reading(&catalog, ListKind::Resources, "nas/it", "c://whatever");
+    assert_eq!(by_template, both);
+    let sees = |open: &str, kind| {
+        let keep = |server: &ServerId, _: Option<&str>| server.as_str() == open;
+        let sifted = catalog.sift(&CatalogView::All, kind, Era::Modern, "those", keep);
+        read(&sifted.unwrap().page(None, Era::Modern).unwrap(), kind)
+            .0
+            .len()
+    };
+    for kind in [ListKind::Prompts, ListKind::Resources, ListKind::Templates] {
+        assert_eq!(
+            (sees("nas/it", kind), sees("other", kind)),
+            (1, 0),
+            "{kind:?}"
+        );
+    }
+}
+
+/// This node's own comes first, and the names of who is gone lead to who is left.
+#[test]
+fn what_is_read_keeps_its_name_and_the_names_of_who_is_gone() {
+    let (nas, attic) = (
+        readable("nas/it", "what", "text/plain"),
+        readable("attic/it", "what", "text/plain"),
+    );
+    let first = empty().next(std::slice::from_ref(&nas));
+    let both = first.next(&[nas.clone(), attic.clone()]);
+    assert_eq!(keys(&both, ListKind::Prompts), ["nas__it__ask"]);
+    let alone = both.next(std::slice::from_ref(&attic));
+    for name in ["nas__it__ask", "nas/it:ask", "attic__it__ask"] {
+        let prompt = alone.prompt(&CatalogView::All, name).unwrap();
+        assert_eq!(prompt.server, id("attic/it"), "{name}");
+    }
+    for uri in ["mcpk://nas/it/a%3A%2F%2Fb", "mcpk://nas/it/c%3A%2F%2Fd"] {
+        let route = alone.resource(&CatalogView::All, uri).unwrap();
+        assert_eq!(*route.server, id("attic/it"), "{uri}");
+    }
+    let here = alone.next(&[nas, attic, readable("it", "what", "text/plain")]);
+    assert_eq!(keys(&here, ListKind::Prompts), ["it__ask"]);
+    assert_eq!(keys(&here, ListKind::Resources), ["a://b"]);
+    let unmarked = Arc::new(
+        (*readable("den/it", "what", "text/plain"))
+            .clone()
+            .marked(None),
+    );
+    let more = here.next(&[unmarked, readable("it", "what", "text/plain")]);
+    assert_eq!(keys(&more, ListKind::Prompts).len(), 2);
+}

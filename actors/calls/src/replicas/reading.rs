@@ -1,0 +1,134 @@
+//! Prompts and resources that may be read at several places. A place that is away is left for the next, and so is one that
+//! was lost: reading changes nothing, so it may be done twice.
+
+use mgp_engine::cluster::routes::{CallAttempts, PlaceCandidate, TryFailure};
+use mgp_engine::tools::catalog::{CatalogView, ListKind};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::refusal::Refusal;
+use serde_json::value::RawValue;
+
+use crate::Context;
+use crate::checks::access;
+use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_servers::upstream::{Mirrored, Outgoing, may_be_of_mgp};
+
+/// What is read, and how its server is asked.
+pub(crate) struct ReadRequest<'a> {
+    /// In which list it stands.
+    pub(crate) kind: ListKind,
+    /// Its server.
+    pub(crate) server: &'a ServerId,
+    /// Its own name or URI there.
+    pub(crate) own: &'a str,
+    /// `prompts/get` or `resources/read`.
+    pub(crate) method: &'static str,
+    /// As the caller wrote them.
+    pub(crate) params: &'a str,
+    /// The part of them that names it, and what stands there for the server.
+    pub(crate) edit: (&'a str, &'a str),
+    /// The caller's progress token.
+    pub(crate) token: Option<&'a RawValue>,
+    /// What the caller is told where it is closed.
+    pub(crate) unknown: Refusal,
+}
+
+/// Reads it at its server, or what is the same at another one.
+///
+/// # Errors
+/// What kept the answer from coming, at the last place; the answer of a place that said no.
+pub(crate) async fn read(cx: &Context, request: &Request, reading: &ReadRequest<'_>) -> Outcome {
+    let (caller, agent) = (&request.caller, &request.caller.agent);
+    let server = reading.server;
+    let all = places(cx, caller, (reading.kind, server, reading.own));
+    if all.is_empty() {
+        return read_at(cx, request, reading, server).await;
+    }
+    let asked = cx.homes.asked(agent, reading.params);
+    if let Some(asked) = asked.filter(|asked| all.contains(asked)) {
+        let answer = read_at(cx, request, reading, &asked).await?;
+        cx.homes.asks(agent, &asked, &answer);
+        return Ok(answer);
+    }
+    let mark = |server: &ServerId| cx.shown.load().catalog.mark(server).copied();
+    let (mut attempts, mut failed) = (CallAttempts::default(), None);
+    loop {
+        let candidates = candidates(cx, caller, &all);
+        let home = cx.homes.of_mark(agent, mark(server).as_ref());
+        let Some(choice) = attempts.next(&candidates, home.as_ref()) else {
+            return match failed {
+                Some(refusal) => Err(refusal),
+                // All are away, or closed: as if it stood alone.
+                None => read_at(cx, request, reading, server).await,
+            };
+        };
+        let there = &choice.server;
+        cx.homes.read_at(agent, mark(there).as_ref(), there);
+        match read_at(cx, request, reading, there).await {
+            Ok(answer) => {
+                cx.homes.asks(agent, there, &answer);
+                return Ok(answer);
+            }
+            Err(refusal) if TryFailure::of(&refusal).is_some() => failed = Some(refusal),
+            Err(refusal) => return Err(refusal),
+        }
+    }
+}
+
+async fn read_at(
+    cx: &Context,
+    request: &Request,
+    reading: &ReadRequest<'_>,
+    server: &ServerId,
+) -> Outcome {
+    let unknown = reading.unknown.clone();
+    let final_check = access::admit(cx, &request.caller, server, None, unknown)?;
+    let outgoing = Outgoing {
+        tool: None,
+        final_check: Some(&final_check),
+        method: reading.method,
+        params: reading.params,
+        of_mgp: may_be_of_mgp(reading.params),
+        edit: reading.edit,
+        token: reading.token,
+        wish: None,
+        mirrored: Mirrored::named(reading.own),
+    };
+    cx.upstream(server).send(request, outgoing).await
+}
+
+/// That server, or where it is closed to the caller another one that is open and has the same.
+pub(crate) fn open_place(
+    cx: &Context,
+    caller: &Caller,
+    it: (ListKind, &ServerId, &str),
+) -> Option<ServerId> {
+    if access::opens(cx, caller, it.1) {
+        return Some(it.1.clone());
+    }
+    let all = places(cx, caller, it);
+    all.into_iter().find(|one| access::opens(cx, caller, one))
+}
+
+/// Where it can be read, if it is one of several; nothing at a door of one server, which names it.
+fn places(
+    cx: &Context,
+    caller: &Caller,
+    (kind, server, own): (ListKind, &ServerId, &str),
+) -> Vec<ServerId> {
+    match caller.view {
+        CatalogView::One(_) => Vec::new(),
+        CatalogView::All => {
+            let shown = cx.shown.load();
+            shown.catalog.reading_places(kind, server, own).to_vec()
+        }
+    }
+}
+
+fn candidates(cx: &Context, caller: &Caller, all: &[ServerId]) -> Vec<PlaceCandidate> {
+    let servers = cx.servers.load();
+    let open = all
+        .iter()
+        .filter(|server| access::opens(cx, caller, server));
+    let there = open.filter_map(|server| servers.get(server));
+    there.map(|handle| handle.candidate(true)).collect()
+}
