@@ -87,110 +87,38 @@ fn record(n: u64) -> Event {
 fn questions(n: u64, records: u64) -> Vec<(&'static str, Find)> {
     let by = mixed(n + 1_000_000_007);
     let at = by % records;
-    let (agent, tool, server) = (Some(agent(by)), Some(tool(by >> 8)), Some(server(by >> 8)));
+    let (agent, tool, server) = (agent(by), tool(by >> 8), server(by >> 8));
     let since = BEGINNING + at * STEP;
-    let (hour, week) = (Some(since + HOUR), Some(since + 168 * HOUR));
-    let since_ms = Some(since);
-    let trace = |n| Some(trace(n).to_string());
-    let none = Find::default;
-    let nobody = || Some("agent.nobody".to_owned());
-    vec![
-        ("nothing: the newest", none()),
-        (
-            "a trace",
-            Find {
-                trace: trace(at),
-                ..none()
-            },
-        ),
+    let (hour, week) = (since + HOUR, since + 168 * HOUR);
+    let asked = [
+        ("nothing: the newest", json!({})),
+        ("a trace", json!({"trace": trace(at)})),
         (
             "a trace that is none",
-            Find {
-                trace: trace(at + records),
-                ..none()
-            },
+            json!({"trace": trace(at + records)}),
         ),
-        (
-            "an agent",
-            Find {
-                agent: agent.clone(),
-                ..none()
-            },
-        ),
-        (
-            "a server",
-            Find {
-                server: server.clone(),
-                ..none()
-            },
-        ),
-        (
-            "a tool",
-            Find {
-                tool: tool.clone(),
-                ..none()
-            },
-        ),
-        (
-            "an agent that is none",
-            Find {
-                agent: nobody(),
-                ..none()
-            },
-        ),
-        (
-            "agent and tool",
-            Find {
-                agent: agent.clone(),
-                tool: tool.clone(),
-                ..none()
-            },
-        ),
+        ("an agent", json!({"agent": agent})),
+        ("a server", json!({"server": server})),
+        ("a tool", json!({"tool": tool})),
+        ("an agent that is none", json!({"agent": "agent.nobody"})),
+        ("agent and tool", json!({"agent": agent, "tool": tool})),
         (
             "agent, server, tool, all time",
-            Find {
-                agent: agent.clone(),
-                server,
-                tool: tool.clone(),
-                since_ms: Some(1),
-                ..none()
-            },
+            json!({"agent": agent, "server": server, "tool": tool, "since_ms": 1}),
         ),
-        (
-            "an hour",
-            Find {
-                since_ms,
-                until_ms: hour,
-                ..none()
-            },
-        ),
+        ("an hour", json!({"since_ms": since, "until_ms": hour})),
         (
             "agent, in an hour",
-            Find {
-                agent: agent.clone(),
-                since_ms,
-                until_ms: hour,
-                ..none()
-            },
+            json!({"agent": agent, "since_ms": since, "until_ms": hour}),
         ),
         (
             "agent and tool, in a week",
-            Find {
-                agent,
-                tool,
-                since_ms,
-                until_ms: week,
-                ..none()
-            },
+            json!({"agent": agent, "tool": tool, "since_ms": since, "until_ms": week}),
         ),
-        (
-            "before a moment",
-            Find {
-                until_ms: Some(since),
-                ..none()
-            },
-        ),
-    ]
+        ("before a moment", json!({"until_ms": since})),
+    ];
+    let read = |asked| serde_json::from_value(asked).expect("a question");
+    asked.map(|(name, asked)| (name, read(asked))).into()
 }
 
 async fn write(audit: &AuditHandle, records: u64) {
@@ -278,13 +206,10 @@ async fn page(views: &AuditViews, name: &str, mut asked: Find) {
     println!("{name}, all pages: {took:.1?}, {events} events in {pages} pages");
 }
 
-#[tokio::main]
-async fn main() {
-    let records = std::env::args().find_map(|word| word.parse().ok());
-    let records: u64 = records.unwrap_or(100_000).max(1);
-    let dir = tempfile::tempdir().expect("a folder");
+/// The log, and how large it is.
+async fn log(dir: &Path, records: u64) -> AuditHandle {
     let options = LogOptions {
-        folder: Folder::of(dir.path()),
+        folder: Folder::of(dir),
         calls: CallAuditing::default(),
         retention: Retention {
             max_age: None,
@@ -297,36 +222,47 @@ async fn main() {
     let audit = options.open().expect("a log");
     let began = Instant::now();
     write(&audit, records).await;
-    let log = bytes(Folder::of(dir.path()).folder());
-    let (took, each) = (began.elapsed(), log / records);
-    println!(
-        "log: {records} records in {took:.1?}; {} MiB, {each} bytes a record",
-        mib(log)
-    );
+    let size = bytes(Folder::of(dir).folder());
+    let (took, each) = (began.elapsed(), size / records);
+    let mib = mib(size);
+    println!("log: {records} records in {took:.1?}; {mib} MiB, {each} bytes a record");
+    audit
+}
+
+/// The view, built and opened again.
+async fn build(dir: &Path, audit: &AuditHandle, records: u64) -> AuditViews {
     // The most memory is counted from here on.
     let _ = fs::write("/proc/self/clear_refs", "5");
     let before = memory("VmRSS");
     let began = Instant::now();
-    let views = AuditViews::start(dir.path(), &audit);
+    let views = AuditViews::start(dir, audit);
     complete(&views, records).await;
     let took = began.elapsed();
     let rate = records as f64 / took.as_secs_f64();
     println!("built: {took:.1?}, {rate:.0} records a second");
-    println!(
-        "memory: {before} MiB before, at most {} while it was built",
-        memory("VmHWM")
-    );
+    let most = memory("VmHWM");
+    println!("memory: {before} MiB before, at most {most} while it was built");
     drop(views);
     let began = Instant::now();
-    let views = AuditViews::start(dir.path(), &audit);
+    let views = AuditViews::start(dir, audit);
     complete(&views, records).await;
     println!(
         "opened again, and the first answer: {:.1?}",
         began.elapsed()
     );
-    let size = bytes(&dir.path().join("views"));
+    let size = bytes(&dir.join("views"));
     let each = size as f64 / records as f64;
     println!("view: {} MiB, {each:.1} bytes a record", mib(size));
+    views
+}
+
+#[tokio::main]
+async fn main() {
+    let records = std::env::args().find_map(|word| word.parse().ok());
+    let records: u64 = records.unwrap_or(100_000).max(1);
+    let dir = tempfile::tempdir().expect("a folder");
+    let audit = log(dir.path(), records).await;
+    let views = build(dir.path(), &audit, records).await;
     ask(&views, records).await;
     let (agent, tool) = (Some(agent(3)), Some(tool(5)));
     let limit = Some(1_000);
