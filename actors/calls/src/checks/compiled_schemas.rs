@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use mgp_runtime::task;
 
-/// Bytes that compiled schemas may take: some 4,000 of the usual size, or those of some 60 tools whose schemas
+/// Bytes that compiled schemas may take: some 2,500 of the usual size, or those of some 60 tools whose schemas
 /// have a pattern each. Beyond, those that were not needed lately are compiled again.
 const SCHEMAS_MAX: usize = 32 << 20;
 

@@ -194,6 +194,10 @@ mod tests {
         };
         let mut now = MonotonicTime::START;
         let mut effects = held.told(node, own.digest(here), now);
+        assert!(
+            !shown.publish(&held, &published, now),
+            "nothing is there yet"
+        );
         let (mut pages, mut times) = (0, 0);
         while let Some(asked) = pull(&effects) {
             // The fourth page is late.
