@@ -365,6 +365,10 @@ impl Model {
                         "only what is held is ended, and once"
                     );
                 }
+                EventsEffect::FollowAtNode { server, .. }
+                | EventsEffect::LeaveAtNode { server, .. } => {
+                    panic!("{server} is no server of another node")
+                }
                 EventsEffect::FollowsMore(number) => panic!("{number} had all it wanted"),
             }
         }
