@@ -58,7 +58,7 @@ fn announcement(n: u8, tag: Option<ClusterTag>) -> Announcement {
     }
 }
 
-/// PRJ-003: who announces itself is found with its address, and says nothing that names it.
+/// FED-013: PRJ-003, who announces itself is found with its address, and says nothing that names it.
 #[test]
 fn an_announced_node_is_seen_with_its_addresses_and_without_a_name() {
     in_a_network_of_its_own(|| {
@@ -83,7 +83,7 @@ fn an_announced_node_is_seen_with_its_addresses_and_without_a_name() {
     });
 }
 
-/// Only its own cluster knows a node by its tag, and no two announcements have the same.
+/// FED-013: only its own cluster knows a node by its tag, and no two announcements have the same.
 #[test]
 fn a_tag_is_known_by_its_cluster_alone() {
     let one = ClusterTag::new(b"cluster", [1; ClusterTag::SALT]);
@@ -97,7 +97,7 @@ fn a_tag_is_known_by_its_cluster_alone() {
     assert!(!changed.is_of(b"cluster"));
 }
 
-/// What is no announcement of a node is passed over, whoever sends it.
+/// FED-014: what is no announcement of a node is passed over, whoever sends it.
 #[test]
 fn what_says_no_id_or_no_address_is_no_sighting() {
     let id = NodeId([7; 32]).to_string();

@@ -191,7 +191,7 @@ async fn text(agent: &mut Agent, tool: &str) -> Answer {
     agent.call(tool, json!({})).await
 }
 
-/// PRJ-006, FEDERATION "Calls across nodes": a group is one entry, and who is killed is not missed by the next
+/// FED-062: PRJ-006, a group is one entry, and who is killed is not missed by the next
 /// call, which keeps its name.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_owners_are_one_entry_and_one_is_enough() {
@@ -244,7 +244,7 @@ async fn two_owners_are_one_entry_and_one_is_enough() {
     assert_eq!(replicas.calls(left, "test_simple_text").await, 2);
 }
 
-/// FEDERATION "Calls across nodes": of a call that was under way it is unknown what became, and it is not made
+/// FED-067: of a call that was under way it is unknown what became, and it is not made
 /// again at the other owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_under_way_at_an_owner_that_is_killed_is_not_made_twice() {
@@ -265,7 +265,7 @@ async fn a_call_under_way_at_an_owner_that_is_killed_is_not_made_twice() {
     assert_eq!(replicas.calls(left, "slow").await, Value::Null);
 }
 
-/// FEDERATION "Calls across nodes": where both operators say that twice is once, the other owner answers.
+/// FED-066: where both operators say that twice is once, the other owner answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_call_of_an_idempotent_tool_is_answered_by_the_other_owner() {
     let mut replicas = Replicas::with("[servers.tools.slow]\nidempotent = true\n").await;
@@ -280,7 +280,7 @@ async fn a_lost_call_of_an_idempotent_tool_is_answered_by_the_other_owner() {
     assert_eq!(node_of(&replicas.record("slow", 0).await), left);
 }
 
-/// FEDERATION "Calls across nodes": a server that remembers its callers is called where it does, however busy it
+/// FED-063: a server that remembers its callers is called where it does, however busy it
 /// is there, until it is gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_stays_where_it_is_remembered() {

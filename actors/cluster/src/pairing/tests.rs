@@ -134,7 +134,7 @@ fn refused(why: &str) -> JoinProgress {
     JoinProgress::Refused(why.to_owned())
 }
 
-/// FED-004: both sides show the same words, and only a person's yes lets the node in.
+/// FED-017: both sides show the same words, and only a person's yes lets the node in.
 #[tokio::test]
 async fn a_node_comes_in_with_a_ticket_and_a_persons_yes() {
     let (mut a, mut b) = two().await;
@@ -195,6 +195,7 @@ async fn a_node_comes_in_with_a_ticket_and_a_persons_yes() {
     assert!(a.admitted.try_recv().is_err());
 }
 
+/// FED-018: .
 #[tokio::test]
 async fn a_ticket_that_was_approved_before_needs_no_person() {
     let (a, b) = two().await;
@@ -253,7 +254,7 @@ async fn a_name_that_is_taken_uses_no_ticket_up() {
     assert!(matches!(b.outcome().await, JoinProgress::Admitted(_)));
 }
 
-/// FED-004: what a person looked at is what is let in: a node that asks under another name asks anew.
+/// what a person looked at is what is let in: a node that asks under another name asks anew.
 #[tokio::test]
 async fn a_yes_to_one_name_lets_no_other_in() {
     let (mut a, b) = two().await;

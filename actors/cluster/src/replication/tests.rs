@@ -96,7 +96,7 @@ async fn a_cluster_is_founded_and_its_lone_founder_goes_on_after_a_restart() {
     assert_eq!(scene.write(0, revoke(2)).await.unwrap().number, Some(2));
 }
 
-/// FEDERATION, grants: any admin's grant reaches the owner of the server, and a revocation is pushed there.
+/// FED-037: any admin's grant reaches the owner of the server, and a revocation is pushed there.
 #[tokio::test]
 async fn a_grant_reaches_the_owner_and_its_end_is_pushed_and_confirmed() {
     let scene = Scene::granted().await;
@@ -124,7 +124,7 @@ async fn a_grant_reaches_the_owner_and_its_end_is_pushed_and_confirmed() {
     assert!(told.considered.iter().any(taken_back), "{told:?}");
 }
 
-/// FEDERATION, the lease: only what other nodes' agents are allowed ends, and it comes back.
+/// FED-038, FED-039, FED-048: only what other nodes' agents are allowed ends, and it comes back.
 #[tokio::test]
 async fn the_lease_ends_what_other_nodes_agents_may_do_and_nothing_else() {
     let mut scene = Scene::granted().await;
@@ -150,7 +150,7 @@ async fn the_lease_ends_what_other_nodes_agents_may_do_and_nothing_else() {
         .await;
 }
 
-/// Who ends in good order owes no lease.
+/// FED-047: who ends in good order owes no lease.
 #[tokio::test]
 async fn a_node_that_rests_is_not_waited_for() {
     let mut scene = Scene::granted().await;
@@ -203,7 +203,7 @@ async fn a_log_that_was_put_back_from_a_copy_is_filled_again_by_others() {
     assert!(scene.view(0).forked.is_empty() && scene.view(1).forked.is_empty());
 }
 
-/// With no peer in reach a node may only revoke; that is kept, and signed later.
+/// FED-052: with no peer in reach a node may only revoke; that is kept, and signed later.
 #[tokio::test]
 async fn a_revocation_is_owed_over_restarts_until_the_log_is_confirmed() {
     let mut scene = Scene::granted().await;
@@ -225,6 +225,7 @@ async fn a_revocation_is_owed_over_restarts_until_the_log_is_confirmed() {
         .await;
 }
 
+/// FED-002: .
 #[tokio::test]
 async fn a_torn_end_is_cut_off_and_damage_is_named_with_its_place() {
     let mut scene = Scene::new(1).await;
@@ -251,7 +252,7 @@ async fn a_torn_end_is_cut_off_and_damage_is_named_with_its_place() {
     assert_eq!(fs::read(&path).unwrap(), bytes, "nothing was changed");
 }
 
-/// FEDERATION, two clusters: they never merge.
+/// FED-056: they never merge.
 #[tokio::test]
 async fn entries_of_another_cluster_are_not_taken() {
     let mut scene = Scene::of(2).await;
@@ -460,6 +461,7 @@ async fn a_node_signs_its_new_key_and_finds_that_again() {
     assert!(again.is_err(), "it has another key already");
 }
 
+/// FED-054: .
 #[tokio::test]
 async fn a_node_is_renamed_and_goes_on_under_a_new_key() {
     let scene = Scene::of(2).await;

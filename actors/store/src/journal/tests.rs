@@ -18,7 +18,7 @@ async fn with(path: &Path, entries: &[&str]) {
     }
 }
 
-/// One hundred at once share syncs and stand in the order they were asked for.
+/// FED-001: one hundred at once share syncs and stand in the order they were asked for.
 #[tokio::test]
 async fn what_was_appended_is_there_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -39,6 +39,7 @@ async fn what_was_appended_is_there_again() {
     assert!(matches!(long, Err(NotAppended::TooLong(_))));
 }
 
+/// FED-002: .
 #[tokio::test]
 async fn a_torn_tail_is_cut_off_and_told() {
     let dir = tempfile::tempdir().unwrap();
@@ -58,6 +59,7 @@ async fn a_torn_tail_is_cut_off_and_told() {
     );
 }
 
+/// FED-002: .
 #[tokio::test]
 async fn damage_is_named_and_nothing_is_changed() {
     let dir = tempfile::tempdir().unwrap();

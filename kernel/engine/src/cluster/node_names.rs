@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(rmp_serde::from_slice::<NodeNames>(&bytes).unwrap(), names);
     }
 
-    /// A server of this node takes its name back: what is local never changes.
+    /// FED-061: a server of this node takes its name back: what is local never changes.
     #[test]
     fn a_local_server_of_the_name_comes_first() {
         let mut names = NodeNames::default();

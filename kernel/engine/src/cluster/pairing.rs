@@ -381,7 +381,7 @@ mod tests {
         (tickets, id)
     }
 
-    /// FED-004: a ticket is for one node, once.
+    /// FED-016: a ticket is for one node, once.
     #[test]
     fn the_first_node_that_proves_the_secret_has_the_ticket() {
         let (mut tickets, id) = out(TERMS);
@@ -401,7 +401,7 @@ mod tests {
         );
     }
 
-    /// FED-004: what a person looked at is what is let in. A node that asks under another name asks anew.
+    /// what a person looked at is what is let in. A node that asks under another name asks anew.
     #[test]
     fn a_yes_is_to_the_name_and_the_words_that_were_looked_at() {
         let (mut tickets, id) = out(TERMS);
@@ -456,6 +456,7 @@ mod tests {
         assert!(good.ask(&mut tickets, 1).is_ok(), "none of them used it up");
     }
 
+    /// FED-016: .
     #[test]
     fn a_ticket_ends_with_its_time_and_there_are_not_many() {
         let (mut tickets, id) = out(TERMS);
@@ -488,6 +489,7 @@ mod tests {
         assert!(asking(2).ask(&mut tickets, 1).unwrap().is_new);
     }
 
+    /// FED-018: .
     #[test]
     fn a_ticket_that_was_approved_before_needs_no_person() {
         let approved_before = true;

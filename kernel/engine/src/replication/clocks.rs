@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// FEDERATION, clocks: up to two seconds nothing changes, beyond allows end early and denials late.
+    /// FED-051: up to two seconds nothing changes, beyond allows end early and denials late.
     #[test]
     fn the_clock_furthest_ahead_ends_what_is_allowed_and_the_one_furthest_behind_what_is_denied() {
         let mut clocks = SeenClocks::default();

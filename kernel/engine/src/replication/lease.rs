@@ -135,7 +135,7 @@ mod tests {
         MonotonicTime::new(Duration::from_secs(seconds))
     }
 
-    /// FEDERATION, clocks: the age runs from the question, and only an answer to it counts.
+    /// FED-050: the age runs from the question, and only an answer to it counts.
     #[test]
     fn a_lease_ends_its_length_after_the_question_however_late_the_answer() {
         let mut leases = Leases::new(LEASE);

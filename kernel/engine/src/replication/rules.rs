@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    /// FEDERATION, names: agents of other nodes are always opt-in, whatever the default policy at home.
+    /// FED-044: agents of other nodes are always opt-in, whatever the default policy at home.
     #[test]
     fn only_a_grant_opens_a_server_to_an_agent_of_another_node() {
         let mut owner = OwnerOfFiles::new();
@@ -315,7 +315,7 @@ mod tests {
         assert!(!owner.table().sees(&who, &files(), 0));
     }
 
-    /// FEDERATION, the lease: only allows lapse, and only those of other nodes' agents.
+    /// FED-039, FED-049: only allows lapse, and only those of other nodes' agents.
     #[test]
     fn what_is_allowed_ends_with_the_lease_and_comes_back_with_it() {
         let mut owner = OwnerOfFiles::new();

@@ -281,7 +281,7 @@ mod tests {
         assert_eq!((refused, out.len()), (Err(TooLong(PAYLOAD_MAX + 1)), 0));
     }
 
-    /// Entries that change places, or one that is gone from the middle, break the chain.
+    /// FED-001: entries that change places, or one that is gone from the middle, break the chain.
     #[test]
     fn an_entry_that_was_taken_out_is_missed() {
         let three = [b"one".to_vec(), b"two".to_vec(), b"six".to_vec()];

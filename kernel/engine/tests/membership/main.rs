@@ -4,7 +4,7 @@ mod network;
 
 use network::Network;
 
-/// PRJ-007: at three nodes a death is seen by both others within three seconds, whenever it comes.
+/// FED-022: PRJ-007, at three nodes a death is seen by both others within three seconds, whenever it comes.
 #[test]
 fn a_death_is_seen_within_three_seconds() {
     for seed in 0..40 {
@@ -28,7 +28,7 @@ fn a_death_is_seen_within_three_seconds() {
     }
 }
 
-/// No false death in ten minutes at a loss of five in a hundred.
+/// FED-025: no false death in ten minutes at a loss of five in a hundred.
 #[test]
 fn nobody_is_dead_because_packets_are_lost() {
     for seed in 0..5 {

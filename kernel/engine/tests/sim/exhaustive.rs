@@ -15,7 +15,7 @@ use self::cluster::{OWNER, SmallCluster, TWO_ADMINS};
 use self::steps::{Budget, Course};
 use crate::seeds::asked;
 
-/// FEDERATION, hard cases: what one admin grants while the other one revokes it, the owner being cut from either
+/// FED-038: what one admin grants while the other one revokes it, the owner being cut from either
 /// for longer than a lease.
 #[test]
 fn every_course_of_a_grant_and_its_revocation() {
@@ -34,7 +34,7 @@ fn every_course_of_a_grant_and_its_revocation() {
     });
 }
 
-/// FEDERATION, hard cases: two admins cut each other off, while one grants and the other one revokes.
+/// FED-055: two admins cut each other off, while one grants and the other one revokes.
 #[test]
 fn every_course_of_two_admins_that_cut_each_other_off() {
     check(Course {

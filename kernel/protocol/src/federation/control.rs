@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// A kernel of the next version adds members and kinds; this one reads what it knows.
+    /// FED-011, FED-059: a kernel of the next version adds members and kinds; this one reads what it knows.
     #[test]
     fn members_of_a_changed_wire_are_passed_over_and_kinds_are_kept() {
         #[derive(Serialize)]

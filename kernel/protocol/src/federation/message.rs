@@ -74,7 +74,7 @@ mod tests {
 
     const TOLD: Told = Told { id: 1, of: 2 };
 
-    /// Another version may have its members in another order.
+    /// FED-011: another version may have its members in another order.
     #[test]
     fn a_list_of_the_same_values_is_no_message() {
         let list = rmp_serde::to_vec(&TOLD).unwrap();

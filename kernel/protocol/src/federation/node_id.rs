@@ -75,6 +75,7 @@ fn three_words(bytes: [u8; SHOWN]) -> String {
 mod tests {
     use super::*;
 
+    /// FED-005: .
     #[test]
     fn an_id_is_read_as_it_is_shown_and_in_no_other_way() {
         let id = NodeId::of_key(&[7; 32]);
@@ -92,6 +93,7 @@ mod tests {
         }
     }
 
+    /// FED-005: .
     #[test]
     fn every_number_is_a_word_of_its_own() {
         let word = |n: u16| {
@@ -105,7 +107,7 @@ mod tests {
         assert_eq!(NodeId([0x12; 32]).words().len(), 17);
     }
 
-    /// Whoever sits between two nodes has a key or no secret, and is seen.
+    /// FED-017: whoever sits between two nodes has a key or no secret, and is seen.
     #[test]
     fn the_words_of_a_pairing_depend_on_both_keys_the_name_and_the_secret() {
         let of = |n: u8| NodeId::of_key(&[n; 32]);

@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// Members of a later version are passed over.
+    /// FED-059: members of a later version are passed over.
     #[test]
     fn a_record_of_a_changed_wire_is_read_for_what_is_known() {
         #[derive(Serialize)]

@@ -23,7 +23,7 @@ async fn the_peers_clock_is_asked_for_and_told() {
     assert_eq!(soon(dialed.control_input.next()).await, Ok(pong));
 }
 
-/// What the next version says is told on, and ends nothing.
+/// FED-011: what the next version says is told on, and ends nothing.
 #[tokio::test]
 async fn a_message_of_a_later_version_is_passed_on_as_it_came() {
     let (_a, mut dialed, mut taken, _b) = linked().await;

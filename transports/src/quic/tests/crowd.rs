@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::super::{CALLS, CallFrame, CallNotBegun, FOLLOWS, InboundStream, LISTENS};
 use super::scene::{answers, call, echoes, header, inbound, linked, long, result, soon};
 
-/// 8 MiB go both ways, again and again; a small call waits for none of them to be through.
+/// FED-010: 8 MiB go both ways, again and again; a small call waits for none of them to be through.
 #[tokio::test]
 async fn a_large_call_keeps_no_small_one_waiting() {
     const SMALL: usize = 20;
@@ -57,7 +57,7 @@ async fn a_large_call_keeps_no_small_one_waiting() {
     all_memory_is_back(&[&a.memory, &b.memory]).await;
 }
 
-/// What messages take of the memory of all links is bounded: one for which there is no room is refused, and
+/// FED-008: what messages take of the memory of all links is bounded: one for which there is no room is refused, and
 /// the link goes on.
 #[tokio::test]
 async fn a_call_for_which_there_is_no_memory_is_refused() {
@@ -87,7 +87,7 @@ async fn all_memory_is_back(of: &[&Arc<mgp_sync::Credit>]) {
     .await;
 }
 
-/// As many answers as there may be calls, less one, that nobody reads: the last one is read at once.
+/// FED-010: as many answers as there may be calls, less one, that nobody reads: the last one is read at once.
 #[tokio::test]
 async fn readers_that_do_not_read_do_not_hold_the_link() {
     let (_a, dialed, taken, _b) = linked().await;

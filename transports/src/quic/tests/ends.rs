@@ -12,7 +12,7 @@ use super::super::{IDLE, NoLink, StreamFailure};
 use super::bad_wire::{BadWire, Badness};
 use super::scene::{Key, Node, header, id, linked, long, soon, two};
 
-/// A node that is killed says nothing, and its peer misses it: within 3 s, of which this test leaves the
+/// FED-022: a node that is killed says nothing, and its peer misses it: within 3 s, of which this test leaves the
 /// measuring to less busy machines.
 #[tokio::test]
 async fn a_peer_that_was_killed_is_noticed() {

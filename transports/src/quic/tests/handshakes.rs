@@ -36,7 +36,7 @@ async fn two_nodes_that_know_each_other_are_linked() {
     assert_eq!(gone, StreamFailure::LinkClosed(LinkClose::Replaced));
 }
 
-/// A node that is not pinned gets nothing, and those that are get their link all the same.
+/// FED-006: a node that is not pinned gets nothing, and those that are get their link all the same.
 #[tokio::test]
 async fn a_node_that_is_not_known_is_refused_and_the_acceptor_goes_on() {
     let (a, mut b) = two();
@@ -54,7 +54,7 @@ async fn a_node_that_is_not_known_is_refused_and_the_acceptor_goes_on() {
     assert_eq!(b.link().await.link.peer(), a.id);
 }
 
-/// Another node at the address of the one that was dialed, pinned or not.
+/// FED-006: another node at the address of the one that was dialed, pinned or not.
 #[tokio::test]
 async fn only_the_node_that_was_dialed_is_taken_for_it() {
     let (a, b) = two();
@@ -106,7 +106,7 @@ fn pretender(honest: usize) -> Node {
     Node::with(Arc::new(pretender), hello())
 }
 
-/// The key in the certificate did not sign it.
+/// FED-006: the key in the certificate did not sign it.
 #[tokio::test]
 async fn a_certificate_that_its_key_did_not_sign_is_refused_by_both_sides() {
     let a = Node::new(1);
@@ -122,7 +122,7 @@ async fn a_certificate_that_its_key_did_not_sign_is_refused_by_both_sides() {
     assert_eq!(a.endpoint.links(), 0);
 }
 
-/// Everybody who was ever dialed has a node's certificate; without its key it is of no use.
+/// FED-006: everybody who was ever dialed has a node's certificate; without its key it is of no use.
 #[tokio::test]
 async fn a_certificate_that_was_copied_is_of_no_use() {
     let mut a = Node::new(1);
@@ -136,7 +136,7 @@ async fn a_certificate_that_was_copied_is_of_no_use() {
     assert!(a.accepted.try_recv().is_err());
 }
 
-/// No session is resumed: its peer would not be judged again.
+/// FED-007: no session is resumed: its peer would not be judged again.
 #[tokio::test]
 async fn no_link_begins_before_its_handshake_is_over() {
     let (a, b) = two();
@@ -158,7 +158,7 @@ async fn no_link_begins_before_its_handshake_is_over() {
     }
 }
 
-/// From when the pins are changed, the links of others are cut, and calls with them.
+/// FED-020: from when the pins are changed, the links of others are cut, and calls with them.
 #[tokio::test]
 async fn a_node_that_is_revoked_loses_its_links_at_once() {
     let (a, dialed, mut taken, b) = linked().await;
@@ -196,7 +196,7 @@ async fn nodes_without_a_common_version_say_so() {
     assert_eq!((a.endpoint.links(), b.endpoint.links()), (0, 0));
 }
 
-/// A kernel whose wire is changed on purpose is linked with one of today.
+/// FED-059: a kernel whose wire is changed on purpose is linked with one of today.
 #[tokio::test]
 async fn a_changed_wire_speaks_what_both_know() {
     let mut next = hello();
@@ -254,7 +254,7 @@ async fn a_name_is_resolved_each_time() {
     }
 }
 
-/// Who cannot hear us gets less than it sends, and takes no place among the handshakes.
+/// FED-009: who cannot hear us gets less than it sends, and takes no place among the handshakes.
 #[tokio::test]
 async fn nobody_is_flooded_with_our_answers() {
     let (a, b) = two();
@@ -271,7 +271,7 @@ async fn nobody_is_flooded_with_our_answers() {
     assert_eq!(b.endpoint.connections(), 0);
 }
 
-/// Handshakes that are never ended take only so many places.
+/// FED-008: handshakes that are never ended take only so many places.
 #[tokio::test]
 async fn handshakes_of_one_address_are_bounded() {
     let key: Arc<dyn NodeSigner> = Arc::new(Key::new(2));

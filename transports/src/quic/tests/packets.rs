@@ -25,7 +25,7 @@ async fn a_packet_goes_as_a_datagram_or_on_a_stream_of_its_own() {
     assert_eq!(dialed.link.packet(long).await, PacketFate::TooLong);
 }
 
-/// A flood fills a bounded buffer and nothing else: the newest are kept, and calls go on.
+/// FED-008: a flood fills a bounded buffer and nothing else: the newest are kept, and calls go on.
 #[tokio::test]
 async fn a_flood_of_packets_is_lost_and_holds_up_nobody() {
     const SIZE: usize = 1000;
@@ -50,7 +50,7 @@ async fn a_flood_of_packets_is_lost_and_holds_up_nobody() {
     answering.abort();
 }
 
-/// Streams of packets that are never whole take only so many places, and no call's.
+/// FED-008: streams of packets that are never whole take only so many places, and no call's.
 #[tokio::test]
 async fn packets_that_never_end_hold_up_no_call() {
     let (_a, dialed, mut taken, _b) = linked().await;

@@ -109,7 +109,7 @@ async fn a_member_tells_where_the_others_are() {
     }
 }
 
-/// Names are of places: which node is at which, is found out by its key.
+/// FED-015: names are of places: which node is at which, is found out by its key.
 #[tokio::test]
 async fn configured_places_lead_to_the_nodes_that_are_there() {
     let [one, two, three] = keys();
@@ -128,7 +128,7 @@ async fn configured_places_lead_to_the_nodes_that_are_there() {
     .await;
 }
 
-/// FED-009: a node that is killed is missed within three seconds, and its link is lost at once.
+/// FED-022: a node that is killed is missed within three seconds, and its link is lost at once.
 #[tokio::test]
 async fn a_node_that_is_gone_is_missed_by_link_and_by_membership() {
     let (mut a, b) = two().await;

@@ -5,7 +5,7 @@ use mgp_transports::quic::{LinkGone, StreamFailure};
 
 use super::scene::{LinkNode, keys, soon, two};
 
-/// FED-002: who is taken out has no link when the change is acknowledged.
+/// FED-020: who is taken out has no link when the change is acknowledged.
 #[tokio::test]
 async fn a_node_that_is_taken_out_is_cut_before_that_is_acknowledged() {
     let (mut a, mut b) = two().await;

@@ -45,7 +45,7 @@ fn files(folder: &std::path::Path) -> Vec<String> {
     files.filter(|name| name.contains(".index")).collect()
 }
 
-/// PRJ-007: what a node that is away shared is stale, hidden after half a minute and forgotten after a day.
+/// FED-030: PRJ-007, what a node that is away shared is stale, hidden after half a minute and forgotten after a day.
 #[tokio::test(start_paused = true)]
 async fn what_is_kept_of_a_node_that_does_not_come_ages() {
     let nas = Wire::new(1).id();
@@ -96,7 +96,7 @@ async fn what_is_kept_of_a_node_that_does_not_come_ages() {
     }
 }
 
-/// A copy that was kept is shown as stale before its owner is heard, and is current without a new copy then;
+/// FED-004: a copy that was kept is shown as stale before its owner is heard, and is current without a new copy then;
 /// who is not of the cluster any more is not kept.
 #[tokio::test]
 async fn a_kept_copy_is_shown_until_its_owner_is_heard() {
@@ -162,7 +162,7 @@ fn a_copy_with_an_entry_that_was_refused_is_kept_without_it() {
     assert!(copies::read(&index).is_empty(), "a damaged one is none");
 }
 
-/// A file that was damaged is not believed.
+/// FED-004: a file that was damaged is not believed.
 #[tokio::test]
 async fn a_damaged_copy_is_not_shown() {
     let nas = Wire::new(1).id();

@@ -86,7 +86,7 @@ fn without(path: &Path, block: BlockNumber) {
     assert!(gone.is_some());
 }
 
-/// Whatever became of the folder of the view, it is built again, and what it was is kept once.
+/// FED-003: whatever became of the folder of the view, it is built again, and what it was is kept once.
 #[tokio::test]
 async fn a_damaged_view_is_built_again() {
     let wreck: [(&str, Wreck); 10] = [
@@ -191,6 +191,7 @@ fn opened_with(open: OpenSled) -> ViewOptions {
 
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 
+/// FED-003: .
 #[tokio::test]
 async fn a_database_that_panics_is_moved_aside_and_at_last_done_without() {
     let dir = tempfile::tempdir().unwrap();
@@ -220,7 +221,7 @@ async fn a_database_that_panics_is_moved_aside_and_at_last_done_without() {
     assert_eq!(asides(dir.path()), 1);
 }
 
-/// A log that was rolled back below the view, and has other records there now.
+/// FED-003: a log that was rolled back below the view, and has other records there now.
 #[tokio::test]
 async fn a_log_that_was_rolled_back_is_read_again() {
     let dir = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use super::{
     options, reopened, said, scanned, start, write,
 };
 
-/// What was built before a restart is not built again: a list that is taken out of the view stays out.
+/// FED-003: what was built before a restart is not built again: a list that is taken out of the view stays out.
 #[tokio::test]
 async fn a_restart_goes_on_where_the_view_was() {
     let dir = tempfile::tempdir().unwrap();

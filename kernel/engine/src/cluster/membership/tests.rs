@@ -66,7 +66,7 @@ fn reported(effects: &[MembershipEffect]) -> Vec<&MembershipEffect> {
     effects.iter().filter(is).collect()
 }
 
-/// PRJ-012: a packet counts for the node whose key its link showed, and for no other.
+/// FED-021: PRJ-012, a packet counts for the node whose key its link showed, and for no other.
 #[test]
 fn a_packet_is_its_links_or_nobodys() {
     let mut membership = scene();
@@ -137,7 +137,7 @@ fn who_a_node_is_comes_from_its_own_link() {
     assert_eq!(reported(&effects), [&MembershipEffect::Up(node(3))]);
 }
 
-/// Gossip alone never drops a node whose link answers.
+/// FED-023: gossip alone never drops a node whose link answers.
 #[test]
 fn a_node_that_is_said_to_be_dead_is_asked_first() {
     let mut membership = scene();
@@ -158,7 +158,7 @@ fn a_node_that_is_said_to_be_dead_is_asked_first() {
     assert!(membership.due(at(10_000)).is_empty());
 }
 
-/// A node that is told it is dead renews itself, but not for whoever says so all the time.
+/// FED-024: a node that is told it is dead renews itself, but not for whoever says so all the time.
 #[test]
 fn renewals_are_bounded() {
     let mut membership = scene();

@@ -36,7 +36,7 @@ fn specification(n: u8) -> IndexRoot {
     IndexRoot([n; 32])
 }
 
-/// FEDERATION, "Calls across nodes": this node, then the home, then the least busy and near.
+/// FED-063: this node, then the home, then the least busy and near.
 #[test]
 fn a_call_goes_here_then_home_then_to_the_least_busy() {
     let all = [
@@ -64,7 +64,7 @@ fn a_call_goes_here_then_home_then_to_the_least_busy() {
     assert_eq!(go(&away[..1], None), None);
 }
 
-/// A call that may have been made is not made again, but where that does no harm at either place.
+/// FED-066: a call that may have been made is not made again, but where that does no harm at either place.
 #[test]
 fn a_call_in_doubt_ends_unless_it_is_idempotent() {
     let plain = [candidate(1, true, 0, 1), candidate(2, true, 0, 2)];
@@ -171,7 +171,7 @@ fn candidates() -> impl Strategy<Value = Vec<PlaceCandidate>> {
 }
 
 proptest! {
-    /// Against a model that knows of each try only where it went and how it failed.
+    /// FED-066: against a model that knows of each try only where it went and how it failed.
     #[test]
     fn no_place_is_tried_twice_and_no_call_in_doubt_is_made_again(
         all in candidates(),

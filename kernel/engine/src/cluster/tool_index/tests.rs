@@ -97,7 +97,7 @@ fn names(held: &HeldIndex) -> Vec<String> {
     held.entries().map(|(key, _)| key.to_string()).collect()
 }
 
-/// PRJ-005: a peer's copy is what is shared with it, and follows what changes.
+/// FED-026: PRJ-005, a peer's copy is what is shared with it, and follows what changes.
 #[test]
 fn a_copy_follows_what_is_shared_and_shows_nothing_else() {
     let mut own = OwnIndex::new(1);
@@ -167,7 +167,7 @@ fn definitions_arrive_as_their_servers_wrote_them() {
     assert!(tool.idempotent);
 }
 
-/// An owner that starts again with what it had costs one small answer, not a new copy; and its changes
+/// FED-026: an owner that starts again with what it had costs one small answer, not a new copy; and its changes
 /// after that come as a difference.
 #[test]
 fn a_restarted_owner_is_followed_from_where_it_is() {
@@ -250,7 +250,7 @@ fn a_peer_that_comes_later_is_told_nothing_of_what_was_before() {
     }
 }
 
-/// A copy that is behind more removals than are remembered is made anew.
+/// FED-027: a copy that is behind more removals than are remembered is made anew.
 #[test]
 fn a_copy_that_is_far_behind_is_made_anew() {
     let all: Vec<String> = (0..TOOLS_MAX).map(|n| format!("t{n}")).collect();
@@ -268,7 +268,7 @@ fn a_copy_that_is_far_behind_is_made_anew() {
     assert!(held.is_current() && names(&held).is_empty());
 }
 
-/// What was kept over a restart is followed from where it was, and what was damaged is not believed.
+/// FED-027: what was kept over a restart is followed from where it was, and what was damaged is not believed.
 #[test]
 fn a_kept_copy_is_followed_and_a_damaged_one_is_made_anew() {
     let mut own = OwnIndex::new(1);

@@ -217,7 +217,7 @@ mod tests {
         assert!(Signed::from_bytes(b"\x81").is_err());
     }
 
-    /// What stands around an operation is signed by nobody: who passes it on cannot make it longer than it is.
+    /// FED-057: what stands around an operation is signed by nobody: who passes it on cannot make it longer than it is.
     #[test]
     fn an_entry_is_not_filled_up_on_its_way() {
         let key = NodeKey::new(&[7; 32]);

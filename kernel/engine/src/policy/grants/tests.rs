@@ -77,7 +77,7 @@ fn in_force(grants: &Grants, authority: &Authority, now_ms: u64) -> Vec<u8> {
     found.map(|g| g.grant.id.0[0]).collect()
 }
 
-/// MGP-082: a revoke beats a grant from elsewhere whichever comes first, and a new grant needs a new
+/// FED-033: MGP-082, a revoke beats a grant from elsewhere whichever comes first, and a new grant needs a new
 /// name.
 #[test]
 fn a_revoke_wins_in_either_order_and_for_good() {
@@ -107,7 +107,7 @@ fn a_grant_ends_at_its_end() {
     );
 }
 
-/// Who may not issue neither gives nor takes, and authority that ended covers what was before.
+/// FED-035: who may not issue neither gives nor takes, and authority that ended covers what was before.
 #[test]
 fn only_what_an_authorised_issuer_wrote_counts() {
     let one = log(1, vec![allow(1), allow(2)]);
@@ -121,6 +121,7 @@ fn only_what_an_authorised_issuer_wrote_counts() {
     assert_eq!(in_force(&grants, &everyone(), 0), [2]);
 }
 
+/// FED-034: .
 #[test]
 fn a_revoke_up_to_a_place_spares_what_came_after() {
     let until = BTreeMap::from([(issuer(1), 1)]);
@@ -157,7 +158,7 @@ fn an_operation_ahead_of_a_gap_can_only_take_away() {
     assert_eq!(grants.next(issuer(1)), (4, all[3].id()));
 }
 
-/// A fork takes all that its issuer allowed, and spares what it took away, in any order.
+/// FED-040: a fork takes all that its issuer allowed, and spares what it took away, in any order.
 #[test]
 fn a_fork_leaves_only_what_takes_away() {
     let one = log(1, vec![allow(1), allow(2), deny(3)]);
@@ -276,7 +277,7 @@ fn logs() -> impl Strategy<Value = Vec<Written>> {
 }
 
 proptest! {
-    /// FEDERATION: any order, any operation twice, the same state.
+    /// FED-032: any order, any operation twice, the same state.
     #[test]
     fn any_order_and_any_repetition_give_the_same_state(
         (all, order) in logs().prop_flat_map(|all| {
@@ -287,7 +288,7 @@ proptest! {
         prop_assert_eq!(applied(&all), applied(&order));
     }
 
-    /// The same with a forked issuer: two logs of one key.
+    /// FED-040: the same with a forked issuer: two logs of one key.
     #[test]
     fn a_fork_is_the_same_in_any_order(
         (all, order) in (logs(), proptest::collection::vec(change(), 1..6)).prop_flat_map(|(mut all, branch)| {
@@ -301,7 +302,7 @@ proptest! {
         prop_assert_eq!(one, other);
     }
 
-    /// An expired or revoked grant never counts, whatever else the logs say.
+    /// FED-035: an expired or revoked grant never counts, whatever else the logs say.
     #[test]
     fn what_is_expired_or_revoked_never_counts(all in logs(), now in 0_u64..25) {
         let grants = applied(&all);

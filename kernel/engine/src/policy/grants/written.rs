@@ -237,6 +237,7 @@ mod tests {
         rmp_serde::to_vec_named(&value).unwrap()
     }
 
+    /// FED-057: .
     #[test]
     fn what_was_written_is_read_to_the_same_bytes() {
         let written = Written::new(revoke());
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!(read.operation(), &revoke());
     }
 
-    /// FEDERATION: signed bytes are stored and relayed as they came.
+    /// FED-057: signed bytes are stored and relayed as they came.
     #[test]
     fn what_a_later_build_adds_is_kept_to_the_byte() {
         let added = body(|value| value["weight"] = json!({"of": [1, 2]}));

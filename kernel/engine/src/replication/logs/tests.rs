@@ -42,6 +42,7 @@ fn two() -> (Vec<Signed>, Pen, Pen) {
     (vec![founding, admitted], first, Pen::new(1, cluster()))
 }
 
+/// FED-056: .
 #[test]
 fn only_what_belongs_to_the_cluster_is_taken() {
     let (mut all, _, mut second) = two();
@@ -56,7 +57,7 @@ fn only_what_belongs_to_the_cluster_is_taken() {
     assert!(logs.members().is_admin(node(0)) && logs.members().is_admin(node(1)));
 }
 
-/// FEDERATION, who may decide: above a cut nothing is given; what was taken away stays.
+/// FED-045: above a cut nothing is given; what was taken away stays.
 #[test]
 fn a_cut_ends_what_a_log_gives_and_leaves_what_it_took() {
     let (mut all, mut first, mut second) = two();
@@ -74,7 +75,7 @@ fn a_cut_ends_what_a_log_gives_and_leaves_what_it_took() {
     assert!(!logs.members().is_in(node(1)));
 }
 
-/// A cut that names another log than the one that is known leaves nothing of it.
+/// FED-045: a cut that names another log than the one that is known leaves nothing of it.
 #[test]
 fn a_cut_of_another_branch_leaves_nothing() {
     let (mut all, mut first, mut second) = two();
@@ -85,7 +86,7 @@ fn a_cut_of_another_branch_leaves_nothing() {
     assert!(in_force(&offered(&all)).is_empty());
 }
 
-/// FEDERATION, proof: an admin that forks its log does not undo what those did whom it admitted.
+/// FED-046: an admin that forks its log does not undo what those did whom it admitted.
 #[test]
 fn a_fork_of_the_log_that_admitted_somebody_undoes_no_cut_and_no_revoke() {
     let (mut all, mut first, mut second) = two();
@@ -130,7 +131,7 @@ fn ahead_of_a_gap_everything_takes_and_nothing_gives() {
     assert_eq!(in_force(&offered(&all)), [2, 3, 4]);
 }
 
-/// Two admins that cut each other off are both cut off, whatever comes first; the recovery key goes on.
+/// FED-055: two admins that cut each other off are both cut off, whatever comes first; the recovery key goes on.
 #[test]
 fn only_the_recovery_key_helps_when_two_cut_each_other_off() {
     let (mut all, mut first, mut second) = two();
@@ -176,7 +177,7 @@ fn only_the_recovery_key_helps_when_two_cut_each_other_off() {
     assert!(offered(&all).members().is_admin(node(4)));
 }
 
-/// FEDERATION, keys: the old key signs the new one, and its log ends there.
+/// FED-054: the old key signs the new one, and its log ends there.
 #[test]
 fn a_new_key_takes_the_place_of_the_old_one() {
     let (mut all, _, mut second) = two();
@@ -195,7 +196,7 @@ fn a_new_key_takes_the_place_of_the_old_one() {
     assert!(logs.members().is_admin(node(7)) && !logs.members().is_in(node(1)));
 }
 
-/// FEDERATION, versions: an unknown kind is kept and closes what its issuer allows.
+/// FED-058: an unknown kind is kept and closes what its issuer allows.
 #[test]
 fn an_unknown_kind_closes_what_its_issuer_allows_and_nothing_else() {
     let (mut all, mut first, mut second) = two();
@@ -348,7 +349,7 @@ fn history() -> impl Strategy<Value = Vec<Signed>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// FEDERATION: merging is commutative, associative and idempotent: any order, anything twice.
+    /// FED-032: merging is commutative, associative and idempotent: any order, anything twice.
     #[test]
     fn any_order_and_any_repetition_add_up_to_the_same(
         (all, order) in history().prop_flat_map(|all| {
@@ -359,7 +360,7 @@ proptest! {
         prop_assert_eq!(offered(&all), offered(&order));
     }
 
-    /// The engine decides what the rules in plain words decide, of any part of a history.
+    /// FED-046: the engine decides what the rules in plain words decide, of any part of a history.
     #[test]
     fn the_engine_decides_what_the_model_decides(
         part in history().prop_flat_map(|all| {
@@ -376,7 +377,7 @@ proptest! {
         }
     }
 
-    /// FEDERATION: no clock, no cut and no fork undoes a revocation, whatever comes later.
+    /// FED-033: no clock, no cut and no fork undoes a revocation, whatever comes later.
     #[test]
     fn what_was_revoked_never_comes_back(order in history().prop_shuffle()) {
         let mut logs = logs();

@@ -224,7 +224,7 @@ fn a_grant_reaches_the_owner_and_so_does_its_revocation() {
     assert_eq!((told.by, told.of, told.missing.len()), (2, 2, 0));
 }
 
-/// FEDERATION: "2/3; nas unreachable, stops by itself in 30 s or less", and it does.
+/// FED-038: "2/3; nas unreachable, stops by itself in 30 s or less", and it does.
 #[test]
 fn who_cannot_be_reached_stops_by_itself() {
     let mut scene = Scene::new(3);
@@ -248,7 +248,7 @@ fn who_cannot_be_reached_stops_by_itself() {
     assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
 }
 
-/// A restart begins unconfirmed: what others could have revoked meanwhile is not known.
+/// FED-050: a restart begins unconfirmed: what others could have revoked meanwhile is not known.
 #[test]
 fn after_a_start_nothing_is_allowed_until_everyone_was_heard() {
     let mut scene = Scene::new(3);
@@ -263,7 +263,7 @@ fn after_a_start_nothing_is_allowed_until_everyone_was_heard() {
     assert!(scene.may().is_ok());
 }
 
-/// An admin that stops in good order owes nobody a word; once it is heard again, it does.
+/// FED-047: an admin that stops in good order owes nobody a word; once it is heard again, it does.
 #[test]
 fn who_rests_is_not_waited_for() {
     let mut scene = Scene::new(3);
@@ -281,7 +281,7 @@ fn who_rests_is_not_waited_for() {
     assert_eq!(scene.may(), Err(RemoteDenial::Lapsed(node(1))));
 }
 
-/// FEDERATION, lost logs: only the equal head of another node confirms; what is revoked meanwhile counts at
+/// FED-052: only the equal head of another node confirms; what is revoked meanwhile counts at
 /// once, is not forgotten by a restart, and is signed then.
 #[test]
 fn after_a_start_a_node_signs_nothing_until_another_one_has_its_head() {
@@ -313,7 +313,7 @@ fn after_a_start_a_node_signs_nothing_until_another_one_has_its_head() {
     assert!(scene.propose(2, allow(2)).is_ok());
 }
 
-/// A log that was put back from a copy is refilled by those who hold more of it, and does not fork.
+/// FED-041: a log that was put back from a copy is refilled by those who hold more of it, and does not fork.
 #[test]
 fn a_shorter_log_is_refilled_before_anything_is_signed() {
     let mut scene = Scene::new(3);
@@ -342,7 +342,7 @@ fn a_node_whose_others_are_gone_is_confirmed() {
     assert!(scene.propose(0, allow(1)).is_ok());
 }
 
-/// Two lives of one key are both cut off.
+/// FED-053: two lives of one key are both cut off.
 #[test]
 fn a_clone_and_its_original_are_not_believed() {
     let mut scene = Scene::new(3);
@@ -360,7 +360,7 @@ fn a_clone_and_its_original_are_not_believed() {
     assert_eq!(scene.may(), Err(RemoteDenial::NotIn));
 }
 
-/// What is held behind a fork reaches those who came later, too.
+/// FED-036: what is held behind a fork reaches those who came later, too.
 #[test]
 fn both_branches_of_a_fork_are_sent_on() {
     let mut scene = Scene::new(3);
@@ -393,7 +393,7 @@ fn both_branches_of_a_fork_are_sent_on() {
     assert_eq!(scene.propose(1, allow(3)), Err(NotProposed::Forked));
 }
 
-/// What is sent at once is bounded, and goes on where it ended.
+/// FED-036: what is sent at once is bounded, and goes on where it ended.
 #[test]
 fn a_long_log_is_sent_in_parts() {
     let mut scene = Scene::new(2);
@@ -492,7 +492,7 @@ fn what_is_not_on_disk_is_not_said_to_be_held() {
     assert!(told.iter().any(tells), "{told:?}");
 }
 
-/// Who is no admin writes nothing.
+/// FED-019: who is no admin writes nothing.
 #[test]
 fn only_admins_write() {
     let mut scene = Scene::new(3);

@@ -171,7 +171,7 @@ fn a_refused_entry_is_reported_once_and_its_mending_too() {
     assert!(reports(&effects).is_empty());
 }
 
-/// A vector longer than 1, or one that says nothing, would stand before every local tool.
+/// FED-031: a vector longer than 1, or one that says nothing, would stand before every local tool.
 #[test]
 fn a_vector_that_is_not_of_length_one_is_refused() {
     let with = |unit: f32, numbers: Vec<u8>, model: &str| {

@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(written.body(), None);
     }
 
-    /// what a node wrote while it was alone is about its own agents and servers.
+    /// FED-043: a-52: what a node wrote while it was alone is about its own agents and servers.
     #[test]
     fn what_names_no_node_means_its_own() {
         let operation = grant().operation();
