@@ -58,7 +58,7 @@ fn announcement(n: u8, tag: Option<ClusterTag>) -> Announcement {
     }
 }
 
-/// FED-013: PRJ-003, who announces itself is found with its address, and says nothing that names it.
+/// PRJ-003, FED-013: who announces itself is found with its address, and says nothing that names it.
 #[test]
 fn an_announced_node_is_seen_with_its_addresses_and_without_a_name() {
     in_a_network_of_its_own(|| {

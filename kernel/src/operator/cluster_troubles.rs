@@ -116,7 +116,7 @@ mod tests {
         (view, nodes)
     }
 
-    /// FED-048: .
+    /// FED-048.
     #[test]
     fn a_silent_admin_is_told_with_what_closes_and_the_way_on() {
         let told = |admins: u8| {

@@ -94,7 +94,7 @@ async fn calls(kernel: &Kernel, succeed: bool) {
     .await;
 }
 
-/// FED-051: PRJ-006, where an admin's clock is ahead of the owner's, what expires ends by the one that is ahead, and both
+/// PRJ-006, FED-051: where an admin's clock is ahead of the owner's, what expires ends by the one that is ahead, and both
 /// say that they differ; what does not expire, and the lease, know nothing of wall clocks.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_expires_ends_early_where_clocks_differ() {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::scene::{admission, demo, join, linked, node, operator, standing, ticket, waiting};
 
-/// FED-012: PRJ-003, nothing listens for other nodes until somebody asks for it.
+/// PRJ-003, FED-012: nothing listens for other nodes until somebody asks for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kernel_that_nobody_invited_or_joins_with_is_alone() {
     let nas = node("nas", &demo()).await;
@@ -19,7 +19,7 @@ async fn a_kernel_that_nobody_invited_or_joins_with_is_alone() {
     );
 }
 
-/// FED-017: PRJ-004, a ticket, three words on both sides, and a person's yes; both are in and linked, over a restart too.
+/// PRJ-004, FED-017: a ticket, three words on both sides, and a person's yes; both are in and linked, over a restart too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_joins_by_a_ticket_and_a_yes() {
     let (nas, desk) = (node("nas", "").await, node("desk", "").await);
@@ -34,7 +34,7 @@ async fn a_node_joins_by_a_ticket_and_a_yes() {
     linked(&nas, &desk).await;
 }
 
-/// FED-016: PRJ-004, a ticket is good for one node; one that is withdrawn, altered or refused lets nobody in.
+/// PRJ-004, FED-016: a ticket is good for one node; one that is withdrawn, altered or refused lets nobody in.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ticket_is_used_once_and_only_as_it_was_given() {
     let (nas, desk, den) = (
@@ -110,7 +110,7 @@ async fn a_yes_to_one_name_lets_no_other_in() {
     assert_eq!(standing(&nas, "na5").await, "linked");
 }
 
-/// FED-017: PRJ-004, a person says no, and the other side is told.
+/// PRJ-004, FED-017: a person says no, and the other side is told.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_is_turned_away() {
     let (nas, desk) = (node("nas", "").await, node("desk", "").await);

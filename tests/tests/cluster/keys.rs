@@ -47,7 +47,7 @@ async fn recover(kernel: &Kernel, key: &str, more: &[&str]) -> (bool, String) {
     (status.success(), asking.stdout() + &asking.stderr())
 }
 
-/// FED-053: PRJ-004, a copied key is cut off, whoever shows it, until the node has another one and an admin has said so.
+/// PRJ-004, FED-053: a copied key is cut off, whoever shows it, until the node has another one and an admin has said so.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_folder_was_copied_is_cut_off_until_it_has_another_key() {
     let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
@@ -94,7 +94,7 @@ async fn a_node_whose_folder_was_copied_is_cut_off_until_it_has_another_key() {
     .await;
 }
 
-/// FED-054: PRJ-004, PRJ-010, an admin signs its new key with the old one; killed right after, it is found under the new one,
+/// PRJ-004, PRJ-010, FED-054: an admin signs its new key with the old one; killed right after, it is found under the new one,
 /// with what it had granted at home.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_admin_signs_its_new_key_itself_and_keeps_its_own_grants() {
@@ -127,7 +127,7 @@ async fn an_admin_signs_its_new_key_itself_and_keeps_its_own_grants() {
     .await;
 }
 
-/// FED-055: PRJ-004, when the only admin is gone, the recovery key makes another node one; another key does not.
+/// PRJ-004, FED-055: when the only admin is gone, the recovery key makes another node one; another key does not.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_recovery_key_makes_an_admin_where_none_is_left() {
     let (nas, desk) = (node("nas", "").await, node("desk", "").await);

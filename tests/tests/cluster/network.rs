@@ -55,7 +55,7 @@ pub(crate) async fn becomes(of: &Kernel, name: &str, state: &str) {
     println!("{name} is {state} after {:?}", begun.elapsed());
 }
 
-/// FED-068: PRJ-004, PRJ-006, PRJ-010, a cut cable is noticed, what is revoked meanwhile holds once it is mended, and a
+/// PRJ-004, PRJ-006, PRJ-010, FED-068: a cut cable is noticed, what is revoked meanwhile holds once it is mended, and a
 /// machine that lost its power comes back by itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_outlasts_cut_cables_and_lost_power() {
@@ -103,7 +103,7 @@ async fn a_cluster_outlasts_cut_cables_and_lost_power() {
     drop(nas);
 }
 
-/// FED-012: PRJ-003, nothing is said on the network until it is switched on; then nodes of one cluster find each other.
+/// PRJ-003, FED-012: nothing is said on the network until it is switched on; then nodes of one cluster find each other.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_find_each_other_once_that_is_switched_on() {
     let Some(network) = network(2) else {

@@ -191,7 +191,7 @@ async fn text(agent: &mut Agent, tool: &str) -> Answer {
     agent.call(tool, json!({})).await
 }
 
-/// FED-062: PRJ-006, a group is one entry, and who is killed is not missed by the next
+/// PRJ-006, FED-062: a group is one entry, and who is killed is not missed by the next
 /// call, which keeps its name.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_owners_are_one_entry_and_one_is_enough() {

@@ -6,7 +6,7 @@ use mgp_tests::harness::{Client, Program};
 use crate::matrix::tell;
 use crate::versions::{VERSIONS, Version};
 
-/// FED-064: PRJ-005, PRJ-013, at a door of one server of another node.
+/// PRJ-005, PRJ-013, FED-064: at a door of one server of another node.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_of_every_version_use_servers_of_every_version_at_another_node() {
     let nodes = nodes().await;

@@ -70,7 +70,7 @@ fn presence(cluster: u8) -> LanPresence {
     }
 }
 
-/// FED-012: PRJ-003, PRJ-012, off until it is switched on; then nodes find each other's addresses, and no more.
+/// PRJ-003, PRJ-012, FED-012: off until it is switched on; then nodes find each other's addresses, and no more.
 #[test]
 fn nodes_that_switched_it_on_find_each_others_addresses() {
     in_a_network_of_its_own(|| async {

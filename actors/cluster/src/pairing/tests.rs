@@ -195,7 +195,7 @@ async fn a_node_comes_in_with_a_ticket_and_a_persons_yes() {
     assert!(a.admitted.try_recv().is_err());
 }
 
-/// FED-018: .
+/// FED-018.
 #[tokio::test]
 async fn a_ticket_that_was_approved_before_needs_no_person() {
     let (a, b) = two().await;

@@ -225,7 +225,7 @@ async fn a_revocation_is_owed_over_restarts_until_the_log_is_confirmed() {
         .await;
 }
 
-/// FED-002: .
+/// FED-002.
 #[tokio::test]
 async fn a_torn_end_is_cut_off_and_damage_is_named_with_its_place() {
     let mut scene = Scene::new(1).await;
@@ -461,7 +461,7 @@ async fn a_node_signs_its_new_key_and_finds_that_again() {
     assert!(again.is_err(), "it has another key already");
 }
 
-/// FED-054: .
+/// FED-054.
 #[tokio::test]
 async fn a_node_is_renamed_and_goes_on_under_a_new_key() {
     let scene = Scene::of(2).await;

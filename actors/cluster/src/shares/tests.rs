@@ -31,7 +31,7 @@ async fn start(file: &Path) -> (SharesHandle, ActorCell, Seen) {
     (handle, cell, seen)
 }
 
-/// FED-029: PRJ-005, nothing is shared until somebody shares it, and what was shared is so after a restart.
+/// PRJ-005, FED-029: nothing is shared until somebody shares it, and what was shared is so after a restart.
 #[tokio::test]
 async fn rules_are_kept_over_a_restart_and_end_when_they_are_ended() {
     let dir = tempfile::tempdir().unwrap();

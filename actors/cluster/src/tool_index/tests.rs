@@ -68,7 +68,7 @@ async fn what_is_shared_is_seen_by_whom_it_is_shared_with() {
     assert!(of_nas.linked && of_nas.current && of_nas.tools == 0);
 }
 
-/// FED-030: PRJ-007, tools are stale as soon as the link is lost, and fresh when it is there again, also when their
+/// PRJ-007, FED-030: tools are stale as soon as the link is lost, and fresh when it is there again, also when their
 /// owner has started anew.
 #[tokio::test]
 async fn a_lost_link_makes_stale_at_once_and_a_new_one_fresh() {
@@ -120,7 +120,7 @@ async fn a_node_that_lags_catches_up_while_everything_changes() {
     assert!(status[0].broken.is_none() && status[0].refused.refused == 0);
 }
 
-/// FED-061: PRJ-008, who has a name keeps it, and a server of this node takes its own name back.
+/// PRJ-008, FED-061: who has a name keeps it, and a server of this node takes its own name back.
 #[tokio::test]
 async fn nodes_of_one_name_are_told_apart_and_keep_their_names() {
     let (nas, desk, other) = (

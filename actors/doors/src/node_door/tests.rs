@@ -269,7 +269,7 @@ async fn what_a_server_tells_reaches_the_call_it_is_about() {
     soon(calling).await.unwrap().unwrap();
 }
 
-/// FED-064: PRJ-013, a question of the server goes back as `input_required`; the next request brings the answer to the call that
+/// PRJ-013, FED-064: a question of the server goes back as `input_required`; the next request brings the answer to the call that
 /// waits.
 #[tokio::test]
 async fn a_question_is_answered_with_the_next_request() {
@@ -395,7 +395,7 @@ async fn what_is_too_large_is_told_as_that() {
     assert_eq!(answer.await.unwrap()["method"], "tools/call");
 }
 
-/// FED-067: PRJ-007, a node that is not linked is away, and the call was not made; of one that was under way when the link was lost
+/// PRJ-007, FED-067: a node that is not linked is away, and the call was not made; of one that was under way when the link was lost
 /// nobody knows what became.
 #[tokio::test]
 async fn a_link_that_is_lost_says_what_became_of_the_call() {

@@ -39,7 +39,7 @@ async fn what_was_appended_is_there_again() {
     assert!(matches!(long, Err(NotAppended::TooLong(_))));
 }
 
-/// FED-002: .
+/// FED-002.
 #[tokio::test]
 async fn a_torn_tail_is_cut_off_and_told() {
     let dir = tempfile::tempdir().unwrap();
@@ -59,7 +59,7 @@ async fn a_torn_tail_is_cut_off_and_told() {
     );
 }
 
-/// FED-002: .
+/// FED-002.
 #[tokio::test]
 async fn damage_is_named_and_nothing_is_changed() {
     let dir = tempfile::tempdir().unwrap();

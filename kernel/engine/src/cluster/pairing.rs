@@ -456,7 +456,7 @@ mod tests {
         assert!(good.ask(&mut tickets, 1).is_ok(), "none of them used it up");
     }
 
-    /// FED-016: .
+    /// FED-016.
     #[test]
     fn a_ticket_ends_with_its_time_and_there_are_not_many() {
         let (mut tickets, id) = out(TERMS);
@@ -489,7 +489,7 @@ mod tests {
         assert!(asking(2).ask(&mut tickets, 1).unwrap().is_new);
     }
 
-    /// FED-018: .
+    /// FED-018.
     #[test]
     fn a_ticket_that_was_approved_before_needs_no_person() {
         let approved_before = true;

@@ -154,7 +154,7 @@ mod tests {
         MonotonicTime::new(Duration::from_secs(secs))
     }
 
-    /// FED-014: PRJ-012, whoever floods the network fills a table, takes no room of the cluster's own, and has this node
+    /// PRJ-012, FED-014: whoever floods the network fills a table, takes no room of the cluster's own, and has this node
     /// try a bounded number of addresses.
     #[test]
     fn a_flood_fills_the_table_and_nothing_else() {

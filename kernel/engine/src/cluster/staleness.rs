@@ -106,7 +106,7 @@ mod tests {
         MonotonicTime::new(Duration::from_millis(millis))
     }
 
-    /// FED-030: PRJ-007, a missing node's tools go stale, are hidden, are dropped.
+    /// PRJ-007, FED-030: a missing node's tools go stale, are hidden, are dropped.
     #[test]
     fn a_node_that_is_not_heard_goes_stale_then_hidden_then_away() {
         let mut node = Staleness::new(at(0));

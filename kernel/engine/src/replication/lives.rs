@@ -100,7 +100,7 @@ mod tests {
         LifeId([n; 16])
     }
 
-    /// FED-053: .
+    /// FED-053.
     #[test]
     fn a_restart_is_not_a_second_life() {
         let mut lives = NodeLives::default();

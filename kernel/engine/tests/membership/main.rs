@@ -4,7 +4,7 @@ mod network;
 
 use network::Network;
 
-/// FED-022: PRJ-007, at three nodes a death is seen by both others within three seconds, whenever it comes.
+/// PRJ-007, FED-022: at three nodes a death is seen by both others within three seconds, whenever it comes.
 #[test]
 fn a_death_is_seen_within_three_seconds() {
     for seed in 0..40 {

@@ -47,7 +47,7 @@ struct Seen {
     in_doubt: bool,
 }
 
-/// FED-066: PRJ-007, .
+/// PRJ-007, FED-066.
 #[test]
 fn a_call_has_one_answer_and_is_not_executed_twice() {
     let seeds = asked("MGP_SIM_SEEDS").unwrap_or(SEEDS);

@@ -38,7 +38,7 @@ const COVERED: [&str; 16] = [
 /// How often what happened.
 pub(crate) type Happened = BTreeMap<&'static str, u64>;
 
-/// FED-001, FED-049: PRJ-006, MGP-080, MGP-082, what holds in a cluster, in every run.
+/// PRJ-006, MGP-080, MGP-082, FED-001, FED-049: what holds in a cluster, in every run.
 #[test]
 fn every_invariant_holds_in_every_run() {
     if let Some(seed) = asked("MGP_SIM_SEED") {

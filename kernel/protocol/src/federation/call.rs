@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// FED-065: .
+    /// FED-065.
     #[test]
     fn a_header_is_judged_before_anything_is_done() {
         let judged = |change: fn(&mut CallHeader)| {

@@ -98,7 +98,7 @@ mod tests {
         assert!(parse("agent.a%C3%A4").is_ok());
     }
 
-    /// FED-043: .
+    /// FED-043.
     #[test]
     fn the_same_name_at_two_nodes_is_two_agents() {
         let at = |n: u8| NodeAgent::told(NodeId([n; 32]), "agent.local").unwrap();

@@ -75,7 +75,7 @@ fn three_words(bytes: [u8; SHOWN]) -> String {
 mod tests {
     use super::*;
 
-    /// FED-005: .
+    /// FED-005.
     #[test]
     fn an_id_is_read_as_it_is_shown_and_in_no_other_way() {
         let id = NodeId::of_key(&[7; 32]);
@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    /// FED-005: .
+    /// FED-005.
     #[test]
     fn every_number_is_a_word_of_its_own() {
         let word = |n: u16| {

@@ -90,7 +90,7 @@ impl fmt::Display for NodeServer {
 mod tests {
     use super::*;
 
-    /// FED-005: .
+    /// FED-005.
     #[test]
     fn a_node_is_named_by_all_its_digits_in_one_way() {
         let node = NodeId([0xa5; 32]);

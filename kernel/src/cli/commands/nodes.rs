@@ -174,7 +174,7 @@ pub(super) fn confirmed(by: &Confirmations) -> String {
 mod tests {
     use super::*;
 
-    /// FED-037: .
+    /// FED-037.
     #[test]
     fn who_has_a_revocation_is_told_in_one_line() {
         let mut by = Confirmations::default();

@@ -31,7 +31,7 @@ async fn record(kernel: &Kernel, tool: &str, result: &str) -> Value {
     found.unwrap()
 }
 
-/// FED-064: PRJ-014, a call is recorded at both nodes under one trace, the caller's own or one its home made; the owner's
+/// PRJ-014, FED-064: a call is recorded at both nodes under one trace, the caller's own or one its home made; the owner's
 /// record names the agent and its node.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_in_both_audit_logs_under_one_trace() {
@@ -67,7 +67,7 @@ async fn a_call_is_in_both_audit_logs_under_one_trace() {
     }
 }
 
-/// FED-064: PRJ-013, PRJ-014, a call that is taken back ends at the server of the other node, and both logs say that it
+/// PRJ-013, PRJ-014, FED-064: a call that is taken back ends at the server of the other node, and both logs say that it
 /// was cancelled, under one trace.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_call_is_cancelled_in_both_audit_logs() {

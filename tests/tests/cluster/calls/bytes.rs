@@ -60,7 +60,7 @@ fn members(text: &str) -> HashMap<&str, &RawValue> {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
-/// FED-011: MCP-031, CMCP-001, PRJ-013, what a server answers, and an error of it, is the same to the byte whether its
+/// MCP-031, CMCP-001, PRJ-013, FED-011: what a server answers, and an error of it, is the same to the byte whether its
 /// caller is at home or at another node, in both eras of either.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_is_the_same_to_the_byte_at_home_and_at_another_node() {
@@ -93,7 +93,7 @@ async fn an_answer_is_the_same_to_the_byte_at_home_and_at_another_node() {
     }
 }
 
-/// FED-011: CMCP-002, CMCP-003, PRJ-013, so are the arguments that a server is given, and what it does not know.
+/// CMCP-002, CMCP-003, PRJ-013, FED-011: so are the arguments that a server is given, and what it does not know.
 #[tokio::test(flavor = "multi_thread")]
 async fn arguments_are_the_same_to_the_byte_at_home_and_at_another_node() {
     for era in ["legacy", "modern"] {

@@ -18,7 +18,7 @@ async fn kernel(network: &Network, machine: usize, name: &str, servers: &str) ->
     Kernel::behind(&behind, TempDir::new().unwrap(), &config, &[]).await
 }
 
-/// FED-067: PRJ-007, PRJ-013, who waits for a call learns once that nobody knows what became of it; when the link is back,
+/// PRJ-007, PRJ-013, FED-067: who waits for a call learns once that nobody knows what became of it; when the link is back,
 /// nothing more is said of that call, and it was made once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_link_is_cut_ends_once_and_is_not_made_again() {

@@ -15,7 +15,7 @@ const LARGE: usize = (8 << 20) - 4096;
 /// written four times on a busy machine.
 const SOON: Duration = Duration::from_secs(5);
 
-/// FED-010: PRJ-005, PRJ-013, eight megabytes go there and come back as they were, and small calls over the same link go on
+/// PRJ-005, PRJ-013, FED-010: eight megabytes go there and come back as they were, and small calls over the same link go on
 /// meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn small_calls_go_on_beside_eight_megabytes_each_way() {

@@ -22,7 +22,7 @@ async fn trigger(agent: &mut Agent, what: &str) {
     agent.call(&tool, json!({})).await.result();
 }
 
-/// FED-064: PRJ-013, prompts, completions, resources and templates are those of the server.
+/// PRJ-013, FED-064: prompts, completions, resources and templates are those of the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_server_has_beside_tools_is_there_from_another_node() {
     for era in ["legacy", "modern"] {
@@ -51,7 +51,7 @@ async fn what_a_server_has_beside_tools_is_there_from_another_node() {
     }
 }
 
-/// FED-064: PRJ-013, a change of a resource is told to the agents that subscribed to it and to no other; a change of each
+/// PRJ-013, FED-064: a change of a resource is told to the agents that subscribed to it and to no other; a change of each
 /// list to all who may see the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_at_another_node_are_told_to_those_who_want_to_know() {

@@ -32,7 +32,7 @@ async fn start(client: &mut Client, steps: Value) -> Value {
     client.start("tools/call", params).await
 }
 
-/// FED-064: MGP-155, MGP-157, PRJ-013, chunks come under the agent's own id of the request, in order, as the server wrote
+/// MGP-155, MGP-157, PRJ-013, FED-064: chunks come under the agent's own id of the request, in order, as the server wrote
 /// them, and none after the result.
 #[tokio::test(flavor = "multi_thread")]
 async fn chunks_come_from_another_node_as_the_server_wrote_them() {
@@ -87,7 +87,7 @@ async fn a_stream_at_another_node_is_stopped_with_what_there_was() {
     }
 }
 
-/// FED-064: MGP-175, MGP-182, PRJ-013, a callback of a server of another node reaches the agent whose call caused it, and
+/// MGP-175, MGP-182, PRJ-013, FED-064: a callback of a server of another node reaches the agent whose call caused it, and
 /// its answer reaches the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_callback_of_another_node_reaches_its_agent_and_the_answer_its_server() {

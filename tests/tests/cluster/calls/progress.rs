@@ -9,7 +9,7 @@ use crate::scene::NEWEST;
 
 const PROGRESS: &str = "notifications/progress";
 
-/// FED-064: CMCP-061, CMCP-062, PRJ-013, progress comes under the agent's own token, in order, before the answer; what a
+/// CMCP-061, CMCP-062, PRJ-013, FED-064: progress comes under the agent's own token, in order, before the answer; what a
 /// server says of a call that it has answered reaches nobody.
 #[tokio::test(flavor = "multi_thread")]
 async fn progress_comes_in_order_and_none_after_the_answer() {

@@ -30,7 +30,7 @@ async fn get(agent: &mut ModernAgent, id: &str) -> Value {
     got.result()
 }
 
-/// FED-064: PRJ-013, a task is polled to its end by the agent whose call became it, which hears of it, too.
+/// PRJ-013, FED-064: a task is polled to its end by the agent whose call became it, which hears of it, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_at_another_node_is_polled_and_told_of() {
     let nodes = nodes().await;

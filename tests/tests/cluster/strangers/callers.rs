@@ -2,7 +2,7 @@
 
 use super::siege::{Siege, id, none_taken};
 
-/// FED-042: PRJ-006, an assertion is good for one agent of one node, on one link, in its time.
+/// PRJ-006, FED-042: an assertion is good for one agent of one node, on one link, in its time.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_assertion_is_worth_nothing_anywhere_else() {
     let Some(mut siege) = Siege::lay("member").await else {

@@ -27,7 +27,7 @@ async fn started(folder: TempDir, config: &str) -> Kernel {
     Kernel::again(folder).await
 }
 
-/// FED-053: PRJ-006, a data folder that is started twice: neither of the two is believed, and both sides are told.
+/// PRJ-006, FED-053: a data folder that is started twice: neither of the two is believed, and both sides are told.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_lives_of_one_key_are_both_cut_off() {
     let mut nas = node("nas", &demo()).await;
@@ -96,7 +96,7 @@ async fn two_lives_of_one_key_are_both_cut_off() {
     assert!(!call(&clone, "nas/demo:test_simple_text").await);
 }
 
-/// FED-041: PRJ-006, an admin whose data folder is put back to an older copy: what it revoked since holds, and it signs nothing that
+/// PRJ-006, FED-041: an admin whose data folder is put back to an older copy: what it revoked since holds, and it signs nothing that
 /// contradicts what it signed.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_copy_of_a_data_folder_takes_nothing_back() {
@@ -137,7 +137,7 @@ async fn an_older_copy_of_a_data_folder_takes_nothing_back() {
     assert!(!call(&desk, "nas/demo:test_simple_text").await);
 }
 
-/// FED-056: PRJ-006, two clusters stay two: a node of one is nobody in the other, and takes no ticket of it.
+/// PRJ-006, FED-056: two clusters stay two: a node of one is nobody in the other, and takes no ticket of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_of_another_cluster_is_nobody_here() {
     let (nas, desk) = (node("nas", "").await, node("desk", "").await);

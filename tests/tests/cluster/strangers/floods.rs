@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::siege::{OF_A_LINK, Siege, logged};
 
-/// FED-009: PRJ-004, nobody is flooded with our answers: before a key is shown, at most three bytes go back for each that came.
+/// PRJ-004, FED-009: nobody is flooded with our answers: before a key is shown, at most three bytes go back for each that came.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_stranger_gets_back_much_more_than_it_sends() {
     let Some(mut siege) = Siege::lay("member").await else {
@@ -46,7 +46,7 @@ async fn strangers_keep_nobody_from_being_answered() {
     siege.holds("is not known here").await;
 }
 
-/// FED-008: PRJ-004, a node that was let in sends more than anybody reads: control messages, datagrams, streams, connection ids, links,
+/// PRJ-004, FED-008: a node that was let in sends more than anybody reads: control messages, datagrams, streams, connection ids, links,
 /// entries that nobody signed. Others are answered, and what others are told is not lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_keeps_nobody_from_being_answered() {

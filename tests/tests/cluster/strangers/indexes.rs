@@ -44,7 +44,7 @@ async fn no_name_is_taken_for_another_nodes() {
         .await;
 }
 
-/// FED-031: PRJ-005, meanings that are no directions, and schemas that no reader gets through.
+/// PRJ-005, FED-031: meanings that are no directions, and schemas that no reader gets through.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_vector_and_no_schema_breaks_a_reader() {
     let Some(mut siege) = Siege::lay("member").await else {
@@ -87,7 +87,7 @@ async fn an_index_without_an_end_has_one_here() {
         .await;
 }
 
-/// FED-019: PRJ-005, a leaf calls, and shares nothing, whatever it says.
+/// PRJ-005, FED-019: a leaf calls, and shares nothing, whatever it says.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leaf_shares_nothing() {
     let Some(mut siege) = Siege::lay("leaf").await else {

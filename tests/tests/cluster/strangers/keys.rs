@@ -4,7 +4,7 @@ use mgp_tests::harness::{DEADLINE, Process, wait_until};
 
 use super::siege::{Siege, audited, begins, id, listens, none_taken};
 
-/// FED-006: PRJ-004, a node that was not let in, a wrong key, a borrowed certificate: none of them says or hears a word.
+/// PRJ-004, FED-006: a node that was not let in, a wrong key, a borrowed certificate: none of them says or hears a word.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_has_a_link_without_a_key_that_was_let_in() {
     let Some(mut siege) = Siege::lay("member").await else {
@@ -20,7 +20,7 @@ async fn nobody_has_a_link_without_a_key_that_was_let_in() {
     siege.holds("is not known here").await;
 }
 
-/// FED-020: PRJ-004, a node that is cut off amid a call: its link ends, its call does, and it never comes back.
+/// PRJ-004, FED-020: a node that is cut off amid a call: its link ends, its call does, and it never comes back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_revoked_amid_a_call_is_out_at_once_and_for_good() {
     let Some(mut siege) = Siege::lay("member").await else {

@@ -7,7 +7,7 @@ async fn cluster(siege: &Siege) -> String {
     status["id"].as_str().unwrap().to_owned()
 }
 
-/// FED-019, FED-036: PRJ-006, what a member signs, forges, alters or brings from elsewhere allows nothing, and takes nothing away.
+/// PRJ-006, FED-019, FED-036: what a member signs, forges, alters or brings from elsewhere allows nothing, and takes nothing away.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_signs_nothing_that_counts() {
     let Some(mut siege) = Siege::lay("member").await else {
@@ -27,7 +27,7 @@ async fn a_member_signs_nothing_that_counts() {
     siege.holds("").await;
 }
 
-/// FED-040: PRJ-006, an admin that signs two operations for one place allows nothing any more, and everybody is told.
+/// PRJ-006, FED-040: an admin that signs two operations for one place allows nothing any more, and everybody is told.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_is_seen_and_allows_nothing() {
     let Some(mut siege) = Siege::lay("admin").await else {

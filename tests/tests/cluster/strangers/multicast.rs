@@ -7,7 +7,7 @@ use super::siege::{begins, id};
 use crate::network::{machine, network};
 use crate::scene::{call, demo, join, shows};
 
-/// FED-014: PRJ-003, PRJ-012, ten thousand records a second fill a bounded table, and nothing else comes of them.
+/// PRJ-003, PRJ-012, FED-014: ten thousand records a second fill a bounded table, and nothing else comes of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_announcements_a_second_fill_one_table() {
     let Some(peers) = Peers::find(&[Need::Hostile]) else {

@@ -5,7 +5,7 @@ use mgp_tests::harness::{DEADLINE, Need, Peers, Process, wait_until};
 use super::siege::{audited, begins, listens, played};
 use crate::scene::{node, ticket};
 
-/// FED-016: PRJ-004, a ticket that is used, replayed, altered or late lets nobody in, whoever shows it.
+/// PRJ-004, FED-016: a ticket that is used, replayed, altered or late lets nobody in, whoever shows it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ticket_is_worth_nothing_to_who_has_heard_it() {
     let Some(peers) = Peers::find(&[Need::Hostile]) else {

@@ -45,7 +45,7 @@ fn files(folder: &std::path::Path) -> Vec<String> {
     files.filter(|name| name.contains(".index")).collect()
 }
 
-/// FED-030: PRJ-007, what a node that is away shared is stale, hidden after half a minute and forgotten after a day.
+/// PRJ-007, FED-030: what a node that is away shared is stale, hidden after half a minute and forgotten after a day.
 #[tokio::test(start_paused = true)]
 async fn what_is_kept_of_a_node_that_does_not_come_ages() {
     let nas = Wire::new(1).id();

@@ -191,7 +191,7 @@ fn opened_with(open: OpenSled) -> ViewOptions {
 
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 
-/// FED-003: .
+/// FED-003.
 #[tokio::test]
 async fn a_database_that_panics_is_moved_aside_and_at_last_done_without() {
     let dir = tempfile::tempdir().unwrap();

@@ -52,7 +52,7 @@ fn judged(change: fn(&mut Assertion)) -> Result<NodeAgent, NotBelieved> {
     theirs.caller(AssertionId([9; 16]), Some(&signed(&changed, &key(1))), NOW)
 }
 
-/// FED-060: .
+/// FED-060.
 #[test]
 fn an_agent_is_signed_for_once_and_believed_by_its_id_from_then_on() {
     let (mut ours, mut theirs) = link(1);
@@ -73,7 +73,7 @@ fn an_agent_is_signed_for_once_and_believed_by_its_id_from_then_on() {
     assert_eq!(theirs.len(), 1);
 }
 
-/// FED-042: .
+/// FED-042.
 #[test]
 fn what_was_signed_for_another_link_or_node_is_refused() {
     let (mut ours, mut theirs) = link(1);
@@ -97,7 +97,7 @@ fn what_was_signed_for_another_link_or_node_is_refused() {
     );
 }
 
-/// FED-042: .
+/// FED-042.
 #[test]
 fn what_another_node_signed_or_somebody_changed_is_forged() {
     let (_, mut theirs) = link(1);

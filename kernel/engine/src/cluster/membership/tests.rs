@@ -66,7 +66,7 @@ fn reported(effects: &[MembershipEffect]) -> Vec<&MembershipEffect> {
     effects.iter().filter(is).collect()
 }
 
-/// FED-021: PRJ-012, a packet counts for the node whose key its link showed, and for no other.
+/// PRJ-012, FED-021: a packet counts for the node whose key its link showed, and for no other.
 #[test]
 fn a_packet_is_its_links_or_nobodys() {
     let mut membership = scene();

@@ -26,7 +26,7 @@ fn refused(request: &ShareRequest<'_>) -> String {
     Shares::default().share(request).unwrap_err().to_string()
 }
 
-/// FED-029: PRJ-005, nothing is shared by default, and only with whom it was shared.
+/// PRJ-005, FED-029: nothing is shared by default, and only with whom it was shared.
 #[test]
 fn a_tool_is_shared_with_whom_a_rule_says_and_with_nobody_else() {
     let files = ServerId::new("files");
@@ -79,7 +79,7 @@ fn a_rule_about_nothing_is_refused_with_what_was_meant() {
     }
 }
 
-/// FED-028: PRJ-008, what was imported is never exported again.
+/// PRJ-008, FED-028: what was imported is never exported again.
 #[test]
 fn a_server_of_another_node_is_not_shared_on() {
     for foreign in ["nas/files", "files~0a", "nas:files"] {

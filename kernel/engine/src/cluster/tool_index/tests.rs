@@ -97,7 +97,7 @@ fn names(held: &HeldIndex) -> Vec<String> {
     held.entries().map(|(key, _)| key.to_string()).collect()
 }
 
-/// FED-026: PRJ-005, a peer's copy is what is shared with it, and follows what changes.
+/// PRJ-005, FED-026: a peer's copy is what is shared with it, and follows what changes.
 #[test]
 fn a_copy_follows_what_is_shared_and_shows_nothing_else() {
     let mut own = OwnIndex::new(1);

@@ -77,7 +77,7 @@ fn in_force(grants: &Grants, authority: &Authority, now_ms: u64) -> Vec<u8> {
     found.map(|g| g.grant.id.0[0]).collect()
 }
 
-/// FED-033: MGP-082, a revoke beats a grant from elsewhere whichever comes first, and a new grant needs a new
+/// MGP-082, FED-033: a revoke beats a grant from elsewhere whichever comes first, and a new grant needs a new
 /// name.
 #[test]
 fn a_revoke_wins_in_either_order_and_for_good() {
@@ -121,7 +121,7 @@ fn only_what_an_authorised_issuer_wrote_counts() {
     assert_eq!(in_force(&grants, &everyone(), 0), [2]);
 }
 
-/// FED-034: .
+/// FED-034.
 #[test]
 fn a_revoke_up_to_a_place_spares_what_came_after() {
     let until = BTreeMap::from([(issuer(1), 1)]);

@@ -237,7 +237,7 @@ mod tests {
         rmp_serde::to_vec_named(&value).unwrap()
     }
 
-    /// FED-057: .
+    /// FED-057.
     #[test]
     fn what_was_written_is_read_to_the_same_bytes() {
         let written = Written::new(revoke());

@@ -42,7 +42,7 @@ fn two() -> (Vec<Signed>, Pen, Pen) {
     (vec![founding, admitted], first, Pen::new(1, cluster()))
 }
 
-/// FED-056: .
+/// FED-056.
 #[test]
 fn only_what_belongs_to_the_cluster_is_taken() {
     let (mut all, _, mut second) = two();

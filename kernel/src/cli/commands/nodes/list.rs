@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// FED-051: .
+    /// FED-051.
     #[test]
     fn a_clock_is_told_where_it_matters() {
         assert_eq!(clock(Some(99)), "same");

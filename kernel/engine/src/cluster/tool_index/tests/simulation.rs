@@ -276,7 +276,7 @@ fn pairs() -> impl Iterator<Item = (u8, u8)> {
     all.filter(|(a, b)| a != b)
 }
 
-/// FED-026: PRJ-005, PRJ-007, whatever was lost, delayed, cut off or restarted, views converge to exactly what is
+/// PRJ-005, PRJ-007, FED-026: whatever was lost, delayed, cut off or restarted, views converge to exactly what is
 /// shared, and never hold anything else.
 #[test]
 fn views_converge_to_exactly_what_is_shared() {

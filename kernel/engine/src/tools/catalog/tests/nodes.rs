@@ -12,7 +12,7 @@ fn leads_to(catalog: &Catalog, name: &str) -> Option<String> {
     Some(tool.canonical.to_string())
 }
 
-/// FED-061: PRJ-008, tools of other nodes have the node's name in front, and no local name changes or leads elsewhere
+/// PRJ-008, FED-061: tools of other nodes have the node's name in front, and no local name changes or leads elsewhere
 /// because a node came.
 #[test]
 fn a_node_that_comes_changes_no_name_of_this_one() {
