@@ -9,6 +9,7 @@ mod alarms;
 mod dialing;
 mod failures;
 mod keeping_out;
+mod listening;
 mod live;
 mod members;
 mod outbox;

@@ -1,12 +1,16 @@
 //! What is known of each peer beside its index.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_protocol::federation::tool_index::{IndexDigest, IndexReport};
 use mgp_runtime::task::SupervisedTask;
 
 use crate::links::PeerLink;
+
+/// How often the log tells of the same node's index.
+const NEWS: Duration = Duration::from_secs(60);
 
 /// One peer: linked, of the cluster, or both.
 #[derive(Debug, Default)]
@@ -29,6 +33,15 @@ impl IndexPeer {
     pub(super) fn is_linked(&self) -> bool {
         let link = self.link.as_ref();
         link.is_some_and(|link| link.link.gone().is_none())
+    }
+
+    /// Whether the log is to be told of it: not more often than people read it.
+    pub(super) fn is_news(&mut self, now: MonotonicTime) -> bool {
+        let news = self.news.is_none_or(|told| now >= told + NEWS);
+        if news {
+            self.news = Some(now);
+        }
+        news
     }
 
     pub(super) fn unlink(&mut self) {

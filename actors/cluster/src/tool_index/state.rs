@@ -26,7 +26,6 @@ use tokio_util::sync::CancellationToken;
 use super::copies::{self, CopyOrders, KeptChange, WrittenCopy};
 use super::node_handles::{self, NamedNodes};
 use super::peers::IndexPeer;
-use super::refusals::{is_news, of_a_leaf};
 use super::showing::ShownServers;
 use super::{ToolIndexEvent, ToolIndexMsg, ToolIndexStart, streams};
 use crate::links::PeerLink;
@@ -214,7 +213,7 @@ impl ToolIndexState {
             let effects = self.held.told(node, digest, self.now());
             self.carry_out(node, effects);
         } else if digest.root != empty_root() {
-            self.refused(node, of_a_leaf());
+            self.refused_as_leaf(node);
         }
     }
 
@@ -227,7 +226,7 @@ impl ToolIndexState {
             return;
         }
         peer.report = Some(report.clone()).filter(|report| !report.examples.is_empty());
-        if is_news(peer, now)
+        if peer.is_news(now)
             && let Some(example) = report.examples.first()
         {
             let (node, refused) = (node.short(), report.refused);

@@ -407,7 +407,9 @@ mod tests {
         let (mut tickets, id) = out(TERMS);
         let waits = |tickets: &TicketsOut| match &tickets.all().next().unwrap().1.stage {
             TicketStage::Waiting(node) => node.clone(),
-            other => panic!("{other:?}"),
+            other @ (TicketStage::Open | TicketStage::Admitting(_) | TicketStage::Admitted(_)) => {
+                panic!("{other:?}")
+            }
         };
         assert!(asking(2).ask_as("desk", &mut tickets, 1).unwrap().is_new);
         let desk = waits(&tickets);

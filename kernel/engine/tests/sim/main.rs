@@ -11,18 +11,12 @@
 // How many seeds, and which, is asked of the environment: this is no engine.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod acknowledged_entries_last;
-mod allows_end_early;
-mod calls_need_a_grant;
-mod calls_run_once;
 mod chance;
 mod exhaustive;
-mod leases_close;
+mod invariants;
 mod machine;
-mod members_converge;
 mod model;
 mod network;
 mod play;
-mod revokes_last;
 mod seeds;
 mod world;

@@ -5,13 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use crate::acknowledged_entries_last::AcknowledgedEntriesLast;
-use crate::allows_end_early::AllowsEndEarly;
-use crate::calls_need_a_grant::CallsNeedAGrant;
-use crate::leases_close::LeasesClose;
-use crate::members_converge::MembersConverge;
+use crate::invariants::acknowledged_entries_last::AcknowledgedEntriesLast;
+use crate::invariants::allows_end_early::AllowsEndEarly;
+use crate::invariants::calls_need_a_grant::CallsNeedAGrant;
+use crate::invariants::leases_close::LeasesClose;
+use crate::invariants::members_converge::MembersConverge;
+use crate::invariants::revokes_last::RevokesLast;
 use crate::play::{Invariant, play};
-use crate::revokes_last::RevokesLast;
 
 /// The seeds of the usual run: as many as pass in some seconds.
 const SEEDS: u64 = 40;

@@ -1,8 +1,9 @@
 //! What was decided about a call, why, and what its caller is told of it.
 
+use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::{Permission, Source, Standing};
 
-use super::{AccessEntry, ForeignClosed};
+use super::AccessEntry;
 use crate::timestamps::rfc3339_ms;
 
 /// A decision, and what it is based on.
@@ -18,6 +19,23 @@ pub struct AccessDecision<'a> {
     pub foreign: bool,
     /// Why it is closed to one, where no entry denies it.
     pub closed: Option<ForeignClosed>,
+}
+
+/// Why something is closed to an agent of another node, beside the grants that deny it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ForeignClosed {
+    /// Its node is not in the cluster, or this one is not.
+    #[error("the agent's node is not in the cluster")]
+    NotIn,
+    /// Nothing allows it.
+    #[error("no grant allows it, and no default policy applies to agents of other nodes")]
+    NotGranted,
+    /// It is granted, and not shared.
+    #[error("a grant allows it, and it is not shared with the agent's node")]
+    NotShared,
+    /// Somebody who could have taken it back was not heard within the lease.
+    #[error("a grant allows it, and node {} could have taken that back and was not heard for too long", .0.short())]
+    Lapsed(NodeId),
 }
 
 impl AccessDecision<'_> {

@@ -4,7 +4,7 @@
 use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_protocol::mgp::access::{self, DefaultPolicy, EntryType, Explanation, Permission, Source};
 
-use super::foreign::ForeignClosed;
+use super::decision::ForeignClosed;
 use super::{Defaults, Principal, shown_author};
 use crate::policy::grants::{Authority, Force, GrantResource, Granted, Grants, Subject};
 use crate::timestamps::rfc3339_ms;

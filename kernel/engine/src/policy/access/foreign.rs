@@ -7,7 +7,8 @@ use std::sync::Arc;
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, ServerId};
 use mgp_protocol::mgp::access::{Permission, Source};
 
-use super::{AccessDecision, AccessEntry, AgentRules, GrantTable, Principal};
+use super::decision::{AccessDecision, ForeignClosed};
+use super::{AccessEntry, AgentRules, GrantTable, Principal};
 use crate::clock::MonotonicTime;
 use crate::policy::grants::{GrantResource, Granted, Subject};
 
@@ -128,23 +129,6 @@ impl GrantTable {
             ..self.clone()
         })
     }
-}
-
-/// Why something is closed to an agent of another node, beside the grants that deny it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ForeignClosed {
-    /// Its node is not in the cluster, or this one is not.
-    #[error("the agent's node is not in the cluster")]
-    NotIn,
-    /// Nothing allows it.
-    #[error("no grant allows it, and no default policy applies to agents of other nodes")]
-    NotGranted,
-    /// It is granted, and not shared.
-    #[error("a grant allows it, and it is not shared with the agent's node")]
-    NotShared,
-    /// Somebody who could have taken it back was not heard within the lease.
-    #[error("a grant allows it, and node {} could have taken that back and was not heard for too long", .0.short())]
-    Lapsed(NodeId),
 }
 
 /// The rules for all agents of other nodes. Immutable; changes make new ones.

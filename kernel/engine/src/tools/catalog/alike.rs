@@ -52,13 +52,10 @@ impl AlikeItems {
         let mut next = Self::default();
         for offer in offers {
             next.take(offer, &offer.prompts.items, prompt_shape, |_| None);
-            next.take(offer, &offer.resources.items, |it| type_of(it), |_| None);
-            next.take(
-                offer,
-                &offer.templates.items,
-                |it| type_of(it),
-                |it| Some(Arc::clone(it)),
-            );
+            next.take(offer, &offer.resources.items, type_of, |_| None);
+            next.take(offer, &offer.templates.items, type_of, |it| {
+                Some(Arc::clone(it))
+            });
         }
         for (group, members) in &mut next.groups {
             members.after(self.groups.get(group));

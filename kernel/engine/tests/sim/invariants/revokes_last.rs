@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mgp_engine::policy::grants::{Force, GrantId, Granted};
 use mgp_protocol::mgp::access::Permission;
 
-use crate::members_converge::those_in;
+use crate::invariants::members_converge::those_in;
 use crate::play::Invariant;
 use crate::world::World;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::invariants::members_converge::those_in;
 use crate::machine::Machine;
-use crate::members_converge::those_in;
 use crate::play::Invariant;
 use crate::world::World;
 
