@@ -83,7 +83,7 @@ mod tests {
     use std::time::Duration;
 
     use mgp_cluster::replication::ClusterMemberView;
-    use mgp_engine::node_key::NodeKey;
+    use mgp_engine::node_key::{NodeKey, PublicKey};
     use mgp_engine::policy::grants::ClusterId;
 
     use super::*;
@@ -97,7 +97,7 @@ mod tests {
         let keys: Vec<_> = (1..=admins)
             .map(|n| NodeKey::new(&[n; 32]).public())
             .collect();
-        let member = |key: &mgp_engine::node_key::PublicKey| ClusterMemberView {
+        let member = |key: &PublicKey| ClusterMemberView {
             name: "a node".into(),
             key: *key,
             role: Some(MemberRole::Admin),
@@ -105,7 +105,7 @@ mod tests {
             standing: MemberStanding::In,
             out_ms: None,
         };
-        let nodes: Vec<NodeId> = keys.iter().map(|key| key.node()).collect();
+        let nodes: Vec<NodeId> = keys.iter().map(PublicKey::node).collect();
         let members = keys.iter().map(|key| (key.node(), member(key)));
         let view = ClusterView {
             cluster: Some(ClusterId([1; 32])),
