@@ -120,4 +120,16 @@ impl Caller {
             None => self.standing().map(|agent| agent.level()),
         }
     }
+
+    /// The same, where it asked for one itself; `None` where it leaves that to the server.
+    #[must_use]
+    pub fn asked_log_level(&self, exchange: &Exchange) -> Option<LogLevel> {
+        match exchange.rounds() {
+            Some(rounds) => rounds.level(),
+            None => {
+                let agent = self.standing().filter(|agent| agent.has_set_level());
+                agent.map(|agent| agent.level())
+            }
+        }
+    }
 }

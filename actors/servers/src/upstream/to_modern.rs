@@ -16,8 +16,8 @@ use serde_json::value::RawValue;
 
 use super::tasks::{wants_task, with_related, without_task};
 use super::{Outgoing, of_peer, translated};
-use crate::link::Link;
 use crate::link::question;
+use crate::link::{Link, Wire};
 use crate::negotiation;
 use mgp_callers::agent::ClientAnswer;
 use mgp_callers::negotiation::kernel_info;
@@ -72,7 +72,12 @@ pub(super) fn stamped(request: &Request, link: &Link, params: &str, tasks: bool)
     let capabilities = declared(&caller.capabilities, tasks);
     let capabilities = link.limits.consents.declared(&capabilities);
     let mgp = link.mgp_in(Era::Modern).is_active();
-    let level = caller.log_level(&request.exchange);
+    // The owner of a server at another node keeps an answer back for log messages that come late: not for who never
+    // asked for any.
+    let level = match matches!(link.wire(), Wire::Node(_)) {
+        true => caller.asked_log_level(&request.exchange),
+        false => caller.log_level(&request.exchange),
+    };
     let stamp = Stamp {
         client_info: &kernel_info(),
         capabilities: &negotiation::declared(&capabilities, Era::Modern, mgp),
