@@ -4,12 +4,13 @@ pub(crate) mod reading;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mgp_engine::cluster::routes::{self, Homes, PlaceCandidate};
+use mgp_engine::cluster::routes::{self, ClosedPlaces, Homes, PlaceCandidate, TryFailure};
 use mgp_engine::policy::access::Principal;
 use mgp_engine::servers::replica_mark::ReplicaMark;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mention::may_mention;
+use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
 
 use crate::Context;
@@ -19,12 +20,13 @@ use mgp_runtime::time::moment;
 /// What a call that goes on brings again, as its server wrote it.
 const STATE: &str = "requestState";
 
-/// Where servers that remember their callers remember them, and where calls began that go on.
+/// Where servers that remember their callers remember them, where calls began that go on, and who was not let in where.
 #[derive(Debug, Default)]
 pub struct CallerHomes {
     homes: Mutex<Homes>,
     /// By what the caller brings again; the oldest are forgotten first.
     rounds: Mutex<Homes>,
+    closed: Mutex<ClosedPlaces>,
 }
 
 impl CallerHomes {
@@ -64,6 +66,20 @@ impl CallerHomes {
             let mut homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner);
             homes.went(agent, mark.specification, server.clone(), moment());
         }
+    }
+
+    /// The agent was refused at this place, maybe because its owner does not open it to the agent.
+    pub(crate) fn refused(&self, agent: &AgentId, server: &ServerId, refusal: &Refusal) {
+        if TryFailure::is_closed(refusal) {
+            let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+            closed.refused(agent, server.clone(), moment());
+        }
+    }
+
+    /// Leaves out the places where the agent was not let in just now, if there are others.
+    pub(crate) fn leave_out_closed(&self, agent: &AgentId, candidates: &mut Vec<PlaceCandidate>) {
+        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        closed.leave_out(agent, candidates, moment());
     }
 
     /// The answer may ask for more: whoever brings that comes back to this place.

@@ -191,6 +191,10 @@ pub enum Refusal {
     /// The caller may not do this.
     #[error("{0}")]
     Forbidden(String),
+    /// What is called is at another node, whose owner does not open it to the caller: nothing was done, and another
+    /// owner of the same may open it.
+    #[error("{0}")]
+    Closed(String),
     /// Somebody who watches said no.
     #[error("{0}")]
     Denied(Box<Denial>),
@@ -324,6 +328,7 @@ impl Refusal {
             | Self::Overloaded { .. }
             | Self::TooLarge { .. }
             | Self::Forbidden(_)
+            | Self::Closed(_)
             | Self::Cancelled
             | Self::Broken(_)
             | Self::Peer(_) => INTERNAL_ERROR,
@@ -363,6 +368,7 @@ impl Refusal {
             | Self::Overloaded { .. }
             | Self::TooLarge { .. }
             | Self::Forbidden(_)
+            | Self::Closed(_)
             | Self::Cancelled
             | Self::Broken(_) => 200,
         }
@@ -405,6 +411,7 @@ impl Refusal {
                 json!({"server": server, "waitedMs": after_ms, "outcome": CallOutcome::NotExecuted}),
             ),
             Self::TooLarge { server, limit } => Some(json!({"server": server, "limit": limit})),
+            Self::Closed(_) => Some(json!({"closed": true, "outcome": CallOutcome::NotExecuted})),
             Self::MissingCapability { required } => Some(json!({"requiredCapabilities": required})),
             Self::Denied(denial) => denial.data(),
             Self::Unanswered(call) => Some(call.data("callId")),

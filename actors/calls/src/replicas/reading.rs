@@ -1,5 +1,5 @@
-//! Prompts and resources that may be read at several places. A place that is away is left for the next, and so is one that
-//! was lost: reading changes nothing, so it may be done twice.
+//! Prompts and resources that may be read at several places. A place that is away or closed is left for the next, and so is
+//! one that was lost: reading changes nothing, so it may be done twice.
 
 use mgp_engine::cluster::routes::{CallAttempts, PlaceCandidate, TryFailure};
 use mgp_engine::tools::catalog::{CatalogView, ListKind};
@@ -52,7 +52,8 @@ pub(crate) async fn read(cx: &Context, request: &Request, reading: &ReadRequest<
     let mark = |server: &ServerId| cx.shown.load().catalog.mark(server).copied();
     let (mut attempts, mut failed) = (CallAttempts::default(), None);
     loop {
-        let candidates = candidates(cx, caller, &all);
+        let mut candidates = candidates(cx, caller, &all);
+        cx.homes.leave_out_closed(agent, &mut candidates);
         let home = cx.homes.of_mark(agent, mark(server).as_ref());
         let Some(choice) = attempts.next(&candidates, home.as_ref()) else {
             return match failed {
@@ -68,7 +69,10 @@ pub(crate) async fn read(cx: &Context, request: &Request, reading: &ReadRequest<
                 cx.homes.asks(agent, there, &answer);
                 return Ok(answer);
             }
-            Err(refusal) if TryFailure::of(&refusal).is_some() => failed = Some(refusal),
+            Err(refusal) if TryFailure::of(&refusal).is_some() => {
+                cx.homes.refused(agent, there, &refusal);
+                failed = Some(refusal);
+            }
             Err(refusal) => return Err(refusal),
         }
     }

@@ -188,7 +188,7 @@ fn open(
     let knows = || reception.routes.knows(&view, &identity(agent, false));
     match method == "tools/call" || knows() {
         true => Ok(()),
-        false => Err(Refusal::Forbidden(format!(
+        false => Err(Refusal::Closed(format!(
             "server {server} of this node is not open to {agent}: it is not shared with that node, or no grant \
              allows it"
         ))),

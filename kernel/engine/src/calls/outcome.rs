@@ -57,6 +57,7 @@ pub fn of_refusal(refusal: &Refusal) -> CallOutcome {
         | Refusal::HeldUp { .. }
         | Refusal::Overloaded { .. }
         | Refusal::Forbidden(_)
+        | Refusal::Closed(_)
         | Refusal::Denied(_) => CallOutcome::NotExecuted,
     }
 }

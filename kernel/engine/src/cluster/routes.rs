@@ -19,6 +19,9 @@ use crate::clock::MonotonicTime;
 pub const HOMES_MAX: usize = 1 << 12;
 /// Most places tried for one call: its caller waits meanwhile.
 const TRIES_MAX: usize = 4;
+/// How long a place that was closed to an agent is left alone: a grant made meanwhile is noticed after that, and
+/// till then the other place answers.
+const CLOSED_FOR: Duration = Duration::from_secs(10);
 /// What a call costs beside its way, so that places that are equally near are told apart by their load.
 const CALL_COST: Duration = Duration::from_millis(1);
 
@@ -136,6 +139,40 @@ impl Homes {
     }
 }
 
+/// Places whose owners did not open them to an agent when it called: not asked again for a while where another
+/// place may answer.
+#[derive(Debug, Default)]
+pub struct ClosedPlaces {
+    closed: BTreeMap<(AgentId, ServerId), MonotonicTime>,
+}
+
+impl ClosedPlaces {
+    /// The owner said so. At the bound nothing more is remembered, so that such calls ask there first.
+    pub fn refused(&mut self, agent: &AgentId, place: ServerId, now: MonotonicTime) {
+        self.closed.retain(|_, at| now.since(*at) < CLOSED_FOR);
+        if self.closed.len() < HOMES_MAX {
+            self.closed.insert((agent.clone(), place), now);
+        }
+    }
+
+    /// Leaves out what is closed to the agent, unless nothing would be left.
+    pub fn leave_out(
+        &self,
+        agent: &AgentId,
+        candidates: &mut Vec<PlaceCandidate>,
+        now: MonotonicTime,
+    ) {
+        let open = |one: &PlaceCandidate| {
+            let closed = self.closed.get(&(agent.clone(), one.server.clone()));
+            closed.is_none_or(|at| now.since(*at) >= CLOSED_FOR)
+        };
+        let takes_calls = |one: &&PlaceCandidate| one.takes_calls;
+        if !self.closed.is_empty() && candidates.iter().filter(takes_calls).any(open) {
+            candidates.retain(open);
+        }
+    }
+}
+
 /// How a try failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryFailure {
@@ -146,8 +183,8 @@ pub enum TryFailure {
 }
 
 impl TryFailure {
-    /// `None` for what another place is not asked after: an answer, a no of who decides there, and a server
-    /// that is slow.
+    /// `None` for what another place is not asked after: an answer, a no to this call of who decides there, and a
+    /// server that is slow. That an agent is not let in there at all says nothing of other places.
     #[must_use]
     pub fn of(refusal: &Refusal) -> Option<Self> {
         if let Refusal::Peer(error) = refusal {
@@ -162,8 +199,18 @@ impl TryFailure {
                 | Refusal::HeldUp { .. }
                 | Refusal::Overloaded { .. }
                 | Refusal::UnknownServer(_)
+                | Refusal::Closed(_)
         );
         away.then_some(Self::BeforeDispatch)
+    }
+
+    /// True where the owner does not open the place to the caller.
+    #[must_use]
+    pub fn is_closed(refusal: &Refusal) -> bool {
+        if let Refusal::Peer(error) = refusal {
+            return PeerError::read(error).is_some_and(|error| told_of(&error).closed);
+        }
+        matches!(refusal, Refusal::Closed(_))
     }
 
     /// What became of the call there.
@@ -177,11 +224,20 @@ impl TryFailure {
 }
 
 /// What another node says of a call that its server did not answer.
+#[derive(Default, Deserialize)]
+struct ToldOfCall {
+    outcome: Option<CallOutcome>,
+    #[serde(default)]
+    closed: bool,
+}
+
+fn told_of(error: &PeerError) -> ToldOfCall {
+    let details = error.recovery.details.as_ref();
+    let told = details.and_then(|details| serde_json::from_str(details.get()).ok());
+    told.unwrap_or_default()
+}
+
 fn of_owner(error: &PeerError) -> Option<TryFailure> {
-    #[derive(Deserialize)]
-    struct ToldOutcome {
-        outcome: CallOutcome,
-    }
     let away = [
         Code::ServerNotReady,
         Code::ServerDraining,
@@ -189,13 +245,12 @@ fn of_owner(error: &PeerError) -> Option<TryFailure> {
         Code::ResourceExhausted,
         Code::UpstreamUnavailable,
     ];
-    let code = Code::parse(error.code)?;
-    if !away.contains(&code) {
+    let (code, told) = (Code::parse(error.code)?, told_of(error));
+    let closed = code == Code::PermissionDenied && told.closed;
+    if !away.contains(&code) && !closed {
         return None;
     }
-    let details = error.recovery.details.as_ref()?;
-    let told: ToldOutcome = serde_json::from_str(details.get()).ok()?;
-    match told.outcome {
+    match told.outcome? {
         CallOutcome::NotExecuted => Some(TryFailure::BeforeDispatch),
         CallOutcome::Unknown => Some(TryFailure::AfterDispatch),
         CallOutcome::Done => None,

@@ -167,7 +167,7 @@ impl Refusal {
     #[must_use]
     pub fn mgp_code(&self) -> Option<Code> {
         match self {
-            Self::Forbidden(_) => Some(Code::PermissionDenied),
+            Self::Forbidden(_) | Self::Closed(_) => Some(Code::PermissionDenied),
             Self::UnknownTool(_) => Some(Code::ToolNotFound),
             Self::BadArguments { .. } => Some(Code::InvalidToolArgs),
             Self::NotReady {

@@ -18,7 +18,7 @@ use mgp_callers::request::{Outcome, Request};
 use mgp_store::audit::{by_agent, by_operator, event};
 
 /// A call of a tool that may be called at several places. Each asks its own owner, so all checks are made for
-/// each; a place that is known to be closed to the caller is none.
+/// each; a place that is closed to the caller is left for one that may be open.
 pub(super) async fn call(
     cx: &Context,
     request: &Request,
@@ -41,7 +41,8 @@ pub(super) async fn call(
     // other places fail after that.
     let (mut lost, mut away) = (None, None);
     loop {
-        let (places, candidates) = places(cx, &who, named);
+        let (places, mut candidates) = places(cx, &who, named);
+        cx.homes.leave_out_closed(agent, &mut candidates);
         let home = cx.homes.of(agent, named);
         let Some(choice) = attempts.next(&candidates, home.as_ref()) else {
             return match lost.or(away) {
@@ -63,6 +64,7 @@ pub(super) async fn call(
             }
             Err(refusal) => refusal,
         };
+        cx.homes.refused(agent, &tool.server, &refusal);
         let goes_on = TryFailure::of(&refusal).filter(|failure| {
             attempts.failed(*failure, tool.requirements.idempotent)
                 && attempts.best(&candidates, home.as_ref()).is_some()

@@ -1,5 +1,8 @@
+use mgp_protocol::dialect::Version;
+use mgp_protocol::refusal::Rendered;
 use proptest::prelude::*;
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::*;
 
@@ -126,6 +129,46 @@ fn only_a_place_that_is_away_is_left_for_another() {
     assert_eq!(said(away, "done"), None);
     assert_eq!(said(away, "of a later version"), None);
     assert_eq!(said(Code::PermissionDenied, "not_executed"), None);
+}
+
+/// FED-066: an owner that does not let the agent in has done nothing, and says nothing of other owners; as it is told
+/// here, and as another node reads it.
+#[test]
+fn a_place_that_is_closed_is_left_for_one_that_may_be_open() {
+    let closed = Refusal::Closed("not open to agent.a".into());
+    let Rendered::Error(error) = closed.render_mgp(Version::MODERN) else {
+        panic!("a refusal is an error");
+    };
+    let peer = Refusal::Peer(RawValue::from_string(error).unwrap());
+    for closed in [closed, peer] {
+        assert_eq!(TryFailure::of(&closed), Some(TryFailure::BeforeDispatch));
+        assert!(TryFailure::is_closed(&closed));
+    }
+    assert!(!TryFailure::is_closed(&Refusal::Forbidden("no".into())));
+}
+
+#[test]
+fn what_was_closed_to_an_agent_is_left_alone_for_a_while_where_there_is_another_place() {
+    let agent = |name: &str| AgentId::new(format!("agent.{name}"));
+    let mut closed = ClosedPlaces::default();
+    closed.refused(&agent("a"), place(1), at(0));
+    let left = |closed: &ClosedPlaces, name: &str, all: &[PlaceCandidate], now: u64| {
+        let mut all = all.to_vec();
+        closed.leave_out(&agent(name), &mut all, at(now));
+        all.into_iter().map(|one| one.server).collect::<Vec<_>>()
+    };
+    let both = [candidate(1, true, 0, 1), candidate(2, true, 0, 1)];
+    let away = [candidate(1, true, 0, 1), candidate(2, false, 0, 1)];
+    assert_eq!(left(&closed, "a", &both, 9_999), [place(2)]);
+    assert_eq!(left(&closed, "b", &both, 9_999), [place(1), place(2)]);
+    assert_eq!(left(&closed, "a", &both, 10_000), [place(1), place(2)]);
+    assert_eq!(left(&closed, "a", &away, 0), [place(1), place(2)]);
+    for n in 0..=HOMES_MAX {
+        closed.refused(&agent(&n.to_string()), place(1), at(1));
+    }
+    assert_eq!(closed.closed.len(), HOMES_MAX);
+    closed.refused(&agent("late"), place(2), at(10_001));
+    assert_eq!(closed.closed.len(), 1);
 }
 
 #[test]

@@ -73,7 +73,7 @@ impl Outcome {
             | Refusal::Faulty { .. }
             | Refusal::TooLarge { .. }
             | Refusal::Broken(_) => (Self::Failure, Some(Failure::Protocol)),
-            Refusal::Forbidden(_) => (Self::Denied, None),
+            Refusal::Forbidden(_) | Refusal::Closed(_) => (Self::Denied, None),
             Refusal::Denied(denial) => of_denial(denial),
             Refusal::Unanswered(call) => Self::of_refusal(&call.why),
             Refusal::UnknownMethod(_)

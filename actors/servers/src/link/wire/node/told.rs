@@ -60,7 +60,7 @@ impl NodeWire {
             && raw.get().contains("Unknown tool");
         let tool = request.tool.as_deref().filter(|_| unknown);
         match (tool, &request.agent) {
-            (Some(tool), Some(agent)) if self.holds(tool) => Refusal::Forbidden(format!(
+            (Some(tool), Some(agent)) if self.holds(tool) => Refusal::Closed(format!(
                 "{agent} may not call tool {tool} of server {}: nothing allows it at {}, which decides; a grant \
                  for this agent opens it (`mgp grant`)",
                 link.server, self.node
