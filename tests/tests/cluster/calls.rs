@@ -7,6 +7,7 @@ mod cut;
 mod events;
 mod large;
 mod listening;
+mod logging;
 mod mgp;
 mod progress;
 mod stalled;

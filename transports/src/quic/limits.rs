@@ -59,6 +59,9 @@ const PACKETS: usize = 64 << 10;
 /// one that lives is.
 pub const IDLE: Duration = Duration::from_millis(2200);
 
+/// Between two looks at whether something was heard of the peer.
+pub(super) const LOOK: Duration = Duration::from_millis(200);
+
 const KEEP_ALIVE: Duration = Duration::from_millis(500);
 
 /// Handshakes under way at a time, for all who have shown that they are at their address. Each is a

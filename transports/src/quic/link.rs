@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,9 +18,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::close_log::CloseLog;
 use super::control::{ControlInput, ControlOutput};
-use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
+use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure, in_words};
 use super::inbound::InboundStreams;
-use super::limits::{CALLS, FOLLOWS, LINK_MEMORY, LISTENS, LONG_PACKETS, SYNCS};
+use super::limits::{CALLS, FOLLOWS, IDLE, LINK_MEMORY, LISTENS, LONG_PACKETS, LOOK, SYNCS};
 use super::packets::{self, PacketFate, PacketInput};
 use super::pinned::{Entered, close};
 use super::streams::{CallInput, CallOutput, SyncStream};
@@ -63,6 +64,8 @@ struct LinkCore {
     long_packets: Arc<Semaphore>,
     budget: MessageBudget,
     begun: Instant,
+    /// Nothing was heard of the peer for too long, and so this node closed it.
+    silent: AtomicBool,
     log: Arc<CloseLog>,
     _entered: Entered,
 }
@@ -147,6 +150,7 @@ impl NewLink {
             long_packets: Arc::new(Semaphore::new(LONG_PACKETS)),
             budget,
             begun: Instant::now(),
+            silent: AtomicBool::new(false),
             log,
             _entered: greeted.entered,
         }));
@@ -229,13 +233,32 @@ impl NodeLink {
     #[must_use]
     pub fn gone(&self) -> Option<LinkGone> {
         let reason = self.0.connection.close_reason()?;
-        Some(LinkGone(StreamFailure::of_link(&reason)))
+        Some(LinkGone(self.0.why(&reason)))
     }
 
     /// Waits for its end.
     pub async fn ended(&self) -> LinkGone {
         let reason = self.0.connection.closed().await;
-        LinkGone(StreamFailure::of_link(&reason))
+        LinkGone(self.0.why(&reason))
+    }
+
+    /// Waits until nothing was heard of the peer for [`IDLE`], and closes the link. QUIC itself waits for three times
+    /// as long as it gives a packet, which is seconds on a link whose first packets were lost. A time in which this
+    /// machine stands still counts as one look.
+    pub async fn falls_silent(&self) {
+        let heard = || self.0.connection.stats().udp_rx.datagrams;
+        let (mut before, mut silent) = (heard(), Duration::ZERO);
+        while silent < IDLE {
+            tokio::time::sleep(LOOK).await;
+            let now = heard();
+            silent = match now == before {
+                true => silent + LOOK,
+                false => Duration::ZERO,
+            };
+            before = now;
+        }
+        self.0.silent.store(true, Ordering::Release);
+        self.close(LinkClose::Silent);
     }
 
     /// Ends it, for a reason that the peer is told.
@@ -308,11 +331,8 @@ impl NodeLink {
             let (size, limit) = (head.len() as u64, CONTROL_BODY as u64);
             return Err(CallNotBegun::TooLarge { size, limit });
         }
-        let written = async {
-            writer.write(FrameKind::Header, head).await?;
-            writer.write(FrameKind::Params, params).await
-        };
-        let written = timeout_at(until, written)
+        let frames = [(FrameKind::Header, head), (FrameKind::Params, params)];
+        let written = timeout_at(until, writer.begin(kind, frames))
             .await
             .map_err(|_| CallNotBegun::Late)?;
         let input = CallInput::calling(reader, until, turn);
@@ -333,7 +353,10 @@ impl NodeLink {
     /// # Errors
     /// [`CallNotBegun`].
     pub async fn sync(&self, until: Instant) -> Result<SyncStream, CallNotBegun> {
-        let (reader, writer, turn) = self.open(&self.0.syncs, StreamKind::Sync, until).await?;
+        let kind = StreamKind::Sync;
+        let (reader, mut writer, turn) = self.open(&self.0.syncs, kind, until).await?;
+        let begun = writer.begin(kind, []).await;
+        begun.map_err(|_| self.gone().unwrap_or(LinkGone(StreamFailure::Unfinished)))?;
         Ok(SyncStream::new(reader, writer, until, turn))
     }
 
@@ -349,9 +372,7 @@ impl NodeLink {
             let opened = self.0.connection.open_bi().await;
             let (send, receive) = opened.map_err(|gone| LinkGone(StreamFailure::of_link(&gone)))?;
             let limit = kind.longest();
-            let mut writer = FrameWriter::new(send, limit);
-            let begun = writer.begin(kind).await;
-            begun.map_err(|_| self.gone().unwrap_or(LinkGone(StreamFailure::Unfinished)))?;
+            let writer = FrameWriter::new(send, limit);
             let reader = FrameReader::new(receive, limit, self.0.budget.clone());
             Ok((reader, writer, turn))
         };
@@ -388,6 +409,16 @@ impl CallNotBegun {
     }
 }
 
+impl LinkCore {
+    fn why(&self, reason: &quinn::ConnectionError) -> StreamFailure {
+        let by_us = matches!(reason, quinn::ConnectionError::LocallyClosed);
+        match by_us && self.silent.load(Ordering::Acquire) {
+            true => StreamFailure::LinkLost(in_words(&quinn::ConnectionError::TimedOut)),
+            false => StreamFailure::of_link(reason),
+        }
+    }
+}
+
 impl Drop for LinkCore {
     fn drop(&mut self) {
         close(&self.connection, LinkClose::Done);
@@ -397,7 +428,7 @@ impl Drop for LinkCore {
         let Some(reason) = self.connection.close_reason() else {
             return;
         };
-        let why = StreamFailure::of_link(&reason);
+        let why = self.why(&reason);
         let node = self.peer.short();
         match self.log.is_news(Some(self.peer), kind(&why)) {
             true => tracing::info!(node, %why, "a link to another node ended"),

@@ -1,7 +1,7 @@
 //! Prompts and resources that may be read at several places. A place that is away or closed is left for the next, and so is
 //! one that was lost: reading changes nothing, so it may be done twice.
 
-use mgp_engine::cluster::routes::{CallAttempts, PlaceCandidate, TryFailure};
+use mgp_engine::cluster::routes::{CallAttempts, PlaceCandidate};
 use mgp_engine::tools::catalog::{CatalogView, ListKind};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::Refusal;
@@ -50,13 +50,13 @@ pub(crate) async fn read(cx: &Context, request: &Request, reading: &ReadRequest<
         return Ok(answer);
     }
     let mark = |server: &ServerId| cx.shown.load().catalog.mark(server).copied();
-    let (mut attempts, mut failed) = (CallAttempts::default(), None);
+    let mut attempts = CallAttempts::default();
     loop {
         let mut candidates = candidates(cx, caller, &all);
         cx.homes.leave_out_closed(agent, &mut candidates);
         let home = cx.homes.of_mark(agent, mark(server).as_ref());
         let Some(choice) = attempts.next(&candidates, home.as_ref()) else {
-            return match failed {
+            return match attempts.told() {
                 Some(refusal) => Err(refusal),
                 // All are away, or closed: as if it stood alone.
                 None => read_at(cx, request, reading, server).await,
@@ -64,17 +64,15 @@ pub(crate) async fn read(cx: &Context, request: &Request, reading: &ReadRequest<
         };
         let there = &choice.server;
         cx.homes.read_at(agent, mark(there).as_ref(), there);
-        match read_at(cx, request, reading, there).await {
+        let refusal = match read_at(cx, request, reading, there).await {
             Ok(answer) => {
                 cx.homes.asks(agent, there, &answer);
                 return Ok(answer);
             }
-            Err(refusal) if TryFailure::of(&refusal).is_some() => {
-                cx.homes.refused(agent, there, &refusal);
-                failed = Some(refusal);
-            }
-            Err(refusal) => return Err(refusal),
-        }
+            Err(refusal) => refusal,
+        };
+        cx.homes.refused(agent, there, &refusal);
+        attempts.failed(&refusal, true, &candidates, home.as_ref())?;
     }
 }
 

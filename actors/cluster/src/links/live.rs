@@ -157,6 +157,7 @@ impl ServedLink {
     ) {
         tokio::select! {
             _gone = self.peer.link.ended() => {}
+            () = self.peer.link.falls_silent() => {}
             () = self.hear(input) => {}
             () = self.say(output) => {}
             () = self.take(streams) => {}

@@ -263,6 +263,7 @@ pub struct CallAttempts {
     tried: BTreeSet<ServerId>,
     /// A try left this node, and nobody knows what became of it.
     in_doubt: bool,
+    told: Option<Refusal>,
 }
 
 impl CallAttempts {
@@ -308,9 +309,39 @@ impl CallAttempts {
         candidates.iter().any(is_here) && in_doubt.best(candidates, None).is_some()
     }
 
-    /// The last try, at that place, failed. True when the call may be made elsewhere: one that left may only
-    /// where the operators of both owners confirmed that calling twice is calling once.
-    pub fn failed(&mut self, failure: TryFailure, idempotent: bool) -> bool {
+    /// The last try was refused, at a place that is `idempotent` or not. `Ok` when the call is to be made at another
+    /// one of these: how it failed.
+    ///
+    /// # Errors
+    /// What the caller is told. Of a call that was lost it is not known what became, however other places fail
+    /// after that.
+    pub fn failed(
+        &mut self,
+        refusal: &Refusal,
+        idempotent: bool,
+        candidates: &[PlaceCandidate],
+        home: Option<&ServerId>,
+    ) -> Result<TryFailure, Refusal> {
+        let was_in_doubt = self.in_doubt;
+        let failure = TryFailure::of(refusal);
+        let moves = failure.filter(|failure| {
+            self.may_move(*failure, idempotent) && self.best(candidates, home).is_some()
+        });
+        if !was_in_doubt {
+            self.told = Some(refusal.clone());
+        }
+        moves.ok_or_else(|| self.told.clone().unwrap_or_else(|| refusal.clone()))
+    }
+
+    /// What the caller is told where no place is left; `None` when none was tried.
+    #[must_use]
+    pub fn told(self) -> Option<Refusal> {
+        self.told
+    }
+
+    /// Whether the call may be made elsewhere after its last try failed so: one that left may only where the
+    /// operators of both owners confirmed that calling twice is calling once.
+    fn may_move(&mut self, failure: TryFailure, idempotent: bool) -> bool {
         match failure {
             TryFailure::BeforeDispatch => true,
             TryFailure::AfterDispatch => {

@@ -51,8 +51,8 @@ codes! {
         Malformed = 5 "a message that cannot be read",
         /// A control message beyond the limit.
         Oversized = 6 "a control message beyond the limit",
-        /// No hello in time.
-        Silent = 7 "no hello in time",
+        /// No hello in time, or nothing at all for too long.
+        Silent = 7 "nothing was heard in time",
         /// A link for pairing has done its work, or its ticket is used or withdrawn.
         PairingOver = 8 "the pairing is over",
         /// More links than a peer may have.

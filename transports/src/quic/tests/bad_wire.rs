@@ -33,6 +33,8 @@ pub(super) struct WireCounts {
     /// Bytes from who is dialed.
     pub(super) down: AtomicU64,
     pub(super) lost: AtomicU64,
+    /// What passes is held for so many milliseconds.
+    pub(super) held_ms: AtomicU64,
     /// Nothing passes towards who dials.
     pub(super) deaf: AtomicBool,
     /// Nothing passes at all.
@@ -97,7 +99,8 @@ async fn carry(
             counts.lost.fetch_add(1, Ordering::Relaxed);
             continue;
         }
-        let delay = Duration::from_millis(roll(badness.delay_ms + 1));
+        let held_ms = counts.held_ms.load(Ordering::Relaxed);
+        let delay = Duration::from_millis(roll(badness.delay_ms + 1) + held_ms);
         let (front, back) = (Arc::clone(&front), Arc::clone(&back));
         passing.spawn(async move {
             if !delay.is_zero() {

@@ -73,12 +73,34 @@ async fn a_wire_that_is_cut_is_noticed_at_both_ends() {
     }
 }
 
+/// FED-022: QUIC gives a link whose packets were slow three of their retransmissions, which is more than ten seconds here.
+#[tokio::test]
+async fn a_link_that_was_slow_at_first_is_missed_as_soon_as_any() {
+    let (a, mut b) = two();
+    let wire = BadWire::to(&b.at, Badness::default()).await;
+    wire.counts.held_ms.store(700, Ordering::Relaxed);
+    let dialed = soon(a.endpoint.dial(b.id, &wire.at)).await.unwrap();
+    let taken = b.link().await;
+    wire.counts.cut.store(true, Ordering::Relaxed);
+    for link in [dialed.link, taken.link] {
+        let silent = tokio::time::timeout(IDLE * 3, link.falls_silent());
+        assert!(silent.await.is_ok(), "{:?}", link.round_trip());
+        let gone = soon(link.ended()).await.0;
+        assert!(matches!(gone, StreamFailure::LinkLost(_)), "{gone}");
+    }
+}
+
 /// An idle link lives: both sides ask for a sign of the other.
 #[tokio::test]
 async fn a_link_on_which_nothing_happens_lives() {
     let (_a, dialed, taken, _b) = linked().await;
-    let idle = tokio::time::timeout(IDLE * 2, dialed.link.ended());
-    assert!(idle.await.is_err());
+    let ends = async {
+        tokio::select! {
+            _gone = dialed.link.ended() => {}
+            () = dialed.link.falls_silent() => {}
+        }
+    };
+    assert!(tokio::time::timeout(IDLE * 2, ends).await.is_err());
     assert!(taken.link.gone().is_none());
 }
 

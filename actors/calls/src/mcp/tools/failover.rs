@@ -37,15 +37,12 @@ pub(super) async fn call(
         return Ok(answer);
     }
     let mut attempts = CallAttempts::default();
-    // What the caller is told unless another place answers. Of what was lost it is not known what became, however
-    // other places fail after that.
-    let (mut lost, mut away) = (None, None);
     loop {
         let (places, mut candidates) = places(cx, &who, named);
         cx.homes.leave_out_closed(agent, &mut candidates);
         let home = cx.homes.of(agent, named);
         let Some(choice) = attempts.next(&candidates, home.as_ref()) else {
-            return match lost.or(away) {
+            return match attempts.told() {
                 Some(refusal) => Err(refusal),
                 // All are away, or closed: as if it stood alone.
                 None => call_at(cx, request, facts, admitted, wanted, named, false).await,
@@ -65,18 +62,9 @@ pub(super) async fn call(
             Err(refusal) => refusal,
         };
         cx.homes.refused(agent, &tool.server, &refusal);
-        let goes_on = TryFailure::of(&refusal).filter(|failure| {
-            attempts.failed(*failure, tool.requirements.idempotent)
-                && attempts.best(&candidates, home.as_ref()).is_some()
-        });
-        let Some(failure) = goes_on else {
-            return Err(lost.unwrap_or(refusal));
-        };
+        let idempotent = tool.requirements.idempotent;
+        let failure = attempts.failed(&refusal, idempotent, &candidates, home.as_ref())?;
         tell_of(cx, request, tool, failure, &refusal);
-        match failure {
-            TryFailure::AfterDispatch => lost = lost.or(Some(refusal)),
-            TryFailure::BeforeDispatch => away = Some(refusal),
-        }
     }
 }
 

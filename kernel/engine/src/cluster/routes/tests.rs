@@ -78,7 +78,7 @@ fn a_call_in_doubt_ends_unless_it_is_idempotent() {
         let first = attempts.next(all, None).unwrap();
         assert_eq!(first.server, place(1));
         let again = attempts.goes_on(all);
-        let may = attempts.failed(failure, all[0].idempotent);
+        let may = attempts.may_move(failure, all[0].idempotent);
         let next = attempts.next(all, None).filter(|_| may);
         (next.map(|choice| choice.server), again)
     };
@@ -250,7 +250,7 @@ proptest! {
             if after {
                 lost.push(its.idempotent);
             }
-            if !attempts.failed(failure, its.idempotent) {
+            if !attempts.may_move(failure, its.idempotent) {
                 break;
             }
         }

@@ -112,13 +112,12 @@ fn happens(owners: &mut [Owner], chance: &mut Chance) {
 /// As `failover.rs` of the room of calls goes about it.
 fn call(owners: &mut [Owner], chance: &mut Chance) -> Result<&'static str, String> {
     let (mut attempts, mut seen) = (CallAttempts::default(), Seen::default());
-    let (mut lost, mut away) = (None, None);
     let answer = loop {
         let candidates: Vec<PlaceCandidate> = owners.iter().map(candidate).collect();
         let home = chance.percent(30).then(|| chance.pick(owners).unwrap());
         let home = home.map(|owner| owner.server.clone());
         let Some(choice) = attempts.next(&candidates, home.as_ref()) else {
-            break lost.or(away).map(Err);
+            break attempts.told().map(Err);
         };
         seen.tries += 1;
         let at = owners.iter().position(|one| one.server == choice.server);
@@ -127,17 +126,9 @@ fn call(owners: &mut [Owner], chance: &mut Chance) -> Result<&'static str, Strin
             TryEnd::Answered => break Some(Ok(())),
             TryEnd::Failed(refusal) => refusal,
         };
-        let goes_on = TryFailure::of(&refusal).filter(|failure| {
-            attempts.failed(*failure, owner.idempotent)
-                && attempts.best(&candidates, home.as_ref()).is_some()
-        });
-        match goes_on {
-            None => break Some(Err(lost.unwrap_or(refusal))),
-            Some(TryFailure::AfterDispatch) => {
-                seen.in_doubt = true;
-                lost = lost.or(Some(refusal));
-            }
-            Some(TryFailure::BeforeDispatch) => away = Some(refusal),
+        match attempts.failed(&refusal, owner.idempotent, &candidates, home.as_ref()) {
+            Err(told) => break Some(Err(told)),
+            Ok(failure) => seen.in_doubt |= failure == TryFailure::AfterDispatch,
         }
         // The world does not stand still between two tries.
         happens(owners, chance);
