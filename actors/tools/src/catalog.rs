@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::tools::catalog::{CatalogView, ListKind, ServerOffer, changes};
@@ -33,6 +33,13 @@ use mgp_servers::server::{Fetched, ServerMsg, ServerTable};
 /// rebuilds its lists some ten times, not 200 times. Far below the 0.8 s within which a
 /// list_changed must arrive.
 const COALESCE: Duration = Duration::from_millis(20);
+
+/// With very many tools, waits so many times as long as the last merge took, so that a hundred servers that come one
+/// after the other leave most of a core to others.
+const COALESCE_MERGES: u32 = 3;
+
+/// And no longer than this, which with the merge itself stays below the 0.8 s.
+const COALESCE_MAX: Duration = Duration::from_millis(400);
 
 /// Handle of the actor.
 #[derive(Debug, Clone)]
@@ -139,6 +146,8 @@ pub struct CatalogState {
     peers: BTreeMap<ServerId, Peer>,
     fetched: BTreeMap<ServerId, Fetched>,
     due: bool,
+    /// How long the last merge took.
+    merge: Duration,
     /// Who waits for the next publication; no more than the mailbox takes until then.
     waiting: Vec<Reply<()>>,
     /// Who waits until nothing of a server is published. Bounded by the servers.
@@ -164,6 +173,7 @@ impl Actor for CatalogActor {
             peers: shown.peers.clone(),
             fetched: shown.fetched.clone(),
             due: false,
+            merge: Duration::ZERO,
             waiting: Vec::new(),
             awaited: BTreeMap::new(),
         })
@@ -206,8 +216,9 @@ impl CatalogState {
             return;
         }
         let me = self.me.clone();
+        let wait = (self.merge * COALESCE_MERGES).clamp(COALESCE, COALESCE_MAX);
         task::detached("catalog.publish_soon", async move {
-            tokio::time::sleep(COALESCE).await;
+            tokio::time::sleep(wait).await;
             let _ = me.tell(CatalogMsg::Publish);
         });
     }
@@ -221,11 +232,14 @@ impl CatalogActor {
         // Takes milliseconds with thousands of tools, so it does not run on the threads that carry calls;
         // messages wait in the mailbox meanwhile.
         let merging = task::blocking("catalog.merge", move || {
+            let begun = Instant::now();
             let catalog = Arc::new(before.catalog.next(&offers));
             let changed = changes(&before.catalog, &catalog);
-            (catalog, changed)
+            (catalog, changed, begun.elapsed())
         });
-        let (catalog, changed) = merging.await.expect("merging offers does not panic");
+        let catalog;
+        let changed;
+        (catalog, changed, state.merge) = merging.await.expect("merging offers does not panic");
         let replaced = self.shown.load().replaced.clone();
         self.shown.store(Arc::new(Shown {
             catalog,

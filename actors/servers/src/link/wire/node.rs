@@ -19,7 +19,7 @@ use mgp_protocol::mcp::subscriptions::Listen;
 use mgp_protocol::mention::may_mention;
 use mgp_protocol::mgp::callback::Respond;
 use mgp_protocol::mgp::events::Subscribe;
-use mgp_protocol::mgp::stream::Cancel;
+use mgp_protocol::mgp::stream::{self, Cancel};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
 use mgp_runtime::randomness;
@@ -212,6 +212,9 @@ impl NodeWire {
             Subscribe::METHOD => over.follow(header, params, request.until).await?,
             _ => over.call(header, params, request.until).await?,
         };
+        // Of one that asks for no chunks nothing more is said: it ends with its request, which is one packet less
+        // each way.
+        let output = asks_for_chunks(&request.params).then_some(output);
         let outcome = self.converse(link, id, request, input, output).await;
         if let Some(assertion) = assertion {
             match &outcome {
@@ -224,21 +227,20 @@ impl NodeWire {
         Ok(outcome)
     }
 
-    /// Relays both ways until the answer.
+    /// Relays both ways until the answer; without an output, only what comes in.
     async fn converse(
         &self,
         link: &Arc<Link>,
         id: u64,
         request: &NodeRequest<'_>,
         mut input: CallInput,
-        mut output: CallOutput,
+        output: Option<CallOutput>,
     ) -> Result<Conversed, Refusal> {
-        let (more, mut said) = mpsc::channel(MAX_SAID);
-        let _under_way = NodeCallUnderWay::enter(self, id, more);
+        let mut outgoing = output.map(|output| NodeCallUnderWay::enter(self, id, output));
         loop {
             let frame = tokio::select! {
                 frame = input.next() => frame,
-                Some(more) = said.recv() => {
+                Some((output, more)) = said(outgoing.as_mut()) => {
                     // Lost with the call, which learns that by what it reads.
                     let _ = output.relay(more).await;
                     continue;
@@ -411,17 +413,40 @@ impl NodeWire {
 struct NodeCallUnderWay<'a> {
     wire: &'a NodeWire,
     id: u64,
+    said: mpsc::Receiver<Bytes>,
+    output: CallOutput,
 }
 
 impl<'a> NodeCallUnderWay<'a> {
-    fn enter(wire: &'a NodeWire, id: u64, more: mpsc::Sender<Bytes>) -> Self {
+    fn enter(wire: &'a NodeWire, id: u64, output: CallOutput) -> Self {
+        let (more, said) = mpsc::channel(MAX_SAID);
         wire.calls().insert(id, more);
-        Self { wire, id }
+        Self {
+            wire,
+            id,
+            said,
+            output,
+        }
     }
 }
 
 impl Drop for NodeCallUnderWay<'_> {
     fn drop(&mut self) {
         self.wire.calls().remove(&self.id);
+    }
+}
+
+/// Whether more may be said of a call with these params while it is under way: how fast its chunks are read.
+fn asks_for_chunks(params: &Bytes) -> bool {
+    std::str::from_utf8(params).is_ok_and(stream::asks)
+}
+
+/// What is said next, and where it goes; of a call of which nothing more is said never anything.
+async fn said<'a>(
+    outgoing: Option<&'a mut NodeCallUnderWay<'_>>,
+) -> Option<(&'a mut CallOutput, Bytes)> {
+    match outgoing {
+        Some(outgoing) => Some((&mut outgoing.output, outgoing.said.recv().await?)),
+        None => std::future::pending().await,
     }
 }
