@@ -4,6 +4,7 @@
 //! the command line and a kernel may both change it. Reading takes no lock, as files are replaced whole. All of
 //! this waits for the disk, so a task asks for it on a thread of its own.
 
+mod keyring;
 mod sealed_file;
 
 use std::path::{Path, PathBuf};
@@ -14,12 +15,14 @@ use secrecy::{ExposeSecret, SecretString};
 
 pub use mgp_engine::store::secrets::Namespace;
 
+use self::keyring::{Keyring, KeyringItem};
 use self::sealed_file::SealedFiles;
 
 /// Where secrets are kept, and how they are got. Cheap to clone; holds nothing of them.
 #[derive(Clone, Debug)]
 pub struct SecretStore {
     files: SealedFiles,
+    keyring: Option<Keyring>,
 }
 
 /// Where a secret is.
@@ -63,7 +66,24 @@ impl SecretStore {
     pub fn at(folder: &Path, key: &Path) -> Self {
         Self {
             files: SealedFiles::at(folder, key),
+            keyring: None,
         }
+    }
+
+    /// The same with the keyring of the desktop: what is set while it is unlocked is kept there, and the file
+    /// holds its name.
+    #[must_use]
+    pub fn with_keyring(self) -> Self {
+        Self {
+            keyring: Some(Keyring::default()),
+            ..self
+        }
+    }
+
+    /// Whether secrets can be kept in the keyring now; `None` where it is not to be used.
+    #[must_use]
+    pub fn keyring(&self) -> Option<Result<(), String>> {
+        self.keyring.as_ref().map(Keyring::state)
     }
 
     /// The value of a secret; `None` where there is none of this name.
@@ -72,15 +92,19 @@ impl SecretStore {
     /// [`SecretsError`].
     pub fn get(&self, space: Namespace, name: &str) -> Result<Option<SecretString>, SecretsError> {
         let records = self.files.read(space)?;
-        match records.get(name) {
-            None => Ok(None),
-            Some(SecretRecord {
-                value: Some(value), ..
-            }) => Ok(Some(SecretString::from(value.clone()))),
-            Some(SecretRecord { value: None, .. }) => Err(SecretsError::Keyring(format!(
-                "the secret {name} is in the keyring, which cannot be reached from here"
-            ))),
+        let Some(record) = records.get(name) else {
+            return Ok(None);
+        };
+        if let Some(value) = &record.value {
+            return Ok(Some(SecretString::from(value.clone())));
         }
+        let kept = self.in_keyring(space, name, Keyring::get)?;
+        let lost = || {
+            SecretsError::Keyring(format!(
+                "the secret {name} was in the keyring of the desktop and is no more; set it again"
+            ))
+        };
+        kept.ok_or_else(lost).map(Some)
     }
 
     /// Keeps a secret, in the place of an earlier one of this name. When this returns, it survives a power cut.
@@ -97,13 +121,25 @@ impl SecretStore {
         judge_value(value.expose_secret())?;
         let _held = self.files.lock()?;
         let mut records = self.files.read(space)?;
-        let record = SecretRecord {
-            value: Some(value.expose_secret().to_owned()),
+        let record = |value: Option<String>| SecretRecord {
+            value,
             set_ms: unix_ms(),
         };
-        records.set(name, record)?;
+        // The bounds hold for both places.
+        records.set(name, record(None))?;
+        let in_keyring = match &self.keyring {
+            Some(keyring) => keyring.set(self.item(space, name)?, value.clone()).is_ok(),
+            None => false,
+        };
+        if !in_keyring {
+            let value = value.expose_secret().to_owned();
+            records.set(name, record(Some(value)))?;
+        }
         self.files.write(space, &records)?;
-        Ok(KeptIn::File)
+        match in_keyring {
+            true => Ok(KeptIn::Keyring),
+            false => Ok(KeptIn::File),
+        }
     }
 
     /// Removes a secret; false where there is none of this name.
@@ -116,11 +152,14 @@ impl SecretStore {
         }
         let _held = self.files.lock()?;
         let mut records = self.files.read(space)?;
-        let removed = records.remove(name).is_some();
-        if removed {
-            self.files.write(space, &records)?;
+        let Some(record) = records.remove(name) else {
+            return Ok(false);
+        };
+        if record.value.is_none() {
+            self.in_keyring(space, name, Keyring::remove)?;
         }
-        Ok(removed)
+        self.files.write(space, &records)?;
+        Ok(true)
     }
 
     /// All secrets of a namespace, in the order of their names, without their values.
@@ -138,6 +177,32 @@ impl SecretStore {
             set_ms: record.set_ms,
         });
         Ok(kept.collect())
+    }
+
+    fn item(&self, space: Namespace, name: &str) -> Result<KeyringItem, SecretsError> {
+        Ok(KeyringItem {
+            store: self.files.key()?.mark(),
+            space: space.word(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Asks the keyring about a secret that is there.
+    fn in_keyring<T>(
+        &self,
+        space: Namespace,
+        name: &str,
+        ask: impl Fn(&Keyring, KeyringItem) -> Result<T, String>,
+    ) -> Result<T, SecretsError> {
+        let told = |why: &str| {
+            SecretsError::Keyring(format!(
+                "the secret {name} is in the keyring of the desktop: {why}"
+            ))
+        };
+        let keyring = self.keyring.as_ref().ok_or_else(|| {
+            told("which is not used here; set it again, or set `keyring = true` in [secrets]")
+        })?;
+        ask(keyring, self.item(space, name)?).map_err(|why| told(&why))
     }
 
     /// The folder of the sealed files.

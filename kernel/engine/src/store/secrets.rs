@@ -69,7 +69,7 @@ pub enum NotKept {
 /// A text that this key did not seal, or that was changed since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it was not written with this key, or was changed since")]
-pub struct BadSeal;
+pub struct NotSealedSo;
 
 /// What is kept of one secret.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,7 +136,7 @@ pub fn judge_name(name: &str) -> Result<(), NotKept> {
 /// Whether a person may give a secret this name: what can be typed in every shell, and looks like no other.
 #[must_use]
 pub fn is_typed_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./@".contains(c);
     let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     begins && name.len() <= TYPED_NAME_MAX && name.chars().all(plain)
 }
@@ -196,17 +196,17 @@ impl SecretsKey {
     /// The secrets in a text that [`SecretsKey::seal`] made for this namespace.
     ///
     /// # Errors
-    /// [`BadSeal`] for any other text.
-    pub fn open(&self, space: Namespace, text: &[u8]) -> Result<SecretRecords, BadSeal> {
-        let rest = text.strip_prefix(PREFIX).ok_or(BadSeal)?;
-        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>().ok_or(BadSeal)?;
+    /// [`NotSealedSo`] for any other text.
+    pub fn open(&self, space: Namespace, text: &[u8]) -> Result<SecretRecords, NotSealedSo> {
+        let rest = text.strip_prefix(PREFIX).ok_or(NotSealedSo)?;
+        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>().ok_or(NotSealedSo)?;
         let payload = Payload {
             msg: sealed,
             aad: PREFIX,
         };
         let plain = self.cipher(space).decrypt(&XNonce::from(*nonce), payload);
-        let plain = plain.map_err(|_| BadSeal)?;
-        let records = serde_json::from_slice(&plain).map_err(|_| BadSeal)?;
+        let plain = plain.map_err(|_| NotSealedSo)?;
+        let records = serde_json::from_slice(&plain).map_err(|_| NotSealedSo)?;
         Ok(SecretRecords(records))
     }
 
@@ -299,11 +299,18 @@ mod tests {
 
     #[test]
     fn a_typed_name_is_plain() {
-        for good in ["github", "GITHUB_TOKEN", "a.b-c", "_x", "1"] {
+        for good in [
+            "github",
+            "GITHUB_TOKEN",
+            "a.b-c",
+            "_x",
+            "1",
+            "github@1f/TOKEN",
+        ] {
             assert!(is_typed_name(good), "{good}");
         }
         let long = "x".repeat(TYPED_NAME_MAX + 1);
-        for bad in ["", "-x", ".x", "a b", "a/b", "é", "a=b", &long] {
+        for bad in ["", "-x", ".x", "/x", "a b", "é", "a=b", "a}", &long] {
             assert!(!is_typed_name(bad), "{bad}");
         }
     }
