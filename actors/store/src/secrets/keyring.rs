@@ -136,9 +136,11 @@ impl KeyringItem {
 
 /// Where new items go.
 fn unlocked<'s>(service: &'s SecretService<'s>) -> Result<Collection<'s>, String> {
-    let collection = service.get_default_collection().map_err(|e| match e {
-        Error::NoResult => "the desktop has no keyring yet".to_owned(),
-        other => told(&other),
+    let none = "the desktop has no keyring yet";
+    let collection = service.get_default_collection();
+    let collection = collection.map_err(|e| match matches!(e, Error::NoResult) {
+        true => none.to_owned(),
+        false => told(&e),
     })?;
     match collection.is_locked() {
         Ok(false) => Ok(collection),
@@ -148,9 +150,11 @@ fn unlocked<'s>(service: &'s SecretService<'s>) -> Result<Collection<'s>, String
 }
 
 fn told(error: &Error) -> String {
-    match error {
-        Error::Unavailable => "there is no keyring on this machine".to_owned(),
-        Error::Locked => LOCKED.to_owned(),
-        other => format!("the keyring: {other}"),
+    if matches!(error, Error::Unavailable) {
+        return "there is no keyring on this machine".to_owned();
+    }
+    match matches!(error, Error::Locked) {
+        true => LOCKED.to_owned(),
+        false => format!("the keyring: {error}"),
     }
 }
