@@ -13,6 +13,8 @@ pub const PROJECT_FILE: &str = "mgp.toml";
 pub const USER_FILE: &str = "mgp/servers.toml";
 /// What the user has trusted of projects' files, beside the user's own.
 pub const TRUST_FILE: &str = "trusted.json";
+/// The folder of secrets that are kept sealed, beside the user's file. Their key is elsewhere.
+pub const SEALED_FOLDER: &str = "sealed";
 /// The folder of what servers need and nobody else is to read, beside the user's file.
 pub const SECRETS_FOLDER: &str = "secrets";
 
@@ -135,7 +137,14 @@ impl LookUp {
         self.user_file().map(|file| file.with_file_name(TRUST_FILE))
     }
 
-    /// Where secrets typed at the command line are kept; `None` without a home.
+    /// Where secrets are kept sealed, by their names; `None` without a home.
+    #[must_use]
+    pub fn sealed_folder(&self) -> Option<PathBuf> {
+        self.user_file()
+            .map(|file| file.with_file_name(SEALED_FOLDER))
+    }
+
+    /// Where secrets are kept that are a file each; `None` without a home.
     #[must_use]
     pub fn secrets_folder(&self) -> Option<PathBuf> {
         self.user_file()

@@ -9,7 +9,9 @@ pub mod edit;
 mod file;
 mod kernel;
 mod mentions;
+pub mod named_secrets;
 mod reading;
+mod references;
 mod sections;
 mod server;
 mod start_order;
@@ -26,7 +28,9 @@ use mgp_protocol::ids::ServerId;
 pub use changes::{WrittenKeys, waiting};
 pub use kernel::KernelConfig;
 pub use mentions::Mention;
-pub use reading::{Env, Location, Problem, Severity};
+pub(crate) use reading::NAME as NAME_IN_COMMAND;
+pub use reading::{Env, Location, Lookup, Problem, SecretsConfig, Severity, Variables};
+pub use references::{SecretReference, secret_references};
 pub use sections::audit::AuditConfig;
 pub use sections::cluster::ClusterConfig;
 pub(crate) use sections::cluster::{ADVERTISED_MAX, host_port};
@@ -56,6 +60,8 @@ pub struct LoadedConfig {
     pub files: Vec<ConfigFile>,
     /// What became of the project's file.
     pub project: ProjectFile,
+    /// The secrets that were had by their names.
+    had: Vec<String>,
 }
 
 /// A server that cannot be started as it is configured.
@@ -78,6 +84,7 @@ impl LoadedConfig {
             problems: Vec::new(),
             files: Vec::new(),
             project: ProjectFile::default(),
+            had: Vec::new(),
         }
     }
 
@@ -108,7 +115,9 @@ impl LoadedConfig {
             Reach::Node(_) => Vec::new(),
         };
         let own = self.kernel.discovery.secret().map(str::to_owned);
-        servers.flat_map(of).chain(own).collect()
+        // Those within a longer text may stand alone somewhere, too.
+        let had = self.had.iter().cloned();
+        servers.flat_map(of).chain(own).chain(had).collect()
     }
 }
 
@@ -134,7 +143,7 @@ impl fmt::Debug for LoadedConfig {
 /// # Errors
 /// When a file that was asked for by name is missing. Everything else that is wrong is in
 /// [`LoadedConfig::problems`].
-pub fn load(
+pub fn load_with(
     look_up: &LookUp,
     env: &Env<'_>,
     held: Option<&str>,
@@ -176,7 +185,23 @@ pub fn load(
     }
     let wrong = start_order::judge(&mut loaded.servers, &orders);
     loaded.problems.extend(wrong);
-    Ok(LoadedConfig { files, ..loaded })
+    Ok(LoadedConfig {
+        files,
+        had: env.had(),
+        ..loaded
+    })
+}
+
+/// The same for whom the values of secrets do not matter: each is what `variables` says of its name.
+///
+/// # Errors
+/// As [`load_with`].
+pub fn load(
+    look_up: &LookUp,
+    variables: &Variables<'_>,
+    held: Option<&str>,
+) -> Result<LoadedConfig, LookUpError> {
+    load_with(look_up, &variables, held)
 }
 
 /// What would be wrong with one server if `path` held `text`, wherever its variables come from.
@@ -200,7 +225,7 @@ pub fn problems(text: &str, path: &Path) -> Vec<Problem> {
 type ServerResults = Vec<Result<ServerSpec, BrokenServer>>;
 
 fn read_alone(text: &str, path: &Path) -> ReadFile {
-    let env = |_: &str| Some("https://set".into());
+    let env = |_: &str| Some("https://set".to_owned());
     file::read(text, path, &env, &mut KernelConfig::default())
 }
 

@@ -40,6 +40,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::config::named_secrets::NamedSecrets;
 use crate::renewed_key::RenewedKey;
 use crate::{cluster, source};
 pub use options::{OpenDoors, OpenHttpDoor, UpOptions};
@@ -172,9 +173,9 @@ impl StoredState {
     }
 }
 
-async fn live(options: UpOptions, kept: StoredState) -> Result<(), String> {
+async fn live(mut options: UpOptions, kept: StoredState) -> Result<(), String> {
     let closing = CancellationToken::new();
-    let mut doors = doors::bind(&options).await?;
+    let mut doors = doors::bind(&mut options).await?;
     let (audit, marks) = (kept.audit.clone(), kept.marks.clone());
     let started = parts::start(&options, kept, &closing)
         .await
@@ -183,7 +184,9 @@ async fn live(options: UpOptions, kept: StoredState) -> Result<(), String> {
     started.source.set_doors(describe(&open));
     let files = options.loaded.files.iter().map(|f| f.path.clone());
     let trust = options.look_up.as_ref().and_then(LookUp::trust_file);
-    let files = files.chain(trust).collect();
+    let look_up = options.look_up.as_ref();
+    let secrets = look_up.and_then(|look_up| NamedSecrets::of(look_up).file());
+    let files = files.chain(trust).chain(secrets).collect();
     let tree = started.tree.clone();
     let reload = move || {
         let tree = tree.clone();

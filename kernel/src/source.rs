@@ -13,6 +13,7 @@ use mgp_transports::http::door_tls::DoorTls;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
+use crate::config::named_secrets::KernelLookup;
 use crate::config::{self, KernelConfig, LoadedConfig, Mention, WrittenKeys};
 
 /// An editor writes a file in several steps; they are taken up together.
@@ -82,7 +83,7 @@ impl ConfigSource {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        match config::load(look_up, &|name| std::env::var(name).ok(), held.as_deref()) {
+        match config::load_with(look_up, &KernelLookup::of(look_up), held.as_deref()) {
             Ok(loaded) => Some(loaded),
             Err(error) => {
                 tracing::error!(%error, "the configuration stays as it was");

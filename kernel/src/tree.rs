@@ -373,7 +373,10 @@ impl TreeActor {
     }
 
     async fn reload(&self, me: &Me, state: &mut TreeState) -> Vec<String> {
-        let Some(loaded) = self.source.read() else {
+        // The disk, the keyring or a command that has the secrets may take their time.
+        let source = self.source.clone();
+        let read = mgp_runtime::task::blocking("source.read", move || source.read()).await;
+        let Some(loaded) = read.ok().flatten() else {
             return Vec::new();
         };
         let mut problems = self.source.publish(&loaded);

@@ -61,12 +61,14 @@ pub enum BindError {
     },
 }
 
-/// The file of a bound socket, removed on drop unless another socket has taken its place.
+/// The file of a bound socket, removed on drop unless another socket has taken its place, or who bound it
+/// keeps it.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// Open for as long as we may have to know our file again: its number is not given to another.
-    pin: File,
+    /// Open for as long as we may have to know our file again: its number is not given to another. `None`
+    /// where the file is somebody else's.
+    pin: Option<File>,
 }
 
 impl SocketFile {
@@ -80,7 +82,8 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let id = |found: Metadata| (found.dev(), found.ino());
-        let (ours, there) = (self.pin.metadata(), self.path.symlink_metadata());
+        let Some(pin) = &self.pin else { return };
+        let (ours, there) = (pin.metadata(), self.path.symlink_metadata());
         if ours.is_ok_and(|ours| there.is_ok_and(|there| id(ours) == id(there))) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -112,6 +115,31 @@ pub fn bind(path: &Path, everybody: bool) -> Result<(UnixListener, SocketFile), 
         std::fs::set_permissions(path, Permissions::from_mode(EVERYBODY)).map_err(system(path))?;
     }
     Ok(bound)
+}
+
+/// Takes over a socket that the system's service manager has bound and listens on: its file stays with that
+/// one, which starts the next kernel when somebody connects. Its folder and permissions have to be as
+/// [`bind`] makes them. Needs a tokio runtime.
+///
+/// # Errors
+/// [`BindError`].
+pub fn adopt(
+    listener: std::os::unix::net::UnixListener,
+    path: &Path,
+    everybody: bool,
+) -> Result<(UnixListener, SocketFile), BindError> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    own_folder(folder)?;
+    if everybody {
+        std::fs::set_permissions(path, Permissions::from_mode(EVERYBODY)).map_err(system(path))?;
+    }
+    listener.set_nonblocking(true).map_err(system(path))?;
+    let listener = UnixListener::from_std(listener).map_err(system(path))?;
+    let file = SocketFile {
+        path: path.to_owned(),
+        pin: None,
+    };
+    Ok((listener, file))
 }
 
 fn system(path: &Path) -> impl FnOnce(io::Error) -> BindError + '_ {
@@ -180,7 +208,7 @@ fn listen(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
         .open(path)?;
     let file = SocketFile {
         path: path.to_owned(),
-        pin,
+        pin: Some(pin),
     };
     socket.listen(BACKLOG)?;
     Ok((UnixListener::from_std(socket.into())?, file))
@@ -256,6 +284,25 @@ mod tests {
         assert_eq!(peer(&near).unwrap(), own);
         drop(file);
         assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_socket_of_the_service_manager_stays() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(root.path(), Permissions::from_mode(0o700)).unwrap();
+        let path = root.path().join("kernel.sock");
+        let theirs = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let (listener, file) = adopt(theirs.try_clone().unwrap(), &path, false).unwrap();
+        let near = connect(&path).await.unwrap();
+        let (far, _) = listener.accept().await.unwrap();
+        assert!(peer(&near).is_ok() && peer(&far).is_ok());
+        drop((listener, file));
+        assert!(path.exists());
+        // Who comes now waits for the next kernel.
+        connect(&path).await.unwrap();
+        std::fs::set_permissions(root.path(), Permissions::from_mode(0o770)).unwrap();
+        let refused = adopt(theirs, &path, false).map(|_| ());
+        assert!(matches!(refused, Err(BindError::OpenFolder { .. })));
     }
 
     /// PRJ-009: a second kernel at the same door is refused, the dead one's door is no obstacle.

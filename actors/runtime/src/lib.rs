@@ -1,6 +1,7 @@
-//! The base of the other crates: mailboxes, tasks, the clock, randomness, and sinks for events to crates
-//! above.
+//! The base of the other crates: mailboxes, tasks, the clock, randomness, what other programs print, and sinks for
+//! events to crates above.
 
+pub mod bounded_output;
 pub mod event_sink;
 pub mod ids;
 pub mod mailbox;

@@ -1,9 +1,10 @@
-//! Storage: journals, the audit log, views of it, atomic files. The only crate that names files of the data
+//! Storage: journals, the audit log, views of it, atomic files, secrets. The only crate that names files of the data
 //! folder.
 
 pub mod atomic_file;
 pub mod audit;
 pub mod journal;
 pub mod removal;
+pub mod secrets;
 pub mod trouble;
 pub mod views;

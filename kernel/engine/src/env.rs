@@ -1,7 +1,12 @@
 //! Variables and secrets in configured values: `${VAR}`, `${VAR:-default}`, `$$`, and for
-//! values that may be secret `file:PATH` and `keyring:NAME`.
+//! values that may be secret `file:PATH`, `secret:NAME` and `${secret:NAME}` within a text.
 //!
-//! Variables and files are looked up by closures of the caller.
+//! Variables, files and secrets are looked up by closures of the caller.
+
+use crate::store::secrets::is_typed_name;
+
+/// What begins a value that is a secret kept by this name.
+pub const SECRET: &str = "secret:";
 
 /// Why a value could not be resolved. Names what is missing and where it is used, never a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,13 +37,29 @@ pub enum Unresolved {
         /// Where in the configuration.
         place: String,
     },
-    /// `keyring:NAME`.
+    /// `keyring:NAME`, as other programs write it.
     #[error(
-        "{place}: keyring:{name} is not supported on this machine yet; use file:PATH or ${{VARIABLE}}"
+        "{place}: keyring:{name} is written secret:{name} here; `mgp secrets set {name}` keeps it, in the keyring of the desktop where there is one"
     )]
     Keyring {
         /// Name of the secret.
         name: String,
+        /// Where in the configuration.
+        place: String,
+    },
+    /// `secret:NAME` that cannot be had.
+    #[error("{place}: {reason}")]
+    Secret {
+        /// Why, and what to do.
+        reason: String,
+        /// Where in the configuration.
+        place: String,
+    },
+    /// `${secret:NAME}` where others would see it.
+    #[error(
+        "{place}: a secret is put into values of `env` and `headers` alone; what stands here is seen by every user of the machine"
+    )]
+    OpenSecret {
         /// Where in the configuration.
         place: String,
     },
@@ -54,6 +75,20 @@ pub fn interpolate(
     place: &str,
     lookup: impl Fn(&str) -> Option<String>,
 ) -> Result<String, Unresolved> {
+    let open = |_: &str| {
+        Err(Unresolved::OpenSecret {
+            place: place.to_owned(),
+        })
+    };
+    put_in(text, place, &lookup, &open)
+}
+
+fn put_in(
+    text: &str,
+    place: &str,
+    lookup: &dyn Fn(&str) -> Option<String>,
+    secret: &dyn Fn(&str) -> Result<String, Unresolved>,
+) -> Result<String, Unresolved> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -66,7 +101,10 @@ pub fn interpolate(
             let (variable, after) = inner
                 .split_once('}')
                 .ok_or_else(|| malformed(dollar, place))?;
-            out.push_str(&value_of(variable, place, &lookup)?);
+            out.push_str(&match variable.strip_prefix(SECRET) {
+                Some(name) => secret(name)?,
+                None => value_of(variable, place, lookup)?,
+            });
             rest = after;
         } else {
             out.push('$');
@@ -78,26 +116,42 @@ pub fn interpolate(
 }
 
 /// Like [`interpolate`] for a value that may be a secret: `file:PATH` is the content of that file
-/// without its last newline, `keyring:NAME` an entry of the machine's keyring. A reference is known
+/// without its last newline, `secret:NAME` what is kept by that name. A reference is known
 /// by how the value is written, not by what a variable brings in: `${DATABASE}` may well hold
 /// `file:./dev.db`.
 ///
 /// # Errors
-/// [`Unresolved`], as [`interpolate`], or because the file could not be read.
+/// [`Unresolved`], as [`interpolate`], or because the file or the secret could not be had.
 pub fn resolve_secret(
     text: &str,
     place: &str,
     lookup: impl Fn(&str) -> Option<String>,
     read: impl Fn(&str) -> Result<String, String>,
+    secret: impl Fn(&str) -> Result<String, String>,
 ) -> Result<String, Unresolved> {
+    let secret = |name: &str| {
+        let kept = match is_typed_name(name) {
+            true => secret(name),
+            false => Err(format!(
+                "{name:?} is no name of a secret; letters, digits, '_', '-', '.', '/' and '@' make one"
+            )),
+        };
+        kept.map_err(|reason| Unresolved::Secret {
+            reason,
+            place: place.to_owned(),
+        })
+    };
     if let Some(name) = text.strip_prefix("keyring:") {
         return Err(Unresolved::Keyring {
             name: name.to_owned(),
             place: place.to_owned(),
         });
     }
+    if let Some(name) = text.strip_prefix(SECRET) {
+        return secret(name);
+    }
     let Some(path) = text.strip_prefix("file:") else {
-        return interpolate(text, place, lookup);
+        return put_in(text, place, &lookup, &secret);
     };
     let path = interpolate(path, place, lookup)?;
     let content = read(&path).map_err(|reason| Unresolved::File {
@@ -107,6 +161,29 @@ pub fn resolve_secret(
     })?;
     let line = content.strip_suffix('\n').unwrap_or(&content);
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
+}
+
+/// The secrets that a configured value refers to, by their names.
+#[must_use]
+pub fn secrets_in(text: &str) -> Vec<&str> {
+    if let Some(name) = text.strip_prefix(SECRET) {
+        return vec![name];
+    }
+    let (mut found, mut rest) = (Vec::new(), text);
+    while let Some(at) = rest.find('$') {
+        let dollar = &rest[at..];
+        rest = &dollar[1..];
+        if let Some(after) = dollar.strip_prefix("$$") {
+            rest = after;
+        } else if let Some((variable, after)) = dollar
+            .strip_prefix("${")
+            .and_then(|inner| inner.split_once('}'))
+        {
+            found.extend(variable.strip_prefix(SECRET));
+            rest = after;
+        }
+    }
+    found
 }
 
 fn value_of(
@@ -167,10 +244,15 @@ mod tests {
     }
 
     fn secret(text: &str) -> Result<String, Unresolved> {
-        resolve_secret(text, PLACE, lookup, |path| match path {
+        let read = |path: &str| match path {
             "/home/me/token" => Ok("s3cret\r\n".into()),
             _ => Err("No such file or directory".into()),
-        })
+        };
+        let kept = |name: &str| match name {
+            "github/TOKEN" => Ok("ghp${HOME}".into()),
+            _ => Err("there is no such secret".into()),
+        };
+        resolve_secret(text, PLACE, lookup, read, kept)
     }
 
     #[test]
@@ -221,10 +303,55 @@ mod tests {
         );
         let keyring = secret("keyring:github").unwrap_err().to_string();
         assert!(keyring.contains("keyring:github"), "{keyring}");
+        assert!(keyring.contains("mgp secrets set github"), "{keyring}");
+    }
+
+    /// What a secret holds is not looked at again, and none is put where others see it.
+    #[test]
+    fn secrets_are_put_in_by_their_names() {
+        for (text, want) in [
+            ("secret:github/TOKEN", "ghp${HOME}"),
+            ("Bearer ${secret:github/TOKEN}", "Bearer ghp${HOME}"),
+            ("$${secret:github/TOKEN}", "${secret:github/TOKEN}"),
+            ("${NONE:-secret:github/TOKEN}", "secret:github/TOKEN"),
+        ] {
+            assert_eq!(secret(text).as_deref(), Ok(want), "{text}");
+        }
+        for bad in [
+            "secret:other",
+            "${secret:other}",
+            "secret:",
+            "secret:a b",
+            "secret:../x",
+        ] {
+            let refused = secret(bad).unwrap_err();
+            assert!(
+                matches!(refused, Unresolved::Secret { .. }),
+                "{bad}: {refused}"
+            );
+        }
+        let open = plain("--token=${secret:github/TOKEN}").unwrap_err();
+        assert!(matches!(open, Unresolved::OpenSecret { .. }), "{open}");
+        let in_path = secret("file:${secret:github/TOKEN}").unwrap_err();
         assert!(
-            keyring.contains("not supported on this machine yet"),
-            "{keyring}"
+            matches!(in_path, Unresolved::OpenSecret { .. }),
+            "{in_path}"
         );
+    }
+
+    #[test]
+    fn the_secrets_of_a_value_are_named() {
+        assert_eq!(secrets_in("secret:a"), ["a"]);
+        assert_eq!(secrets_in("x${secret:a}:${B}${secret:c/d}"), ["a", "c/d"]);
+        for none in [
+            "",
+            "$${secret:a}",
+            "${A:-secret:a}",
+            "${secret:a",
+            "a secret:b",
+        ] {
+            assert!(secrets_in(none).is_empty(), "{none}");
+        }
     }
 
     proptest! {

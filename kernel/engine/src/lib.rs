@@ -114,10 +114,11 @@ pub mod callers {
     pub mod tool_cache;
 }
 
-/// What is written to disk: the journal and the audit log.
+/// What is written to disk: the journal, the audit log and secrets.
 pub mod store {
     pub mod audit;
     pub mod journal;
+    pub mod secrets;
 }
 
 pub mod clock;

@@ -32,10 +32,13 @@ pub use nodes::{
 };
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};
-pub use servers::{Add, Connect, Import, Logs, Named, Removed, Restarted, Servers, Update};
+pub use servers::{
+    Add, Connect, Import, Logs, Named, NamedSecret, Removed, Restarted, Secrets, Servers,
+    SetSecret, Update,
+};
 pub use tools::{Call, Find, ListTools, Tools};
 pub use trust::{Trust, Untrust};
-pub use up::{Stdio, Up};
+pub use up::{Doctor, Service, ServiceInstall, Stdio, Up};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -43,7 +46,8 @@ Exit codes:
   1  it failed; the message says what to do
   2  the command line or the arguments of a tool are wrong
   3  no kernel is running
-  4  the tool answered, and its answer is an error; or the audit log is damaged
+  4  the tool answered, and its answer is an error; or the audit log is damaged; or `mgp doctor` found
+     something broken
   130  interrupted
 
 Files:
@@ -116,6 +120,11 @@ pub enum Command {
     Stdio(Stdio),
     /// Show the kernel, its doors, its servers and who is connected.
     Status(Status),
+    /// Run the kernel as a service of your session.
+    #[command(subcommand)]
+    Service(Service),
+    /// Look at everything a kernel needs, and say what to do.
+    Doctor(Doctor),
     /// Look after the servers.
     #[command(subcommand)]
     Servers(Servers),
@@ -123,6 +132,9 @@ pub enum Command {
     Import(Import),
     /// Write this kernel into the configuration of Claude, Cursor, VS Code and others.
     Connect(Connect),
+    /// Keep tokens and passwords that servers need, by name.
+    #[command(subcommand)]
+    Secrets(Secrets),
     /// Let the mgp.toml of a folder hold, after a look at what it would start.
     Trust(Trust),
     /// Leave the mgp.toml of a folder out again.

@@ -36,6 +36,9 @@ pub(super) enum Failure {
     /// The audit log is not as it was written; what is wrong has been shown.
     #[error("the audit log is damaged")]
     Damaged,
+    /// Something that a kernel needs is broken; what, has been shown.
+    #[error("something is broken; what stands behind each arrow above mends it")]
+    Unwell,
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
@@ -122,7 +125,7 @@ impl Failure {
             Self::Refused { .. } | Self::NobodyReads | Self::Gone | Self::Other(_) => 1,
             Self::Usage(_) => 2,
             Self::NotRunning(_) => 3,
-            Self::ToolError | Self::Damaged => 4,
+            Self::ToolError | Self::Damaged | Self::Unwell => 4,
             Self::Interrupted => 130,
         }
     }

@@ -91,7 +91,7 @@ pub fn waiting(
 /// Keys that reach servers and agents with the next reading of the files.
 fn is_live(section: &str, key: &str) -> bool {
     match section {
-        "validation" | "permissions" | "pins" | "sandbox" => true,
+        "secrets" | "validation" | "permissions" | "pins" | "sandbox" => true,
         "access" => key == "default_policy",
         "confirmation" => key == "enabled",
         // What holds for an agent is counted from the kernel's start on, and its doors keep their bound.
@@ -107,6 +107,7 @@ fn differing(one: &KernelConfig, other: &KernelConfig) -> Vec<&'static str> {
         ("oauth", one.oauth != other.oauth),
         ("socket", one.socket != other.socket),
         ("data", one.data != other.data),
+        ("secrets", one.secrets != other.secrets),
         ("streams", one.streams != other.streams),
         ("questions", one.questions != other.questions),
         ("lists", one.lists != other.lists),

@@ -146,6 +146,6 @@ pub(super) fn known_keys() -> Vec<String> {
     let mut problems = Problems::new(SourceFile { path, text });
     let table = DeTable::parse(text).expect("it is TOML");
     let mut kernel = KernelConfig::default();
-    read_table(&mut problems, table.get_ref(), &|_| None, &mut kernel);
+    read_table(&mut problems, table.get_ref(), &|_: &str| None, &mut kernel);
     problems.known.into_iter().collect()
 }

@@ -11,7 +11,7 @@ use mgp_engine::servers::health::HealthRules;
 use mgp_engine::servers::sandbox;
 use mgp_engine::servers::spec::ServerLimits;
 
-use super::reading::{Env, Section};
+use super::reading::{Env, SecretsConfig, Section};
 use super::sections::agents::read_agents;
 use super::sections::audit::AuditConfig;
 use super::sections::cluster::ClusterConfig;
@@ -38,6 +38,8 @@ pub struct KernelConfig {
     pub socket: SocketConfig,
     /// `[data]`: what lasts.
     pub data: DataConfig,
+    /// `[secrets]`: where secrets are that values refer to by their names.
+    pub secrets: SecretsConfig,
     /// `[streams]`: event streams of the HTTP door.
     pub streams: StreamsConfig,
     /// `[questions]`: what servers ask of the people behind agents.
@@ -82,6 +84,7 @@ impl KernelConfig {
         self.oauth.read(root.own("oauth"), wanted, folder);
         self.socket.read(root.own("socket"), folder);
         self.data.read(root.own("data"), folder);
+        self.secrets.read(root.own("secrets"));
         self.streams.read(root.own("streams"));
         self.questions.read(root.own("questions"));
         self.lists.read(root.own("lists"));
@@ -97,7 +100,8 @@ impl KernelConfig {
         read_permissions(root.own("permissions"), &mut self.permissions);
         read_pins(root.own("pins"), &mut self.pin);
         read_sandbox(root.own("sandbox"), &mut self.sandbox);
-        self.discovery.read(root.own("discovery"), folder, env);
+        self.discovery
+            .read(root.own("discovery"), folder, env, &self.secrets);
         self.cluster.read(root.own("cluster"));
         read_agents(root, &mut self.answering);
     }

@@ -1,6 +1,7 @@
 //! How the tables of a file are read: key by key, each problem with its place.
 
 mod keys;
+mod lookup;
 mod nearest;
 mod problem;
 mod problems;
@@ -8,6 +9,8 @@ mod section;
 mod source_file;
 mod values;
 
+pub(crate) use lookup::NAME;
+pub use lookup::{Lookup, SecretsConfig};
 pub(super) use nearest::{listed, nearest};
 pub use problem::{Location, Problem, Severity};
 pub(super) use problems::{Problems, WrittenOrder};
@@ -15,5 +18,8 @@ pub(super) use section::Section;
 pub(super) use source_file::SourceFile;
 pub(super) use values::{Values, read_secret};
 
-/// How a variable of the kernel's environment is looked up.
-pub type Env<'e> = dyn Fn(&str) -> Option<String> + 'e;
+/// How variables alone are looked up.
+pub type Variables<'e> = dyn Fn(&str) -> Option<String> + 'e;
+
+/// Where variables and secrets are looked up.
+pub type Env<'e> = dyn Lookup + 'e;

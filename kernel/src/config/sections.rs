@@ -9,6 +9,7 @@ pub(crate) mod limits;
 pub(crate) mod oauth;
 pub(crate) mod permissions;
 pub(crate) mod sandbox;
+pub(crate) mod secrets;
 pub(crate) mod socket;
 pub(crate) mod tools;
 

@@ -53,7 +53,12 @@ pub(super) fn read_server(
         mut sandbox,
         ..
     } = context.kernel.clone();
-    let reach = read_reach(&mut entry, context.folder, context.env);
+    let reach = read_reach(
+        &mut entry,
+        context.folder,
+        context.env,
+        &context.kernel.secrets,
+    );
     let mut autostart = true;
     entry.flag("autostart", &mut autostart);
     let after = read_after(&mut entry, &id);

@@ -21,9 +21,13 @@ fn env(name: &str) -> Option<String> {
 }
 
 fn read_text(text: &str) -> Read {
+    read_with(text, &env)
+}
+
+fn read_with(text: &str, env: &reading::Env<'_>) -> Read {
     let mut kernel = KernelConfig::default();
     let path = Path::new("/etc/mgp/mgp.toml");
-    let mut read = file::read(text, path, &env, &mut kernel);
+    let mut read = file::read(text, path, env, &mut kernel);
     let wrong = start_order::judge(&mut read.servers, &read.orders);
     read.problems.extend(wrong);
     Read {

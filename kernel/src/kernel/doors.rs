@@ -57,9 +57,12 @@ pub(super) struct Bound {
 }
 
 /// Binds both doors before anything else is started: a kernel nobody can reach is no kernel.
-pub(super) async fn bind(options: &UpOptions) -> Result<Bound, String> {
+pub(super) async fn bind(options: &mut UpOptions) -> Result<Bound, String> {
     let users = Users::look_up(&options.loaded.kernel.socket.users)?;
-    let bound = unix::bind(&options.socket, users.has_others());
+    let bound = match options.listener.take() {
+        Some(listener) => unix::adopt(listener, &options.socket, users.has_others()),
+        None => unix::bind(&options.socket, users.has_others()),
+    };
     let (listener, socket) = bound.map_err(|e| e.to_string())?;
     let http = &options.loaded.kernel.http;
     let papers = http.tls.clone().filter(|_| http.enabled);

@@ -1,6 +1,7 @@
 //! What a kernel is started with, and the doors it has once it is up.
 
 use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use mgp_discovery::config::LookUp;
@@ -15,6 +16,8 @@ pub struct UpOptions {
     pub look_up: Option<LookUp>,
     /// Where the socket goes.
     pub socket: PathBuf,
+    /// The socket there, where the system's service manager listens on it already.
+    pub listener: Option<UnixListener>,
     /// The folder for what lasts; it may not exist yet.
     pub data_dir: PathBuf,
     /// Whether somebody told that folder.

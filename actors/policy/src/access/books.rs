@@ -86,6 +86,15 @@ impl Books {
         put_together(path, &entries, key).map(|(grants, _)| grants)
     }
 
+    /// Reads a journal whole, and changes nothing; answers how many entries it has. Blocks.
+    ///
+    /// # Errors
+    /// In words, what is wrong with it.
+    pub fn examine(path: &Path) -> Result<usize, String> {
+        let entries = Journal::read(path, KIND).map_err(|e| e.to_string())?;
+        Ok(entries.len())
+    }
+
     /// Has the journal say the same under another key of the node. One that it has already stays as it is.
     ///
     /// # Errors

@@ -1,8 +1,12 @@
 //! `mgp servers …`.
 
+mod kept_secrets;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+
+pub use kept_secrets::{NamedSecret, Secrets, SetSecret};
 
 /// `mgp servers …`.
 #[derive(Debug, Subcommand)]

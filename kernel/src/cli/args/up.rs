@@ -1,6 +1,12 @@
 //! `mgp up` and `mgp stdio`.
 
+mod doctor;
+mod service;
+
 use clap::Args;
+
+pub use doctor::Doctor;
+pub use service::{Service, ServiceInstall};
 
 /// `mgp up`.
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use mgp_discovery::config::LookUp;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Reload, Status};
+use mgp_store::secrets::SecretStore;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -18,7 +19,8 @@ use crate::cli::args::Options;
 use crate::cli::failure::{Absence, Failure};
 use crate::cli::print::{report, say};
 use crate::cli::words::plain;
-use crate::config::{self, KernelConfig, LoadedConfig};
+use crate::config::named_secrets::NamedSecrets;
+use crate::config::{self, KernelConfig, LoadedConfig, SecretsConfig};
 use crate::kernel::lock;
 use crate::kernel::running::RunningKernel;
 use crate::paths::{BaseDirs, LONGEST_SOCKET_PATH, SOCKET};
@@ -42,6 +44,8 @@ pub(in crate::cli) struct CliContext {
     configured_data: Option<PathBuf>,
     /// `[socket] path`.
     configured_socket: Option<PathBuf>,
+    /// `[secrets]`.
+    secrets: SecretsConfig,
 }
 
 impl CliContext {
@@ -64,6 +68,9 @@ impl CliContext {
             named_data_dir,
             configured_data: kernel.and_then(|kernel| kernel.data.dir.clone()),
             configured_socket: kernel.and_then(|kernel| kernel.socket.path.clone()),
+            secrets: kernel
+                .map(|kernel| kernel.secrets.clone())
+                .unwrap_or_default(),
             untrusted: loaded.as_ref().and_then(untrusted),
             look_up,
             bases,
@@ -182,6 +189,12 @@ impl CliContext {
         ];
         let named = named.into_iter();
         named.filter_map(|(option, path)| Some((option, path.as_deref()?)))
+    }
+
+    /// Where secrets are kept by their names.
+    pub(in crate::cli) fn secret_store(&self) -> Result<SecretStore, Failure> {
+        let store = NamedSecrets::of(&self.look_up).store(&self.secrets);
+        store.ok_or_else(|| Failure::Usage("there is no home to keep secrets in; set HOME".into()))
     }
 
     /// The process that holds the data folder, while one does.

@@ -140,6 +140,12 @@ fn nothing(context: &CliContext, folder: &Folder, enabled: bool) -> Result<(), F
     }
 }
 
+/// What is wrong with the log of a data folder, in words.
+pub(super) fn faults(context: &CliContext, data_dir: &Path) -> Result<Vec<String>, Failure> {
+    let running = running(context, data_dir)?;
+    Ok(examined(&Folder::of(data_dir), running)?.told())
+}
+
 fn in_words(found: &Examined) -> String {
     let mut lines = found.told();
     let (report, is_whole) = (&found.report, lines.is_empty());

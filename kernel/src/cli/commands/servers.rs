@@ -1,10 +1,11 @@
 //! `mgp servers list|start|stop|restart`, and the way to the other commands about servers.
 
 mod add;
-mod config_file;
+pub(super) mod config_file;
 pub(super) mod connect;
 pub(super) mod import;
 mod info;
+pub(super) mod kept_secrets;
 mod logs;
 mod remove;
 mod secrets;

@@ -1,22 +1,29 @@
 //! `mgp up`, `mgp down` and `mgp demo`: starts and stops the kernel, and prints how it is reached.
 
+pub(super) mod service;
+
 use std::env;
 use std::io::IsTerminal;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::thread;
 
+use listenfd::ListenFd;
 use serde_json::json;
 
 use crate::cli::client::{CliContext, background};
 use crate::cli::failure::{Absence, Failure};
 use crate::cli::print::{report, say};
 use crate::config;
+use crate::config::named_secrets::KernelLookup;
 use crate::demo;
 use crate::kernel::{self, OpenDoors, UpOptions};
 
 /// Runs the kernel in the foreground.
 pub(super) fn here(context: &CliContext) -> Result<(), Failure> {
     context.tell_untrusted();
-    let loaded = config::load(&context.look_up, &|name| env::var(name).ok(), None)
+    let lookup = KernelLookup::of(&context.look_up);
+    let loaded = config::load_with(&context.look_up, &lookup, None)
         .map_err(|e| Failure::Other(e.to_string()))?;
     for problem in &loaded.problems {
         report(problem.render(std::io::stderr().is_terminal()));
@@ -32,8 +39,13 @@ pub(super) fn here(context: &CliContext) -> Result<(), Failure> {
     if let Some(trouble) = context.socket_trouble() {
         report(format_args!("mgp: {trouble}"));
     }
+    let (socket, listener) = match handed_over()? {
+        Some((socket, listener)) => (socket, Some(listener)),
+        None => (context.own_socket(), None),
+    };
     let options = UpOptions {
-        socket: context.own_socket(),
+        socket,
+        listener,
         data_dir: context.data_dir(&loaded.kernel)?,
         named: context.told_data_dir().is_some(),
         record_folders: context.record_folders(),
@@ -42,6 +54,27 @@ pub(super) fn here(context: &CliContext) -> Result<(), Failure> {
         opened: Box::new(|doors| report(in_words(doors))),
     };
     kernel::run(options).map_err(Failure::Other)
+}
+
+/// The socket that the service manager listens on and has handed over to this process, with its path.
+fn handed_over() -> Result<Option<(PathBuf, UnixListener)>, Failure> {
+    let mut sockets = ListenFd::from_env();
+    if sockets.len() > 1 {
+        return Err(Failure::Other(format!(
+            "the service manager handed over {} sockets, and the kernel has one: leave one ListenStream= in mgp.socket",
+            sockets.len()
+        )));
+    }
+    if sockets.len() == 0 {
+        return Ok(None);
+    }
+    let wrong = |why: &str| Failure::Other(format!("the socket of the service manager {why}"));
+    let taken = sockets.take_unix_listener(0);
+    let listener = taken.map_err(|e| wrong(&format!("cannot be used: {e}")))?;
+    let listener = listener.ok_or_else(|| wrong("is none"))?;
+    let address = listener.local_addr()?;
+    let path = address.as_pathname().ok_or_else(|| wrong("has no path"))?;
+    Ok(Some((path.to_owned(), listener)))
 }
 
 /// Starts the kernel unless one runs.
@@ -111,6 +144,7 @@ pub(super) fn demo(context: &CliContext) -> Result<(), Failure> {
         loaded: demo.loaded,
         look_up: None,
         socket,
+        listener: None,
         data_dir,
         named: true,
         record_folders: Vec::new(),

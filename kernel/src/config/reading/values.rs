@@ -9,7 +9,7 @@ use std::path::Path;
 use mgp_engine::env::{Unresolved, interpolate, resolve_secret};
 use toml::Spanned;
 
-use super::{Env, Section};
+use super::{Env, SecretsConfig, Section};
 
 /// Longest secret read from a file, in bytes.
 const MAX_SECRET: u64 = 64 << 10;
@@ -18,22 +18,24 @@ const MAX_SECRET: u64 = 64 << 10;
 pub(crate) struct Values<'e> {
     folder: &'e Path,
     env: &'e Env<'e>,
+    secrets: &'e SecretsConfig,
     wrong: Vec<(Range<usize>, String)>,
 }
 
 impl<'e> Values<'e> {
-    /// `folder` is the file's, for relative paths.
-    pub(crate) fn new(folder: &'e Path, env: &'e Env<'e>) -> Self {
+    /// `folder` is the file's, for relative paths; `secrets` says where secrets are.
+    pub(crate) fn new(folder: &'e Path, env: &'e Env<'e>, secrets: &'e SecretsConfig) -> Self {
         Self {
             folder,
             env,
+            secrets,
             wrong: Vec::new(),
         }
     }
 
     /// A value with its variables; empty when it cannot be had.
     pub(crate) fn plain(&mut self, key: &str, text: &Spanned<&str>) -> String {
-        let value = interpolate(text.get_ref(), key, self.env);
+        let value = interpolate(text.get_ref(), key, |name| self.env.variable(name));
         self.checked(key, text.span(), value)
     }
 
@@ -46,7 +48,9 @@ impl<'e> Values<'e> {
         let mut secret = |name: &str, text: &Spanned<&str>| {
             let (key, folder) = (format!("{key}.{name}"), self.folder);
             let read = |path: &str| read_secret(&folder.join(path));
-            let value = resolve_secret(text.get_ref(), &key, self.env, read);
+            let variable = |name: &str| self.env.variable(name);
+            let kept = |name: &str| self.env.secret(name, self.secrets);
+            let value = resolve_secret(text.get_ref(), &key, variable, read, kept);
             self.checked(&key, text.span(), value)
         };
         map.iter()
@@ -75,9 +79,12 @@ impl<'e> Values<'e> {
                 "`{key}` needs the variable {name}, which is not set; set it, or write \
                  ${{{name}:-default}}"
             ),
-            Err(other @ (Unresolved::File { .. } | Unresolved::Keyring { .. })) => {
-                other.to_string()
-            }
+            Err(
+                other @ (Unresolved::File { .. }
+                | Unresolved::Keyring { .. }
+                | Unresolved::Secret { .. }
+                | Unresolved::OpenSecret { .. }),
+            ) => other.to_string(),
         };
         self.wrong.push((span, wrong));
         String::new()

@@ -16,7 +16,7 @@ use mgp_tools::search::{Embedding, Key, Provider};
 use mgp_transports::http::is_safe;
 
 use super::sandbox::paths;
-use crate::config::reading::{Env, Section, read_secret};
+use crate::config::reading::{Env, SecretsConfig, Section, read_secret};
 
 /// What agents are shown, by its word.
 const EXPOSURES: [(&str, Option<Exposure>); 5] = [
@@ -102,7 +102,13 @@ impl DiscoveryConfig {
         key.filter(|key| !key.is_empty())
     }
 
-    pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>, folder: &Path, env: &Env<'_>) {
+    pub(crate) fn read(
+        &mut self,
+        mut section: Section<'_, '_, '_>,
+        folder: &Path,
+        env: &Env<'_>,
+        secrets: &SecretsConfig,
+    ) {
         section.choice(
             "embedding",
             &[("builtin", true), ("off", false)],
@@ -150,7 +156,7 @@ impl DiscoveryConfig {
         self.registered = read_registered(registered, folder);
         self.budget = read_budget(section.inner("budget", "discovery.budget"));
         let provider = section.inner("provider", "discovery.provider");
-        if let Some(provider) = read_provider(provider, folder, env) {
+        if let Some(provider) = read_provider(provider, folder, env, secrets) {
             self.provider = Some(provider);
         }
         section.finish();
@@ -234,6 +240,7 @@ fn read_provider(
     mut section: Section<'_, '_, '_>,
     folder: &Path,
     env: &Env<'_>,
+    secrets: &SecretsConfig,
 ) -> Option<Provider> {
     let whole = section.whole();
     let (url, model) = (section.text("url"), section.text("model"));
@@ -248,7 +255,9 @@ fn read_provider(
     let mut secret = String::new();
     if let Some(text) = &key {
         let read = |path: &str| read_secret(&folder.join(path));
-        match resolve_secret(text.get_ref(), "key", env, read) {
+        let variable = |name: &str| env.variable(name);
+        let kept = |name: &str| env.secret(name, secrets);
+        match resolve_secret(text.get_ref(), "key", variable, read, kept) {
             Ok(value) => secret = value.trim().to_owned(),
             Err(why) => section.refuse(text.span(), format!("[discovery.provider]: {why}")),
         }

@@ -7,7 +7,7 @@ use std::path::Path;
 use mgp_engine::servers::spec::Reach;
 use toml::Spanned;
 
-use crate::config::reading::{Env, Section, Values};
+use crate::config::reading::{Env, SecretsConfig, Section, Values};
 
 #[derive(Clone, Copy)]
 enum TransportKey {
@@ -32,9 +32,10 @@ pub(crate) fn read_reach(
     entry: &mut Section<'_, '_, '_>,
     folder: &Path,
     env: &Env<'_>,
+    secrets: &SecretsConfig,
 ) -> Option<Reach> {
     let written = ReachKeys::read(entry);
-    let mut values = Values::new(folder, env);
+    let mut values = Values::new(folder, env, secrets);
     let reach = match transport(entry, &written)? {
         TransportKey::Stdio => written.stdio(&mut values, folder)?,
         TransportKey::Http => written.http(&mut values)?,

@@ -37,6 +37,9 @@ path = "/a" #> "/b" waits
 users = { a = "agent.a" } #> { a = "agent.b" } waits
 [data]
 dir = "/a" #> "/b" waits
+[secrets]
+keyring = true #> false live
+command = ["a", "{name}"] #> ["b", "{name}"] live
 [streams]
 replay_events = 1 #> 2 waits
 stream_after_ms = 1 #> 2 waits
@@ -136,7 +139,24 @@ batch = 1 #> 2 waits
 "#;
 
 /// A server, to see what reaches it.
-const SERVER: &str = "[[servers]]\nid = \"x\"\ncommand = \"c\"\n";
+const SERVER: &str = "[[servers]]\nid = \"x\"\ncommand = \"c\"\nenv = { T = \"secret:t\" }\n";
+
+/// Where a secret is got from is its value.
+struct AnySecret;
+
+impl Lookup for AnySecret {
+    fn variable(&self, name: &str) -> Option<String> {
+        env(name)
+    }
+
+    fn secret(&self, name: &str, secrets: &SecretsConfig) -> Result<String, String> {
+        Ok(format!("{name} {secrets:?}"))
+    }
+
+    fn had(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
 
 /// The whole text with the other value at one place, and every place with what becomes of it.
 fn changes() -> Vec<(String, String, String, String)> {
@@ -174,7 +194,7 @@ fn changes() -> Vec<(String, String, String, String)> {
 fn said(text: &str) -> (WrittenKeys, Read) {
     let mut written = WrittenKeys::default();
     written.add(text);
-    let read = read_text(text);
+    let read = read_with(text, &AnySecret);
     let fatal = |p: &&Problem| p.severity == Severity::Fatal;
     let wrong: Vec<_> = read
         .problems

@@ -162,6 +162,7 @@ fn secrets_are_never_shown() {
         problems: read.problems,
         files: Vec::new(),
         project: ProjectFile::default(),
+        had: vec!["hunter2".to_owned()],
     };
     assert_eq!(loaded.servers.iter().filter(|s| s.is_err()).count(), 2);
     let pictures: Vec<_> = loaded.problems.iter().map(picture).collect();

@@ -135,7 +135,12 @@ pub(super) fn sandboxes(options: &UpOptions) -> Sandboxes {
     let trust = look_up.and_then(LookUp::trust_file);
     let secrets = look_up.and_then(LookUp::secrets_folder);
     let kernels = [options.data_dir.clone(), options.socket.clone()];
-    let kernels = kernels.into_iter().chain(trust).chain(secrets);
+    let sealed = look_up.and_then(LookUp::sealed_folder);
+    let kernels = kernels
+        .into_iter()
+        .chain(trust)
+        .chain(secrets)
+        .chain(sealed);
     let kernels = kernels.chain(options.record_folders.iter().cloned());
     let written = options.loaded.servers.iter().flatten();
     let written = written.flat_map(|server| &server.sandbox.write);

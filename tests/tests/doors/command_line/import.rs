@@ -1,7 +1,6 @@
 //! `mgp import`: what a user's clients have becomes this kernel's.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
 
@@ -100,12 +99,15 @@ async fn what_clients_have_is_shown_and_then_added() {
         "{toml}"
     );
     assert!(toml.contains("LEVEL = \"$$5\""), "{toml}");
-    let kept = user.0.at("home/.config/mgp/secrets/github/GITHUB_TOKEN");
-    assert_eq!(fs::read_to_string(&kept).unwrap(), format!("{SECRET}\n"));
-    assert_eq!(
-        fs::metadata(&kept).unwrap().permissions().mode() & 0o777,
-        0o600
+    assert!(
+        toml.contains("GITHUB_TOKEN = \"secret:github/GITHUB_TOKEN\""),
+        "{toml}"
     );
+    assert_eq!(added["servers"][1]["kept"], json!(["github/GITHUB_TOKEN"]));
+    let listed = user.json(&["secrets", "list"]).await;
+    let users = json!([{"server": "github", "key": "env.GITHUB_TOKEN"}]);
+    assert_eq!(listed["secrets"][0]["kept_in"], "file");
+    assert_eq!(listed["secrets"][0]["used_by"], users);
 
     let again = user.json(&["import", "--yes"]).await;
     assert_eq!(
@@ -129,7 +131,7 @@ async fn without_a_yes_nothing_is_added() {
         words(&output)
     );
     assert_eq!(user.servers(), QUIET);
-    assert!(!user.0.at("home/.config/mgp/secrets").exists());
+    assert!(!user.0.at("home/.config/mgp/sealed").exists());
 }
 
 /// Misspelt clients, servers and files are told from others.

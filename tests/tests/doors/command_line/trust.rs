@@ -341,7 +341,7 @@ async fn a_secret_is_typed_and_stands_on_no_command_line() {
     assert_eq!(env["structuredContent"]["A_KEY"], "s3cret");
     let own = fs::read_to_string(clone.at("home/.config/mgp/servers.toml")).unwrap();
     assert!(
-        own.contains("secrets/keyed/A_KEY") && !own.contains("s3cret"),
+        own.contains("secret:keyed/A_KEY") && !own.contains("s3cret"),
         "{own}"
     );
     assert!(
@@ -351,5 +351,7 @@ async fn a_secret_is_typed_and_stands_on_no_command_line() {
             .status
             .success()
     );
-    assert!(!clone.at("home/.config/mgp/secrets/keyed").exists());
+    let kept = clone.mgp(&["secrets", "list", "--json"]).await;
+    let kept: Value = serde_json::from_slice(&kept.stdout).unwrap();
+    assert_eq!(kept["secrets"], json!([]));
 }

@@ -8,7 +8,7 @@ use std::process::Output;
 
 use http::header::AUTHORIZATION;
 use mgp_tests::harness::handshake::initialize;
-use mgp_tests::harness::{Agent, DEADLINE, HttpClient, Process, Program};
+use mgp_tests::harness::{Agent, DEADLINE, HttpClient, Kernel, Process, Program};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect};
 use serde_json::{Value, json};
@@ -248,14 +248,20 @@ async fn exit_codes_say_what_became_of_a_call() {
 /// once, and what is wrong changes nothing.
 #[tokio::test]
 async fn servers_are_added_and_removed_with_all_comments_kept() {
-    let kernel = scene::kernel_with("# mine\n", &[]).await;
+    // What stands in the file is kept as a secret, where the kernel looks for it.
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path().display().to_string();
+    let config = format!("# mine\n{}", Program::fixture(&[]).entry("it"));
+    let door = "[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\n";
+    let own = [("HOME", &*home), ("XDG_CONFIG_HOME", &*home)];
+    let kernel = Kernel::with_environment(&format!("{door}{config}"), &own).await;
+    kernel.connected(&["it"]).await;
     let file = kernel.folder().join("mgp.toml");
     let before = std::fs::read_to_string(&file).unwrap() + "# the end\n";
     std::fs::write(&file, &before).unwrap();
     let fixture = Program::fixture(&[]);
     let colours = kernel.folder().join("colours").display().to_string();
     std::fs::write(&colours, "COLOUR=blue\n").unwrap();
-    let home = kernel.folder().display().to_string();
     let add = [
         "servers",
         "add",
@@ -268,7 +274,8 @@ async fn servers_are_added_and_removed_with_all_comments_kept() {
     ];
     let added = kernel
         .program(&add)
-        .env("HOME", home)
+        .env("HOME", &*home)
+        .env("XDG_CONFIG_HOME", &*home)
         .output(DEADLINE)
         .await;
     assert!(added.status.success(), "{}", err(&added));

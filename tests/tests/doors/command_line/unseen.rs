@@ -1,18 +1,20 @@
 //! Secrets typed at a terminal.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use mgp_store::secrets::{Namespace, SecretStore};
 use mgp_tests::harness::process::usage::below;
 use mgp_tests::harness::{DEADLINE, Program, wait_until};
 use nix::pty::openpty;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{FlowArg, LocalFlags, tcflow, tcgetattr};
 use nix::unistd::Pid;
+use secrecy::ExposeSecret;
 use tempfile::TempDir;
 
 /// What the terminal runs: the command; then it says its exit code, and what is typed after that. It is no
@@ -119,10 +121,13 @@ impl Terminal {
         assert!(self.has(AS_EVER));
     }
 
-    /// The file in which a value is kept.
+    /// What is kept of a value.
     fn kept(&self, name: &str) -> Option<String> {
-        let secrets = self.home.path().join("config/mgp/secrets/keyed");
-        fs::read_to_string(secrets.join(name)).ok()
+        let within = |name: &str| self.home.path().join(name);
+        let key = within("home/.local/share/mgp/secrets.key");
+        let store = SecretStore::at(&within("config/mgp/sealed"), &key);
+        let kept = store.get(Namespace::Named, &format!("keyed/{name}"));
+        Some(kept.unwrap()?.expose_secret().to_owned())
     }
 }
 
@@ -159,8 +164,8 @@ async fn nothing_is_shown_from_before_the_question_on() {
     terminal.keys("s3cret\n");
     terminal.ended(0).await;
     assert!(!terminal.shown().contains("s3cret"));
-    assert_eq!(terminal.kept("A"), Some(format!("{long}\n")));
-    assert_eq!(terminal.kept("B").as_deref(), Some("s3cret\n"));
+    assert_eq!(terminal.kept("A"), Some(long));
+    assert_eq!(terminal.kept("B").as_deref(), Some("s3cret"));
 }
 
 /// What is typed ahead is the answer to the next question; what is left when all are answered is shown and
@@ -175,8 +180,8 @@ async fn answers_that_come_too_early_count_and_the_rest_is_dropped() {
     terminal.keys("s3cret\nthe rest of s3cret\n");
     terminal.holds_back(false);
     terminal.ended(0).await;
-    assert_eq!(terminal.kept("A").as_deref(), Some("ahead\n"));
-    assert_eq!(terminal.kept("B").as_deref(), Some("s3cret\n"));
+    assert_eq!(terminal.kept("A").as_deref(), Some("ahead"));
+    assert_eq!(terminal.kept("B").as_deref(), Some("s3cret"));
     terminal.keys("next\n");
     terminal.shows("left <next>").await;
     assert!(!terminal.shown().contains("s3cret"));

@@ -118,8 +118,10 @@ fn judge_value(name: &str, value: &str) -> Result<(), Finding> {
             "send plain text",
         );
     }
-    let reference =
-        value.contains("${") || ["file:", "keyring:"].iter().any(|r| value.starts_with(r));
+    let reference = value.contains("${")
+        || ["file:", "keyring:", "secret:"]
+            .iter()
+            .any(|r| value.starts_with(r));
     if reference {
         let reason = "a value that asks for a secret of the kernel";
         return found(

@@ -173,6 +173,7 @@ fn variables() -> Vec<(&'static str, Value)> {
         "Bearer ${X:-y}",
         "file:/home/me/.ssh/id_rsa",
         "keyring:github",
+        "secret:github",
     ];
     let secrets = secrets.map(|value| ("secret", env("TOKEN", value)));
     let elsewhere = [

@@ -28,7 +28,8 @@ pub(super) fn add(context: &CliContext, add: &Add) -> Result<(), Failure> {
     let file = target(context, add, status.as_ref())?;
     not_hidden(context, add, status.as_ref(), &file)?;
     let home = context.look_up.secrets_folder();
-    let folder = home.map(|home| secrets::folder(&home, &add.id, &file));
+    let prefix = home.map(|home| secrets::prefix(&home, &add.id, &file));
+    let store = context.secret_store().ok();
     let before = existing(&file)?;
     let taken = || in_file(&file, &edit::EditError::Taken(add.id.clone()));
     if before
@@ -43,14 +44,15 @@ pub(super) fn add(context: &CliContext, add: &Add) -> Result<(), Failure> {
         &new_server(add, here, GivenValues::default()),
     )
     .map_err(|e| in_file(&file, &e))?;
-    let given = secrets::given(add, here, folder.as_deref())?;
-    let kept: Vec<PathBuf> = given.write()?.into_iter().map(Path::to_owned).collect();
+    let given = secrets::given(add, here, prefix.as_deref())?;
+    let kept = given.write(store.as_ref())?;
+    let kept: Vec<String> = kept.into_iter().map(str::to_owned).collect();
     let server = new_server(add, here, given);
     let text = edit::add(before.as_deref().unwrap_or_default(), &server);
     let text = text.map_err(|e| in_file(&file, &e))?;
     if let Some(problem) = config::judge(&text, &file, &server.id) {
         if !kept.is_empty() {
-            folder.as_deref().inspect(|folder| secrets::forget(folder));
+            prefix.inspect(|prefix| secrets::forget(store.as_ref(), prefix));
         }
         return Err(Failure::Usage(problem.message));
     }
@@ -74,7 +76,7 @@ fn tell_added(
     context: &CliContext,
     server: &NewServer,
     file: &Path,
-    kept: &[PathBuf],
+    kept: &[String],
 ) -> Result<(), Failure> {
     for option in secrets::in_command(&server.command) {
         report(format_args!(
@@ -86,8 +88,8 @@ fn tell_added(
     if context.json {
         return Ok(());
     }
-    for path in kept {
-        say(format_args!("kept {}", path.display()))?;
+    for name in kept {
+        say(format_args!("kept the secret {name}"))?;
     }
     say(format_args!("added {} to {}", server.id, file.display()))
 }

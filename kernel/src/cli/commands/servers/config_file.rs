@@ -18,7 +18,7 @@ pub(super) fn in_file(file: &Path, error: &edit::EditError) -> Failure {
     Failure::Other(format!("{}: {error}", file.display()))
 }
 
-pub(super) fn existing(file: &Path) -> Result<Option<String>, Failure> {
+pub(in crate::cli::commands) fn existing(file: &Path) -> Result<Option<String>, Failure> {
     match open_file(file).and_then(io::read_to_string) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         read => read
@@ -28,7 +28,7 @@ pub(super) fn existing(file: &Path) -> Result<Option<String>, Failure> {
 }
 
 /// The files the kernel reads, or would read if it were started here; the strongest first.
-pub(super) fn in_force(
+pub(in crate::cli::commands) fn in_force(
     context: &CliContext,
     status: Option<&KernelStatus>,
 ) -> Result<Vec<PathBuf>, Failure> {

@@ -1,6 +1,6 @@
 //! `mgp connect`: this kernel's entry in a client's file.
 
-mod client_file;
+pub(in crate::cli::commands) mod client_file;
 
 use std::io::{self, BufRead, IsTerminal, Write};
 

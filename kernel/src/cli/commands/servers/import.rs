@@ -187,10 +187,10 @@ impl EntriesToWrite {
         let mut text = before.clone().unwrap_or_default();
         let mut servers = Vec::new();
         for planned in std::mem::take(&mut plan.servers) {
-            let folder = home
+            let prefix = home
                 .as_deref()
-                .map(|home| secrets::folder(home, &planned.id, &file));
-            let (server, given) = match new_server(&planned, folder.as_deref()) {
+                .map(|home| secrets::prefix(home, &planned.id, &file));
+            let (server, given) = match new_server(&planned, prefix.as_deref()) {
                 Ok(made) => made,
                 Err(why) => {
                     plan.left.push(left(&planned, &why.to_string()));
@@ -198,7 +198,6 @@ impl EntriesToWrite {
                 }
             };
             let with = edit::add(&text, &server).map_err(|error| in_file(&file, &error))?;
-            // Its secrets are not in their files yet.
             let known = edit::add(&text, &GivenValues::as_if_kept(&server));
             let known = known.map_err(|error| in_file(&file, &error))?;
             match config::judge(&known, &file, &server.id) {
@@ -219,8 +218,9 @@ impl EntriesToWrite {
 
     /// Secrets first: an entry never names what is not there yet.
     fn write(&self, context: &CliContext) -> Result<(), Failure> {
+        let store = context.secret_store().ok();
         for server in &self.servers {
-            server.given.write()?;
+            server.given.write(store.as_ref())?;
         }
         write(
             context,
@@ -248,7 +248,7 @@ fn left(planned: &PlannedServer, why: &str) -> Unplanned {
 
 fn new_server(
     planned: &PlannedServer,
-    folder: Option<&Path>,
+    prefix: Option<&str>,
 ) -> Result<(NewServer, GivenValues), Failure> {
     let mut given = GivenValues::default();
     let mut server = NewServer {
@@ -265,17 +265,17 @@ fn new_server(
         } => {
             server.command.clone_from(words);
             server.cwd.clone_from(cwd);
-            server.env = kept(&mut given, folder, env)?;
+            server.env = kept(&mut given, prefix, env)?;
             if let Some(file) = env_file {
                 let own: Vec<_> = server.env.iter().map(|(name, _)| name.clone()).collect();
-                let more = given.keep_file(folder, Path::new(file))?;
+                let more = given.keep_file(prefix, Path::new(file))?;
                 let more = more.into_iter().filter(|(name, _)| !own.contains(name));
                 server.env.extend(more);
             }
         }
         PlannedReach::Url { url, headers } => {
             server.url = Some(url.clone());
-            server.headers = kept(&mut given, folder, headers)?;
+            server.headers = kept(&mut given, prefix, headers)?;
         }
     }
     Ok((server, given))
@@ -283,14 +283,14 @@ fn new_server(
 
 fn kept(
     given: &mut GivenValues,
-    folder: Option<&Path>,
+    prefix: Option<&str>,
     values: &[(String, PlannedValue)],
 ) -> Result<Vec<(String, String)>, Failure> {
     let mut written = Vec::new();
     for (name, value) in values {
         let value = match value {
             PlannedValue::Written(text) => text.clone(),
-            PlannedValue::Secret(secret) => given.keep(folder, name, secret.clone())?,
+            PlannedValue::Secret(secret) => given.keep(prefix, name, secret.clone())?,
         };
         written.push((name.clone(), value));
     }

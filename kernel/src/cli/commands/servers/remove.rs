@@ -25,7 +25,9 @@ pub(super) fn remove(context: &CliContext, id: &str) -> Result<(), Failure> {
             Ok(text) if removed.is_none() => {
                 write(context, file, before.as_deref(), &text, false)?;
                 if let Some(home) = context.look_up.secrets_folder() {
-                    secrets::forget(&secrets::folder(&home, id, file));
+                    let prefix = secrets::prefix(&home, id, file);
+                    secrets::forget(context.secret_store().ok().as_ref(), &prefix);
+                    secrets::forget_files(&secrets::folder(&home, id, file));
                 }
                 removed = Some(file);
             }

@@ -1,14 +1,16 @@
 //! Values of variables and headers that a person gives a server. They may be secrets, so they are
 //! never taken from the command line, which every user of the machine can read; what is typed or read
-//! from a file is kept in files of the owner alone, and the configuration names them.
+//! from a file is kept by name where secrets are kept, and the configuration names it.
 
 use std::env;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use mgp_clients::is_secret_name;
+use mgp_engine::env::SECRET;
+use mgp_engine::store::secrets::{is_typed_name, judge_value};
+use mgp_store::secrets::{Namespace, SecretStore};
 
 use crate::cli::args::Add;
 use crate::cli::failure::Failure;
@@ -16,7 +18,6 @@ use crate::cli::print::report;
 use crate::cli::unseen::UnseenInput;
 use crate::config::edit::NewServer;
 use crate::trust;
-use mgp_store::atomic_file;
 
 /// Longest file of variables, in bytes: as long as one secret may be.
 const MAX_ENV_FILE: u64 = 64 << 10;
@@ -30,12 +31,20 @@ pub(super) struct GivenValues {
     pub(super) env: Vec<(String, String)>,
     /// `[servers.headers]`, as references.
     pub(super) headers: Vec<(String, String)>,
-    /// Files and what they are to hold.
-    kept: Vec<(PathBuf, String)>,
+    /// Secrets by their names.
+    kept: Vec<(String, String)>,
 }
 
-/// Where the secrets of one server are kept: `home` is the folder of all, the users's own servers have
-/// their ids there, those of other files a mark of the file besides.
+/// What the names of the secrets of one server begin with: `home` is the folder beside the user's own file,
+/// whose servers have their ids there; those of other files have a mark of the file besides.
+pub(super) fn prefix(home: &Path, id: &str, file: &Path) -> String {
+    match file.parent() == home.parent() {
+        true => format!("{id}/"),
+        false => format!("{id}@{}/", &trust::hash(&file.to_string_lossy())[..8]),
+    }
+}
+
+/// Where secrets of one server lie that are a file each.
 pub(super) fn folder(home: &Path, id: &str, file: &Path) -> PathBuf {
     match file.parent() == home.parent() {
         true => home.join(id),
@@ -46,12 +55,12 @@ pub(super) fn folder(home: &Path, id: &str, file: &Path) -> PathBuf {
     }
 }
 
-/// Reads and asks for everything that `add` names. Paths that were typed start at `here`; `folder` is
-/// where secrets of this server go.
+/// Reads and asks for everything that `add` names. Paths that were typed start at `here`; `prefix` is
+/// what the names of this server's secrets begin with.
 ///
 /// # Errors
 /// A value on the command line, and whatever cannot be read or asked for.
-pub(super) fn given(add: &Add, here: &Path, folder: Option<&Path>) -> Result<GivenValues, Failure> {
+pub(super) fn given(add: &Add, here: &Path, prefix: Option<&str>) -> Result<GivenValues, Failure> {
     let mut given = GivenValues::default();
     let mut asked = AskedSecrets {
         id: &add.id,
@@ -63,7 +72,7 @@ pub(super) fn given(add: &Add, here: &Path, folder: Option<&Path>) -> Result<Giv
             // A variable that this process has is not asked for.
             None if env::var_os(word).is_some() => (word.as_str(), Some(format!("${{{word}}}"))),
             None => match asked.ask(word)? {
-                Some(value) => (word.as_str(), Some(given.keep(folder, word, value)?)),
+                Some(value) => (word.as_str(), Some(given.keep(prefix, word, value)?)),
                 None => (word.as_str(), Some(format!("${{{word}}}"))),
             },
         };
@@ -75,7 +84,7 @@ pub(super) fn given(add: &Add, here: &Path, folder: Option<&Path>) -> Result<Giv
             true => file.clone(),
             false => here.join(file),
         };
-        let variables = given.keep_file(folder, &file)?;
+        let variables = given.keep_file(prefix, &file)?;
         given.env.extend(variables);
     }
     for word in &add.header {
@@ -83,7 +92,7 @@ pub(super) fn given(add: &Add, here: &Path, folder: Option<&Path>) -> Result<Giv
             Some((name, value)) => (name, reference(value, true).map(|v| from_here(v, here))),
             None => {
                 let value = asked.ask(word)?.ok_or_else(|| unasked(word))?;
-                (word.as_str(), Some(given.keep(folder, word, value)?))
+                (word.as_str(), Some(given.keep(prefix, word, value)?))
             }
         };
         let value = value.ok_or_else(|| on_the_line("header", name))?;
@@ -93,12 +102,12 @@ pub(super) fn given(add: &Add, here: &Path, folder: Option<&Path>) -> Result<Giv
 }
 
 impl GivenValues {
-    /// Files that hold what was given.
-    pub(super) fn kept(&self) -> impl Iterator<Item = &Path> {
-        self.kept.iter().map(|(path, _)| path.as_path())
+    /// The names of what is kept.
+    pub(super) fn kept(&self) -> impl Iterator<Item = &str> {
+        self.kept.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The entry with some value in place of each that is to be kept: what it refers to is not there yet.
+    /// The entry with some value in place of each file it refers to: that may come later.
     pub(super) fn as_if_kept(server: &NewServer) -> NewServer {
         let values = |values: &[(String, String)]| {
             let some = |(name, value): &(String, String)| match value.starts_with("file:") {
@@ -117,13 +126,13 @@ impl GivenValues {
     /// Takes the variables of a file; answers the references to them.
     pub(super) fn keep_file(
         &mut self,
-        folder: Option<&Path>,
+        prefix: Option<&str>,
         file: &Path,
     ) -> Result<Vec<(String, String)>, Failure> {
         let variables = variables(file, Path::new("/"))?.into_iter();
         let reference = |(name, value): (String, Option<String>)| {
             let reference = match value {
-                Some(value) => self.keep(folder, &name, value)?,
+                Some(value) => self.keep(prefix, &name, value)?,
                 None => format!("${{{name}}}"),
             };
             Ok((name, reference))
@@ -131,53 +140,62 @@ impl GivenValues {
         variables.map(reference).collect()
     }
 
-    /// Takes a value to be written to a file of its own; answers the reference to it.
+    /// Takes a value to be kept by a name of its own; answers the reference to it. Nothing is no secret.
     pub(super) fn keep(
         &mut self,
-        folder: Option<&Path>,
+        prefix: Option<&str>,
         name: &str,
         value: String,
     ) -> Result<String, Failure> {
         let usage = |why: &str| Failure::Usage(format!("`{name}` {why}"));
-        let folder =
-            folder.ok_or_else(|| usage("has a value, and there is no home to keep it in"))?;
+        let prefix =
+            prefix.ok_or_else(|| usage("has a value, and there is no home to keep it in"))?;
+        if value.is_empty() {
+            return Ok(value);
+        }
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-        if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+        let whole = format!("{prefix}{name}");
+        if name.is_empty() || !name.chars().all(plain) || !is_typed_name(&whole) {
             return Err(usage(
-                "is no name; letters, digits, '_', '-' and '.' make one",
+                "is no name; letters, digits, '_', '-' and '.' make one, which is not long",
             ));
         }
-        let path = folder.join(name);
-        let text = path
-            .to_str()
-            .ok_or_else(|| usage("would be kept in a folder that is not UTF-8"));
-        // What stands after `file:` has its variables put in.
-        let reference = format!("file:{}", text?.replace('$', "$$"));
-        self.kept.push((path, value));
+        judge_value(&value).map_err(|why| usage(&format!("cannot be kept: {why}")))?;
+        let reference = format!("{SECRET}{whole}");
+        self.kept.push((whole, value));
         Ok(reference)
     }
 
-    /// Writes the secrets down, each for the owner alone; answers where.
+    /// Keeps the secrets; answers their names.
     ///
     /// # Errors
-    /// The system's; some may have been written by then.
-    pub(super) fn write(&self) -> Result<Vec<&Path>, Failure> {
-        for (path, value) in &self.kept {
-            let folder = path.parent().unwrap_or(Path::new("/"));
-            let write = || {
-                let mut private = DirBuilder::new();
-                private.recursive(true).mode(0o700).create(folder)?;
-                // The last line end is taken off again when it is read.
-                atomic_file::write(path, format!("{value}\n").as_bytes())
-            };
-            write().map_err(|e| Failure::Other(format!("{}: {e}", path.display())))?;
+    /// Those of the store; some may have been kept by then.
+    pub(super) fn write(&self, store: Option<&SecretStore>) -> Result<Vec<&str>, Failure> {
+        for (name, value) in &self.kept {
+            let store = store.ok_or_else(|| Failure::Usage("there is no home".to_owned()))?;
+            store.set(Namespace::Named, name, &value.as_str().into())?;
         }
-        Ok(self.kept.iter().map(|(path, _)| path.as_path()).collect())
+        Ok(self.kept().collect())
     }
 }
 
 /// Removes what was kept for a server, if anything was.
-pub(super) fn forget(folder: &Path) {
+pub(super) fn forget(store: Option<&SecretStore>, prefix: &str) {
+    let forgotten = |store: &SecretStore| {
+        for kept in store.list(Namespace::Named)? {
+            if kept.name.starts_with(prefix) {
+                store.remove(Namespace::Named, &kept.name)?;
+            }
+        }
+        Ok::<(), Failure>(())
+    };
+    if let Some(Err(error)) = store.map(forgotten) {
+        report(format_args!("note: secrets of {prefix} stay: {error}"));
+    }
+}
+
+/// Removes the files of secrets of a server, if there are any.
+pub(super) fn forget_files(folder: &Path) {
     if let Err(error) = fs::remove_dir_all(folder)
         && error.kind() != io::ErrorKind::NotFound
     {
@@ -185,16 +203,14 @@ pub(super) fn forget(folder: &Path) {
     }
 }
 
-/// A value that only says where the value is: `${NAME}`, `file:PATH`, `keyring:NAME`; for a header also
-/// a scheme and a variable. Nothing is a value, too.
+/// A value that only says where the value is: `${NAME}`, `file:PATH`, `secret:NAME`; for a header also
+/// a scheme and a variable or `${secret:NAME}`. Nothing is a value, too.
 fn reference(value: &str, header: bool) -> Option<&str> {
     let bare = match value.split_once(' ') {
         Some((scheme, rest)) if header && is_scheme(scheme) => rest,
         Some(_) | None => value,
     };
-    let elsewhere = ["file:", "keyring:"]
-        .iter()
-        .any(|kind| value.starts_with(kind));
+    let elsewhere = ["file:", SECRET].iter().any(|kind| value.starts_with(kind));
     (value.is_empty() || elsewhere || is_variable(bare)).then_some(value)
 }
 
@@ -207,6 +223,10 @@ fn is_variable(text: &str) -> bool {
     let name = text
         .strip_prefix("${")
         .and_then(|rest| rest.strip_suffix('}'));
+    let secret = name.and_then(|name| name.strip_prefix(SECRET));
+    if let Some(secret) = secret {
+        return is_typed_name(secret);
+    }
     name.is_some_and(|name| {
         !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
     })
@@ -288,7 +308,7 @@ fn on_the_line(option: &str, name: &str) -> Failure {
     Failure::Usage(format!(
         "`--{option} {name}=…` shows its value to every user of this machine, and keeps it in the \
          history of the shell: write `--{option} {name}` and type it when asked{file}, or say where \
-         it is: {name}='${{VARIABLE}}', {name}=file:PATH"
+         it is: {name}='${{VARIABLE}}', {name}=secret:NAME, {name}=file:PATH"
     ))
 }
 
@@ -357,7 +377,7 @@ mod tests {
 
     #[test]
     fn only_where_a_value_is_can_be_said_on_the_command_line() {
-        for good in ["", "${KEY}", "file:./key", "keyring:key"] {
+        for good in ["", "${KEY}", "file:./key", "secret:key", "${secret:key}"] {
             assert_eq!(reference(good, false), Some(good));
         }
         for bad in [
@@ -370,6 +390,7 @@ mod tests {
             assert_eq!(reference(bad, false), None, "{bad}");
         }
         assert!(reference("Bearer ${KEY}", true).is_some());
+        assert!(reference("Bearer ${secret:key}", true).is_some());
         for bad in ["Bearer sk-1", "sk1secretsecret ${KEY}", "eu"] {
             assert_eq!(reference(bad, true), None, "{bad}");
         }

@@ -1,7 +1,8 @@
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use clap::Parser;
+use mgp_store::secrets::Namespace;
+use secrecy::ExposeSecret;
 
 use super::super::remove::remove;
 use super::*;
@@ -163,17 +164,13 @@ fn no_value_is_taken_from_the_command_line() {
         !text.contains("s3cret") && text.contains("OTHER = \"${OTHER}\""),
         "{text}"
     );
-    let kept = desk.folder.path().join("home/.config/mgp/secrets/x/KEY");
-    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(&kept), mode(kept.parent().unwrap())), (0o600, 0o700));
-    let loaded = config::load(&desk.context.look_up, &|_| Some("o".into()), None).unwrap();
-    let secrets = loaded.secrets();
-    assert!(
-        secrets.contains(&"s3cret = ${NOT}".to_owned()),
-        "{secrets:?}"
-    );
+    assert!(text.contains("KEY = \"secret:x/KEY\""), "{text}");
+    let store = desk.context.secret_store().unwrap();
+    let kept = || store.get(Namespace::Named, "x/KEY").unwrap();
+    let kept_value = kept().map(|value| value.expose_secret().to_owned());
+    assert_eq!(kept_value.as_deref(), Some("s3cret = ${NOT}"));
     remove(&desk.context, "x").unwrap();
-    assert!(!kept.exists());
+    assert!(kept().is_none());
 }
 
 /// What the kernel would refuse is not written down.

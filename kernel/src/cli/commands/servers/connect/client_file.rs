@@ -18,15 +18,18 @@ use crate::paths::open_file;
 const AROUND: usize = 2;
 
 /// The user's file of a client, as it is.
-pub(super) struct ClientFileEdit {
-    pub(super) client: Client,
-    pub(super) path: PathBuf,
+pub(in crate::cli::commands) struct ClientFileEdit {
+    pub(in crate::cli::commands) client: Client,
+    pub(in crate::cli::commands) path: PathBuf,
     /// `None` of a file that is not there.
     text: Option<String>,
 }
 
 impl ClientFileEdit {
-    pub(super) fn of(context: &CliContext, client: Client) -> Result<Self, Failure> {
+    pub(in crate::cli::commands) fn of(
+        context: &CliContext,
+        client: Client,
+    ) -> Result<Self, Failure> {
         let path = user_file(context, client)?;
         // A link leads to the file that is meant, which stays where it is.
         let path = fs::canonicalize(&path).unwrap_or(path);
@@ -38,7 +41,7 @@ impl ClientFileEdit {
         Ok(Self { client, path, text })
     }
 
-    pub(super) fn exists(&self) -> bool {
+    pub(in crate::cli::commands) fn exists(&self) -> bool {
         self.text.is_some()
     }
 
@@ -49,7 +52,7 @@ impl ClientFileEdit {
         self.exists() || (own_folder && self.path.parent().is_some_and(std::path::Path::is_dir))
     }
 
-    pub(super) fn before(&self) -> &str {
+    pub(in crate::cli::commands) fn before(&self) -> &str {
         self.text.as_deref().unwrap_or_default()
     }
 

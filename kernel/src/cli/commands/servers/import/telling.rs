@@ -50,8 +50,8 @@ fn notes(writing: &EntriesToWrite) -> Vec<String> {
     let mut notes = Vec::new();
     for server in &writing.servers {
         let planned = &server.planned;
-        for path in server.given.kept() {
-            notes.push(format!("kept apart, for you alone: {}", path.display()));
+        for name in server.given.kept() {
+            notes.push(format!("kept apart, as the secret {name}"));
         }
         if let [first, others @ ..] = planned.origins.as_slice()
             && !others.is_empty()

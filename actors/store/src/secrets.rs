@@ -1,0 +1,228 @@
+//! Secrets by name, in a sealed file for each namespace, with the key in a file of its own elsewhere.
+//!
+//! Every change reads the file, changes it and replaces it, under a lock that all processes of the user take:
+//! the command line and a kernel may both change it. Reading takes no lock, as files are replaced whole. All of
+//! this waits for the disk, so a task asks for it on a thread of its own.
+
+mod keyring;
+mod sealed_file;
+
+use std::path::{Path, PathBuf};
+
+use mgp_engine::store::secrets::{NotKept, SecretRecord, judge_name, judge_value};
+use mgp_runtime::time::unix_ms;
+use secrecy::{ExposeSecret, SecretString};
+
+pub use mgp_engine::store::secrets::Namespace;
+
+use self::keyring::{Keyring, KeyringItem};
+use self::sealed_file::SealedFiles;
+
+/// Where secrets are kept, and how they are got. Cheap to clone; holds nothing of them.
+#[derive(Clone, Debug)]
+pub struct SecretStore {
+    files: SealedFiles,
+    keyring: Option<Keyring>,
+}
+
+/// Where a secret is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptIn {
+    /// The sealed file.
+    File,
+    /// The keyring of the desktop.
+    Keyring,
+}
+
+/// What may be told about a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptSecret {
+    /// Its name.
+    pub name: String,
+    /// Where its value is.
+    pub kept_in: KeptIn,
+    /// When it was set, in milliseconds since 1970.
+    pub set_ms: u64,
+}
+
+/// Why a secret cannot be had or kept, with what to do. Never shows a value.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretsError {
+    /// A bound, or no name.
+    #[error(transparent)]
+    NotKept(#[from] NotKept),
+    /// A file that cannot be read or written, in words with its path.
+    #[error("{0}")]
+    File(String),
+    /// The keyring, in words.
+    #[error("{0}")]
+    Keyring(String),
+}
+
+impl SecretStore {
+    /// The store whose sealed files are in `folder`, which is made with the first secret, and whose key is the
+    /// file `key`, best in another folder: a copy of either alone opens nothing.
+    #[must_use]
+    pub fn at(folder: &Path, key: &Path) -> Self {
+        Self {
+            files: SealedFiles::at(folder, key),
+            keyring: None,
+        }
+    }
+
+    /// The same with the keyring of the desktop: what is set while it is unlocked is kept there, and the file
+    /// holds its name.
+    #[must_use]
+    pub fn with_keyring(self) -> Self {
+        Self {
+            keyring: Some(Keyring::default()),
+            ..self
+        }
+    }
+
+    /// Whether secrets can be kept in the keyring now; `None` where it is not to be used.
+    #[must_use]
+    pub fn keyring(&self) -> Option<Result<(), String>> {
+        self.keyring.as_ref().map(Keyring::state)
+    }
+
+    /// The value of a secret; `None` where there is none of this name.
+    ///
+    /// # Errors
+    /// [`SecretsError`].
+    pub fn get(&self, space: Namespace, name: &str) -> Result<Option<SecretString>, SecretsError> {
+        let records = self.files.read(space)?;
+        let Some(record) = records.get(name) else {
+            return Ok(None);
+        };
+        if let Some(value) = &record.value {
+            return Ok(Some(SecretString::from(value.clone())));
+        }
+        let kept = self.in_keyring(space, name, Keyring::get)?;
+        let lost = || {
+            SecretsError::Keyring(format!(
+                "the secret {name} was in the keyring of the desktop and is no more; set it again"
+            ))
+        };
+        kept.ok_or_else(lost).map(Some)
+    }
+
+    /// Keeps a secret, in the place of an earlier one of this name. When this returns, it survives a power cut.
+    ///
+    /// # Errors
+    /// [`SecretsError`]; then the earlier one is still there.
+    pub fn set(
+        &self,
+        space: Namespace,
+        name: &str,
+        value: &SecretString,
+    ) -> Result<KeptIn, SecretsError> {
+        judge_name(name)?;
+        judge_value(value.expose_secret())?;
+        let _held = self.files.lock()?;
+        let mut records = self.files.read(space)?;
+        let record = |value: Option<String>| SecretRecord {
+            value,
+            set_ms: unix_ms(),
+        };
+        // The bounds hold for both places.
+        records.set(name, record(None))?;
+        let in_keyring = match &self.keyring {
+            Some(keyring) => keyring.set(self.item(space, name)?, value.clone()).is_ok(),
+            None => false,
+        };
+        if !in_keyring {
+            let value = value.expose_secret().to_owned();
+            records.set(name, record(Some(value)))?;
+        }
+        self.files.write(space, &records)?;
+        match in_keyring {
+            true => Ok(KeptIn::Keyring),
+            false => Ok(KeptIn::File),
+        }
+    }
+
+    /// Removes a secret; false where there is none of this name.
+    ///
+    /// # Errors
+    /// [`SecretsError`]; then it is still there.
+    pub fn remove(&self, space: Namespace, name: &str) -> Result<bool, SecretsError> {
+        if self.files.read(space)?.get(name).is_none() {
+            return Ok(false);
+        }
+        let _held = self.files.lock()?;
+        let mut records = self.files.read(space)?;
+        let Some(record) = records.remove(name) else {
+            return Ok(false);
+        };
+        if record.value.is_none() {
+            self.in_keyring(space, name, Keyring::remove)?;
+        }
+        self.files.write(space, &records)?;
+        Ok(true)
+    }
+
+    /// All secrets of a namespace, in the order of their names, without their values.
+    ///
+    /// # Errors
+    /// [`SecretsError`].
+    pub fn list(&self, space: Namespace) -> Result<Vec<KeptSecret>, SecretsError> {
+        let records = self.files.read(space)?;
+        let kept = records.iter().map(|(name, record)| KeptSecret {
+            name: name.to_owned(),
+            kept_in: match record.value {
+                Some(_) => KeptIn::File,
+                None => KeptIn::Keyring,
+            },
+            set_ms: record.set_ms,
+        });
+        Ok(kept.collect())
+    }
+
+    fn item(&self, space: Namespace, name: &str) -> Result<KeyringItem, SecretsError> {
+        Ok(KeyringItem {
+            store: self.files.key()?.mark(),
+            space: space.word(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Asks the keyring about a secret that is there.
+    fn in_keyring<T>(
+        &self,
+        space: Namespace,
+        name: &str,
+        ask: impl Fn(&Keyring, KeyringItem) -> Result<T, String>,
+    ) -> Result<T, SecretsError> {
+        let told = |why: &str| {
+            SecretsError::Keyring(format!(
+                "the secret {name} is in the keyring of the desktop: {why}"
+            ))
+        };
+        let keyring = self.keyring.as_ref().ok_or_else(|| {
+            told("which is not used here; set it again, or set `keyring = true` in [secrets]")
+        })?;
+        ask(keyring, self.item(space, name)?).map_err(|why| told(&why))
+    }
+
+    /// The folder of the sealed files.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.files.folder
+    }
+
+    /// The file of the key.
+    #[must_use]
+    pub fn key(&self) -> &Path {
+        &self.files.key
+    }
+
+    /// The file of a namespace.
+    #[must_use]
+    pub fn file(&self, space: Namespace) -> PathBuf {
+        self.files.file(space)
+    }
+}
+
+#[cfg(test)]
+mod tests;

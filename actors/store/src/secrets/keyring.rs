@@ -1,0 +1,160 @@
+//! The keyring of the desktop (`org.freedesktop.secrets` on the session bus), as far as it is there and unlocked.
+//! It is never asked to unlock anything: that would be a window that nobody expects.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use secret_service::blocking::{Collection, SecretService};
+use secret_service::{EncryptionType, Error};
+
+/// How long an answer may take: a program on this machine is asked, and nobody is asked there.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Time between two looks whether an earlier question has been answered.
+const PACE: Duration = Duration::from_millis(10);
+/// Names this program in every item of it.
+const APPLICATION: &str = "mgp";
+
+/// The way to it. One question is asked at a time, so that one that hangs keeps one thread at most.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Keyring {
+    asked: Arc<AtomicBool>,
+}
+
+/// What tells one item from all others.
+#[derive(Clone)]
+pub(super) struct KeyringItem {
+    /// Of the store: other homes of the same user have other secrets.
+    pub(super) store: String,
+    pub(super) space: &'static str,
+    pub(super) name: String,
+}
+
+impl Keyring {
+    /// Whether a secret can be kept there now.
+    pub(super) fn state(&self) -> Result<(), String> {
+        self.ask(|service| unlocked(service).map(drop))
+    }
+
+    /// Keeps a secret, in the place of an earlier one.
+    pub(super) fn set(&self, item: KeyringItem, value: SecretString) -> Result<(), String> {
+        use secrecy::ExposeSecret;
+        self.ask(move |service| {
+            let label = format!("MGP: {}", item.name);
+            let secret = value.expose_secret().as_bytes();
+            let collection = unlocked(service)?;
+            let kept =
+                collection.create_item(&label, item.attributes(), secret, true, "text/plain");
+            kept.map(drop).map_err(|e| told(&e))
+        })
+    }
+
+    /// A secret; `None` where there is none any more.
+    pub(super) fn get(&self, item: KeyringItem) -> Result<Option<SecretString>, String> {
+        self.ask(move |service| {
+            let found = service
+                .search_items(item.attributes())
+                .map_err(|e| told(&e))?;
+            let Some(first) = found.unlocked.first() else {
+                return match found.locked.is_empty() {
+                    true => Ok(None),
+                    false => Err(LOCKED.to_owned()),
+                };
+            };
+            let bytes = first.get_secret().map_err(|e| told(&e))?;
+            let text = String::from_utf8(bytes).map_err(|_| "it holds no text".to_owned())?;
+            Ok(Some(SecretString::from(text)))
+        })
+    }
+
+    /// Removes a secret, if it is there.
+    pub(super) fn remove(&self, item: KeyringItem) -> Result<(), String> {
+        self.ask(move |service| {
+            let found = service
+                .search_items(item.attributes())
+                .map_err(|e| told(&e))?;
+            if !found.locked.is_empty() {
+                return Err(LOCKED.to_owned());
+            }
+            for item in found.unlocked {
+                item.delete().map_err(|e| told(&e))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Asks on a thread of its own: the bus has a runtime of its own there, and what hangs is left behind.
+    fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&SecretService<'_>) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, String> {
+        let mut looks = PATIENCE.as_millis() / PACE.as_millis();
+        while self.asked.swap(true, Ordering::AcqRel) {
+            if looks == 0 {
+                return Err(SILENT.to_owned());
+            }
+            looks -= 1;
+            thread::sleep(PACE);
+        }
+        let (answer, answered) = mpsc::channel();
+        let asked = self.asked.clone();
+        thread::spawn(move || {
+            let service = SecretService::connect(EncryptionType::Dh).map_err(|e| told(&e));
+            let said = service.and_then(|service| question(&service));
+            asked.store(false, Ordering::Release);
+            // Nobody may be waiting any more.
+            let _ = answer.send(said);
+        });
+        match answered.recv_timeout(PATIENCE) {
+            Ok(said) => said,
+            Err(mpsc::RecvTimeoutError::Timeout) => Err(SILENT.to_owned()),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                self.asked.store(false, Ordering::Release);
+                Err("the keyring could not be asked".to_owned())
+            }
+        }
+    }
+}
+
+const LOCKED: &str = "the keyring is locked; unlock it, and try again";
+const SILENT: &str = "the keyring does not answer";
+
+impl KeyringItem {
+    fn attributes(&self) -> HashMap<&str, &str> {
+        HashMap::from([
+            ("application", APPLICATION),
+            ("store", &self.store),
+            ("space", self.space),
+            ("name", &self.name),
+        ])
+    }
+}
+
+/// Where new items go.
+fn unlocked<'s>(service: &'s SecretService<'s>) -> Result<Collection<'s>, String> {
+    let none = "the desktop has no keyring yet";
+    let collection = service.get_default_collection();
+    let collection = collection.map_err(|e| match matches!(e, Error::NoResult) {
+        true => none.to_owned(),
+        false => told(&e),
+    })?;
+    match collection.is_locked() {
+        Ok(false) => Ok(collection),
+        Ok(true) => Err(LOCKED.to_owned()),
+        Err(e) => Err(told(&e)),
+    }
+}
+
+fn told(error: &Error) -> String {
+    if matches!(error, Error::Unavailable) {
+        return "there is no keyring on this machine".to_owned();
+    }
+    match matches!(error, Error::Locked) {
+        true => LOCKED.to_owned(),
+        false => format!("the keyring: {error}"),
+    }
+}

@@ -1,0 +1,56 @@
+//! `mgp secrets`.
+
+use std::ffi::OsString;
+
+use clap::{Args, Subcommand};
+
+/// `mgp secrets`.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "\
+A secret is kept in the keyring of the desktop where there is one and it is unlocked, else in a file
+that is encrypted with a key of this machine. An entry of mgp.toml has it by its name:
+
+  [servers.env]
+  GITHUB_TOKEN = \"secret:github\"
+  [servers.headers]
+  Authorization = \"Bearer ${secret:github}\"
+
+Examples:
+  mgp secrets set github             # asks for it; what is typed is not shown
+  pass show github | mgp secrets set github
+  mgp secrets list
+  mgp secrets remove github")]
+pub enum Secrets {
+    /// Keep a secret, in the place of an earlier one of this name.
+    Set(SetSecret),
+    /// Show what is kept and who has it; never a value.
+    List,
+    /// Remove a secret.
+    Remove(NamedSecret),
+}
+
+/// `mgp secrets set`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The value is asked for at the terminal, or read from stdin where that is no terminal; the last line
+end is taken off. It is never taken from the command line, which every user of the machine can read.
+
+Examples:
+  mgp secrets set github
+  pass show github | mgp secrets set github")]
+pub struct SetSecret {
+    /// Its name: letters, digits, '_', '-', '.', '/' and '@'.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// What somebody took for the place of the value: it is refused without being repeated.
+    #[arg(hide = true)]
+    pub value: Vec<OsString>,
+}
+
+/// One secret.
+#[derive(Debug, Args)]
+pub struct NamedSecret {
+    /// Its name, as `mgp secrets list` shows it.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+}

@@ -1,0 +1,28 @@
+//! `mgp doctor`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// `mgp doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+One line for each thing that was looked at, the worst first, with the command that mends it. It works
+whether or not a kernel runs.
+
+Exit codes: 0 nothing is broken (there may be warnings), 4 something is broken, 1 it could not look.
+
+Examples:
+  mgp doctor
+  mgp doctor --fix                 # closes files that others can read, and says which
+  mgp doctor --report report.txt   # a file to attach to a report of a bug; no secret is in it
+  mgp doctor --json | jq '.findings[] | select(.condition == \"broken\")'")]
+pub struct Doctor {
+    /// Mend what can be mended without taking anything away, and say what was done.
+    #[arg(long)]
+    pub fix: bool,
+    /// Write all of it into a file, with the versions, the shape of the configuration and the end of the
+    /// kernel's log, and without secrets.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}

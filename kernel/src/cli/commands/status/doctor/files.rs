@@ -1,0 +1,209 @@
+//! What lasts: who can read it, whether there is room for more, the clock it is dated by, and whether the log
+//! and the journals are whole.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use mgp_policy::access::Books;
+use mgp_runtime::time::unix_ms;
+use nix::sys::statvfs::statvfs;
+use nix::unistd::geteuid;
+
+use super::Patient;
+use super::finding::{DoctorFinding, Remedy};
+use crate::cli::commands::audit;
+use crate::cli::words::{bytes, time};
+use crate::config::named_secrets::NamedSecrets;
+
+/// Files of the data folder that nobody else is to read.
+const PRIVATE: [&str; 8] = [
+    "token",
+    "agents.json",
+    "node.key",
+    "seal.key",
+    "audit.key",
+    "grants.journal",
+    "registered.journal",
+    "kernel.log",
+];
+/// Free room below which a warning is due, in bytes: some days of logs and records.
+const LITTLE_ROOM: u64 = 200 << 20;
+/// Free room without which a kernel does not start, in bytes.
+const NO_ROOM: u64 = 64 << 10;
+/// How far a file's time may be ahead of the clock, in milliseconds: file systems of other machines are.
+const AHEAD_MS: u64 = 60_000;
+/// No clock that is set shows an earlier time: the beginning of 2026, in milliseconds.
+const EARLIEST_MS: u64 = 1_767_225_600_000;
+
+pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
+    let mut found = modes(patient);
+    found.extend(room(&patient.data_dir));
+    found.push(clock(&patient.data_dir));
+    found.extend(logs(patient));
+    found
+}
+
+fn modes(patient: &Patient<'_>) -> Vec<DoctorFinding> {
+    const AREA: &str = "files";
+    let data_dir = &patient.data_dir;
+    let mut places: Vec<(PathBuf, u32)> = vec![(data_dir.clone(), 0o700)];
+    places.extend(PRIVATE.map(|name| (data_dir.join(name), 0o600)));
+    let look_up = &patient.context.look_up;
+    if let Some(store) = NamedSecrets::of(look_up).store(&patient.loaded.kernel.secrets) {
+        places.push((store.folder().to_owned(), 0o700));
+        places.push((store.key().to_owned(), 0o600));
+    }
+    places.extend(look_up.secrets_folder().map(|folder| (folder, 0o700)));
+    if let Some(folder) = patient.context.socket().parent() {
+        places.push((folder.to_owned(), 0o700));
+    }
+    let looked_at = places.iter().filter(|(path, _)| path.exists()).count();
+    let mut found: Vec<_> = places
+        .iter()
+        .filter_map(|(path, mode)| open_to_others(AREA, path, *mode))
+        .collect();
+    if found.is_empty() && looked_at > 0 {
+        found.push(DoctorFinding::good(
+            AREA,
+            "nobody else can read what is yours alone",
+        ));
+    }
+    found
+}
+
+/// A file that is not there is open to nobody.
+fn open_to_others(area: &'static str, path: &Path, mode: u32) -> Option<DoctorFinding> {
+    let there = fs::metadata(path).ok()?;
+    let shown = path.display();
+    if there.uid() != geteuid().as_raw() {
+        let told = format!("{shown} belongs to user {}, not to you", there.uid());
+        return Some(
+            DoctorFinding::broken(area, told).mended_by(format!("sudo chown $USER {shown}")),
+        );
+    }
+    // A folder may be entered by others where its files are closed; the socket's may not be written to.
+    let others = there.permissions().mode() & 0o777 & !mode;
+    let told = format!(
+        "{shown} has mode {:o}: other users can look into it",
+        there.permissions().mode() & 0o777
+    );
+    (others != 0).then(|| {
+        DoctorFinding::broken(area, told)
+            .mended_by(format!("chmod {mode:o} {shown}"))
+            .or_by(Remedy::Mode(path.to_owned(), mode))
+    })
+}
+
+fn room(data_dir: &Path) -> Option<DoctorFinding> {
+    const AREA: &str = "disk";
+    let there = data_dir.ancestors().find(|folder| folder.exists())?;
+    let disk = statvfs(there).ok()?;
+    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+    let told = format!("{} free for {}", bytes(free), data_dir.display());
+    let inodes = disk.files() == 0 || disk.files_available() > 0;
+    Some(match free {
+        _ if !inodes => DoctorFinding::broken(
+            AREA,
+            format!("no more files fit beside {}", data_dir.display()),
+        ),
+        0..NO_ROOM => DoctorFinding::broken(AREA, told).mended_by("free some space there"),
+        NO_ROOM..LITTLE_ROOM => {
+            DoctorFinding::warning(AREA, told).mended_by("free some space there")
+        }
+        LITTLE_ROOM.. => DoctorFinding::good(AREA, told),
+    })
+}
+
+/// Tokens, grants and records are dated by it.
+fn clock(data_dir: &Path) -> DoctorFinding {
+    const AREA: &str = "clock";
+    let now = unix_ms();
+    let command = "timedatectl set-ntp true";
+    if now < EARLIEST_MS {
+        return DoctorFinding::broken(
+            AREA,
+            "it is not set: it shows a time before this program was made",
+        )
+        .mended_by(command);
+    }
+    let newest = fs::read_dir(data_dir).into_iter().flatten().flatten();
+    let newest = newest.filter_map(|entry| {
+        let at = entry.metadata().ok()?.modified().ok()?;
+        u64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
+    });
+    let ahead = newest.max().unwrap_or(now).saturating_sub(now);
+    match ahead > AHEAD_MS {
+        true => DoctorFinding::broken(
+            AREA,
+            format!(
+                "it was set back: what the kernel wrote last is dated {} from now",
+                time(ahead)
+            ),
+        )
+        .mended_by(command),
+        false => DoctorFinding::good(AREA, "it goes on from what was written last"),
+    }
+}
+
+fn logs(patient: &Patient<'_>) -> Vec<DoctorFinding> {
+    let mut found = Vec::new();
+    let data_dir = &patient.data_dir;
+    if patient.loaded.kernel.audit.enabled && data_dir.exists() {
+        match audit::faults(patient.context, data_dir) {
+            Ok(faults) if faults.is_empty() => {
+                found.push(DoctorFinding::good("audit", "the log is as it was written"));
+            }
+            Ok(faults) => found.push(
+                DoctorFinding::broken("audit", faults.join("; ")).mended_by("mgp audit verify"),
+            ),
+            Err(why) => found.push(DoctorFinding::broken("audit", why.to_string())),
+        }
+    }
+    let journal = data_dir.join("grants.journal");
+    if journal.exists() {
+        found.push(match Books::examine(&journal) {
+            Ok(entries) => DoctorFinding::good(
+                "journal",
+                format!("{entries} decisions, as they were written"),
+            ),
+            // A kernel may be writing the last one.
+            Err(why) if patient.status.is_some() => DoctorFinding::warning("journal", why),
+            Err(why) => DoctorFinding::broken("journal", why),
+        });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::super::finding::Soundness;
+    use super::*;
+
+    #[test]
+    fn what_others_can_read_is_broken_and_can_be_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        assert_eq!(open_to_others("files", &file, 0o600), None);
+        fs::write(&file, "x").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        let mut found = open_to_others("files", &file, 0o600).unwrap();
+        assert!(found.in_words().contains("mode 640") && found.in_words().contains("chmod 600"));
+        found.mend();
+        assert_eq!(open_to_others("files", &file, 0o600), None);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_is_seen_by_what_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(clock(folder.path()).condition, Soundness::Good);
+        let file = fs::File::create(folder.path().join("kernel.lock")).unwrap();
+        file.set_modified(SystemTime::now() + Duration::from_secs(7200))
+            .unwrap();
+        let found = clock(folder.path());
+        assert_eq!(found.condition, Soundness::Broken, "{}", found.in_words());
+    }
+}

@@ -1,0 +1,113 @@
+//! The programs that servers are started with: whether they are there for the kernel.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use mgp_engine::servers::spec::Reach;
+
+use super::finding::DoctorFinding;
+use super::{Patient, SOME};
+
+const AREA: &str = "programs";
+
+/// Where programs come from that are often missing.
+const MAKERS: [(&str, &str); 6] = [
+    ("npx", "install Node.js: https://nodejs.org"),
+    ("node", "install Node.js: https://nodejs.org"),
+    ("uvx", "install uv: https://docs.astral.sh/uv"),
+    ("uv", "install uv: https://docs.astral.sh/uv"),
+    (
+        "docker",
+        "install Docker: https://docs.docker.com/engine/install",
+    ),
+    ("bunx", "install Bun: https://bun.sh"),
+];
+
+pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
+    let own = std::env::var_os("PATH").unwrap_or_default();
+    let kernels = patient
+        .status
+        .as_ref()
+        .and_then(|status| path_of(status.pid));
+    let path = kernels.as_deref().unwrap_or(&own);
+    let mut found = Vec::new();
+    let mut good = 0;
+    for server in patient.loaded.servers.iter().flatten() {
+        let Reach::Stdio { command, env, .. } = &server.reach else {
+            continue;
+        };
+        if command.contains(SOME) {
+            continue;
+        }
+        let its_own = env.get("PATH").map(OsString::from);
+        if program(command, its_own.as_deref().unwrap_or(path)).is_some() {
+            good += 1;
+            continue;
+        }
+        let told = format!(
+            "{} is started with `{command}`, which is not there",
+            server.id
+        );
+        found.push(match program(command, &own) {
+            Some(place) if kernels.is_some() => DoctorFinding::broken(
+                AREA,
+                format!("{told} for the kernel; here it is {}", place.display()),
+            )
+            .mended_by("mgp down && mgp up --detach, or mgp service install"),
+            Some(_) | None => match MAKERS.iter().find(|(name, _)| name == command) {
+                Some((_, remedy)) => DoctorFinding::broken(AREA, told).mended_by(*remedy),
+                None => DoctorFinding::broken(AREA, told),
+            },
+        });
+    }
+    if found.is_empty() && good > 0 {
+        found.push(DoctorFinding::good(
+            AREA,
+            format!("all {good} that servers are started with are there"),
+        ));
+    }
+    found
+}
+
+/// The `PATH` of a running process of this user.
+fn path_of(pid: u32) -> Option<OsString> {
+    use std::os::unix::ffi::OsStringExt;
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut variables = environment.split(|byte| *byte == 0);
+    let path = variables.find_map(|variable| variable.strip_prefix(b"PATH="))?;
+    Some(OsString::from_vec(path.to_owned()))
+}
+
+/// Where a program is, as a process with this `PATH` finds it.
+pub(in crate::cli::commands) fn program(command: &str, path: &OsStr) -> Option<PathBuf> {
+    let runs = |file: &PathBuf| {
+        fs::metadata(file).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    };
+    if command.contains('/') {
+        return Some(Path::new(command).to_owned()).filter(runs);
+    }
+    std::env::split_paths(path)
+        .map(|folder| folder.join(command))
+        .find(runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_what_can_be_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("npx");
+        fs::write(&file, "").unwrap();
+        let path = folder.path().as_os_str().to_owned();
+        assert_eq!(program("npx", &path), None);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(program("npx", &path).as_ref(), Some(&file));
+        assert_eq!(program(&file.to_string_lossy(), OsStr::new("")), Some(file));
+        assert_eq!(program("uvx", &path), None);
+        assert!(path_of(std::process::id()).is_some());
+    }
+}

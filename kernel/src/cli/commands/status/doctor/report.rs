@@ -1,0 +1,161 @@
+//! A file to attach to a report of a bug: what was found, the versions, the shape of the configuration and the
+//! end of the kernel's log. No secret, no token and no name of the user is in it.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use mgp_clients::is_secret;
+use mgp_engine::servers::spec::Reach;
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_runtime::time::unix_ms;
+use mgp_store::atomic_file;
+
+use super::Patient;
+use super::finding::DoctorFinding;
+use crate::cli::failure::Failure;
+use crate::cli::words::plain;
+use crate::config;
+use crate::config::named_secrets::KernelLookup;
+
+/// How much of the kernel's log is taken, in bytes.
+const LOG_MAX: u64 = 64 << 10;
+/// Shorter texts are no secrets that could be told from other words.
+const SECRET_MIN: usize = 4;
+
+/// Writes it; answers where.
+pub(super) fn write(
+    patient: &Patient<'_>,
+    findings: &[DoctorFinding],
+    file: &Path,
+) -> Result<PathBuf, Failure> {
+    let path = patient.context.look_up.folder.join(file);
+    let mut text = format!(
+        "mgp {}, {}\n{}\n\n# Found\n",
+        env!("CARGO_PKG_VERSION"),
+        rfc3339_ms(unix_ms()),
+        system()
+    );
+    for finding in findings {
+        text += &format!("{} {}\n", finding.condition.word(), finding.in_words());
+    }
+    text += "\n# Servers\n";
+    for server in &patient.loaded.servers {
+        text += &match server {
+            Ok(spec) => shape(spec.id.as_str(), &spec.reach),
+            Err(broken) => format!("broken: {}\n", broken.problem.message),
+        };
+    }
+    text += "\n# The end of kernel.log\n";
+    text += &log(&patient.data_dir).unwrap_or_else(|| "there is none\n".to_owned());
+    let text = Mask::of(patient).over(&plain(&text));
+    let written = atomic_file::write(&path, text.as_bytes());
+    written.map_err(|e| Failure::Other(format!("{}: {e}", path.display())))?;
+    Ok(path)
+}
+
+fn system() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let release = read("/etc/os-release");
+    let name = release
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    let (kernel, arch) = (read("/proc/sys/kernel/osrelease"), std::env::consts::ARCH);
+    let name = name.unwrap_or(std::env::consts::OS).trim_matches('"');
+    format!("{name}, Linux {}, {arch}", kernel.trim())
+}
+
+/// How a server is reached, without values.
+fn shape(id: &str, reach: &Reach) -> String {
+    match reach {
+        Reach::Stdio {
+            command, args, env, ..
+        } => {
+            let names: Vec<_> = env.keys().map(String::as_str).collect();
+            format!(
+                "{id}: {command}, {} arguments, variables {}\n",
+                args.len(),
+                names.join(" ")
+            )
+        }
+        Reach::Http { headers, .. } => {
+            let names: Vec<_> = headers.keys().map(String::as_str).collect();
+            format!("{id}: over HTTP, headers {}\n", names.join(" "))
+        }
+        Reach::Node(_) => format!("{id}: of another node\n"),
+    }
+}
+
+fn log(data_dir: &Path) -> Option<String> {
+    let mut file = File::open(data_dir.join("kernel.log")).ok()?;
+    let from = file.metadata().ok()?.len().saturating_sub(LOG_MAX);
+    file.seek(SeekFrom::Start(from)).ok()?;
+    let mut bytes = Vec::new();
+    file.take(LOG_MAX).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Everything that is not to be seen.
+struct Mask {
+    secrets: Vec<String>,
+    home: Option<String>,
+}
+
+impl Mask {
+    fn of(patient: &Patient<'_>) -> Self {
+        let look_up = &patient.context.look_up;
+        let loaded = config::load_with(look_up, &KernelLookup::of(look_up), None);
+        let mut secrets = loaded.map(|loaded| loaded.secrets()).unwrap_or_default();
+        let token = std::fs::read_to_string(patient.data_dir.join("token"));
+        secrets.extend(token.map(|token| token.trim().to_owned()));
+        let home = patient.context.bases.home.as_ref();
+        Self::new(secrets, home.map(|home| home.display().to_string()))
+    }
+
+    fn new(mut secrets: Vec<String>, home: Option<String>) -> Self {
+        secrets.retain(|secret| secret.len() >= SECRET_MIN);
+        // One that holds another one goes first.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        let home = home.filter(|home| home.len() > 1);
+        Self { secrets, home }
+    }
+
+    fn over(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for secret in &self.secrets {
+            text = text.replace(secret, "***");
+        }
+        if let Some(home) = &self.home {
+            text = text.replace(home, "~");
+        }
+        let word = |word: &str| match is_secret_word(word) {
+            true => "***".to_owned(),
+            false => word.to_owned(),
+        };
+        let line = |line: &str| line.split(' ').map(word).collect::<Vec<_>>().join(" ");
+        text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// A word that looks like a token, or a `NAME=VALUE` that does.
+fn is_secret_word(word: &str) -> bool {
+    let bare = word.trim_matches(|c: char| "\"'`,;()[]{}".contains(c));
+    let (name, value) = bare.split_once(['=', ':']).unwrap_or(("", bare));
+    is_secret("", bare) || is_secret(name, value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_tokens_and_the_home_are_masked() {
+        let mask = Mask::new(
+            vec!["hush".into(), "hush-longer".into(), "x".into()],
+            Some("/home/ada".into()),
+        );
+        let text = "a hush-longer b hush\nAPI_KEY=12345 token: ghp_0123456789abcdefghij \"sk-0123456789abcdef\" x\n/home/ada/x";
+        let masked = mask.over(text);
+        assert_eq!(masked, "a *** b ***\n*** token: *** *** x\n~/x");
+    }
+}

@@ -1,0 +1,70 @@
+//! How far this machine can shut a server in.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::Patient;
+use super::finding::DoctorFinding;
+use mgp_runtime::bounded_output::bounded_output;
+
+const AREA: &str = "sandbox";
+/// How long the trial may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Longest answer that is read, in bytes.
+const ANSWER_MAX: usize = 64 << 10;
+
+pub(super) fn look(_: &Patient<'_>) -> Vec<DoctorFinding> {
+    let Ok(exe) = std::env::current_exe() else {
+        return Vec::new();
+    };
+    let tried = bounded_output(Command::new(exe).arg("__sandbox"), PATIENCE, ANSWER_MAX);
+    let answer = tried.ok().map(|output| output.stdout);
+    let answer = answer.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    vec![match answer {
+        Some(machine) => level(&machine),
+        None => DoctorFinding::warning(
+            AREA,
+            "what this machine can hold a server to could not be tried out",
+        ),
+    }]
+}
+
+fn level(machine: &Value) -> DoctorFinding {
+    let has = |part: &str| match &machine[part] {
+        Value::Bool(has) => *has,
+        Value::Number(level) => level.as_u64() != Some(0),
+        Value::Null | Value::String(_) | Value::Array(_) | Value::Object(_) => false,
+    };
+    let parts = ["landlock", "seccomp", "namespaces"];
+    let (there, missing): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| has(part));
+    match missing.as_slice() {
+        [] => DoctorFinding::good(AREA, format!("this machine has all of it: {}", there.join(", "))),
+        missing => DoctorFinding::warning(
+            AREA,
+            format!(
+                "this machine lacks {}: servers that are trusted least are held to less, or do not start",
+                missing.join(", ")
+            ),
+        )
+        .mended_by("docs/servers.md, Sandbox, says what each needs of the system"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::finding::Soundness;
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let whole = json!({"landlock": 6, "seccomp": true, "root": false, "namespaces": true});
+        assert_eq!(level(&whole).condition, Soundness::Good);
+        let less = level(&json!({"landlock": 0, "seccomp": true, "namespaces": false}));
+        assert_eq!(less.condition, Soundness::Warning);
+        assert!(less.in_words().contains("lacks landlock, namespaces"));
+    }
+}

@@ -1,0 +1,232 @@
+//! `mgp service`: the kernel as a service of its user's session.
+//!
+//! What differs from one system to another is in one module each: `systemd` for Linux, `launchd` for macOS,
+//! where only the file is written. Elsewhere there is no service, and `mgp up --detach` does it.
+
+mod launchd;
+mod shell_path;
+mod systemd;
+
+use std::env;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use mgp_store::atomic_file;
+use serde_json::{Value, json};
+
+use crate::cli::args::{Service, ServiceInstall};
+use crate::cli::client::CliContext;
+use crate::cli::commands::status::doctor::program;
+use crate::cli::failure::Failure;
+use crate::cli::print::{report, say};
+use crate::cli::words::plain;
+
+/// Permissions of a unit: nothing in it is secret, and the service manager reads it.
+const UNIT_MODE: u32 = 0o644;
+/// Programs that most servers are started with.
+const PROGRAMS: [&str; 6] = ["npx", "node", "uvx", "python3", "docker", "bunx"];
+
+/// Carries out one of them.
+pub(in crate::cli::commands) fn run(context: &CliContext, typed: &Service) -> Result<(), Failure> {
+    match typed {
+        Service::Install(typed) => install(context, typed),
+        Service::Status => status(context),
+        Service::Remove => remove(context),
+        Service::Run => run_here(context),
+    }
+}
+
+/// What the files say.
+struct KernelUnit {
+    /// This program.
+    exe: PathBuf,
+    /// The options that lead to the same kernel.
+    options: Vec<String>,
+    /// Where it listens.
+    socket: PathBuf,
+    /// The folder in which sockets of this session are, where it is there.
+    runtime: Option<PathBuf>,
+    home: PathBuf,
+}
+
+/// One file of the service.
+struct ServiceFile {
+    path: PathBuf,
+    text: String,
+}
+
+impl KernelUnit {
+    fn of(context: &CliContext) -> Result<Self, Failure> {
+        let home = context.bases.home.clone();
+        let home = home.ok_or_else(|| Failure::Usage("there is no home; set HOME".to_owned()))?;
+        let options = context
+            .named_paths()
+            .flat_map(|(option, path)| [option.to_owned(), path.to_string_lossy().into_owned()]);
+        Ok(Self {
+            exe: env::current_exe()?,
+            options: options.collect(),
+            socket: context.own_socket(),
+            runtime: context.bases.runtime.clone(),
+            home,
+        })
+    }
+
+    fn files(&self, context: &CliContext) -> Result<Vec<ServiceFile>, Failure> {
+        if cfg!(target_os = "macos") {
+            return Ok(launchd::files(self));
+        }
+        if cfg!(target_os = "linux") {
+            let config_home = context.look_up.config_home.clone();
+            let config_home = config_home.unwrap_or_else(|| self.home.join(".config"));
+            return systemd::files(self, &config_home).map_err(Failure::Usage);
+        }
+        Err(Failure::Other(
+            "services of this system are not known here: `mgp up --detach` starts the kernel"
+                .into(),
+        ))
+    }
+}
+
+fn install(context: &CliContext, typed: &ServiceInstall) -> Result<(), Failure> {
+    let files = KernelUnit::of(context)?.files(context)?;
+    if typed.dry_run {
+        let told = |file: &ServiceFile| json!({"path": file.path, "text": file.text});
+        return match context.json {
+            true => {
+                say(json!({"written": false, "files": files.iter().map(told).collect::<Vec<_>>()}))
+            }
+            false => files
+                .iter()
+                .try_for_each(|file| say(format_args!("# {}\n{}", file.path.display(), file.text))),
+        };
+    }
+    // Only systemd is asked; what else there is takes the file up by itself, or as it is told to.
+    let asked = cfg!(target_os = "linux") && !typed.write_only;
+    if asked {
+        systemd::is_there().map_err(Failure::Other)?;
+        if let Some(running) = context.status()?.filter(|_| !systemd::is_active()) {
+            return Err(Failure::Other(format!(
+                "a kernel (process {}) holds the socket that the service is to hold: `mgp down` first, then this again",
+                running.pid
+            )));
+        }
+    }
+    for file in &files {
+        write(file)?;
+    }
+    if asked {
+        systemd::start().map_err(Failure::Other)?;
+    }
+    let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();
+    if context.json {
+        return say(json!({"written": paths, "started": asked}));
+    }
+    for path in paths {
+        say(format_args!("wrote {}", path.display()))?;
+    }
+    if asked {
+        say(
+            "systemd listens on the kernel's socket, and starts the kernel when a client connects",
+        )?;
+        report("it ends with your session; `loginctl enable-linger` has it go on without one");
+    }
+    Ok(())
+}
+
+fn write(file: &ServiceFile) -> Result<(), Failure> {
+    let failed = |e: std::io::Error| Failure::Other(format!("{}: {e}", file.path.display()));
+    if let Some(folder) = file.path.parent() {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    atomic_file::write_with_mode(&file.path, file.text.as_bytes(), UNIT_MODE).map_err(failed)
+}
+
+fn remove(context: &CliContext) -> Result<(), Failure> {
+    let files = KernelUnit::of(context)?.files(context)?;
+    let there: Vec<_> = files.iter().filter(|file| file.path.exists()).collect();
+    if there.is_empty() {
+        return Err(Failure::Other("the service is not installed".to_owned()));
+    }
+    if systemd::is_there().is_ok() {
+        systemd::stop().map_err(Failure::Other)?;
+    }
+    for file in &there {
+        std::fs::remove_file(&file.path)
+            .map_err(|e| Failure::Other(format!("{}: {e}", file.path.display())))?;
+    }
+    if systemd::is_there().is_ok() {
+        systemd::reload().map_err(Failure::Other)?;
+    }
+    let paths: Vec<&Path> = there.iter().map(|file| file.path.as_path()).collect();
+    match context.json {
+        true => say(json!({ "removed": paths })),
+        false => paths
+            .iter()
+            .try_for_each(|path| say(format_args!("removed {}", path.display()))),
+    }
+}
+
+fn status(context: &CliContext) -> Result<(), Failure> {
+    let files = KernelUnit::of(context)?.files(context)?;
+    let state = |file: &ServiceFile| match std::fs::read_to_string(&file.path) {
+        Ok(text) if text == file.text => "installed",
+        Ok(_) => "differs from what `mgp service install` writes",
+        Err(_) => "not installed",
+    };
+    let manager = systemd::is_there().map(|()| systemd::states());
+    let path = shell_path::of_shell().or_else(|| env::var_os("PATH"));
+    let path = path.unwrap_or_default();
+    let found = PROGRAMS.map(|name| (name, program(name, &path)));
+    if context.json {
+        let files: Vec<Value> = files
+            .iter()
+            .map(|file| json!({"path": file.path, "state": state(file)}))
+            .collect();
+        let programs: serde_json::Map<_, _> = found
+            .iter()
+            .map(|(name, place)| ((*name).to_owned(), json!(place)))
+            .collect();
+        let units = manager.as_ref().ok();
+        return say(json!({
+            "files": files, "units": units, "why_not": manager.as_ref().err(), "programs": programs,
+        }));
+    }
+    for file in &files {
+        say(format_args!("{} {}", file.path.display(), state(file)))?;
+    }
+    match manager {
+        Ok(states) => {
+            for (unit, state) in states {
+                say(plain(&format!("{unit} {state}")))?;
+            }
+        }
+        Err(why) => say(plain(&why))?,
+    }
+    for (name, place) in found {
+        match place {
+            Some(place) => say(format_args!("{name} is {}", place.display()))?,
+            None => say(format_args!("{name} is not there for the service"))?,
+        }
+    }
+    Ok(())
+}
+
+/// Becomes the kernel, with the `PATH` that the user's shell has.
+fn run_here(context: &CliContext) -> Result<(), Failure> {
+    let mut command = Command::new(env::current_exe()?);
+    command.arg("up");
+    for (option, path) in context.named_paths() {
+        command.arg(option).arg(path);
+    }
+    match shell_path::of_shell() {
+        Some(path) => {
+            command.env("PATH", path);
+        }
+        None => report(
+            "mgp: the shell did not say its PATH; programs are looked for where systemd looks",
+        ),
+    }
+    // The process stays, and with it the socket that was handed over to it.
+    Err(command.exec().into())
+}

@@ -1,0 +1,93 @@
+//! The agent of macOS' launchd. Only its file is written: `launchctl load` takes it up.
+
+use super::{KernelUnit, ServiceFile};
+
+const LABEL: &str = "org.mgp.kernel";
+
+/// The one file.
+pub(super) fn files(service: &KernelUnit) -> Vec<ServiceFile> {
+    let path = format!("Library/LaunchAgents/{LABEL}.plist");
+    vec![ServiceFile {
+        path: service.home.join(path),
+        text: agent(service),
+    }]
+}
+
+fn agent(service: &KernelUnit) -> String {
+    let exe = service.exe.to_string_lossy().into_owned();
+    let words = [exe, "service".into(), "run".into()].into_iter();
+    let words: String = words
+        .chain(service.options.iter().cloned())
+        .map(|word| format!("\t\t<string>{}</string>\n", escaped(&word)))
+        .collect();
+    let log = service.home.join("Library/Logs/mgp.log");
+    let log = escaped(&log.to_string_lossy());
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>
+<!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">
+<plist version=\"1.0\">
+<dict>
+\t<key>Label</key>
+\t<string>{LABEL}</string>
+\t<key>ProgramArguments</key>
+\t<array>
+{words}\t</array>
+\t<key>RunAtLoad</key>
+\t<true/>
+\t<key>KeepAlive</key>
+\t<dict>
+\t\t<key>SuccessfulExit</key>
+\t\t<false/>
+\t</dict>
+\t<key>Umask</key>
+\t<integer>63</integer>
+\t<key>StandardErrorPath</key>
+\t<string>{log}</string>
+</dict>
+</plist>
+"
+    )
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_one_string_of_the_agent() {
+        let service = KernelUnit {
+            exe: "/Users/a&b/mgp".into(),
+            options: vec!["--config".into(), "/x <y>.toml".into()],
+            socket: "/s".into(),
+            runtime: None,
+            home: "/Users/a&b".into(),
+        };
+        let [file] = files(&service).try_into().ok().unwrap();
+        assert!(
+            file.path
+                .ends_with("Library/LaunchAgents/org.mgp.kernel.plist")
+        );
+        for word in [
+            "/Users/a&amp;b/mgp",
+            "service",
+            "run",
+            "--config",
+            "/x &lt;y&gt;.toml",
+        ] {
+            assert!(
+                file.text.contains(&format!("<string>{word}</string>")),
+                "{word}"
+            );
+        }
+        assert!(
+            file.text
+                .contains("<string>/Users/a&amp;b/Library/Logs/mgp.log</string>")
+        );
+    }
+}

@@ -1,0 +1,241 @@
+//! The units of systemd's user manager, and what it is asked.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::{KernelUnit, ServiceFile};
+use mgp_runtime::bounded_output::bounded_output;
+
+const SOCKET: &str = "mgp.socket";
+const SERVICE: &str = "mgp.service";
+/// How long systemd may take: a kernel that ends has its servers end first.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// Longest answer that is read, in bytes.
+const ANSWER_MAX: usize = 64 << 10;
+
+/// The units, in the order in which they are started.
+///
+/// # Errors
+/// A path that cannot stand in a unit.
+pub(super) fn files(service: &KernelUnit, config_home: &Path) -> Result<Vec<ServiceFile>, String> {
+    let folder = config_home.join("systemd/user");
+    Ok(vec![
+        ServiceFile {
+            path: folder.join(SOCKET),
+            text: socket(service)?,
+        },
+        ServiceFile {
+            path: folder.join(SERVICE),
+            text: kernel(service)?,
+        },
+    ])
+}
+
+fn socket(service: &KernelUnit) -> Result<String, String> {
+    let below = service.runtime.as_deref().and_then(|runtime| {
+        let below = service.socket.strip_prefix(runtime).ok()?;
+        Some(Path::new("%t").join(below))
+    });
+    let path = match below {
+        Some(path) => text(&path)?.to_owned(),
+        None => text(&service.socket)?.replace('%', "%%"),
+    };
+    Ok(format!(
+        "[Unit]
+Description=MGP kernel: the door of its owner
+
+[Socket]
+ListenStream={path}
+SocketMode=0600
+DirectoryMode=0700
+RemoveOnStop=yes
+
+[Install]
+WantedBy=sockets.target
+"
+    ))
+}
+
+/// What is restricted here is so for every server, too: nothing that a compiler, a browser or a container
+/// needs.
+fn kernel(service: &KernelUnit) -> Result<String, String> {
+    let mut words = vec![word(text(&service.exe)?), "service".into(), "run".into()];
+    words.extend(service.options.iter().map(|option| word(option)));
+    let command = words.join(" ");
+    Ok(format!(
+        "[Unit]
+Description=MGP kernel: all MCP and MGP servers of this user
+Requires={SOCKET}
+After={SOCKET}
+StartLimitIntervalSec=60
+StartLimitBurst=5
+
+[Service]
+Type=exec
+ExecStart={command}
+Restart=on-failure
+RestartSec=2
+# The kernel ends its servers itself; what is left then is ended.
+KillMode=mixed
+TimeoutStopSec=30
+# A server that takes too much memory does not end the others.
+OOMPolicy=continue
+StandardOutput=journal
+StandardError=journal
+SyslogIdentifier=mgp
+UMask=0077
+# Secrets are in its memory.
+LimitCORE=0
+NoNewPrivileges=yes
+LockPersonality=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+
+[Install]
+Also={SOCKET}
+"
+    ))
+}
+
+fn text(path: &Path) -> Result<&str, String> {
+    let shown = path.display();
+    let text = path
+        .to_str()
+        .ok_or_else(|| format!("{shown} is not UTF-8"))?;
+    match text.contains(char::is_control) {
+        true => Err(format!("{text:?} holds a control character")),
+        false => Ok(text),
+    }
+}
+
+/// A word as systemd reads it back.
+fn word(text: &str) -> String {
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
+    let escaped = escaped.replace('%', "%%").replace('$', "$$");
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@=,%$".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => escaped,
+        false => format!("\"{escaped}\""),
+    }
+}
+
+/// Whether a manager of this user's services answers.
+///
+/// # Errors
+/// In words, with what to do.
+pub(super) fn is_there() -> Result<(), String> {
+    ask(&["show-environment"]).map(drop).map_err(|why| {
+        format!(
+            "systemd runs no services of yours here ({why}): log in on a machine with systemd, write the \
+             units with --write-only, or start the kernel with `mgp up --detach`"
+        )
+    })
+}
+
+/// Whether it holds the socket already.
+pub(super) fn is_active() -> bool {
+    ask(&["is-active", SOCKET]).is_ok()
+}
+
+/// Has it listen on the socket, now and after each login.
+///
+/// # Errors
+/// In its own words.
+pub(super) fn start() -> Result<(), String> {
+    reload()?;
+    ask(&["enable", SOCKET])?;
+    // What runs may be of an earlier unit.
+    ask(&["stop", SERVICE])?;
+    ask(&["restart", SOCKET]).map(drop)
+}
+
+/// Has it end the kernel and let the socket go.
+///
+/// # Errors
+/// In its own words.
+pub(super) fn stop() -> Result<(), String> {
+    ask(&["disable", "--now", SOCKET])?;
+    ask(&["stop", SERVICE]).map(drop)
+}
+
+/// Has it read the units again.
+///
+/// # Errors
+/// In its own words.
+pub(super) fn reload() -> Result<(), String> {
+    ask(&["daemon-reload"]).map(drop)
+}
+
+/// Each unit with how it is: `active`, `inactive`, `failed`.
+pub(super) fn states() -> Vec<(&'static str, String)> {
+    let state = |unit| {
+        let output = bounded_output(&mut systemctl(&["is-active", unit]), PATIENCE, ANSWER_MAX);
+        let said = output.map(|output| output.stdout).unwrap_or_default();
+        (unit, String::from_utf8_lossy(&said).trim().to_owned())
+    };
+    vec![state(SOCKET), state(SERVICE)]
+}
+
+fn systemctl(words: &[&str]) -> Command {
+    let mut command = Command::new("systemctl");
+    command.arg("--user").args(words);
+    command
+}
+
+fn ask(words: &[&str]) -> Result<String, String> {
+    let output = bounded_output(&mut systemctl(words), PATIENCE, ANSWER_MAX)
+        .map_err(|e| format!("systemctl cannot be started: {e}"))?;
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    match output.status {
+        Some(status) if status.success() => Ok(said(&output.stdout)),
+        Some(status) => {
+            let told = said(&output.stderr);
+            match told.is_empty() {
+                true => Err(format!("systemctl {} failed ({status})", words.join(" "))),
+                false => Err(told),
+            }
+        }
+        None => Err("systemctl gives no answer".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(exe: &str, socket: &str) -> KernelUnit {
+        KernelUnit {
+            exe: exe.into(),
+            options: vec!["--data-dir".into(), "/a b/100%".into()],
+            socket: socket.into(),
+            runtime: Some("/run/user/1000".into()),
+            home: "/home/ada".into(),
+        }
+    }
+
+    #[test]
+    fn the_socket_is_where_every_client_looks() {
+        let usual = socket(&service("/bin/mgp", "/run/user/1000/mgp/mgp.sock")).unwrap();
+        assert!(
+            usual.contains("\nListenStream=%t/mgp/mgp.sock\n"),
+            "{usual}"
+        );
+        let named = socket(&service("/bin/mgp", "/data/50%/mgp.sock")).unwrap();
+        assert!(
+            named.contains("\nListenStream=/data/50%%/mgp.sock\n"),
+            "{named}"
+        );
+        assert!(socket(&service("/bin/mgp", "/a\nExecStart=/x")).is_err());
+    }
+
+    #[test]
+    fn words_of_the_command_are_read_back_as_they_are() {
+        let unit = kernel(&service("/home/a da/$x/mgp", "/s")).unwrap();
+        let command = "\nExecStart=\"/home/a da/$$x/mgp\" service run --data-dir \"/a b/100%%\"\n";
+        assert!(unit.contains(command), "{unit}");
+        assert_eq!(word("a\"b\\"), "\"a\\\"b\\\\\"");
+        assert!(kernel(&service("/x\ny", "/s")).is_err());
+    }
+}

@@ -1,0 +1,264 @@
+//! Secrets that are kept by their names: where those of a user are, and how the configuration has them.
+
+mod command;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+
+use mgp_discovery::config::LookUp;
+use mgp_engine::doors::nearest::nearest;
+use mgp_store::secrets::{Namespace, SecretStore};
+use nix::unistd::{User, geteuid};
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::config::{Lookup, SecretsConfig};
+
+/// The file of the key, below the home: away from the sealed files, and hidden from servers in a sandbox
+/// like everything there.
+const KEY: &str = ".local/share/mgp/secrets.key";
+
+/// The named secrets of a user.
+#[derive(Clone, Debug)]
+pub struct NamedSecrets {
+    store: Option<SecretStore>,
+    /// Whether the home is that of the account: the keyring is the account's, too.
+    account: bool,
+}
+
+impl NamedSecrets {
+    /// Those of the user who reads this configuration.
+    #[must_use]
+    pub fn of(look_up: &LookUp) -> Self {
+        let home = look_up.home.as_deref();
+        let place = look_up.sealed_folder().zip(home);
+        Self {
+            store: place.map(|(folder, home)| SecretStore::at(&folder, &home.join(KEY))),
+            account: home.is_some_and(is_account_home),
+        }
+    }
+
+    /// Where they are kept, as configured; `None` without a home.
+    #[must_use]
+    pub fn store(&self, secrets: &SecretsConfig) -> Option<SecretStore> {
+        let store = self.store.clone()?;
+        match secrets.keyring.unwrap_or(self.account) {
+            true => Some(store.with_keyring()),
+            false => Some(store),
+        }
+    }
+
+    /// The file that changes with them.
+    #[must_use]
+    pub fn file(&self) -> Option<PathBuf> {
+        let store = self.store.as_ref()?;
+        Some(store.file(Namespace::Named))
+    }
+
+    /// One of them: from where they are kept, or from the command that has them.
+    ///
+    /// # Errors
+    /// In words, with what to do.
+    pub fn read(&self, name: &str, secrets: &SecretsConfig) -> Result<SecretString, String> {
+        let store = self.store(secrets);
+        if let Some(store) = &store {
+            let kept = store.get(Namespace::Named, name);
+            if let Some(value) = kept.map_err(|e| e.to_string())? {
+                return Ok(value);
+            }
+        }
+        if !secrets.command.is_empty() {
+            return command::ask(&secrets.command, name);
+        }
+        let Some(store) = store else {
+            return Err("there is no home, where secrets are kept".to_owned());
+        };
+        let kept = store.list(Namespace::Named).unwrap_or_default();
+        Err(
+            match nearest(name, kept.iter().map(|kept| kept.name.as_str())) {
+                Some(near) => format!("there is no secret {name}; did you mean {near}?"),
+                None => format!("there is no secret {name}; `mgp secrets set {name}` asks for it"),
+            },
+        )
+    }
+}
+
+fn is_account_home(home: &Path) -> bool {
+    let account = User::from_uid(geteuid()).ok().flatten();
+    account.is_some_and(|account| account.dir == home)
+}
+
+/// What the kernel reads its files with: its own variables, and the secrets of its user. Each secret is had
+/// once for a reading.
+pub struct KernelLookup {
+    secrets: NamedSecrets,
+    had: RefCell<BTreeMap<(String, SecretsConfig), Result<SecretString, String>>>,
+}
+
+impl KernelLookup {
+    /// For the files of a look-up.
+    #[must_use]
+    pub fn of(look_up: &LookUp) -> Self {
+        Self {
+            secrets: NamedSecrets::of(look_up),
+            had: RefCell::default(),
+        }
+    }
+}
+
+impl Lookup for KernelLookup {
+    fn variable(&self, name: &str) -> Option<String> {
+        env::var(name).ok()
+    }
+
+    fn secret(&self, name: &str, secrets: &SecretsConfig) -> Result<String, String> {
+        let mut had = self.had.borrow_mut();
+        let place = (name.to_owned(), secrets.clone());
+        let read = || self.secrets.read(name, secrets);
+        let secret = had.entry(place).or_insert_with(read);
+        secret
+            .clone()
+            .map(|secret| secret.expose_secret().to_owned())
+    }
+
+    fn had(&self) -> Vec<String> {
+        let had = self.had.borrow();
+        let secrets = had.values().filter_map(|had| had.as_ref().ok());
+        secrets
+            .map(|secret| secret.expose_secret().to_owned())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::config::{self, LoadedConfig};
+
+    /// A home with a user's file.
+    struct Home {
+        root: tempfile::TempDir,
+        look_up: LookUp,
+    }
+
+    impl Home {
+        fn new(text: &str) -> Self {
+            let root = tempfile::tempdir().unwrap();
+            let look_up = LookUp {
+                home: Some(root.path().join("home")),
+                folder: root.path().join("work"),
+                ..LookUp::default()
+            };
+            let file = look_up.user_file().unwrap();
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::create_dir_all(&look_up.folder).unwrap();
+            fs::write(file, text).unwrap();
+            Self { root, look_up }
+        }
+
+        fn set(&self, name: &str, value: &str) {
+            let store = NamedSecrets::of(&self.look_up).store(&SecretsConfig::default());
+            store
+                .unwrap()
+                .set(Namespace::Named, name, &value.into())
+                .unwrap();
+        }
+
+        fn load(&self, held: Option<&str>) -> LoadedConfig {
+            config::load_with(&self.look_up, &KernelLookup::of(&self.look_up), held).unwrap()
+        }
+    }
+
+    fn said(loaded: &LoadedConfig) -> String {
+        let problems = loaded
+            .problems
+            .iter()
+            .map(|problem| problem.message.as_str());
+        problems.collect::<Vec<_>>().join("\n")
+    }
+
+    const ENTRY: &str = "[[servers]]\nid = \"a\"\ncommand = \"c\"\n[servers.env]\nT = \"secret:github\"\nU = \"p://${secret:pw}@h\"\n";
+
+    #[test]
+    fn an_entry_has_the_secrets_it_names_and_all_of_them_are_masked() {
+        let home = Home::new(ENTRY);
+        let told = said(&home.load(None));
+        assert!(told.contains("mgp secrets set github"), "{told}");
+        home.set("github", "s3cret");
+        home.set("pw", "pa55word");
+        home.set("other", "not named");
+        let loaded = home.load(None);
+        assert_eq!(said(&loaded), "");
+        let secrets = loaded.secrets();
+        for value in ["s3cret", "pa55word", "p://pa55word@h"] {
+            assert!(secrets.iter().any(|secret| secret == value), "{value}");
+        }
+        assert!(!secrets.iter().any(|secret| secret == "not named"));
+        assert!(!format!("{loaded:?}").contains("s3cret"));
+        let misspelt = Home::new(&ENTRY.replace("secret:github", "secret:githbu"));
+        misspelt.set("github", "s3cret");
+        misspelt.set("pw", "x");
+        let told = said(&misspelt.load(None));
+        assert!(
+            told.contains("did you mean github?") && !told.contains("s3cret"),
+            "{told}"
+        );
+    }
+
+    /// A project's file has no secret before a person has seen which it names, nor after a change.
+    #[test]
+    fn a_project_that_is_not_trusted_reads_no_secret() {
+        let home = Home::new("");
+        home.set("github", "s3cret");
+        home.set("pw", "pa55word");
+        fs::write(home.look_up.project_file(), ENTRY).unwrap();
+        let loaded = home.load(None);
+        assert!(loaded.servers.is_empty() && loaded.secrets().is_empty());
+        let held = ENTRY.replace("U = \"p://${secret:pw}@h\"\n", "");
+        let place = crate::trust::location(&home.look_up.project_file()).unwrap();
+        let file = home.look_up.trust_file();
+        crate::trust::change(file.as_deref(), |entries| {
+            entries.push(crate::trust::TrustedFile {
+                file: place,
+                blake3: crate::trust::hash(&held),
+                at: String::new(),
+            });
+        })
+        .unwrap();
+        let loaded = home.load(Some(&held));
+        assert_eq!(loaded.secrets(), ["s3cret", "s3cret"]);
+    }
+
+    /// A command is asked for what is not kept, and only for what is named.
+    #[test]
+    fn a_command_has_what_is_not_kept() {
+        let home = Home::new("");
+        let asked = home.root.path().join("asked");
+        let script = home.root.path().join("pass");
+        let text = format!(
+            "#!/bin/sh\necho \"$1\" >> {}\n[ \"$1\" = op://v/github ] && echo s3cret && exit\necho 'no such item' >&2\nexit 1\n",
+            asked.display()
+        );
+        fs::write(&script, text).unwrap();
+        let config = format!(
+            "[secrets]\ncommand = [\"sh\", \"{}\", \"op://v/{{name}}\"]\n{ENTRY}",
+            script.display()
+        );
+        fs::write(home.look_up.user_file().unwrap(), config).unwrap();
+        let loaded = home.load(None);
+        let told = said(&loaded);
+        assert!(
+            told.contains("no such item") && told.contains("pw"),
+            "{told}"
+        );
+        home.set("pw", "kept");
+        let loaded = home.load(None);
+        assert_eq!(said(&loaded), "");
+        assert!(loaded.secrets().contains(&"s3cret".to_owned()));
+        let asked = fs::read_to_string(asked).unwrap();
+        assert_eq!(asked, "op://v/github\nop://v/pw\nop://v/github\n");
+    }
+}

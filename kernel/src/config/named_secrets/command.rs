@@ -1,0 +1,94 @@
+//! A program that has secrets, such as a password manager's: it is given a name and prints a value.
+
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use mgp_engine::store::secrets::{VALUE_MAX, judge_value};
+use mgp_transports::log::visible;
+use secrecy::SecretString;
+
+use crate::config::NAME_IN_COMMAND;
+use mgp_runtime::bounded_output::bounded_output;
+
+/// How long it may take: it may ask a person for a finger.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What is told of its complaint, in characters.
+const TOLD_MAX: usize = 200;
+
+/// Asks for one secret.
+pub(super) fn ask(words: &[String], name: &str) -> Result<SecretString, String> {
+    let (program, arguments) = words.split_first().ok_or("no command is configured")?;
+    let arguments = arguments
+        .iter()
+        .map(|word| word.replace(NAME_IN_COMMAND, name));
+    let told = |why: String| format!("`{program}`, asked for the secret {name}, {why}");
+    // One byte more than a value and its line end, so that a longer one is seen to be one.
+    let output = bounded_output(
+        Command::new(program).args(arguments),
+        PATIENCE,
+        VALUE_MAX + 3,
+    );
+    let output = output.map_err(|e| told(format!("cannot be started: {e}")))?;
+    let Some(status) = output.status else {
+        return Err(told(format!(
+            "gave no answer within {} s",
+            PATIENCE.as_secs()
+        )));
+    };
+    if !status.success() {
+        return Err(told(failed(status, &output.stderr)));
+    }
+    let text = String::from_utf8(output.stdout).map_err(|_| told("printed no text".to_owned()))?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    judge_value(line).map_err(|why| told(format!("printed no secret: {why}")))?;
+    Ok(SecretString::from(line))
+}
+
+/// What it said of itself, which is no secret's value: that goes to stdout.
+fn failed(status: ExitStatus, said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+    match last {
+        Some(line) => {
+            let line: String = line.chars().take(TOLD_MAX).collect();
+            format!("failed ({status}): {}", visible(line.as_bytes()))
+        }
+        None => format!("failed ({status})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret;
+
+    use super::*;
+
+    fn asked(script: &str) -> Result<String, String> {
+        let words = ["sh", "-c", script, "{name}"].map(str::to_owned);
+        ask(&words, "github").map(|secret| secret.expose_secret().to_owned())
+    }
+
+    #[test]
+    fn what_is_printed_is_the_secret_without_its_line_end() {
+        assert_eq!(asked("echo s3cret-$0").as_deref(), Ok("s3cret-github"));
+        assert_eq!(asked("printf 'a b\\r\\n'").as_deref(), Ok("a b"));
+        assert_eq!(asked("printf 'a\\nb'").as_deref(), Ok("a\nb"));
+    }
+
+    #[test]
+    fn a_failure_is_told_without_what_was_printed() {
+        let told = asked("echo s3cret; printf 'sign in\\033[1m first' >&2; exit 3").unwrap_err();
+        assert!(
+            told.contains("sign in") && told.contains("github"),
+            "{told}"
+        );
+        assert!(
+            !told.contains("s3cret") && !told.contains('\u{1b}'),
+            "{told}"
+        );
+        assert!(asked("true").unwrap_err().contains("printed no secret"));
+        let none = ask(&["/nowhere/op".into(), "{name}".into()], "x").unwrap_err();
+        assert!(none.contains("cannot be started"), "{none}");
+    }
+}

@@ -1,0 +1,89 @@
+//! Which entries of a file refer to which secrets.
+
+use mgp_engine::env::secrets_in;
+use toml::{Table, Value};
+
+/// One reference, as it stands in a file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SecretReference {
+    /// The name of the secret.
+    pub name: String,
+    /// The server whose entry it is; `None` for the kernel's own sections.
+    pub server: Option<String>,
+    /// The key whose value it is in, as `env.TOKEN`.
+    pub key: String,
+}
+
+/// Every reference in a file, in order of names; none in what is not TOML.
+#[must_use]
+pub fn secret_references(text: &str) -> Vec<SecretReference> {
+    let table: Table = text.parse().unwrap_or_default();
+    let mut found = Vec::new();
+    let servers = table.get("servers").and_then(Value::as_array);
+    for entry in servers.into_iter().flatten().filter_map(Value::as_table) {
+        let id = entry.get("id").and_then(Value::as_str);
+        let server = id.unwrap_or("(without an id)").to_owned();
+        for key in ["env", "headers"] {
+            let values = entry.get(key).and_then(Value::as_table);
+            for (name, value) in values.into_iter().flatten() {
+                let key = format!("{key}.{name}");
+                add(value, Some(&server), &key, &mut found);
+            }
+        }
+    }
+    let provider = table.get("discovery").and_then(|it| it.get("provider"));
+    if let Some(value) = provider.and_then(|provider| provider.get("key")) {
+        add(value, None, "discovery.provider.key", &mut found);
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn add(value: &Value, server: Option<&String>, key: &str, found: &mut Vec<SecretReference>) {
+    let names = secrets_in(value.as_str().unwrap_or_default());
+    found.extend(names.into_iter().map(|name| SecretReference {
+        name: name.to_owned(),
+        server: server.cloned(),
+        key: key.to_owned(),
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reference_of_a_file_is_found() {
+        let text = r#"
+[discovery.provider]
+key = "secret:openai"
+[[servers]]
+id = "a"
+command = "x"
+args = ["secret:not-here"]
+env = { TOKEN = "secret:github", URL = "p://${secret:pw}@h", PLAIN = "$${secret:no}" }
+[[servers]]
+id = "b"
+headers = { Authorization = "Bearer ${secret:github}" }
+"#;
+        let found = secret_references(text);
+        let told: Vec<_> = found
+            .iter()
+            .map(|found| {
+                let server = found.server.as_deref().unwrap_or("-");
+                format!("{} {server} {}", found.name, found.key)
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "github a env.TOKEN",
+                "github b headers.Authorization",
+                "openai - discovery.provider.key",
+                "pw a env.URL"
+            ]
+        );
+        assert!(secret_references("[x").is_empty());
+    }
+}

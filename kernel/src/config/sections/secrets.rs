@@ -1,0 +1,28 @@
+//! `[secrets]`: where secrets are that values refer to by their names.
+
+use crate::config::reading::{NAME, SecretsConfig, Section};
+
+impl SecretsConfig {
+    pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>) {
+        let (mut on, named) = (true, section.span("keyring").is_some());
+        section.flag("keyring", &mut on);
+        if named {
+            self.keyring = Some(on);
+        }
+        let span = section.span("command");
+        if let Some(words) = section.texts("command") {
+            self.command = words
+                .into_iter()
+                .map(|word| (*word.get_ref()).to_owned())
+                .collect();
+            let (program, arguments) = self.command.split_first().unzip();
+            let named = arguments
+                .is_some_and(|words: &[String]| words.iter().any(|word| word.contains(NAME)));
+            if !self.command.is_empty() && (!named || program.is_some_and(String::is_empty)) {
+                let words = "`command` in [secrets] wants a program and its arguments, with {name} where the name of the secret goes";
+                section.refuse(span.unwrap_or_default(), words);
+            }
+        }
+        section.finish();
+    }
+}
