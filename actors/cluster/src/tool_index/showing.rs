@@ -14,9 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::{HeldServer, HeldTool, HeldTools};
 
 /// How long what has changed of a server may wait for the rest of its node's copy. Whoever reads what is published
-/// reads the whole server each time: a copy of many pages is published once, or now and then if it takes long. Only a
-/// node's first copy, or one after a long absence, has so many pages.
-const WHOLE: Duration = Duration::from_secs(5);
+/// reads the whole server each time: a copy of many pages is published once, or now and then if it takes long.
+const WHOLE: Duration = Duration::from_secs(1);
 
 /// The servers that are published, and the stage each node was published at.
 #[derive(Debug, Default)]
@@ -202,7 +201,7 @@ mod tests {
         let (mut pages, mut times) = (0, 0);
         while let Some(asked) = pull(&effects) {
             // The fourth page is late.
-            now = now + Duration::from_millis(if pages == 3 { 5_100 } else { 10 });
+            now = now + Duration::from_millis(if pages == 3 { 1_100 } else { 10 });
             effects = held.brought(node, own.page(here, &asked), now);
             shown.touch(server.clone(), now);
             pages += 1;

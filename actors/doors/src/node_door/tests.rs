@@ -322,7 +322,7 @@ async fn a_call_that_is_given_up_ends_at_the_server() {
 #[tokio::test]
 async fn what_the_reader_of_a_stream_says_reaches_the_owner() {
     let nodes = TwoNodes::new().await;
-    let params = json!({"name": "paced"});
+    let params = json!({"name": "paced", "_mgp": {"stream": true}});
     let (calling, _messages, _exchange) = nodes.call("agent.alice", "tools/call", params);
     let number = soon(async {
         loop {
@@ -444,7 +444,7 @@ async fn a_tool_that_is_shared_and_not_granted_says_so() {
         refused.map(drop).unwrap_err()
     };
     let closed = call("hidden").await;
-    assert!(matches!(closed, Refusal::Forbidden(_)), "{closed}");
+    assert!(matches!(closed, Refusal::Closed(_)), "{closed}");
     assert!(closed.to_string().contains("mgp grant"), "{closed}");
     let unknown = call("none").await;
     assert!(matches!(unknown, Refusal::Peer(_)), "{unknown}");
