@@ -133,33 +133,20 @@ impl FrameWriter {
         self.finishes = true;
     }
 
-    /// Says what the stream is for, and its first frames: in one piece, which is one packet where it is short.
-    pub(super) async fn begin<const N: usize>(
-        &mut self,
-        kind: StreamKind,
-        frames: [(FrameKind, Bytes); N],
-    ) -> Result<(), WriteFailure> {
-        let mut chunks = Vec::with_capacity(1 + 2 * N);
-        chunks.push(Bytes::copy_from_slice(&[kind.code()]));
-        for (kind, body) in frames {
-            chunks.extend([self.head(kind, &body)?, body]);
-        }
-        let written = self.stream.write_all_chunks(&mut chunks).await;
-        written.map_err(failure)
+    /// Says what the stream is for.
+    pub(super) async fn begin(&mut self, kind: StreamKind) -> Result<(), WriteFailure> {
+        let first = Bytes::copy_from_slice(&[kind.code()]);
+        self.stream.write_chunk(first).await.map_err(failure)
     }
 
     /// Writes one frame. Given up half way, the stream can only be dropped.
     pub(super) async fn write(&mut self, kind: FrameKind, body: Bytes) -> Result<(), WriteFailure> {
-        let head = self.head(kind, &body)?;
-        let written = self.stream.write_all_chunks(&mut [head, body]).await;
-        written.map_err(failure)
-    }
-
-    fn head(&self, kind: FrameKind, body: &Bytes) -> Result<Bytes, WriteFailure> {
         let (size, limit) = (body.len() as u64, self.limit as u64);
         let head = FrameHead::of(kind, body.len(), self.limit);
         let head = head.ok_or(WriteFailure::TooLarge { size, limit })?;
-        Ok(Bytes::copy_from_slice(&head.to_bytes()))
+        let head = Bytes::copy_from_slice(&head.to_bytes());
+        let written = self.stream.write_all_chunks(&mut [head, body]).await;
+        written.map_err(failure)
     }
 
     /// For a peer that keeps to no rule.

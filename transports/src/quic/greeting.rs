@@ -162,10 +162,7 @@ impl EndpointCore {
         let opened = connection.open_bi().await;
         let (send, receive) = opened.map_err(|gone| StreamFailure::of_link(&gone))?;
         let mut writer = FrameWriter::new(send, CONTROL_BODY);
-        writer
-            .begin(StreamKind::Control, [])
-            .await
-            .map_err(unsaid)?;
+        writer.begin(StreamKind::Control).await.map_err(unsaid)?;
         let mut output = ControlOutput::new(writer, connection.clone());
         let said = output.send(&Control::Hello(ours.clone())).await;
         said.map_err(unsaid)?;

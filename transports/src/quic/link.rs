@@ -331,8 +331,11 @@ impl NodeLink {
             let (size, limit) = (head.len() as u64, CONTROL_BODY as u64);
             return Err(CallNotBegun::TooLarge { size, limit });
         }
-        let frames = [(FrameKind::Header, head), (FrameKind::Params, params)];
-        let written = timeout_at(until, writer.begin(kind, frames))
+        let written = async {
+            writer.write(FrameKind::Header, head).await?;
+            writer.write(FrameKind::Params, params).await
+        };
+        let written = timeout_at(until, written)
             .await
             .map_err(|_| CallNotBegun::Late)?;
         let input = CallInput::calling(reader, until, turn);
@@ -353,10 +356,7 @@ impl NodeLink {
     /// # Errors
     /// [`CallNotBegun`].
     pub async fn sync(&self, until: Instant) -> Result<SyncStream, CallNotBegun> {
-        let kind = StreamKind::Sync;
-        let (reader, mut writer, turn) = self.open(&self.0.syncs, kind, until).await?;
-        let begun = writer.begin(kind, []).await;
-        begun.map_err(|_| self.gone().unwrap_or(LinkGone(StreamFailure::Unfinished)))?;
+        let (reader, writer, turn) = self.open(&self.0.syncs, StreamKind::Sync, until).await?;
         Ok(SyncStream::new(reader, writer, until, turn))
     }
 
@@ -372,7 +372,9 @@ impl NodeLink {
             let opened = self.0.connection.open_bi().await;
             let (send, receive) = opened.map_err(|gone| LinkGone(StreamFailure::of_link(&gone)))?;
             let limit = kind.longest();
-            let writer = FrameWriter::new(send, limit);
+            let mut writer = FrameWriter::new(send, limit);
+            let begun = writer.begin(kind).await;
+            begun.map_err(|_| self.gone().unwrap_or(LinkGone(StreamFailure::Unfinished)))?;
             let reader = FrameReader::new(receive, limit, self.0.budget.clone());
             Ok((reader, writer, turn))
         };
