@@ -6,6 +6,7 @@ Arguments that are JSON are read as JSON.
 import asyncio
 import importlib
 import json
+import os
 import sys
 
 
@@ -16,12 +17,14 @@ def argument(text):
         return text
 
 
-def main():
+async def main():
     module, story = sys.argv[1].split(".")
     played = getattr(importlib.import_module(module), story)
-    told = asyncio.run(played(*map(argument, sys.argv[2:])))
+    told = await played(*map(argument, sys.argv[2:]))
     print(json.dumps(told), flush=True)
+    # What still runs beside the story is not waited for: a task whose wait was over as it was cancelled goes on.
+    os._exit(0)
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())
