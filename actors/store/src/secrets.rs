@@ -110,7 +110,7 @@ impl SecretStore {
     /// Keeps a secret, in the place of an earlier one of this name. When this returns, it survives a power cut.
     ///
     /// # Errors
-    /// [`SecretsError`]; then the earlier one is still there.
+    /// [`SecretsError`]; then the earlier one is still there, or the keyring has the new one already.
     pub fn set(
         &self,
         space: Namespace,
@@ -125,6 +125,7 @@ impl SecretStore {
             value,
             set_ms: unix_ms(),
         };
+        let was_in_keyring = records.get(name).is_some_and(|it| it.value.is_none());
         // The bounds hold for both places.
         records.set(name, record(None))?;
         let in_keyring = match &self.keyring {
@@ -136,6 +137,9 @@ impl SecretStore {
             records.set(name, record(Some(value)))?;
         }
         self.files.write(space, &records)?;
+        if was_in_keyring && !in_keyring {
+            self.clear_keyring(space, name);
+        }
         match in_keyring {
             true => Ok(KeptIn::Keyring),
             false => Ok(KeptIn::File),
@@ -155,8 +159,9 @@ impl SecretStore {
         let Some(record) = records.remove(name) else {
             return Ok(false);
         };
-        if record.value.is_none() {
-            self.in_keyring(space, name, Keyring::remove)?;
+        match record.value {
+            None => self.in_keyring(space, name, Keyring::remove)?,
+            Some(_) => self.clear_keyring(space, name),
         }
         self.files.write(space, &records)?;
         Ok(true)
@@ -203,6 +208,14 @@ impl SecretStore {
             told("which is not used here; set it again, or set `keyring = true` in [secrets]")
         })?;
         ask(keyring, self.item(space, name)?).map_err(|why| told(&why))
+    }
+
+    /// Takes out of the keyring what may be left there of a secret that is in the file: it was there before, or the
+    /// keyring took it after it was waited for. One that is locked keeps it.
+    fn clear_keyring(&self, space: Namespace, name: &str) {
+        if let (Some(keyring), Ok(item)) = (&self.keyring, self.item(space, name)) {
+            let _ = keyring.remove(item);
+        }
     }
 
     /// The folder of the sealed files.

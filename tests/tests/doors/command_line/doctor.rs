@@ -118,3 +118,24 @@ async fn what_is_broken_is_named_with_what_mends_it() {
         client
     );
 }
+
+/// A kernel that was started with a file of its own is judged by that file, whatever the shell would find.
+#[tokio::test]
+async fn a_kernel_is_judged_by_the_file_it_runs_with() {
+    let Some(user) = User::new("").await else {
+        return;
+    };
+    let own = "[[servers]]\nid = \"gone\"\ncommand = \"no-such-program\"\n";
+    user.0.file("own.toml", &format!("{QUIET}{own}"));
+    let file = user.0.at("own.toml");
+    let up = ["up", "--detach", "--config", file.to_str().unwrap()];
+    let up = user.mgp(&up).await;
+    assert!(up.status.success(), "{up:?}");
+    let (found, _) = user.doctor(&[]).await;
+    let told = of(&found, "programs", "broken").unwrap_or_else(|| panic!("{found:?}"));
+    assert!(told["told"].to_string().contains("no-such-program"));
+    let named = user.0.at("home/.config/mgp/servers.toml");
+    let named = ["--config", named.to_str().unwrap()];
+    let (found, _) = user.doctor(&named).await;
+    assert!(of(&found, "programs", "good").is_some(), "{found:?}");
+}

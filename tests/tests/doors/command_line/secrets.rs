@@ -15,21 +15,32 @@ const NEWER: &str = "hush-9876543210";
 
 /// A session with a keyring that is unlocked, then locked. `$1` is `mgp`, `$2` a value.
 const DESKTOP: &str = r#"
-printf password | gnome-keyring-daemon --foreground --unlock --components=secrets > keyring.log 2>&1 &
-keyring=$!
+unlocked() {
+  printf password | gnome-keyring-daemon --foreground --unlock --components=secrets > keyring.log 2>&1 &
+  keyring=$!
+  for look in $(seq 200); do owned && break; sleep 0.05; done
+}
 owned() {
   dbus-send --session --print-reply --dest=org.freedesktop.DBus / \
     org.freedesktop.DBus.NameHasOwner string:org.freedesktop.secrets | grep -q true
 }
-for look in $(seq 200); do owned && break; sleep 0.05; done
+unlocked
 printf '%s\n' "$2" | "$1" secrets set github
 "$1" secrets list
 secret-tool search application mgp name github > found.txt 2>&1
 "$1" doctor --json > doctor.json
+printf 'passing-1\n' | "$1" secrets set passing
 dbus-send --session --print-reply --dest=org.freedesktop.secrets /org/freedesktop/secrets \
   org.freedesktop.Secret.Service.Lock array:objpath:/org/freedesktop/secrets/collection/login > lock.log 2>&1
 "$1" doctor > locked.txt 2>&1
 printf '%s\n' other | "$1" secrets set other > other.txt 2>&1
+printf 'passing-2\n' | "$1" secrets set passing > newer.txt 2>&1
+kill $keyring
+for look in $(seq 200); do owned || break; sleep 0.05; done
+unlocked
+secret-tool search application mgp name passing > left.txt 2>&1
+"$1" secrets remove passing > removed.txt 2>&1
+secret-tool search application mgp name passing > gone.txt 2>&1
 kill $keyring
 exit 0
 "#;
@@ -239,6 +250,18 @@ async fn the_keyring_of_the_desktop_has_it_while_it_is_unlocked() {
         read("other.txt").contains("note: not in the keyring"),
         "{}",
         read("other.txt")
+    );
+    // What the file took while the keyring was locked leaves nothing there that outlives its name.
+    assert!(read("newer.txt").contains("note: not in the keyring"));
+    assert!(
+        read("left.txt").contains("passing-1"),
+        "{}",
+        read("left.txt")
+    );
+    assert!(
+        !read("gone.txt").contains("passing-1"),
+        "{}",
+        read("removed.txt")
     );
     assert_eq!(holding(&user.0.at(""), SECRET), [""; 0]);
     // Without its bus it is said where the value is.

@@ -137,7 +137,7 @@ fn list(context: &CliContext) -> Result<(), Failure> {
     if rows.is_empty() {
         return say("no secret is kept; `mgp secrets set NAME` asks for one");
     }
-    let mut table = table(&["NAME", "KEPT IN", "SET AT", "HAD BY"]);
+    let mut table = table(&["NAME", "KEPT IN", "SET AT", "USED BY"]);
     for (name, kept_in, at, users) in rows {
         table.add_row([plain(&name), kept_in.into(), at, plain(&in_words(&users))]);
     }

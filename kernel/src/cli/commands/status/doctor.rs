@@ -10,8 +10,9 @@ mod report;
 mod running;
 mod sandbox;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use mgp_discovery::config::LookUp;
 use mgp_protocol::mgp::kernel::KernelStatus;
 use serde_json::{Value, json};
 
@@ -28,6 +29,8 @@ use crate::config::{self, LoadedConfig};
 /// What is looked at.
 struct Patient<'c> {
     context: &'c CliContext,
+    /// Where the configuration is looked for.
+    look_up: LookUp,
     /// The kernel that runs, where one does.
     status: Option<KernelStatus>,
     /// The files as they are written, with something in the place of every variable and secret.
@@ -66,14 +69,16 @@ impl<'c> Patient<'c> {
         // A kernel that hangs is found below.
         let status = context.status().ok().flatten();
         let something = |name: &str| Some(std::env::var(name).unwrap_or_else(|_| SOME.to_owned()));
-        let loaded = config::load(&context.look_up, &something, None)
-            .map_err(|e| Failure::Other(e.to_string()))?;
+        let look_up = look_up(context, status.as_ref());
+        let loaded =
+            config::load(&look_up, &something, None).map_err(|e| Failure::Other(e.to_string()))?;
         let data_dir = match &status {
             Some(status) => PathBuf::from(&status.data_dir),
             None => context.data_dir(&loaded.kernel)?,
         };
         Ok(Self {
             context,
+            look_up,
             status,
             loaded,
             data_dir,
@@ -94,6 +99,28 @@ impl<'c> Patient<'c> {
             clients::look,
         ];
         looks.iter().flat_map(|look| look(self)).collect()
+    }
+}
+
+/// As the kernel that runs looks, unless a file was named: it may have been started in another folder, or with a file
+/// of its own.
+fn look_up(context: &CliContext, status: Option<&KernelStatus>) -> LookUp {
+    let ours = context.look_up.clone();
+    let status = status.filter(|_| ours.named().is_none());
+    let files = status.map_or(&[][..], |status| &status.config_files);
+    match files {
+        [only] => LookUp {
+            explicit: Some(PathBuf::from(only)),
+            ..ours
+        },
+        [project, _] => match Path::new(project).parent() {
+            Some(folder) => LookUp {
+                folder: folder.to_path_buf(),
+                ..ours
+            },
+            None => ours,
+        },
+        _ => ours,
     }
 }
 

@@ -103,7 +103,7 @@ struct Mask {
 
 impl Mask {
     fn of(patient: &Patient<'_>) -> Self {
-        let look_up = &patient.context.look_up;
+        let look_up = &patient.look_up;
         let loaded = config::load_with(look_up, &KernelLookup::of(look_up), None);
         let mut secrets = loaded.map(|loaded| loaded.secrets()).unwrap_or_default();
         let token = std::fs::read_to_string(patient.data_dir.join("token"));
