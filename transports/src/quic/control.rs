@@ -103,6 +103,7 @@ impl ControlInput {
                 StreamFailure::Malformed(_) => LinkClose::Malformed,
                 StreamFailure::LinkLost(_)
                 | StreamFailure::LinkClosed(_)
+                | StreamFailure::ClosedHere
                 | StreamFailure::Reset(_)
                 | StreamFailure::Unfinished
                 | StreamFailure::NoRoom

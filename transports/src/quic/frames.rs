@@ -14,9 +14,12 @@ pub enum StreamFailure {
     /// The link is gone.
     #[error("the link to the node was lost: {0}")]
     LinkLost(String),
-    /// The link was closed, by either end.
+    /// The peer closed the link.
     #[error("the link to the node was closed: {0}")]
     LinkClosed(LinkClose),
+    /// This node closed the link; its log says why.
+    #[error("this node closed the link to the node")]
+    ClosedHere,
     /// The peer ended the stream.
     #[error("the node ended the call: {0}")]
     Reset(StreamReset),
@@ -58,9 +61,11 @@ impl StreamFailure {
             Self::Malformed(_) => StreamReset::Malformed,
             Self::NoRoom => StreamReset::Busy,
             Self::Late => StreamReset::Late,
-            Self::LinkLost(_) | Self::LinkClosed(_) | Self::Reset(_) | Self::Unfinished => {
-                StreamReset::Abandoned
-            }
+            Self::LinkLost(_)
+            | Self::LinkClosed(_)
+            | Self::ClosedHere
+            | Self::Reset(_)
+            | Self::Unfinished => StreamReset::Abandoned,
         }
     }
 
@@ -69,7 +74,7 @@ impl StreamFailure {
             ConnectionError::ApplicationClosed(close) => {
                 Self::LinkClosed(LinkClose::of_code(close.error_code.into_inner()))
             }
-            ConnectionError::LocallyClosed => Self::LinkClosed(LinkClose::Done),
+            ConnectionError::LocallyClosed => Self::ClosedHere,
             ConnectionError::VersionMismatch
             | ConnectionError::TransportError(_)
             | ConnectionError::ConnectionClosed(_)

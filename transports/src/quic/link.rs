@@ -445,7 +445,7 @@ pub(super) fn kind(why: &StreamFailure) -> &'static str {
         StreamFailure::LinkLost(_) => "lost",
         StreamFailure::LinkClosed(LinkClose::Revoked) => "revoked",
         StreamFailure::LinkClosed(LinkClose::Oversized | LinkClose::Malformed) => "malformed",
-        StreamFailure::LinkClosed(_) => "closed",
+        StreamFailure::LinkClosed(_) | StreamFailure::ClosedHere => "closed",
         StreamFailure::Late => "late",
         StreamFailure::Reset(_)
         | StreamFailure::Unfinished

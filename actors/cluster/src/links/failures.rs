@@ -30,6 +30,7 @@ fn words_of_failure(why: &StreamFailure) -> String {
             | LinkClose::TooMany
             | LinkClose::Unknown(_),
         ) => "the other side ended it: look at its log",
+        StreamFailure::ClosedHere => "look at the log of this side",
         StreamFailure::Late
         | StreamFailure::Reset(_)
         | StreamFailure::Unfinished

@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use super::{HeldServer, HeldTool, HeldTools};
 
 /// How long what has changed of a server may wait for the rest of its node's copy. Whoever reads what is published
-/// reads the whole server each time: a copy of many pages is published once, or now and then if it takes long.
-const WHOLE: Duration = Duration::from_secs(1);
+/// reads the whole server each time: a copy of many pages is published once, or now and then if it takes long, as when
+/// a kernel that starts copies thirty nodes at once.
+const WHOLE: Duration = Duration::from_secs(5);
 
 /// The servers that are published, and the stage each node was published at.
 #[derive(Debug, Default)]
@@ -201,7 +202,8 @@ mod tests {
         let (mut pages, mut times) = (0, 0);
         while let Some(asked) = pull(&effects) {
             // The fourth page is late.
-            now = now + Duration::from_millis(if pages == 3 { 1_100 } else { 10 });
+            let late = if pages == 3 { WHOLE } else { Duration::ZERO };
+            now = now + late + Duration::from_millis(10);
             effects = held.brought(node, own.page(here, &asked), now);
             shown.touch(server.clone(), now);
             pages += 1;

@@ -81,6 +81,8 @@ async fn a_link_that_was_slow_at_first_is_missed_as_soon_as_any() {
     wire.counts.held_ms.store(700, Ordering::Relaxed);
     let dialed = soon(a.endpoint.dial(b.id, &wire.at)).await.unwrap();
     let taken = b.link().await;
+    let begun = dialed.link.call(header("tools/call"), Bytes::new(), long());
+    let (mut under_way, _output) = begun.await.unwrap();
     wire.counts.cut.store(true, Ordering::Relaxed);
     for link in [dialed.link, taken.link] {
         let silent = tokio::time::timeout(IDLE * 3, link.falls_silent());
@@ -88,6 +90,8 @@ async fn a_link_that_was_slow_at_first_is_missed_as_soon_as_any() {
         let gone = soon(link.ended()).await.0;
         assert!(matches!(gone, StreamFailure::LinkLost(_)), "{gone}");
     }
+    // Not the other side ended it.
+    assert_eq!(soon(under_way.next()).await, Err(StreamFailure::ClosedHere));
 }
 
 /// An idle link lives: both sides ask for a sign of the other.

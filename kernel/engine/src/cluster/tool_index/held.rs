@@ -78,6 +78,9 @@ pub struct HeldIndex {
     /// Entries of the copy before, while a new one is made.
     unconfirmed: BTreeSet<IndexKey>,
     told: Option<IndexDigest>,
+    /// The owner told it after the pull that is under way was sent. It comes on another stream than the page, which
+    /// may have been made before.
+    told_since: bool,
     asked: Option<PullIndex>,
     pulls: PutOff,
     broken: Option<BrokenIndex>,
@@ -193,6 +196,7 @@ impl HeldIndex {
     /// The owner told its digest, over its own link.
     pub fn told(&mut self, digest: IndexDigest, now: MonotonicTime) -> Vec<IndexEffect> {
         self.told = Some(digest);
+        self.told_since = self.asked.is_some();
         self.pull(now).into_iter().collect()
     }
 
@@ -289,7 +293,7 @@ impl HeldIndex {
             after,
             root,
         };
-        self.asked = Some(asked);
+        (self.asked, self.told_since) = (Some(asked), false);
         Some(IndexEffect::Pull(asked))
     }
 
@@ -323,7 +327,10 @@ impl HeldIndex {
             self.change(change, most, effects)?;
         }
         self.position = page.upto;
-        self.told = Some(page.digest);
+        let (told, brought) = (self.told.filter(|_| self.told_since), page.digest);
+        let older =
+            |told: &IndexDigest| told.epoch != brought.epoch || told.version > brought.version;
+        self.told = Some(told.filter(older).unwrap_or(brought));
         if last {
             for key in std::mem::take(&mut self.unconfirmed) {
                 effects.extend(self.remove(&key));

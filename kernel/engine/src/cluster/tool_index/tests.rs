@@ -97,6 +97,48 @@ fn names(held: &HeldIndex) -> Vec<String> {
     held.entries().map(|(key, _)| key.to_string()).collect()
 }
 
+/// PRJ-005: what an owner tells of comes by another way than its pages. A page that was made before, and comes after it,
+/// does not make the copy look like the newest one.
+#[test]
+fn a_page_that_is_older_than_what_was_told_since_is_not_the_last() {
+    let (mut own, mut held) = (OwnIndex::new(1), HeldIndex::default());
+    let demo = ServerId::new("demo");
+    own.offer(&demo, Some(&offered(&[("time", "a")])));
+    own.reshare(shares(&[share("demo", ShareAudience::Cluster, "*")]));
+    for again in [false, true] {
+        let pull = pulled(&held.told(own.digest(node(1)), at(0))).unwrap();
+        let page = own.page(node(1), &pull);
+        match again {
+            false => own.offer(&demo, Some(&offered(&[("time", "b")]))),
+            true => own.reshare(shares(&[share("demo", ShareAudience::Node(node(1)), "*")])),
+        }
+        assert_eq!(
+            pulled(&held.told(own.digest(node(1)), at(0))),
+            None,
+            "one at a time"
+        );
+        let effects = held.brought(page, HELD_BYTES_MAX, at(0));
+        let next = pulled(&effects).expect("it is not the newest");
+        let effects = held.brought(own.page(node(1), &next), HELD_BYTES_MAX, at(0));
+        assert!(held.is_current() && pulled(&effects).is_none());
+        own.offer(&demo, Some(&offered(&[("time", "c")])));
+    }
+}
+
+/// An owner that tells of more than its pages have is asked once for each time that it tells so.
+#[test]
+fn what_was_told_before_the_page_gives_way_to_it() {
+    let (mut own, mut held) = (OwnIndex::new(1), HeldIndex::default());
+    let digest = own.digest(node(1));
+    let digest = IndexDigest {
+        version: u64::MAX,
+        ..digest
+    };
+    let pull = pulled(&held.told(digest, at(0))).unwrap();
+    let effects = held.brought(own.page(node(1), &pull), HELD_BYTES_MAX, at(0));
+    assert!(held.is_current() && pulled(&effects).is_none());
+}
+
 /// PRJ-005, FED-026: a peer's copy is what is shared with it, and follows what changes.
 #[test]
 fn a_copy_follows_what_is_shared_and_shows_nothing_else() {
