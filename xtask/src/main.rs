@@ -46,6 +46,9 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         given: Vec<OsString>,
     },
+    /// Connect the real Claude Code, Gemini CLI and Codex to a kernel, and take over what they had: two minutes, with
+    /// some 700 MB of programs in the user's cache.
+    ClientTest,
     /// Install the third-party servers and clients of the suites into the user's cache.
     Peers,
     /// List the requirement rows of docs/requirements that no test names in its doc line.
@@ -72,6 +75,10 @@ fn main() -> ExitCode {
         Chore::Test { quick } => run(steps(quick)),
         Chore::Simulate { seeds } => run(vec![Step::new(SIMULATOR, simulator(seeds)).counted()]),
         Chore::ClusterTest { given } => cluster_test(&given),
+        Chore::ClientTest => run(vec![
+            Step::new("binaries", cargo(&["build", "--workspace", "--bins"])),
+            Step::new("programs of clients", bin_of_tests("mgp-client-programs")),
+        ]),
         Chore::Peers => run(vec![Step::new(PEERS, install())]),
         Chore::Rows { json } => rows::list(json),
     }
@@ -111,7 +118,11 @@ fn steps(quick: bool) -> Vec<Step> {
 
 /// Says itself what it could not install.
 fn install() -> Command {
-    cargo(&["run", "--quiet", "-p", "mgp-tests", "--bin", "mgp-peers"])
+    bin_of_tests("mgp-peers")
+}
+
+fn bin_of_tests(name: &str) -> Command {
+    cargo(&["run", "--quiet", "-p", "mgp-tests", "--bin", name])
 }
 
 fn tests(quick: bool) -> Command {

@@ -91,6 +91,21 @@ fn codexs_settings_keep_their_comments() {
     assert_eq!(remove(DocumentForm::Toml, &edited, place).unwrap(), text);
 }
 
+/// As `codex mcp add` writes it: nothing but the entry says that there is a table.
+#[test]
+fn the_only_entry_of_codexs_settings_is_taken_out_and_another_one_put_there() {
+    let text = "[mcp_servers.files]\ncommand = \"npx\"\n";
+    let place = |name| EntryPlace {
+        table: "mcp_servers",
+        name,
+    };
+    let without = remove(DocumentForm::Toml, text, place("files")).unwrap();
+    let entry = json!({"command": "mgp"});
+    let with = put(DocumentForm::Toml, &without, place("mgp"), &entry).unwrap();
+    let read = DocumentForm::Toml.read(&with).unwrap();
+    assert_eq!(read, json!({"mcp_servers": {"mgp": entry}}));
+}
+
 #[test]
 fn gooses_settings_are_edited_where_programs_wrote_them() {
     let text = "GOOSE_MODEL: x # mine\nextensions:\n  developer:\n    type: builtin\n    enabled: true\n# below\nkeyring: true\n";

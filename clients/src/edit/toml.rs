@@ -8,8 +8,12 @@ use super::EntryPlace;
 pub(super) fn edit(text: &str, place: EntryPlace<'_>, entry: Option<&Value>) -> Option<String> {
     let mut document: DocumentMut = text.parse().ok()?;
     let Some(entry) = entry else {
-        let table = document.get_mut(place.table)?.as_table_like_mut()?;
-        table.remove(place.name)?;
+        let table = document.get_mut(place.table)?;
+        table.as_table_like_mut()?.remove(place.name)?;
+        // A table that only its entries' headers tell of would be gone with the last one.
+        if let Some(table) = table.as_table_mut().filter(|table| table.is_empty()) {
+            table.set_implicit(false);
+        }
         return Some(document.to_string());
     };
     let table = document.entry(place.table).or_insert_with(|| {

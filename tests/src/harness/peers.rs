@@ -139,7 +139,8 @@ impl Peers {
         program.env("MGP_PEERS", self.packages.display().to_string())
     }
 
-    fn node_program(&self, script: &Path, args: &[&str]) -> Program {
+    /// A script, run by a Node that is new enough for it.
+    pub(super) fn node_program(&self, script: &Path, args: &[&str]) -> Program {
         let node = self.brought_node().filter(|node| node.is_file());
         let node = node.map_or_else(|| "node".to_owned(), |node| node.display().to_string());
         Program::new(node, [script.display().to_string()]).args(args)
@@ -198,7 +199,7 @@ impl Peers {
         self.node("server-everything-before/dist/index.js", &["stdio"])
     }
 
-    fn at_home() -> Self {
+    pub(super) fn at_home() -> Self {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
         let folder = cache.unwrap_or_else(home).join("mgp-peers").join(key());
@@ -207,7 +208,7 @@ impl Peers {
     }
 
     /// Held while installing, so that two test runs do not install over each other.
-    fn lock(&self) -> std::io::Result<File> {
+    pub(super) fn lock(&self) -> std::io::Result<File> {
         std::fs::create_dir_all(&self.folder)?;
         let lock = File::create(self.folder.join("lock"))?;
         lock.lock()?;
@@ -255,8 +256,12 @@ impl Peers {
 
     /// A folder of its own: what is built there changes with each edit of its source.
     fn go_folder(&self) -> PathBuf {
-        self.folder
-            .join(format!("{GO}-{}", key_of(&GO_SOURCES, "")))
+        self.folder_of(GO, &GO_SOURCES)
+    }
+
+    /// A folder of its own for what is made of these files.
+    pub(super) fn folder_of(&self, name: &str, files: &[&str]) -> PathBuf {
+        self.folder.join(format!("{name}-{}", key_of(files, "")))
     }
 
     fn install_go(&self) -> Result<(), String> {
@@ -311,7 +316,7 @@ impl Peers {
 }
 
 /// The folder `peers/` of this crate.
-fn source() -> PathBuf {
+pub(super) fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 
@@ -368,7 +373,7 @@ fn version(program: &str) -> Option<(u32, u32)> {
 }
 
 /// Installs exactly what the lock file in `from` says into `to`, without running any of it.
-fn npm_ci(from: &Path, to: &Path) -> Result<(), String> {
+pub(super) fn npm_ci(from: &Path, to: &Path) -> Result<(), String> {
     std::fs::create_dir_all(to).map_err(|e| e.to_string())?;
     for file in ["package.json", "package-lock.json", ".npmrc"] {
         std::fs::copy(from.join(file), to.join(file)).map_err(|e| format!("{file}: {e}"))?;

@@ -1,6 +1,6 @@
 //! What is published of the copies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +13,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{HeldServer, HeldTool, HeldTools};
 
-/// How long what has changed of a server may wait for the rest of its node's copy. Whoever reads what is published
-/// reads the whole server each time: a copy of many pages is published once, or now and then if it takes long, as when
-/// a kernel that starts copies thirty nodes at once.
-const WHOLE: Duration = Duration::from_secs(5);
+/// How long what has changed of a server may wait for the rest of its node's copy, and how many times that time is
+/// doubled while the copy goes on. Whoever reads what is published reads the whole server each time, so that a copy of
+/// many pages is published once, or a few times if it takes long: a kernel that copies thirty nodes at once would
+/// otherwise be busy with parts of them, and the copies take all the longer.
+const WHOLE: Duration = Duration::from_secs(2);
+const DOUBLED: u32 = 8;
 
 /// The servers that are published, and the stage each node was published at.
 #[derive(Debug, Default)]
@@ -25,12 +27,16 @@ pub(super) struct ShownServers {
     stages: BTreeMap<NodeId, Stage>,
     /// Servers that have changed since, and when each is published at the latest.
     touched: BTreeMap<NodeServer, MonotonicTime>,
+    /// How often something was published of a copy that was not whole. Bounded by the nodes that are held.
+    parts: BTreeMap<NodeId, u32>,
 }
 
 impl ShownServers {
     /// Something of the server is other than before.
     pub(super) fn touch(&mut self, server: NodeServer, now: MonotonicTime) {
-        self.touched.entry(server).or_insert(now + WHOLE);
+        let parts = self.parts.get(&server.node).copied().unwrap_or_default();
+        let wait = WHOLE * (1 << parts.min(DOUBLED));
+        self.touched.entry(server).or_insert(now + wait);
     }
 
     /// When what waits is published at the latest.
@@ -53,6 +59,13 @@ impl ShownServers {
         let is_due =
             |server: &NodeServer, due: &mut MonotonicTime| now >= *due || is_copied(server);
         let touched: Vec<_> = self.touched.extract_if(.., is_due).collect();
+        let of: BTreeSet<NodeId> = touched.iter().map(|(server, _)| server.node).collect();
+        for node in of {
+            match held.get(node, now) {
+                Some((index, _)) if index.is_copying() => *self.parts.entry(node).or_default() += 1,
+                Some(_) | None => drop(self.parts.remove(&node)),
+            }
+        }
         let mut changed = false;
         for (server, _) in touched {
             changed |= match Self::made(held, &server, now) {
@@ -183,7 +196,7 @@ mod tests {
     fn a_copy_of_many_pages_is_published_once_or_now_and_then() {
         let (here, node) = (NodeId([1; 32]), NodeId([2; 32]));
         let server = node.server(ServerId::new("demo"));
-        let mut own = index(2_000);
+        let mut own = index(3_000);
         let (mut held, mut shown) = (HeldIndexes::default(), ShownServers::default());
         let published = Snapshot::new(HeldTools::default());
         let tools = || {
@@ -201,8 +214,12 @@ mod tests {
         );
         let (mut pages, mut times) = (0, 0);
         while let Some(asked) = pull(&effects) {
-            // The fourth page is late.
-            let late = if pages == 3 { WHOLE } else { Duration::ZERO };
+            // The fourth page is late, and the sixth one as late, which is waited for twice as long.
+            let late = if [3, 5].contains(&pages) {
+                WHOLE
+            } else {
+                Duration::ZERO
+            };
             now = now + late + Duration::from_millis(10);
             effects = held.brought(node, own.page(here, &asked), now);
             shown.touch(server.clone(), now);
@@ -213,11 +230,11 @@ mod tests {
             assert_eq!(changed, pages == 4 || whole, "page {pages}");
             assert_eq!(shown.next_due().is_some(), !changed, "page {pages}");
             if pages == 4 {
-                assert!((1..2_000).contains(&tools().unwrap()));
+                assert!((1..3_000).contains(&tools().unwrap()));
             }
         }
-        assert!(pages > 5, "{pages}");
-        assert_eq!((times, tools()), (2, Some(2_000)));
+        assert!(pages > 6, "{pages}");
+        assert_eq!((times, tools()), (2, Some(3_000)));
         assert!(!shown.publish(&held, &published, now + Duration::from_secs(1)));
     }
 }
