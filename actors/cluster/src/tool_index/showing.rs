@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{HeldServer, HeldTool, HeldTools};
 
-/// How long what has changed of a server may wait for the rest of its node's copy, and how many times that time is
-/// doubled while the copy goes on. Whoever reads what is published reads the whole server each time, so that a copy of
+/// How long what has changed of a server may wait for the rest of its node's copy, and how often that time becomes four
+/// times as long while the copy goes on. Whoever reads what is published reads the whole server each time, so that a copy of
 /// many pages is published once, or a few times if it takes long: a kernel that copies thirty nodes at once would
 /// otherwise be busy with parts of them, and the copies take all the longer.
 const WHOLE: Duration = Duration::from_secs(2);
-const DOUBLED: u32 = 8;
+const LENGTHENED: u32 = 4;
 
 /// The servers that are published, and the stage each node was published at.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl ShownServers {
     /// Something of the server is other than before.
     pub(super) fn touch(&mut self, server: NodeServer, now: MonotonicTime) {
         let parts = self.parts.get(&server.node).copied().unwrap_or_default();
-        let wait = WHOLE * (1 << parts.min(DOUBLED));
+        let wait = WHOLE * 4_u32.pow(parts.min(LENGTHENED));
         self.touched.entry(server).or_insert(now + wait);
     }
 
@@ -214,7 +214,7 @@ mod tests {
         );
         let (mut pages, mut times) = (0, 0);
         while let Some(asked) = pull(&effects) {
-            // The fourth page is late, and the sixth one as late, which is waited for twice as long.
+            // The fourth page is late, and the sixth one as late, which is waited for longer.
             let late = if [3, 5].contains(&pages) {
                 WHOLE
             } else {
