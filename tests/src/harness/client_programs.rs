@@ -36,7 +36,9 @@ impl ClientPrograms {
     #[must_use]
     pub fn claude(&self) -> Program {
         let (system, processor) = (std::env::consts::OS, std::env::consts::ARCH);
-        let processor = processor.replace("x86_64", "x64").replace("aarch64", "arm64");
+        let processor = processor
+            .replace("x86_64", "x64")
+            .replace("aarch64", "arm64");
         let name = format!("@anthropic-ai/claude-code-{system}-{processor}/claude");
         Program::new(self.module(&name), [""; 0])
     }

@@ -19,7 +19,7 @@ impl Home {
         std::fs::create_dir_all(&settings).expect("the folder is writable");
         // Any free port: a kernel of this machine's user may have the usual one.
         let door = "[http]\nlisten = \"127.0.0.1:0\"\n";
-        std::fs::write(settings.join("mgp.toml"), door).expect("the folder is writable");
+        std::fs::write(settings.join("servers.toml"), door).expect("the folder is writable");
         Self { folder }
     }
 
@@ -37,9 +37,11 @@ impl Home {
         let mut bare = Program::new("env", ["-i"]);
         let path = std::env::var("PATH").unwrap_or_default();
         let home = self.folder.path().display().to_string();
-        bare.args.extend([format!("HOME={home}"), format!("PATH={path}")]);
+        bare.args
+            .extend([format!("HOME={home}"), format!("PATH={path}")]);
         let more = program.env.iter();
-        bare.args.extend(more.map(|(name, value)| format!("{name}={value}")));
+        bare.args
+            .extend(more.map(|(name, value)| format!("{name}={value}")));
         bare.args.push(program.command.clone());
         bare.args.extend(program.args.iter().cloned());
         println!("$ {} {}", program.command, program.args.join(" "));

@@ -65,7 +65,10 @@ async fn main() -> ExitCode {
     home.mgp(&["import", "--yes"]).await;
     let servers = home.read(".config/mgp/servers.toml");
     let entries = servers.matches("[[servers]]").count();
-    assert_eq!(entries, 1, "what three clients have is one server: {servers}");
+    assert_eq!(
+        entries, 1,
+        "what three clients have is one server: {servers}"
+    );
     home.mgp(&["up", "--detach"]).await;
     for client in &clients {
         for way in [&[][..], &["--http"]] {
@@ -85,7 +88,10 @@ async fn tries(home: &Home, client: &ClientProgram, way: &[&str]) {
     let of_mgp = listed.lines().find(|line| line.contains("mgp"));
     let of_mgp = of_mgp.unwrap_or_else(|| panic!("{} does not list it", client.name));
     assert!(of_mgp.contains(client.listed), "{of_mgp}");
-    assert!(!listed.contains("notes"), "what was taken out is still there");
+    assert!(
+        !listed.contains("notes"),
+        "what was taken out is still there"
+    );
     home.mgp(&["connect", client.name, "--undo", "--yes"]).await;
     // Programs write into their own files as they run: what counts is who is in there.
     let after = home.read(client.file);

@@ -139,3 +139,25 @@ async fn a_kernel_is_judged_by_the_file_it_runs_with() {
     let (found, _) = user.doctor(&named).await;
     assert!(of(&found, "programs", "good").is_some(), "{found:?}");
 }
+
+/// the user's file has another name than a project's, which is easily mistaken.
+#[tokio::test]
+async fn a_file_that_only_looks_as_if_it_were_read_is_named() {
+    let Some(user) = User::new("").await else {
+        return;
+    };
+    let (before, _) = user.doctor(&[]).await;
+    assert!(
+        of(&before, "configuration", "warning").is_none(),
+        "{before:?}"
+    );
+    user.0
+        .file("home/.config/mgp/mgp.toml", "[http]\nenabled = false\n");
+    let (after, code) = user.doctor(&[]).await;
+    let told = of(&after, "configuration", "warning").unwrap()["told"].to_string();
+    assert!(
+        told.contains("mgp.toml is not read") && told.contains("servers.toml"),
+        "{told}"
+    );
+    assert_eq!(code, 0, "{after:?}");
+}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use mgp_discovery::config::PROJECT_FILE;
 use mgp_store::secrets::Namespace;
 
 use super::Patient;
@@ -26,6 +27,7 @@ pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
         None => as_it_would_be(patient),
     };
     found.extend(untrusted(patient));
+    found.extend(unread(patient));
     found.extend(secrets(patient));
     if found.is_empty() {
         let many = patient.loaded.servers.len();
@@ -63,6 +65,25 @@ fn untrusted(patient: &Patient<'_>) -> Option<DoctorFinding> {
         }
     };
     told.map(|why| DoctorFinding::warning(AREA, why).mended_by("mgp trust"))
+}
+
+/// A file beside the user's that has the name of a project's: it looks as if it were read.
+fn unread(patient: &Patient<'_>) -> Option<DoctorFinding> {
+    let look_up = &patient.context.look_up;
+    let user = look_up.user_file().filter(|_| look_up.named().is_none())?;
+    let beside = user.with_file_name(PROJECT_FILE);
+    if !beside.is_file() || beside == look_up.project_file() {
+        return None;
+    }
+    let (beside, read) = (beside.display(), user.display());
+    let told = DoctorFinding::warning(
+        AREA,
+        format!("{beside} is not read: the file here is {read}"),
+    );
+    Some(match user.exists() {
+        true => told,
+        false => told.mended_by(format!("mv '{beside}' '{read}'")),
+    })
 }
 
 /// Secrets that entries refer to and that nobody kept; and whether those that are kept can be read.
