@@ -132,7 +132,7 @@ impl Context {
     pub(crate) fn upstreams(&self, caller: &Caller) -> Vec<Upstream<'_>> {
         let servers = self.servers.load();
         let ids: Vec<&ServerId> = match &caller.view {
-            CatalogView::All => servers.keys().collect(),
+            CatalogView::All | CatalogView::Set(_) => servers.keys().collect(),
             CatalogView::One(id) => servers
                 .get_key_value(id)
                 .map(|(id, _)| id)

@@ -67,6 +67,9 @@ pub mod door {
         /// Show this one server under its own names instead of everything.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub server: Option<String>,
+        /// Show this set and nothing else. Who says so is no operator, and one agent or other from now on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub set: Option<String>,
         /// The agent that the owner of the socket speaks as from now on, with that agent's access and no
         /// more. Nobody else may say this.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mgp_engine::tools::catalog::{CatalogTool, CatalogView, ListKind};
+use mgp_engine::tools::catalog::{CatalogTool, ListKind};
 use mgp_protocol::mcp::{self, tools};
 use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::refusal::Refusal;
@@ -119,7 +119,7 @@ async fn call_once(
         arguments,
         token,
     };
-    if tool.replica.is_some() && request.caller.view == CatalogView::All {
+    if tool.replica.is_some() && request.caller.view.is_merged() {
         let called = failover::call(cx, request, facts, admitted, &wanted, &tool);
         return Box::pin(called).await;
     }

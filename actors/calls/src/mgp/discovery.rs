@@ -26,12 +26,17 @@ pub(super) fn tool(cx: &Context, caller: &Caller, name: &str) -> Option<Discover
 /// Whether these methods exist for a caller: it negotiated them, or may register servers.
 #[must_use]
 pub fn offered(cx: &Context, caller: &Caller) -> bool {
-    caller.mgp.features().contains(Features::DISCOVERY) || cx.registrar.may_register(caller)
+    caller.mgp.features().contains(Features::DISCOVERY) || may_register(cx, caller)
+}
+
+/// A server that is registered is in no set, so who is in one registers none.
+pub(crate) fn may_register(cx: &Context, caller: &Caller) -> bool {
+    cx.registrar.may_register(caller) && !access::is_narrowed(cx, caller)
 }
 
 /// The definitions of these tools, for callers that may register servers.
 pub(crate) fn registering_tools(cx: &Context, caller: &Caller, security: bool) -> Vec<String> {
-    let agent = !caller.operator && cx.registrar.may_register(caller);
+    let agent = !caller.operator && may_register(cx, caller);
     let all = DiscoveryTool::ALL.iter().filter(|_| agent);
     all.map(|tool| tool.definition(security)).collect()
 }
@@ -54,6 +59,9 @@ pub(super) async fn answered(
     let (caller, trace) = (&request.caller, &request.trace);
     match tool {
         DiscoveryTool::List => discovered_servers(cx, caller, &read_list(params)?).await,
+        DiscoveryTool::Register if access::is_narrowed(cx, caller) => Err(Refusal::Forbidden(
+            "within a set no server can be registered".into(),
+        )),
         DiscoveryTool::Register => {
             let ask: Register = mcp::read(params)?;
             let needs = ask.mgp.permissions_required.clone();

@@ -289,7 +289,7 @@ fn dressed(
         return Some(params.to_owned());
     }
     let mut splice = Splice::new(params);
-    if caller.view == CatalogView::All
+    if caller.view.is_merged()
         && let Some(raw) = member(params, "message")
         && let Ok(message) = serde_json::from_str::<String>(raw)
     {

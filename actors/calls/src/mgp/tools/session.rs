@@ -156,8 +156,5 @@ fn called<'a>(cx: &Context, caller: &Caller, tools: impl Iterator<Item = &'a str
 const TOOLS_MAX: usize = 512;
 
 pub(crate) fn sees(view: &CatalogView, tool: &CatalogTool) -> bool {
-    match view {
-        CatalogView::One(server) => *server == tool.server,
-        CatalogView::All => true,
-    }
+    view.shows(&tool.server)
 }

@@ -62,10 +62,10 @@ impl<'a> NamedItem<'a> {
     pub fn has_form_of(&self, server: &ServerId) -> bool {
         match (self.view, self.kind) {
             (CatalogView::One(one), _) => one == server,
-            (CatalogView::All, ListKind::Tools | ListKind::Prompts) => {
+            (CatalogView::All | CatalogView::Set(_), ListKind::Tools | ListKind::Prompts) => {
                 tool_names::read(server, self.name).is_some()
             }
-            (CatalogView::All, ListKind::Resources | ListKind::Templates) => {
+            (CatalogView::All | CatalogView::Set(_), ListKind::Resources | ListKind::Templates) => {
                 self.unwrapped(server).is_some()
             }
         }
@@ -117,7 +117,7 @@ impl<'a> NamedItem<'a> {
     fn by_uri(&self, server: &ServerId, last: Option<&ServerOffer>) -> Option<NameClaim<'a>> {
         let own = match self.view {
             CatalogView::One(_) => Some(Cow::Borrowed(self.name)),
-            CatalogView::All => self.unwrapped(server),
+            CatalogView::All | CatalogView::Set(_) => self.unwrapped(server),
         };
         if own.is_some() {
             return Some(NameClaim {
