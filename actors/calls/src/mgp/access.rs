@@ -3,11 +3,13 @@
 
 mod of_cluster;
 
+use std::sync::Arc;
+
 use mgp_cluster::replication::AskedBy;
 use mgp_engine::doors::known_names::{Meant, ServerOrTool};
 use mgp_engine::policy::access::{self, GrantRefusal, GrantRequest, Principal, hidden};
 use mgp_engine::policy::grants::GrantChange;
-use mgp_engine::tools::catalog::CatalogView;
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::access::{
@@ -257,15 +259,26 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
             ..explained(cx, target.agent, target.place).await?
         },
     };
+    let called = shown_as(cx, &place);
     // Those of other nodes name the server they call.
     let places = match agent.is_foreign() {
         true => Vec::new(),
         false => replicas::told(cx, &agent, &place.server, place.tool.as_deref()),
     };
     json(&Explanation {
-        notes: [explained.notes, places].concat(),
+        notes: [explained.notes, called, places].concat(),
         ..explained
     })
+}
+
+/// That agents are shown the tool under another name.
+fn shown_as(cx: &Context, place: &ServerOrTool) -> Vec<String> {
+    let shown = cx.shown.load();
+    let tool = || shown.catalog.tool(&CatalogView::All, &place.canonical());
+    let tool = place.tool.as_ref().and_then(|_| tool());
+    let tool = tool.filter(|tool| tool.called != tool.own_name);
+    let note = |tool: &Arc<CatalogTool>| format!("agents are shown it as {}", tool.shown);
+    tool.map(note).into_iter().collect()
 }
 
 /// What this node's own entries and defaults decide.

@@ -117,15 +117,13 @@ fn described(cx: &Context, caller: &Caller, handle: &ServerHandle) -> Server {
     let spoken = link.as_ref().and_then(|link| link.mgp().active());
     let catalog = &cx.shown.load().catalog;
     let who = caller.identity();
-    let mut tools: Vec<String> = handle
-        .tools()
-        .iter()
-        .map(|own| caller.view.name_of(&handle.id, own))
-        .collect();
-    tools.retain(|tool| {
-        let found = catalog.tool(&caller.view, tool);
-        found.is_some_and(|tool| access::may_call(cx, &who, tool))
+    let tools = handle.tools();
+    let tools = tools.iter().filter_map(|own| {
+        let tool = catalog.tool(&caller.view, &caller.view.name_of(&handle.id, own))?;
+        let name = || caller.view.name_of_tool(tool).to_owned();
+        access::may_call(cx, &who, tool).then(name)
     });
+    let tools = tools.collect();
     let declared = &status.declared;
     let mut permissions = declared.permissions_required.clone();
     let said = spoken.map(|active| active.peer.permissions_required.clone());

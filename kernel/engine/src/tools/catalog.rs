@@ -12,6 +12,7 @@ mod item;
 mod list;
 mod listed_item;
 mod offer;
+mod presented;
 mod replica_group;
 mod replicas;
 mod sifted;

@@ -36,6 +36,20 @@ pub struct ToolRule {
     pub code_safety: Option<Level>,
     /// Calling it twice does what calling it once does: a call that was lost may be made again.
     pub idempotent: bool,
+    /// What agents are shown it as, instead of the server's own name.
+    pub name: Option<String>,
+    /// What agents read of it, instead of what its server says.
+    pub description: Option<String>,
+    /// It is there for nobody.
+    pub hidden: bool,
+}
+
+impl ToolRule {
+    /// Whether agents are shown another tool than the server has.
+    #[must_use]
+    pub fn presents(&self) -> bool {
+        self.name.is_some() || self.description.is_some() || self.hidden
+    }
 }
 
 impl Default for ToolRules {

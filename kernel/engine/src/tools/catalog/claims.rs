@@ -88,11 +88,19 @@ impl<'a> NamedItem<'a> {
         server: &ServerId,
         last: Option<&[Arc<D>]>,
     ) -> Option<NameClaim<'a>> {
-        let offered = |own: &str| Some(last?.iter().any(|item| **item.own() == *own));
-        let named = |own: &'a str, formed| NameClaim {
-            own: Some(Cow::Borrowed(own)),
-            formed,
-            offered: offered(own),
+        let item = |name: &str| {
+            let mut called = last?.iter().filter(|item| **item.called() == *name);
+            let mut own = last?.iter().filter(|item| **item.own() == *name);
+            called.next().or_else(|| own.next())
+        };
+        let named = |name: &'a str, formed| {
+            let item = item(name);
+            let own = item.map(|item| item.own()).filter(|own| ***own != *name);
+            NameClaim {
+                own: Some(own.map_or(Cow::Borrowed(name), |own| Cow::Owned(own.to_string()))),
+                formed,
+                offered: last.map(|_| item.is_some()),
+            }
         };
         if matches!(self.view, CatalogView::One(_)) {
             return Some(named(self.name, true));
@@ -148,7 +156,10 @@ impl ServerOffer {
     #[must_use]
     pub fn has(&self, kind: ListKind, own: &str) -> bool {
         match kind {
-            ListKind::Tools => self.tools.items.iter().any(|it| *it.own_name == *own),
+            ListKind::Tools => {
+                let mut tools = self.tools.items.iter();
+                tools.any(|it| *it.own_name == *own || *it.called == *own)
+            }
             ListKind::Prompts => self.prompts.items.iter().any(|it| *it.own_name == *own),
             ListKind::Resources | ListKind::Templates => {
                 let mut templates = self.templates.items.iter();
