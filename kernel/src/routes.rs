@@ -386,6 +386,7 @@ impl Routes for Routing {
     fn farewell(&self, agent: &Agent) {
         self.calls.subscriptions.leave(agent.connection);
         self.calls.events.leave(agent.connection);
+        self.calls.cut_results.leave(agent.connection);
         self.calls.registrar.ended(agent.connection);
         if let Some(caller) = agent.caller() {
             roots::changed(&self.calls, caller);

@@ -396,6 +396,7 @@ pub mod calls {
 
     methods! {
         "mgp/calls/show" => Show,
+        "mgp/calls/read" => Read,
     }
 
     request! {
@@ -403,6 +404,16 @@ pub mod calls {
         Show {
             /// The call's id, which is its trace.
             call_id: String,
+        }
+    }
+
+    request! {
+        /// `mgp/calls/read`: reads on in a result that was cut. For who made the call, over the same connection.
+        Read {
+            /// The result's id, which stands where it was cut.
+            result_id: String,
+            /// Where to begin, in bytes.
+            from: usize,
         }
     }
 

@@ -22,7 +22,7 @@ use crate::checks::{Check, ToolCall, access, schema};
 use crate::mcp::tasks;
 use crate::mgp::kernel_tool::KernelTool;
 use crate::mgp::tools::session;
-use crate::{Context, mgp};
+use crate::{Context, cut_results, mgp};
 use mgp_callers::request::{Answering, Caller, Outcome, Request};
 use mgp_servers::link::FinalCheck;
 use mgp_servers::upstream::{Mirrored, Outgoing, StreamWish};
@@ -195,7 +195,10 @@ async fn call_at(
             facts.goes_on(&task);
             task
         }
-        None => schema::result(&cx.policies.schemas, name, tool, result).await?,
+        None => {
+            let result = schema::result(&cx.policies.schemas, name, tool, result).await?;
+            cut_results::fitting(cx, &request.caller, tool, result)
+        }
     };
     session::used(cx, &request.caller, tool);
     Ok(answer)

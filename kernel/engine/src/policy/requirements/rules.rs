@@ -21,6 +21,8 @@ pub struct ToolRules {
     pub confirms: bool,
     /// Categories that all its tools are in, such as `filesystem/read`.
     pub categories: Vec<String>,
+    /// Longest text of a result that agents read at once, in bytes; 0 for any.
+    pub result_max: usize,
     /// Rules for single tools, by the server's own names.
     pub tools: BTreeMap<String, ToolRule>,
 }
@@ -61,6 +63,7 @@ impl Default for ToolRules {
             code_safety: Level::Unrestricted,
             confirms: true,
             categories: Vec::new(),
+            result_max: 0,
             tools: BTreeMap::new(),
         }
     }
