@@ -120,7 +120,7 @@ fn described(cx: &Context, caller: &Caller, handle: &ServerHandle) -> Server {
     let tools = handle.tools();
     let tools = tools.iter().filter_map(|own| {
         let tool = catalog.tool(&caller.view, &caller.view.name_of(&handle.id, own))?;
-        let name = || caller.view.name_of_tool(tool).to_owned();
+        let name = || tool.name_in(&caller.view).to_owned();
         access::may_call(cx, &who, tool).then(name)
     });
     let tools = tools.collect();

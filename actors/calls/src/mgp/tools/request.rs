@@ -177,7 +177,7 @@ fn waiting(cx: &Context, caller: &Caller, tool: &CatalogTool) -> Pending {
     let missing = lacking.err().map(|lacking| lacking.permissions);
     let missing = missing.unwrap_or_default();
     Pending {
-        name: caller.view.name_of_tool(tool).to_owned(),
+        name: tool.name_in(&caller.view).to_owned(),
         server_id: tool.server.to_string(),
         permissions: missing.iter().map(ToString::to_string).collect(),
     }

@@ -146,7 +146,7 @@ fn called<'a>(cx: &Context, caller: &Caller, tools: impl Iterator<Item = &'a str
     let shown = cx.shown.load();
     let name = |canonical: &str| {
         let tool = shown.catalog.tool(&CatalogView::All, canonical);
-        let name = |tool: &Arc<CatalogTool>| caller.view.name_of_tool(tool).to_owned();
+        let name = |tool: &Arc<CatalogTool>| tool.name_in(&caller.view).to_owned();
         tool.map_or_else(|| canonical.to_owned(), name)
     };
     tools.map(name).collect()

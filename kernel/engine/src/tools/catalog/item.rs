@@ -13,8 +13,8 @@ use mgp_protocol::splice::{member, quoted};
 
 pub(super) use self::fields::PromptArgument;
 use self::fields::{Fields, OwnMember, place};
-use super::ListKind;
 use super::replica_group::CatalogReplica;
+use super::{CatalogView, ListKind};
 use crate::policy::requirements::{CallRequirements, RequirementTerms};
 use crate::servers::replica_mark::ReplicaMark;
 use crate::tool_names;
@@ -197,6 +197,15 @@ impl CatalogTool {
         Self {
             requirements: Arc::new(CallRequirements::read(&self.raw, &self.own_name, terms)),
             ..self.clone()
+        }
+    }
+
+    /// What it is called in a view.
+    #[must_use]
+    pub fn name_in(&self, view: &CatalogView) -> &str {
+        match view {
+            CatalogView::All | CatalogView::Set(_) => &self.shown,
+            CatalogView::One(_) => &self.called,
         }
     }
 

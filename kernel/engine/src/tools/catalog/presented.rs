@@ -148,7 +148,7 @@ mod tests {
                 (&*tool.own_name, &*tool.own_name_json),
                 ("echo", "\"echo\"")
             );
-            assert_eq!(view.name_of_tool(tool), called);
+            assert_eq!(tool.name_in(&view), called);
             assert_eq!(&*tool.raw, ECHO, "it is judged by its server's words");
             assert!(
                 tool.input

@@ -6,7 +6,6 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::{ServerId, SetName};
 use serde::{Deserialize, Serialize};
 
-use super::item::CatalogTool;
 use crate::tool_names;
 
 /// The four lists of MCP.
@@ -135,17 +134,6 @@ impl CatalogView {
         match self {
             Self::All | Self::Set(_) => tool_names::shown(server, own),
             Self::One(_) => own.to_owned(),
-        }
-    }
-}
-
-impl CatalogView {
-    /// What this tool is called here.
-    #[must_use]
-    pub fn name_of_tool<'a>(&self, tool: &'a CatalogTool) -> &'a str {
-        match self {
-            Self::All | Self::Set(_) => &tool.shown,
-            Self::One(_) => &tool.called,
         }
     }
 }
