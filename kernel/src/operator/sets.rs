@@ -22,13 +22,13 @@ impl Operator {
         let sets = sets
             .named
             .iter()
-            .map(|(name, set)| self.listed(sets, name, set));
+            .map(|(name, set)| self.listed_set(sets, name, set));
         json(&ListedSets {
             sets: sets.collect(),
         })
     }
 
-    fn listed(&self, sets: &ToolSets, name: &SetName, set: &ToolSet) -> ListedSet {
+    fn listed_set(&self, sets: &ToolSets, name: &SetName, set: &ToolSet) -> ListedSet {
         let held = sets.held.iter().filter(|(_, held)| *held == name);
         let mut agents: Vec<_> = held.map(|(agent, _)| agent.to_string()).collect();
         agents.sort();

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mgp_engine::tools::catalog::{CatalogView, ListKind, NamedItem};
+use mgp_engine::tools::catalog::{ListKind, NamedItem};
 use mgp_engine::tools::uris::WRAPPED;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::progress_token;

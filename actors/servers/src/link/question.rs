@@ -12,7 +12,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era;
 use mgp_protocol::ids::ServerId;
