@@ -55,7 +55,7 @@ impl ServerActor {
         let offer = lists.over(state.offer.clone());
         state.offer = offer.making_tasks(link.bridges_tasks());
         let (presented, refused) = state.offer.clone().presented();
-        self.handle.offers(&presented);
+        self.handle.offers(&state.offer, presented);
         for kind in lists.kinds() {
             state.fetched[*kind as usize] = moment();
         }
