@@ -194,8 +194,9 @@ async fn a_session_of_a_set_is_one_nowhere_else() {
 async fn a_set_that_changes_changes_for_who_is_there() {
     let kernel = kernel(READING).await;
     let mut held = Agent::over_http(&at_set(&kernel, "reading"));
+    let mut line = Agent::over_stdio(&kernel.program(&["stdio", "--set", "reading"]));
     let mut all = kernel.http_agent(None);
-    for agent in [&mut held, &mut all] {
+    for agent in [&mut held, &mut line, &mut all] {
         agent.initialize(NEWEST, "{}").await.result();
     }
     is_reading(&tools(&mut held).await);
@@ -203,7 +204,9 @@ async fn a_set_that_changes_changes_for_who_is_there() {
     held.request("resources/subscribe", follow).await.result();
     let two = "[sets.reading]\nservers = [\"two\"]\n";
     kernel.rewrite(&format!("{two}{}", servers()));
-    held.hears("notifications/tools/list_changed").await;
+    for agent in [&mut held, &mut line] {
+        agent.hears("notifications/tools/list_changed").await;
+    }
     let now = tools(&mut held).await;
     assert!(now.iter().all(|name| name.starts_with("two__")), "{now:?}");
     assert!(now.contains(&"two__pid".to_owned()));
@@ -223,8 +226,10 @@ async fn a_set_that_changes_changes_for_who_is_there() {
     );
 
     kernel.rewrite(&servers());
-    held.hears("notifications/tools/list_changed").await;
-    assert_eq!(tools(&mut held).await, [""; 0]);
+    for agent in [&mut held, &mut line] {
+        agent.hears("notifications/tools/list_changed").await;
+    }
+    assert_eq!(tools(&mut line).await, [""; 0]);
     let late = HttpClient::new(&at_set(&kernel, "reading"))
         .post(initialize(NEWEST, "{}"))
         .await;
