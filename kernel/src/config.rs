@@ -22,12 +22,15 @@ use std::io::Read;
 use std::path::Path;
 
 use mgp_discovery::config::{ConfigFile, ConfigKind, LookUp, LookUpError, config_files};
+use mgp_engine::doors::nearest::nearest_name;
+use mgp_engine::policy::access::ToolSets;
 use mgp_engine::servers::spec::{Reach, ServerSpec};
-use mgp_protocol::ids::ServerId;
+use mgp_protocol::ids::{AgentId, ServerId, SetName};
 
 pub use changes::{WrittenKeys, waiting};
 pub use kernel::KernelConfig;
 pub use mentions::Mention;
+pub(crate) use mentions::of_set;
 pub(crate) use reading::NAME as NAME_IN_COMMAND;
 pub use reading::{Env, Location, Lookup, Problem, SecretsConfig, Severity, Variables};
 pub use references::{SecretReference, secret_references};
@@ -185,11 +188,35 @@ pub fn load_with(
     }
     let wrong = start_order::judge(&mut loaded.servers, &orders);
     loaded.problems.extend(wrong);
+    loaded
+        .problems
+        .extend(held_to_nothing(&loaded.kernel.sets, &files));
     Ok(LoadedConfig {
         files,
         had: env.had(),
         ..loaded
     })
+}
+
+/// Agents that are held to a set which no file has: they see nothing.
+fn held_to_nothing(sets: &ToolSets, files: &[ConfigFile]) -> Vec<Problem> {
+    let lost = sets
+        .held
+        .iter()
+        .filter(|(_, set)| !sets.named.contains_key(set));
+    let mut lost: Vec<_> = lost.collect();
+    lost.sort();
+    let file = files.iter().find(|file| file.present);
+    let file = file.map(|file| file.path.clone()).unwrap_or_default();
+    let problem = |(agent, set): (&AgentId, &SetName)| Problem {
+        severity: Severity::Warning,
+        file: file.clone(),
+        location: None,
+        message: format!("{agent} is held to the set `{set}`, which there is not: it sees nothing"),
+        nearest: nearest_name(set.as_str(), sets.named.keys().map(SetName::as_str))
+            .map(str::to_owned),
+    };
+    lost.into_iter().map(problem).collect()
 }
 
 /// The same for whom the values of secrets do not matter: each is what `variables` says of its name.

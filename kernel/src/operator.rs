@@ -13,6 +13,7 @@ mod node_keys;
 mod nodes;
 mod pairing;
 mod replicas;
+mod sets;
 mod shares;
 mod starts;
 

@@ -383,6 +383,7 @@ impl TreeActor {
         if loaded.is_usable() && !state.plan.is_stopping() {
             // Before anybody is started with them.
             self.parts.audit.redact(loaded.secrets());
+            self.narrow(&loaded).await;
             for why in self.configure(me, state, configuration(&loaded)).await {
                 if !problems.contains(&why) {
                     problems.push(why);
@@ -390,6 +391,14 @@ impl TreeActor {
             }
         }
         problems
+    }
+
+    /// Puts its sets into force, before a server is shown that they leave out.
+    async fn narrow(&self, loaded: &LoadedConfig) {
+        let sets = Arc::new(loaded.kernel.sets.clone());
+        if let Err(error) = self.access.set_sets(sets).await {
+            tracing::error!(%error, "the sets stay as they were");
+        }
     }
 
     /// Makes the running servers those of a configuration; answers what is wrong with the others.

@@ -180,7 +180,7 @@ impl Directory {
         };
         let frame = Bytes::from(jsonrpc::notification(list_changed(kind), None));
         for agent in self.all() {
-            let concerned = |c: &Arc<Caller>| c.view == *view && concerns(c);
+            let concerned = |c: &Arc<Caller>| c.view.is_part_of(view) && concerns(c);
             if agent.follows(kind) && agent.caller().is_some_and(concerned) {
                 agent.tell(frame.clone(), Delivery::Reliable);
             }
@@ -272,15 +272,8 @@ impl Directory {
     /// True when the server is in the caller's view and access control does not hide it.
     #[must_use]
     pub fn shows(&self, caller: &Caller, server: &ServerId) -> bool {
-        let in_view = match &caller.view {
-            CatalogView::All => true,
-            CatalogView::One(own) => own == server,
-        };
-        in_view
-            && self
-                .access
-                .load()
-                .sees(&caller.identity(), server, unix_ms())
+        let table = self.access.load();
+        caller.view.shows(server) && table.sees(&caller.identity(), server, unix_ms())
     }
 
     /// Sends a log message to all who may see the server and want this level.
@@ -289,16 +282,15 @@ impl Directory {
             .ok()
             .and_then(|m| m.level.parse().ok())
             .unwrap_or(LogLevel::Info);
-        let own = CatalogView::One(server.clone());
         let open = self.opening(server);
         let mut rendered: [Option<Bytes>; 2] = [None, None];
         for agent in self.of(whose) {
             let Some(caller) = agent.caller() else {
                 continue;
             };
-            let shows = caller.view == CatalogView::All || caller.view == own;
+            let shows = caller.view.shows(server);
             if shows && open(caller) && !agent.is_listening() && level.passes(agent.level()) {
-                let place = &mut rendered[usize::from(caller.view == CatalogView::All)];
+                let place = &mut rendered[usize::from(caller.view.is_merged())];
                 let frame = place.get_or_insert_with(|| log_frame(server, &caller.view, params));
                 agent.tell(frame.clone(), Delivery::Lossy);
             }
@@ -314,7 +306,6 @@ impl Directory {
         most: usize,
         whose: Option<&AgentId>,
     ) -> Vec<Arc<Agent>> {
-        let own = CatalogView::One(server.clone());
         let open = self.opening(server);
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         let rooted = agents.values().filter(|agent| {
@@ -324,9 +315,7 @@ impl Directory {
                 && agent
                     .caller()
                     .filter(|caller| open(caller))
-                    .is_some_and(|c| {
-                        c.capabilities.roots && (c.view == CatalogView::All || c.view == own)
-                    })
+                    .is_some_and(|c| c.capabilities.roots && c.view.shows(server))
         });
         rooted.take(most).cloned().collect()
     }
@@ -335,14 +324,13 @@ impl Directory {
     /// everything (CMCP-094). `None` when nobody set one.
     #[must_use]
     pub fn floor(&self, server: &ServerId) -> Option<LogLevel> {
-        let own = CatalogView::One(server.clone());
         let open = self.opening(server);
         let mut agents = self.all();
         agents.retain(|a| {
             !a.is_listening()
                 && a.caller()
                     .filter(|caller| open(caller))
-                    .is_some_and(|c| c.view == CatalogView::All || c.view == own)
+                    .is_some_and(|c| c.view.shows(server))
         });
         let floor = agents.iter().map(|a| a.level()).min();
         floor.filter(|_| agents.iter().any(|a| a.has_set_level()))
@@ -354,7 +342,7 @@ impl Directory {
 pub fn log_frame(server: &ServerId, view: &CatalogView, params: &str) -> Bytes {
     let tagged = match view {
         CatalogView::One(_) => params.into(),
-        CatalogView::All => {
+        CatalogView::All | CatalogView::Set(_) => {
             let mut splice = Splice::new(params);
             match member(params, "logger") {
                 Some(logger) => {

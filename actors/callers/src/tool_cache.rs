@@ -231,7 +231,7 @@ fn refused(why: AskError) -> Refusal {
 pub fn priced(tool: &CatalogTool) -> Priced {
     Priced {
         tool: tool.canonical.clone(),
-        tokens: token_cost::of_definition(&tool.raw),
+        tokens: token_cost::of_definition(tool.shown_raw()),
     }
 }
 

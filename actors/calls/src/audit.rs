@@ -311,6 +311,9 @@ impl CallNote {
             add(outcome::TASK, (**task).into());
         }
         if let Some(tool) = &self.tool {
+            if tool.called != tool.own_name {
+                add("shown_as", (*tool.called).into());
+            }
             add("risk_level", tool.requirements.risk.level.as_str().into());
             let validators = tool.requirements.validators.chosen().iter();
             let names: Vec<&str> = validators.map(|v| v.name()).collect();

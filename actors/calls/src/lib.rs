@@ -7,6 +7,7 @@ mod answer;
 mod audit;
 pub mod checks;
 pub mod confirmations;
+mod cut_results;
 pub mod known_names;
 pub mod listener;
 pub mod offered;
@@ -45,6 +46,7 @@ pub use self::answer::nothing;
 pub use self::checks::confirmation::ConfirmationRules;
 pub use self::checks::validators::Validation;
 pub use self::checks::{CompiledSchemas, Policies};
+pub use self::cut_results::CutResults;
 pub use self::mcp::lists::exposure::{Exposing, Showing, ToolCounts};
 pub use self::mcp::lists::filtered::SiftedLists;
 pub use self::mgp::stream::CallStreams;
@@ -114,6 +116,8 @@ pub struct Context {
     pub exposing: Exposing,
     /// Where servers that are one of several remember their callers.
     pub homes: CallerHomes,
+    /// What was cut off results, for their callers to read on in.
+    pub cut_results: CutResults,
 }
 
 impl Context {
@@ -132,7 +136,7 @@ impl Context {
     pub(crate) fn upstreams(&self, caller: &Caller) -> Vec<Upstream<'_>> {
         let servers = self.servers.load();
         let ids: Vec<&ServerId> = match &caller.view {
-            CatalogView::All => servers.keys().collect(),
+            CatalogView::All | CatalogView::Set(_) => servers.keys().collect(),
             CatalogView::One(id) => servers
                 .get_key_value(id)
                 .map(|(id, _)| id)

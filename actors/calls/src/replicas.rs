@@ -138,7 +138,7 @@ pub(crate) fn told(
     let who = Principal::Agent(agent.clone());
     let (open, candidates) = places(cx, &who, named);
     let first = all.first().unwrap_or(named);
-    let name = CatalogView::All.name_of(&first.server, &first.own_name);
+    let name = first.name_in(&CatalogView::All);
     let mut lines = vec![format!("{} places are one entry, {name}:", all.len())];
     lines.extend(routes::told(
         &candidates,

@@ -12,7 +12,7 @@ use mgp_engine::doors::nearest::nearest_name;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::framing::Frame;
-use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::ids::{AgentId, ServerId, SetName};
 use mgp_protocol::jsonrpc::torn::{self, Glance};
 use mgp_protocol::jsonrpc::{
     self, ErrorObject, INTERNAL_ERROR, INVALID_REQUEST, Malformed, Message, RequestId,
@@ -358,7 +358,7 @@ impl Inbound {
                 connection: self.agent.connection,
                 agent: self.agent.id().clone(),
                 operator: self.agent.is_operator(),
-                view: CatalogView::All,
+                view: self.view.get().cloned().unwrap_or(CatalogView::All),
                 version: Version::LATEST_LEGACY,
                 capabilities: mcp::ClientCapabilities::default(),
                 mgp: PLAIN,
@@ -370,18 +370,20 @@ impl Inbound {
 
     fn open(&self, params: Option<&str>) -> Result<(), Refusal> {
         let open: door::Open = mcp::read(params)?;
+        // Before it says as whom it comes: only the owner is told what there is.
+        let owner = self.agent.is_operator();
         if let Some(name) = &open.agent {
             self.stand_for(name)?;
+        } else if owner && open.set.is_some() {
+            self.stand_for(AgentId::LOCAL)?;
         }
-        let view = match open.server {
-            None => CatalogView::All,
-            Some(id) => CatalogView::One(
-                ServerId::parse_of_any_node(&id).map_err(|e| Refusal::BadParams(e.to_string()))?,
-            ),
-        };
-        let who = identity(self.agent.id(), self.agent.is_operator());
+        let view = view_of(&open)?;
+        let who = identity(self.agent.id(), self.agent.is_operator(), &view);
         if !self.reception.routes.knows(&view, &who) {
-            return Err(Refusal::UnknownServer(view.to_string()));
+            return Err(match view {
+                CatalogView::Set(set) => Refusal::BadParams(self.no_set(&set, owner)),
+                CatalogView::All | CatalogView::One(_) => Refusal::UnknownServer(view.to_string()),
+            });
         }
         self.view
             .set(view)
@@ -400,6 +402,23 @@ impl Inbound {
             return Err(Refusal::BadParams(self.nobody(&id)));
         }
         Ok(())
+    }
+
+    /// The error for a set that the caller has no door to; the owner is told which there are.
+    fn no_set(&self, set: &SetName, owner: bool) -> String {
+        const LISTED: &str = "`mgp sets list` shows the known ones";
+        let table = self.reception.directory.access();
+        let named = &table.sets().named;
+        if !owner {
+            return format!("no such set for this caller; {LISTED}");
+        }
+        if named.contains_key(set) {
+            let agent = self.agent.id();
+            return format!("{agent} is held to another set than {set} (`set` in [agents.*])");
+        }
+        let near = nearest_name(set.as_str(), named.keys().map(SetName::as_str));
+        let near = near.map(|near| format!(" (did you mean {near}?)"));
+        format!("no set {set}{}; {LISTED}", near.unwrap_or_default())
     }
 
     /// The error for an unknown agent, with a suggestion. Only the owner can read it.
@@ -475,6 +494,23 @@ impl Inbound {
 
     fn send(&self, frame: Vec<u8>) {
         send_line(&self.sink, Bytes::from(frame));
+    }
+}
+
+/// What the caller wants to be shown.
+fn view_of(open: &door::Open) -> Result<CatalogView, Refusal> {
+    let bad = |why: String| Refusal::BadParams(why);
+    match (&open.server, &open.set) {
+        (None, None) => Ok(CatalogView::All),
+        (Some(id), None) => match ServerId::parse_of_any_node(id) {
+            Ok(id) => Ok(CatalogView::One(id)),
+            Err(why) => Err(bad(why.to_string())),
+        },
+        (None, Some(set)) => match SetName::parse(set) {
+            Ok(set) => Ok(CatalogView::Set(set)),
+            Err(why) => Err(bad(why.to_string())),
+        },
+        (Some(_), Some(_)) => Err(bad("a door is of one server or of a set, not both".into())),
     }
 }
 

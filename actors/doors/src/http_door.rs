@@ -1,7 +1,7 @@
 //! The HTTP door: Streamable HTTP for agents, in both eras.
 //!
 //! The endpoint `/mcp` shows all servers; `/mcp/<server>` shows one server under its own
-//! names.
+//! names; `/mcp/p/<set>` shows the servers and tools of a set.
 
 mod answer;
 mod auth;
@@ -19,14 +19,14 @@ use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use mgp_engine::tools::catalog::CatalogView;
-use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::ids::{AgentId, ServerId, SetName};
 use mgp_transports::http::body::ReplyBody;
 use mgp_transports::http::server::HttpPeer;
 use mgp_transports::sse;
 
 use self::answer::{failed, plain, refusal, unknown_session};
 use self::headers::{LAST_EVENT, SESSION};
-use crate::oauth::WELL_KNOWN;
+use crate::oauth::{SETS, WELL_KNOWN};
 use crate::reception::Reception;
 use crate::session::{Session, Sessions};
 use mgp_callers::credential::Credential;
@@ -88,7 +88,7 @@ impl HttpDoor {
             return self.metadata(request.method(), request.headers(), path);
         }
         let Some((way, view)) = address(request.uri().path()) else {
-            let words = "no such path; MCP is at /mcp and /mcp/<server>, for old clients at /sse";
+            let words = "no such path; MCP is at /mcp, /mcp/<server> and /mcp/p/<set>, for old clients at /sse";
             return refusal(StatusCode::NOT_FOUND, words);
         };
         let shown = peer.certificate.as_deref();
@@ -102,10 +102,9 @@ impl HttpDoor {
             }
         };
         let agent = pass.agent.clone();
-        let who = identity(&agent, false);
+        let who = identity(&agent, false, &view);
         if !self.reception.routes.knows(&view, &who) {
-            let words = format!("no server {view}; `mgp servers list` shows the known ones");
-            return refusal(StatusCode::NOT_FOUND, &words);
+            return refusal(StatusCode::NOT_FOUND, &absent(&view));
         }
         if pass.is_lasting() {
             return self.enter(way, request, view, agent).await;
@@ -260,8 +259,20 @@ enum DoorPath {
     SseMessages,
 }
 
+/// What is said of an endpoint that leads nowhere, or to what the caller may not know of.
+fn absent(view: &CatalogView) -> String {
+    match view {
+        CatalogView::Set(_) => {
+            "no such set for this caller; `mgp sets list` shows the known ones".to_owned()
+        }
+        CatalogView::All | CatalogView::One(_) => {
+            format!("no server {view}; `mgp servers list` shows the known ones")
+        }
+    }
+}
+
 /// Parses `/mcp` and `/mcp/<server>`, `/sse` and `/sse/<server>`, and the endpoint of the latter. A server of
-/// another node is `<node>/<server>`.
+/// another node is `<node>/<server>`; `p/<set>` is a set, whatever a node is called.
 fn address(path: &str) -> Option<(DoorPath, CatalogView)> {
     if path == http_sse::ENDPOINT {
         return Some((DoorPath::SseMessages, CatalogView::All));
@@ -275,7 +286,11 @@ fn address(path: &str) -> Option<(DoorPath, CatalogView)> {
         None if rest.is_empty() => CatalogView::All,
         None => return None,
         Some("") => CatalogView::All,
-        Some(id) => CatalogView::One(ServerId::parse_of_any_node(id).ok()?),
+        Some(id) => match id.strip_prefix(SETS) {
+            // One spelling each: nothing is decoded, and no case is folded.
+            Some(set) => CatalogView::Set(SetName::parse(set).ok()?),
+            None => CatalogView::One(ServerId::parse_of_any_node(id).ok()?),
+        },
     };
     Some((way, view))
 }
@@ -336,6 +351,30 @@ mod tests {
         );
         let there = CatalogView::One(ServerId::of_node("nas", &ServerId::new("a.b")));
         assert_eq!(address("/mcp/nas/a.b"), Some((DoorPath::Streamable, there)));
+        let set = || CatalogView::Set(SetName::parse("reading").unwrap());
+        assert_eq!(
+            address("/mcp/p/reading"),
+            Some((DoorPath::Streamable, set()))
+        );
+        assert_eq!(address("/sse/p/reading"), Some((DoorPath::Sse, set())));
+        let other_spellings = [
+            "/mcp/p/",
+            "/mcp/p/Reading",
+            "/mcp/P/reading/",
+            "/mcp/p/reading/",
+            "/mcp/p//reading",
+            "/mcp/p/../reading",
+            "/mcp/p/..",
+            "/mcp/p/%72eading",
+            "/mcp/%70/reading",
+            "/mcp/p/re%61ding",
+            "/mcp/p/re\u{0430}ding",
+            "/mcp/p/reading%00",
+            "/mcp//p/reading",
+        ];
+        for nothing in other_spellings {
+            assert_eq!(address(nothing), None, "{nothing}");
+        }
         for nothing in ["/mcp/a/b/c", "/mcp/a/", "/mcp//b", "/mcpx", "/", ""] {
             assert_eq!(address(nothing), None);
         }

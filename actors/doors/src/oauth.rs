@@ -83,6 +83,7 @@ impl ProtectedResource {
         match view {
             CatalogView::All => String::new(),
             CatalogView::One(server) => format!("/{server}"),
+            CatalogView::Set(set) => format!("/{SETS}{set}"),
         }
     }
 
@@ -121,6 +122,9 @@ impl ProtectedResource {
         format!("{}{WELL_KNOWN}{}", &resource[..path], &resource[path..])
     }
 }
+
+/// Between `/mcp/` and the name of a set.
+pub(crate) const SETS: &str = "p/";
 
 /// Where protected-resource metadata is found; the path of the resource follows.
 pub const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";

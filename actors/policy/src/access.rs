@@ -12,7 +12,7 @@ mod writing;
 
 use std::sync::Arc;
 
-use mgp_engine::policy::access::{Defaults, ForeignRules, GrantTable, Principal};
+use mgp_engine::policy::access::{Defaults, ForeignRules, GrantTable, Principal, ToolSets};
 use mgp_engine::policy::grants::{Authority, GrantChange, GrantId, Grants, Operation};
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::refusal::Refusal;
@@ -137,6 +137,15 @@ impl AccessHandle {
         self.mailbox.ask(ask).await.map_err(unreachable)
     }
 
+    /// Replaces the sets; in force when this resolves.
+    ///
+    /// # Errors
+    /// [`Refusal::Broken`] when the actor is not reachable.
+    pub async fn set_sets(&self, sets: Arc<ToolSets>) -> Result<(), Refusal> {
+        let ask = |reply| AccessMsg::Sets(sets, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable)
+    }
+
     /// Replaces the rules for agents of other nodes; None closes everything to them. They are in force when the
     /// receiver gets something, and in the order of these calls; calls that wait are judged by them.
     #[must_use]
@@ -169,6 +178,8 @@ pub enum AccessMsg {
     Look(Look),
     /// Replace the default policies.
     Defaults(Defaults, Reply<()>),
+    /// Replace the sets.
+    Sets(Arc<ToolSets>, Reply<()>),
     /// Replace the rules for agents of other nodes.
     Foreign(Option<Arc<ForeignRules>>, Reply<()>),
     /// A batch is on disk, or why that is not known.
@@ -187,6 +198,7 @@ impl std::fmt::Debug for AccessMsg {
             Self::Record { .. } => "Record",
             Self::Look(_) => "Look",
             Self::Defaults(..) => "Defaults",
+            Self::Sets(..) => "Sets",
             Self::Foreign(..) => "Foreign",
             Self::Committed(_) => "Committed",
             Self::Restored(_) => "Restored",
@@ -259,6 +271,10 @@ impl Actor for AccessActor {
             AccessMsg::Look(look) => state.look(self, look),
             AccessMsg::Defaults(defaults, reply) => {
                 state.set_defaults(self, defaults);
+                reply.send(());
+            }
+            AccessMsg::Sets(sets, reply) => {
+                state.set_sets(self, sets);
                 reply.send(());
             }
             AccessMsg::Foreign(rules, reply) => {

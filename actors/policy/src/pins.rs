@@ -167,7 +167,7 @@ impl PinsHandle {
         let blocked = self.0.blocked.load();
         let is_it = |server: &ServerId, tool: &str| match view {
             CatalogView::One(one) => one == server && tool == name,
-            CatalogView::All => {
+            CatalogView::All | CatalogView::Set(_) => {
                 tool_names::canonical(server, tool) == name
                     || tool_names::shown(server, tool) == name
             }

@@ -252,11 +252,11 @@ impl CatalogActor {
         for (view, kind) in &changed {
             let of = |(changed, of_kind): &(CatalogView, ListKind)| match changed {
                 CatalogView::One(server) if of_kind == kind => Some(server.clone()),
-                CatalogView::One(_) | CatalogView::All => None,
+                CatalogView::One(_) | CatalogView::All | CatalogView::Set(_) => None,
             };
             let servers: Vec<_> = match view {
                 CatalogView::One(server) => vec![server.clone()],
-                CatalogView::All => changed.iter().filter_map(of).collect(),
+                CatalogView::All | CatalogView::Set(_) => changed.iter().filter_map(of).collect(),
             };
             self.directory.list_changed(view, *kind, &servers);
             if let CatalogView::One(server) = view {

@@ -214,7 +214,7 @@ impl Registrar {
         let accepted = self.judged(&who, registrations, ask)?;
         let program = program(&accepted)?;
         let mut record = Record::of(&accepted, program, ask.justification.clone());
-        record.by_agent = matches!(who, Principal::Agent(_));
+        record.by_agent = who.agent().is_some();
         record.session = session(caller, ask.session_scoped)?;
         Ok((record, accepted))
     }
@@ -227,7 +227,9 @@ impl Registrar {
     ) -> Result<Accepted, Refusal> {
         let may = match who {
             Principal::Operator(_) => true,
-            Principal::Agent(agent) => self.registration.agents.contains(agent),
+            Principal::Agent(agent) | Principal::InSet(agent, _) => {
+                self.registration.agents.contains(agent)
+            }
         };
         let (servers, names) = (self.servers.load(), registrations.names().load());
         let taken: Vec<ServerId> = servers.keys().chain(&*names).cloned().collect();
@@ -410,7 +412,7 @@ impl Registrar {
 fn actor(who: &Principal) -> mgp_protocol::mgp::audit::Actor {
     match who {
         Principal::Operator(_) => by_operator(),
-        Principal::Agent(agent) => by_agent(agent.as_str()),
+        Principal::Agent(agent) | Principal::InSet(agent, _) => by_agent(agent.as_str()),
     }
 }
 

@@ -268,7 +268,7 @@ impl Stock {
     ) -> ServerIndex {
         let draft = |(tool, vector): (&Arc<CatalogTool>, Option<&ToolVector>)| {
             let security = Security::of(&tool.raw);
-            let (name, raw) = (&tool.own_name, &tool.raw);
+            let (name, raw) = (&tool.own_name, tool.shown_raw());
             let risk = tool.requirements.risk.level;
             Draft::read(server, name, raw, security.as_ref(), risk)
                 .placed(&tool.requirements.rules().categories)

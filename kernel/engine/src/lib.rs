@@ -19,6 +19,7 @@ pub mod doors {
 
 /// Bounds on calls and on their retries, and what became of them.
 pub mod calls {
+    pub mod cut_results;
     pub mod outcome;
     pub mod rates;
     pub mod retries;

@@ -2,6 +2,7 @@
 
 pub mod hex;
 mod node;
+mod set_name;
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use self::node::{NodeAgent, NodeId, NodeServer};
+pub use self::set_name::{BadSetName, SetName};
 
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident) => {

@@ -67,6 +67,9 @@ pub mod door {
         /// Show this one server under its own names instead of everything.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub server: Option<String>,
+        /// Show this set and nothing else. Who says so is no operator, and one agent or other from now on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub set: Option<String>,
         /// The agent that the owner of the socket speaks as from now on, with that agent's access and no
         /// more. Nobody else may say this.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -393,6 +396,7 @@ pub mod calls {
 
     methods! {
         "mgp/calls/show" => Show,
+        "mgp/calls/read" => Read,
     }
 
     request! {
@@ -400,6 +404,16 @@ pub mod calls {
         Show {
             /// The call's id, which is its trace.
             call_id: String,
+        }
+    }
+
+    request! {
+        /// `mgp/calls/read`: reads on in a result that was cut. For who made the call, over the same connection.
+        Read {
+            /// The result's id, which stands where it was cut.
+            result_id: String,
+            /// Where to begin, in bytes.
+            from: usize,
         }
     }
 

@@ -36,6 +36,7 @@ pub use servers::{
     Add, Connect, Import, Logs, Named, NamedSecret, Removed, Restarted, Secrets, Servers,
     SetSecret, Update,
 };
+pub use tools::sets::{NamedSet, Sets};
 pub use tools::{Call, Find, ListTools, Tools};
 pub use trust::{Trust, Untrust};
 pub use up::{Doctor, Service, ServiceInstall, Stdio, Up};
@@ -145,6 +146,9 @@ pub enum Command {
     /// List and call tools.
     #[command(subcommand)]
     Tools(Tools),
+    /// Show the named sets of servers and tools.
+    #[command(subcommand)]
+    Sets(Sets),
     /// List and read resources.
     #[command(subcommand)]
     Resources(Resources),

@@ -41,6 +41,7 @@ pub(super) fn join(context: &CliContext, stdio: Stdio) -> Result<(), Failure> {
     context.tell_untrusted();
     let asked = Open {
         server: stdio.server,
+        set: stdio.set,
         agent: stdio.agent,
     };
     let mut kernels = Kernels {

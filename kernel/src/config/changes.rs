@@ -92,6 +92,8 @@ pub fn waiting(
 fn is_live(section: &str, key: &str) -> bool {
     match section {
         "secrets" | "validation" | "permissions" | "pins" | "sandbox" => true,
+        sets if sets.starts_with("sets.") => true,
+        agents if agents.starts_with("agents.") => key == "set",
         "access" => key == "default_policy",
         "confirmation" => key == "enabled",
         // What holds for an agent is counted from the kernel's start on, and its doors keep their bound.
@@ -116,6 +118,7 @@ fn differing(one: &KernelConfig, other: &KernelConfig) -> Vec<&'static str> {
         ("access", one.access != other.access),
         ("log", one.log != other.log),
         ("agents", one.answering != other.answering),
+        ("sets", one.sets != other.sets),
         (
             "limits",
             one.limits != other.limits || one.rates != other.rates,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use mgp_engine::callers::agent_asks::AnsweringAgents;
 use mgp_engine::calls::rates::RateRules;
+use mgp_engine::policy::access::ToolSets;
 use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::PinMode;
 use mgp_engine::policy::requirements::ToolRules;
@@ -20,6 +21,7 @@ use super::sections::http::{HttpAuth, HttpConfig};
 use super::sections::oauth::OAuthConfig;
 use super::sections::permissions::{read_permissions, read_pins};
 use super::sections::sandbox::read_sandbox;
+use super::sections::sets::read_sets;
 use super::sections::socket::{DataConfig, SocketConfig};
 use super::sections::tools::read_validation;
 use super::sections::{
@@ -74,6 +76,8 @@ pub struct KernelConfig {
     pub cluster: ClusterConfig,
     /// `[agents.*]`: which agents answer others.
     pub answering: AnsweringAgents,
+    /// `[sets.*]`, and of `[agents.*]` who is held to one.
+    pub sets: ToolSets,
 }
 
 impl KernelConfig {
@@ -103,7 +107,8 @@ impl KernelConfig {
         self.discovery
             .read(root.own("discovery"), folder, env, &self.secrets);
         self.cluster.read(root.own("cluster"));
-        read_agents(root, &mut self.answering);
+        read_sets(root, &mut self.sets);
+        read_agents(root, &mut self.answering, &mut self.sets);
     }
 }
 

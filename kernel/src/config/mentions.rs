@@ -1,9 +1,12 @@
 //! Agents and tools that the configuration names, and that may be misspelt: only a running kernel knows
 //! who and what there is.
 
+use std::borrow::Cow;
+
 use mgp_engine::doors::known_names::{KnownNames, Meant, NotRead};
+use mgp_engine::policy::access::{ToolSet, ToolSets};
 use mgp_engine::servers::spec::ServerSpec;
-use mgp_protocol::ids::ServerId;
+use mgp_protocol::ids::{ServerId, SetName};
 
 use super::LoadedConfig;
 use super::sections::discovery::DiscoveryConfig;
@@ -11,7 +14,7 @@ use super::sections::discovery::DiscoveryConfig;
 /// What is named, and where.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mention {
-    key: &'static str,
+    key: Cow<'static, str>,
     what: Mentioned,
 }
 
@@ -21,6 +24,7 @@ enum Mentioned {
     /// In any spelling.
     Typed(String),
     Tool(ServerId, String),
+    Server(ServerId),
 }
 
 impl Mention {
@@ -32,6 +36,7 @@ impl Mention {
             Mentioned::Agent(agent) => missing(known.agent(agent)).filter(NotRead::is_near),
             Mentioned::Typed(typed) => missing(known.typed(typed)),
             Mentioned::Tool(server, tool) => missing(known.place(server.as_str(), Some(tool))),
+            Mentioned::Server(server) => missing(known.place(server.as_str(), None)),
         };
         why.map(|why| format!("{}: {why}", self.key))
     }
@@ -49,6 +54,8 @@ impl LoadedConfig {
         let discovery = &self.kernel.discovery;
         let mut all: Vec<Mention> = pinned(discovery)
             .chain(agents(discovery))
+            .chain(held(&self.kernel.sets))
+            .chain(of_sets(&self.kernel.sets))
             .chain(rules)
             .collect();
         // What is pinned for all is pinned for each agent that is named.
@@ -62,7 +69,7 @@ fn pinned(discovery: &DiscoveryConfig) -> impl Iterator<Item = Mention> {
     let showings = discovery.agents.values().chain([&discovery.general]);
     let pinned = showings.flat_map(|showing| &showing.pinned);
     pinned.map(|name| Mention {
-        key: "`pinned` in [discovery]",
+        key: "`pinned` in [discovery]".into(),
         what: Mentioned::Typed(name.clone()),
     })
 }
@@ -73,15 +80,46 @@ fn agents(discovery: &DiscoveryConfig) -> impl Iterator<Item = Mention> {
     let may = discovery.registration.agents.iter();
     let may = may.map(|agent| ("`may_register` in [discovery]", agent));
     shown.chain(may).map(|(key, agent)| Mention {
-        key,
+        key: key.into(),
         what: Mentioned::Agent(agent.to_string()),
     })
+}
+
+fn held(sets: &ToolSets) -> impl Iterator<Item = Mention> {
+    sets.held.keys().map(|agent| Mention {
+        key: "`set` in [agents.*]".into(),
+        what: Mentioned::Agent(agent.to_string()),
+    })
+}
+
+fn of_sets(sets: &ToolSets) -> impl Iterator<Item = Mention> {
+    sets.named.iter().flat_map(|(name, set)| of_set(name, set))
+}
+
+/// What a set names.
+pub(crate) fn of_set(name: &SetName, set: &ToolSet) -> impl Iterator<Item = Mention> + use<> {
+    let mut all = Vec::new();
+    let mut add = |key: &str, what| {
+        let key = format!("`{key}` in [sets.{name}]").into();
+        all.push(Mention { key, what });
+    };
+    for server in &set.servers {
+        add("servers", Mentioned::Server(server.clone()));
+    }
+    for (key, tools) in [("tools", &set.tools), ("except", &set.except)] {
+        for (server, tools) in tools {
+            for tool in tools {
+                add(key, Mentioned::Tool(server.clone(), tool.clone()));
+            }
+        }
+    }
+    all.into_iter()
 }
 
 fn ruled(server: &ServerSpec) -> impl Iterator<Item = Mention> {
     let tools = server.tools.tools.keys();
     tools.map(|tool| Mention {
-        key: "[servers.tools]",
+        key: "[servers.tools]".into(),
         what: Mentioned::Tool(server.id.clone(), tool.clone()),
     })
 }

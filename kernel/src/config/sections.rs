@@ -10,6 +10,7 @@ pub(crate) mod oauth;
 pub(crate) mod permissions;
 pub(crate) mod sandbox;
 pub(crate) mod secrets;
+pub(crate) mod sets;
 pub(crate) mod socket;
 pub(crate) mod tools;
 

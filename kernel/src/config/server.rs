@@ -100,6 +100,7 @@ pub(super) fn read_server(
     let mgp = read_mgp(&mut entry, &mut restart, &mut tools, context.folder);
     read_tools(&mut entry, &mut tools);
     entry.strings("categories", &mut tools.categories);
+    entry.count("max_result_bytes", 0..=RESULT_MAX, &mut tools.result_max);
     read_server_permissions(&mut entry, &mut permissions, &mut pin);
     let own = entry.inner("sandbox", "servers.sandbox");
     read_server_sandbox(own, context.folder, &mut sandbox);
@@ -124,6 +125,9 @@ pub(super) fn read_server(
         sandbox,
     })
 }
+
+/// Longest text of a result that can be asked for, in bytes: as much as is kept of one that is cut.
+const RESULT_MAX: u64 = 8 << 20;
 
 /// Names that are none are told with those that nobody has.
 fn read_after(entry: &mut Section<'_, '_, '_>, id: &ServerId) -> Vec<ServerId> {

@@ -21,6 +21,7 @@ use crate::tree::{RootActor, ServerParts, TreeActor, TreeHandle};
 use mgp_callers::agent::supervisor::{Agents, AgentsActor};
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Routes;
+use mgp_calls::CutResults;
 use mgp_calls::known_names::NameSources;
 use mgp_calls::{
     CallStreams, CallerHomes, CompiledSchemas, Context, Exposing, Policies, Rates, SiftedLists,
@@ -356,6 +357,7 @@ impl Parts {
                 counted: ToolCounts::default(),
             },
             homes: CallerHomes::default(),
+            cut_results: CutResults::default(),
             policies: Policies {
                 access: self.access.clone(),
                 permissions: self.permissions.clone(),

@@ -2,5 +2,6 @@
 
 mod cancelling;
 mod errors;
+mod long_results;
 mod progress;
 mod verbatim;

@@ -9,4 +9,5 @@ mod modern;
 mod offers;
 mod questions;
 mod scene;
+mod sets;
 mod wire;

@@ -6,5 +6,6 @@ mod instances;
 mod logging;
 mod names;
 mod paging;
+mod presented;
 mod prompts;
 mod resources;

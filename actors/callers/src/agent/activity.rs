@@ -92,8 +92,12 @@ impl ClientActivity {
             speaks: said.map(|said| said.speaks.as_str().to_owned()),
             door: door.to_owned(),
             server: match view {
-                CatalogView::All => None,
+                CatalogView::All | CatalogView::Set(_) => None,
                 CatalogView::One(server) => Some(server.to_string()),
+            },
+            set: match view {
+                CatalogView::Set(set) => Some(set.to_string()),
+                CatalogView::All | CatalogView::One(_) => None,
             },
             since_ms: millis(moment()).saturating_sub(millis(self.since)),
             silent_ms: self.silent_ms(),

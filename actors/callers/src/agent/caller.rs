@@ -38,12 +38,15 @@ pub struct Caller {
     pub activity: Arc<ClientActivity>,
 }
 
-/// The identity that access control decides by.
+/// The identity that access control decides by. At the door of a set nobody is the operator.
 #[must_use]
-pub fn identity(agent: &AgentId, operator: bool) -> Principal {
-    match operator {
-        true => Principal::Operator(agent.as_str().into()),
-        false => Principal::Agent(agent.clone()),
+pub fn identity(agent: &AgentId, operator: bool, view: &CatalogView) -> Principal {
+    match (view, operator) {
+        (CatalogView::Set(set), _) => Principal::InSet(agent.clone(), set.clone()),
+        (CatalogView::All | CatalogView::One(_), true) => {
+            Principal::Operator(agent.as_str().into())
+        }
+        (CatalogView::All | CatalogView::One(_), false) => Principal::Agent(agent.clone()),
     }
 }
 
@@ -102,7 +105,7 @@ impl Caller {
     /// The identity that access control decides by.
     #[must_use]
     pub fn identity(&self) -> Principal {
-        identity(&self.agent, self.operator)
+        identity(&self.agent, self.operator, &self.view)
     }
 
     /// The reader of sealed records: they can be opened only by the client and in the view they were made

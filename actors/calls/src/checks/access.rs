@@ -118,6 +118,12 @@ pub(crate) fn sees(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
     table.sees(&caller.identity(), server, unix_ms())
 }
 
+/// Whether a set takes something away from the caller: then nothing leads out of it either.
+pub(crate) fn is_narrowed(cx: &Context, caller: &Caller) -> bool {
+    let table = cx.policies.access.table();
+    table.is_narrowed(&caller.identity())
+}
+
 /// The refusal for a tool that was not granted to this caller.
 pub(crate) fn not_granted(name: &str) -> Refusal {
     Refusal::Denied(Box::new(Denial::NotGranted {
@@ -141,6 +147,7 @@ fn closed(mut refusal: Refusal, decision: &AccessDecision<'_>) -> Refusal {
 pub fn knows(cx: &Context, view: &CatalogView, who: &Principal) -> bool {
     match view {
         CatalogView::All => true,
+        CatalogView::Set(set) => cx.policies.access.table().has_door(who, set),
         CatalogView::One(id) => {
             let table = cx.policies.access.table();
             cx.servers.load().contains_key(id) && table.sees(who, id, unix_ms())

@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use mgp_engine::policy::access::{GrantTable, Principal};
 use mgp_engine::tool_names;
-use mgp_engine::tools::catalog::{Catalog, CatalogView, ListKind, NameClaim, NamedItem, Prospect};
+use mgp_engine::tools::catalog::{Catalog, ListKind, NameClaim, NamedItem, Prospect};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::{Denial, Refusal};
 
@@ -119,7 +119,7 @@ fn others(cx: &Context, catalog: &Catalog, caller: &Caller, named: NamedItem<'_>
     let (table, who, now) = (cx.policies.access.table(), caller.identity(), unix_ms());
     let tool = (named.kind == ListKind::Tools).then_some(named.name);
     let has = catalog.offers().filter(|offer| {
-        *named.view == CatalogView::All
+        named.view.is_merged()
             && table.admits(&who, offer.server(), tool, now)
             && offer.has(named.kind, named.name)
     });

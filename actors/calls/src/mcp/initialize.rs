@@ -31,7 +31,7 @@ const EVERYTHING: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChange
 /// None at present; the type is that of every answer.
 pub fn initialize(cx: &Context, caller: &Caller) -> Outcome {
     let (capabilities, info, instructions) = match &caller.view {
-        CatalogView::All => everything(cx, caller),
+        CatalogView::All | CatalogView::Set(_) => everything(cx, caller),
         CatalogView::One(id) => one(cx, id),
     };
     let capabilities = legacy::with_experiment(cx, &capabilities, caller);
@@ -52,7 +52,7 @@ pub fn initialize(cx: &Context, caller: &Caller) -> Outcome {
 /// None at present; the type is that of every answer.
 pub fn discover(cx: &Context, caller: &Caller) -> Outcome {
     let (capabilities, info, instructions) = match &caller.view {
-        CatalogView::All => everything(cx, caller),
+        CatalogView::All | CatalogView::Set(_) => everything(cx, caller),
         CatalogView::One(id) => one(cx, id),
     };
     let capabilities = with_tasks(&capabilities, tasks::offers_tasks(cx, caller));
@@ -72,7 +72,7 @@ pub fn discover(cx: &Context, caller: &Caller) -> Outcome {
 /// is of one server.
 fn with_mgp(cx: &Context, capabilities: String, caller: &Caller) -> String {
     let server = match &caller.view {
-        CatalogView::All => None,
+        CatalogView::All | CatalogView::Set(_) => None,
         CatalogView::One(id) => cx.servers.load().get(id).cloned(),
     };
     let trust = server.as_deref().map(ServerHandle::trust);

@@ -148,7 +148,7 @@ pub(crate) fn lacks_some(cx: &Context, caller: &Caller) -> bool {
 fn newcomers(cx: &Context, caller: &Caller) -> Vec<Arc<ServerHandle>> {
     let servers = cx.servers.load();
     let mut all: Vec<_> = match &caller.view {
-        CatalogView::All => servers.values().cloned().collect(),
+        CatalogView::All | CatalogView::Set(_) => servers.values().cloned().collect(),
         CatalogView::One(only) => servers.get(only).cloned().into_iter().collect(),
     };
     all.retain(|server| server.is_new() && access::sees(cx, caller, &server.id));
@@ -160,7 +160,7 @@ fn any(cx: &Context, caller: &Caller, is: impl Fn(&ServerHandle) -> bool) -> boo
     let servers = cx.servers.load();
     let is = |server: &Arc<ServerHandle>| is(server) && access::sees(cx, caller, &server.id);
     match &caller.view {
-        CatalogView::All => servers.values().any(is),
+        CatalogView::All | CatalogView::Set(_) => servers.values().any(is),
         CatalogView::One(only) => servers.get(only).is_some_and(is),
     }
 }

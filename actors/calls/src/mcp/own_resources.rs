@@ -28,7 +28,7 @@ pub(crate) fn is_own(caller: &Caller, uri: &str) -> bool {
 
 /// True for the last events of a channel, and for the list of channels.
 pub(crate) fn is_of_events(caller: &Caller, uri: &str) -> bool {
-    caller.view == CatalogView::All && (uri == INDEX || uri.starts_with(RESOURCES))
+    caller.view.is_merged() && (uri == INDEX || uri.starts_with(RESOURCES))
 }
 
 /// The answer to `resources/read` of one of them.
@@ -55,7 +55,7 @@ fn shows_own(caller: &Caller) -> bool {
 
 /// Plain clients are told of them by the documentation alone: they read no word of MGP in a list.
 fn lists_events(caller: &Caller) -> bool {
-    caller.view == CatalogView::All && caller.mgp.features().contains(Features::EVENTS)
+    caller.view.is_merged() && caller.mgp.features().contains(Features::EVENTS)
 }
 
 /// The kernel's own entries of a list, and how that list begins.

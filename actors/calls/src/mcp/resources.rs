@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mgp_engine::tools::catalog::{CatalogView, ListKind, NamedItem};
+use mgp_engine::tools::catalog::{ListKind, NamedItem};
 use mgp_engine::tools::uris::WRAPPED;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::progress_token;
@@ -116,7 +116,7 @@ pub(crate) fn listed_owner(cx: &Context, caller: &Caller, uri: &str) -> Option<(
 fn unlisted_owner(cx: &Context, caller: &Caller, uri: &str) -> Result<(ServerId, String), Refusal> {
     let shown = cx.shown.load();
     // A wrapped URI names its server: no other one may answer.
-    if caller.view == CatalogView::All && uri.starts_with(WRAPPED) {
+    if caller.view.is_merged() && uri.starts_with(WRAPPED) {
         return Err(Refusal::UnknownResource(uri.to_owned()));
     }
     let mut can = shown.peers.iter().filter(|(id, peer)| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mgp_engine::tools::catalog::{CatalogTool, CatalogView, ListKind};
+use mgp_engine::tools::catalog::{CatalogTool, ListKind};
 use mgp_protocol::mcp::{self, tools};
 use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::refusal::Refusal;
@@ -22,7 +22,7 @@ use crate::checks::{Check, ToolCall, access, schema};
 use crate::mcp::tasks;
 use crate::mgp::kernel_tool::KernelTool;
 use crate::mgp::tools::session;
-use crate::{Context, mgp};
+use crate::{Context, cut_results, mgp};
 use mgp_callers::request::{Answering, Caller, Outcome, Request};
 use mgp_servers::link::FinalCheck;
 use mgp_servers::upstream::{Mirrored, Outgoing, StreamWish};
@@ -119,7 +119,7 @@ async fn call_once(
         arguments,
         token,
     };
-    if tool.replica.is_some() && request.caller.view == CatalogView::All {
+    if tool.replica.is_some() && request.caller.view.is_merged() {
         let called = failover::call(cx, request, facts, admitted, &wanted, &tool);
         return Box::pin(called).await;
     }
@@ -195,7 +195,10 @@ async fn call_at(
             facts.goes_on(&task);
             task
         }
-        None => schema::result(&cx.policies.schemas, name, tool, result).await?,
+        None => {
+            let result = schema::result(&cx.policies.schemas, name, tool, result).await?;
+            cut_results::fitting(cx, &request.caller, tool, result)
+        }
     };
     session::used(cx, &request.caller, tool);
     Ok(answer)

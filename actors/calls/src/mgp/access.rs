@@ -3,15 +3,17 @@
 
 mod of_cluster;
 
+use std::sync::Arc;
+
 use mgp_cluster::replication::AskedBy;
 use mgp_engine::doors::known_names::{Meant, ServerOrTool};
 use mgp_engine::policy::access::{self, GrantRefusal, GrantRequest, Principal, hidden};
 use mgp_engine::policy::grants::GrantChange;
-use mgp_engine::tools::catalog::CatalogView;
+use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::access::{
-    Explain, Explanation, Grant, Granted, List, Listed, Query, Revoke, Revoked,
+    Explain, Explanation, Grant, Granted, List, Listed, Permission, Query, Revoke, Revoked, Source,
 };
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::spells;
@@ -107,7 +109,11 @@ fn query(cx: &Context, caller: &Caller, who: &Principal, mut query: Query) -> Ou
     let server = ServerId::new(query.server_id);
     let tool = query.tool_name.as_deref().filter(|tool| !tool.is_empty());
     let table = cx.policies.access.table();
-    let about = Principal::Agent(AgentId::new(query.agent_id));
+    let about = match caller.operator {
+        true => Principal::Agent(AgentId::new(query.agent_id)),
+        // Itself, as narrow as it is here.
+        false => who.clone(),
+    };
     let decision = table.decide(&about, &server, tool, unix_ms());
     let standing = match caller.operator {
         false if !is_there(cx, &server, tool) => hidden(),
@@ -253,15 +259,26 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
             ..explained(cx, target.agent, target.place).await?
         },
     };
+    let called = shown_as(cx, &place);
     // Those of other nodes name the server they call.
     let places = match agent.is_foreign() {
         true => Vec::new(),
         false => replicas::told(cx, &agent, &place.server, place.tool.as_deref()),
     };
     json(&Explanation {
-        notes: [explained.notes, places].concat(),
+        notes: [explained.notes, called, places].concat(),
         ..explained
     })
+}
+
+/// That agents are shown the tool under another name.
+fn shown_as(cx: &Context, place: &ServerOrTool) -> Vec<String> {
+    let shown = cx.shown.load();
+    let tool = || shown.catalog.tool(&CatalogView::All, &place.canonical());
+    let tool = place.tool.as_ref().and_then(|_| tool());
+    let tool = tool.filter(|tool| tool.called != tool.own_name);
+    let note = |tool: &Arc<CatalogTool>| format!("agents are shown it as {}", tool.shown);
+    tool.map(note).into_iter().collect()
 }
 
 /// What this node's own entries and defaults decide.
@@ -270,18 +287,34 @@ async fn explained(
     agent: AgentId,
     place: ServerOrTool,
 ) -> Result<Explanation, Refusal> {
+    let (who, about) = (Principal::Agent(agent.clone()), place.clone());
     let explained = cx.policies.access.look(move |ledger| {
         access::explain(
             ledger.grants,
             ledger.authority,
             ledger.defaults,
-            &Principal::Agent(agent),
-            &place.server,
-            place.tool.as_deref(),
+            &who,
+            &about.server,
+            about.tool.as_deref(),
             ledger.now_ms,
         )
     });
-    explained.await
+    let (explained, table) = (explained.await?, cx.policies.access.table());
+    let who = Principal::Agent(agent);
+    let Some((_, set)) = table.left_out(&who, &place.server, place.tool.as_deref()) else {
+        return Ok(explained);
+    };
+    let rule = format!(
+        "{} is held to the set {set} (`set` in [agents.*]), which does not have it",
+        who.name()
+    );
+    Ok(Explanation {
+        permission: Permission::Deny,
+        source: Source::DefaultPolicy,
+        considered: [vec![rule.clone()], explained.considered].concat(),
+        rule,
+        ..explained
+    })
 }
 
 /// The agent and the server or tool that a request is about.

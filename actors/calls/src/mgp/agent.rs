@@ -21,6 +21,7 @@ use mgp_protocol::splice::quoted;
 use crate::Context;
 use crate::answer::json;
 use crate::audit::{self, CallFacts};
+use crate::checks::access;
 use mgp_callers::agent::Agent;
 use mgp_callers::exchange::Delivery;
 use mgp_callers::request::{Caller, Outcome, Request};
@@ -85,6 +86,8 @@ pub(super) async fn answered(cx: &Context, request: &Request, params: Option<&st
         .agent_asks
         .begin(&caller.agent, &target)
         .map_err(refused)?;
+    // Another agent is no part of a set.
+    let agreed = agreed && !access::is_narrowed(cx, caller);
     let agent = cx.directory.askable(&target).filter(|_| agreed);
     let agent = agent.ok_or_else(unasked)?;
     let patience = Patience::of(ask.timeout_ms).lasts;

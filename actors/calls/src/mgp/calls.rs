@@ -43,12 +43,16 @@ pub async fn show(cx: &Context, request: &Request) -> Outcome {
 /// How the task stands that a call became; `None` where nobody knows it any more.
 async fn task_status(cx: &Context, record: &CallRecord) -> Option<TaskStatus> {
     let server = ServerId::new(record.server_id.as_deref()?);
-    let views = [CatalogView::All, CatalogView::One(server.clone())];
-    let principals = views.map(|view| format!("{}@{view}", record.actor));
     let task = record.task_id.as_deref()?;
-    let named = principals
-        .iter()
-        .find_map(|who| cx.tasks.find_of(who, task))?;
+    let table = cx.policies.access.table();
+    let sets = table.sets().named.keys().cloned().map(CatalogView::Set);
+    let mut views = [CatalogView::All, CatalogView::One(server.clone())]
+        .into_iter()
+        .chain(sets);
+    let named = views.find_map(|view| {
+        let who = format!("{}@{view}", record.actor);
+        cx.tasks.find_of(&who, task)
+    })?;
     match named.task.maker {
         Maker::Kernel { boot, number } => cx.tasks.status((boot, number)),
         Maker::Modern { .. } | Maker::Legacy { .. } => {

@@ -26,12 +26,17 @@ pub(super) fn tool(cx: &Context, caller: &Caller, name: &str) -> Option<Discover
 /// Whether these methods exist for a caller: it negotiated them, or may register servers.
 #[must_use]
 pub fn offered(cx: &Context, caller: &Caller) -> bool {
-    caller.mgp.features().contains(Features::DISCOVERY) || cx.registrar.may_register(caller)
+    caller.mgp.features().contains(Features::DISCOVERY) || may_register(cx, caller)
+}
+
+/// A server that is registered is in no set, so who is in one registers none.
+pub(crate) fn may_register(cx: &Context, caller: &Caller) -> bool {
+    cx.registrar.may_register(caller) && !access::is_narrowed(cx, caller)
 }
 
 /// The definitions of these tools, for callers that may register servers.
 pub(crate) fn registering_tools(cx: &Context, caller: &Caller, security: bool) -> Vec<String> {
-    let agent = !caller.operator && cx.registrar.may_register(caller);
+    let agent = !caller.operator && may_register(cx, caller);
     let all = DiscoveryTool::ALL.iter().filter(|_| agent);
     all.map(|tool| tool.definition(security)).collect()
 }
@@ -54,6 +59,9 @@ pub(super) async fn answered(
     let (caller, trace) = (&request.caller, &request.trace);
     match tool {
         DiscoveryTool::List => discovered_servers(cx, caller, &read_list(params)?).await,
+        DiscoveryTool::Register if access::is_narrowed(cx, caller) => Err(Refusal::Forbidden(
+            "within a set no server can be registered".into(),
+        )),
         DiscoveryTool::Register => {
             let ask: Register = mcp::read(params)?;
             let needs = ask.mgp.permissions_required.clone();
@@ -109,15 +117,13 @@ fn described(cx: &Context, caller: &Caller, handle: &ServerHandle) -> Server {
     let spoken = link.as_ref().and_then(|link| link.mgp().active());
     let catalog = &cx.shown.load().catalog;
     let who = caller.identity();
-    let mut tools: Vec<String> = handle
-        .tools()
-        .iter()
-        .map(|own| caller.view.name_of(&handle.id, own))
-        .collect();
-    tools.retain(|tool| {
-        let found = catalog.tool(&caller.view, tool);
-        found.is_some_and(|tool| access::may_call(cx, &who, tool))
+    let tools = handle.tools();
+    let tools = tools.iter().filter_map(|own| {
+        let tool = catalog.tool(&caller.view, &caller.view.name_of(&handle.id, own))?;
+        let name = || tool.name_in(&caller.view).to_owned();
+        access::may_call(cx, &who, tool).then(name)
     });
+    let tools = tools.collect();
     let declared = &status.declared;
     let mut permissions = declared.permissions_required.clone();
     let said = spoken.map(|active| active.peer.permissions_required.clone());

@@ -10,6 +10,7 @@ use super::events::{self, EventsTool};
 use super::stream::{self, StreamTool};
 use crate::Context;
 use crate::answer::structured;
+use crate::cut_results;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_protocol::mgp::discovery::DiscoveryTool;
 use mgp_protocol::mgp::negotiation::Features;
@@ -26,7 +27,8 @@ pub(crate) fn listed(cx: &Context, caller: &Caller) -> Vec<String> {
         .into_iter()
         .chain(callback::listed(caller))
         .chain(events::listed(caller))
-        .chain(stream::listed(caller));
+        .chain(stream::listed(caller))
+        .chain(cut_results::listed(cx, caller));
     let mut all = discovery::registering_tools(cx, caller, security);
     all.extend(methods.filter_map(|method| definition(method, security)));
     all
@@ -40,6 +42,8 @@ pub(crate) enum KernelTool {
     AskAgent,
     /// `mgp/callback/respond` and what is pending.
     Callback(CallbackTool),
+    /// `mgp/calls/read`.
+    ReadOn,
     /// `mgp/discovery/*`.
     Discovery(DiscoveryTool),
     /// `mgp/stream/*`.
@@ -56,6 +60,9 @@ impl KernelTool {
         }
         if agent::is_tool(caller, name) {
             return Some(Self::AskAgent);
+        }
+        if cut_results::is_tool(cx, caller, name) {
+            return Some(Self::ReadOn);
         }
         let access = access::tool(caller, name).map(Self::Access);
         let callback = || callback::tool(caller, name).map(Self::Callback);
@@ -80,9 +87,13 @@ impl KernelTool {
         arguments: Option<&RawValue>,
     ) -> Outcome {
         let params = Some(arguments.map_or("{}", RawValue::get));
+        if let Self::ReadOn = self {
+            return cut_results::read(cx, request, params);
+        }
         let answer = match self {
             Self::Access(tool) => access::answered(cx, request, tool, params).await,
             Self::AskAgent => agent::answered(cx, request, params).await,
+            Self::ReadOn => cut_results::read(cx, request, params),
             Self::Callback(tool) => callback::answered(cx, request, tool, params),
             Self::Discovery(tool) => discovery::answered(cx, request, tool, params).await,
             Self::Stream(tool) => stream::answered(cx, request, tool, params).await,

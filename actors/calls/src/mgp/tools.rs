@@ -213,11 +213,14 @@ pub(crate) fn told(view: &CatalogView, hit: &Hit) -> Found {
         let part = member(of, name)?.to_owned();
         RawValue::from_string(part).ok()
     };
+    // What agents call it may be another name than its server's.
+    let called = member(raw, "name").and_then(|text| serde_json::from_str::<String>(text).ok());
+    let called = called.as_deref().unwrap_or(name);
     let description = member(raw, "description");
     let description = description.and_then(|text| serde_json::from_str(text).ok());
     let empty = || RawValue::from_string("{\"type\":\"object\"}".into()).expect("this is JSON");
     Found {
-        name: view.name_of(server, name),
+        name: view.name_of(server, called),
         server_id: server.to_string(),
         tool_id: canonical(server, name),
         description: description.unwrap_or_default(),

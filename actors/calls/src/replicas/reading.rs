@@ -119,7 +119,7 @@ fn places(
 ) -> Vec<ServerId> {
     match caller.view {
         CatalogView::One(_) => Vec::new(),
-        CatalogView::All => {
+        CatalogView::All | CatalogView::Set(_) => {
             let shown = cx.shown.load();
             shown.catalog.reading_places(kind, server, own).to_vec()
         }

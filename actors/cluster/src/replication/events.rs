@@ -180,6 +180,6 @@ fn actor(by: &AskedBy) -> Actor {
             },
             id: name.to_string(),
         },
-        Principal::Agent(agent) => by_agent(agent.as_str()),
+        Principal::Agent(agent) | Principal::InSet(agent, _) => by_agent(agent.as_str()),
     }
 }

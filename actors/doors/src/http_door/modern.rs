@@ -97,7 +97,7 @@ fn read(door: &HttpDoor, headers: &HeaderMap, arrival: &Arrival) -> Result<State
     request_headers::check_version(&stated.version, given(request_headers::VERSION))?;
     stated.check_version()?;
     mirrored.check(given)?;
-    let who = request::identity(&arrival.agent, arrival.operator);
+    let who = request::identity(&arrival.agent, arrival.operator, &arrival.view);
     if arrival.method == "tools/call"
         && let Some(name) = &mirrored.name
         && let Some(tool) = door.reception.routes.tool(&arrival.view, name, &who)

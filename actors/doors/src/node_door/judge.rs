@@ -185,7 +185,11 @@ fn open(
         return Err(Refusal::UnknownMethod(method.to_owned()));
     }
     let view = CatalogView::One(server.clone());
-    let knows = || reception.routes.knows(&view, &identity(agent, false));
+    let knows = || {
+        reception
+            .routes
+            .knows(&view, &identity(agent, false, &view))
+    };
     match method == "tools/call" || knows() {
         true => Ok(()),
         false => Err(Refusal::Closed(format!(

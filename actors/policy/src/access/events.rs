@@ -22,7 +22,7 @@ pub(super) fn of(
             kind: ActorKind::Operator,
             id: name.to_string(),
         },
-        Principal::Agent(agent) => by_agent(agent.as_str()),
+        Principal::Agent(agent) | Principal::InSet(agent, _) => by_agent(agent.as_str()),
     };
     let details = details(operation, change, false);
     told(operation, change, grants, actor, trace, details)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::policy::access::{Defaults, ForeignRules, GrantTable, Principal};
+use mgp_engine::policy::access::{Defaults, ForeignRules, GrantTable, Principal, ToolSets};
 use mgp_engine::policy::grants::{
     Applied, Authority, GrantChange, GrantId, Grants, LogChange, LogPosition, Operation, Signed,
     Subject,
@@ -281,6 +281,16 @@ impl AccessState {
         }
         self.generation += 1;
         let next = self.table.with_defaults(defaults, self.generation);
+        self.show(actor, next);
+    }
+
+    /// Other sets.
+    pub(super) fn set_sets(&mut self, actor: &AccessActor, sets: Arc<ToolSets>) {
+        if *self.table.sets() == sets {
+            return;
+        }
+        self.generation += 1;
+        let next = self.table.with_sets(sets, self.generation);
         self.show(actor, next);
     }
 

@@ -12,7 +12,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era;
 use mgp_protocol::ids::ServerId;
@@ -289,7 +288,7 @@ fn dressed(
         return Some(params.to_owned());
     }
     let mut splice = Splice::new(params);
-    if caller.view == CatalogView::All
+    if caller.view.is_merged()
         && let Some(raw) = member(params, "message")
         && let Ok(message) = serde_json::from_str::<String>(raw)
     {

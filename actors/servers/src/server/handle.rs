@@ -338,11 +338,12 @@ impl ServerHandle {
         tools.clone()
     }
 
-    pub(super) fn offers(&self, offer: &ServerOffer) {
+    /// What it offers, and what agents are shown of that.
+    pub(super) fn offers(&self, offer: &ServerOffer, shown: ServerOffer) {
         let tools = offer.tools().iter();
         let tools = tools.map(|tool| tool.own_name.clone()).collect();
         *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools;
-        self.set_last(Some(offer.clone()));
+        self.set_last(Some(shown));
     }
 
     /// The configuration names another server now: earlier offers do not count.

@@ -195,7 +195,7 @@ impl<'a> EventAccess<'a> {
             operator_only,
         } = &event.scope;
         let in_view = match &self.caller.view {
-            CatalogView::All => true,
+            CatalogView::All | CatalogView::Set(_) => true,
             CatalogView::One(own) => server.as_ref() == Some(own),
         };
         if !in_view || self.caller.operator {
@@ -214,11 +214,7 @@ impl<'a> EventAccess<'a> {
 
     /// True when events of this server may come to the caller.
     pub(super) fn reaches(&self, server: &ServerId) -> bool {
-        let in_view = match &self.caller.view {
-            CatalogView::All => true,
-            CatalogView::One(own) => own == server,
-        };
-        in_view && self.opens(server)
+        self.caller.view.shows(server) && self.opens(server)
     }
 
     fn opens(&self, server: &ServerId) -> bool {

@@ -47,11 +47,7 @@ impl SearchHandle {
         }
         let now = unix_ms();
         let open = |entry: &&IndexedTool| {
-            let seen = match view {
-                CatalogView::One(server) => *server == entry.server,
-                CatalogView::All => true,
-            };
-            seen && table.admits(who, &entry.server, Some(&entry.name), now)
+            view.shows(&entry.server) && table.admits(who, &entry.server, Some(&entry.name), now)
         };
         let entries = index.servers().flat_map(|shelf| shelf.entries());
         let counts = Arc::new(exposure::categories(entries.filter(open)));

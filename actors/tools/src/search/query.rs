@@ -164,7 +164,9 @@ impl SearchHandle {
                 !closed.contains(server) && table.admits(&who, server, Some(tool), now)
             };
             let doubles = match wanted.view {
-                CatalogView::All => doubles(&parts.shown.load().catalog, open),
+                CatalogView::All | CatalogView::Set(_) => {
+                    doubles(&parts.shown.load().catalog, open)
+                }
                 CatalogView::One(_) => HashSet::new(),
             };
             let visible = |entry: &IndexedTool| {
@@ -243,10 +245,7 @@ fn closed(
     index: &mgp_engine::tools::index::Index,
     wanted: &ToolQuery,
 ) -> HashSet<ServerId> {
-    let shown = |server: &ServerId| match &wanted.view {
-        CatalogView::All => true,
-        CatalogView::One(only) => only == server,
-    };
+    let shown = |server: &ServerId| wanted.view.shows(server);
     let state = |server: &ServerId| servers.get(server).map(|handle| handle.state());
     let open = |server: &ServerId| match wanted.status {
         ServerStatusFilter::Connected => state(server) == Some(LifecycleState::Connected),

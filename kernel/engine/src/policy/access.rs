@@ -1,5 +1,5 @@
 //! Who may call which tool (MGP §5): an entry for the tool, else one for its server, else the
-//! default policy. Where two entries of one level disagree, deny wins.
+//! default policy. Where two entries of one level disagree, deny wins. Sets only take away from that.
 //!
 //! Owners build a [`GrantTable`] from the grants and publish it; calls read it. A call that waits keeps an
 //! [`AccessLease`] and is decided again before it is sent, so that a revocation reaches it, too.
@@ -8,19 +8,21 @@ mod decision;
 mod explain;
 mod foreign;
 mod requests;
+mod sets;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use mgp_protocol::ids::{AgentId, NodeId, ServerId};
+use mgp_protocol::ids::{AgentId, NodeId, ServerId, SetName};
 use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source};
 
 pub use self::decision::{AccessDecision, DenialAnswer, ForeignClosed, hidden, told};
 pub use self::explain::{explain, explain_foreign, list, list_cluster};
 pub use self::foreign::{ForeignLease, ForeignRules, SharedTools};
 pub use self::requests::{GrantRefusal, GrantRequest, NamesNodes, grant, may, revoke, vacate};
+pub use self::sets::{Narrowing, ToolSet, ToolSets};
 use crate::policy::grants::{Authority, Force, GrantId, GrantResource, Granted, Grants, Subject};
 
 /// The principal, as identified by the door; never taken from a body.
@@ -30,6 +32,8 @@ pub enum Principal {
     Operator(Arc<str>),
     /// An agent.
     Agent(AgentId),
+    /// An agent at the door of a set, which narrows what is open to it.
+    InSet(AgentId, SetName),
 }
 
 impl Principal {
@@ -38,7 +42,16 @@ impl Principal {
     pub fn name(&self) -> &str {
         match self {
             Self::Operator(name) => name,
-            Self::Agent(agent) => agent.as_str(),
+            Self::Agent(agent) | Self::InSet(agent, _) => agent.as_str(),
+        }
+    }
+
+    /// The agent, whichever door it came by; `None` for the operator.
+    #[must_use]
+    pub fn agent(&self) -> Option<&AgentId> {
+        match self {
+            Self::Operator(_) => None,
+            Self::Agent(agent) | Self::InSet(agent, _) => Some(agent),
         }
     }
 }
@@ -177,6 +190,8 @@ pub struct GrantTable {
     foreign: Option<Arc<ForeignRules>>,
     /// The generation in which these last changed.
     foreign_since: u64,
+    /// What narrows all of this.
+    sets: Arc<ToolSets>,
 }
 
 /// Callers for whom lists are made together, because they see the same of every server.
@@ -189,6 +204,8 @@ pub enum Audience {
     /// Has entries of its own, unchanged since the first of these generations; with the default policies of
     /// the second.
     Agent(AgentId, u64, u64),
+    /// Of what the first one sees, what is in the set.
+    InSet(Box<Self>, Arc<ToolSet>),
 }
 
 /// Permission to make a call, valid as long as nothing changes.
@@ -218,6 +235,7 @@ impl GrantTable {
             defaults_since: generation,
             foreign: None,
             foreign_since: generation,
+            sets: Arc::default(),
         };
         let agents = grants.all().filter_map(|g| match &g.grant.subject {
             Subject::Agent(agent) => at(authority, &agent.node).then(|| agent.agent.clone()),
@@ -281,23 +299,25 @@ impl GrantTable {
     /// The audience of this caller.
     #[must_use]
     pub fn audience(&self, principal: &Principal) -> Audience {
-        let Principal::Agent(agent) = principal else {
+        let Some(agent) = principal.agent() else {
             return Audience::All;
         };
         if agent.is_foreign() {
             return Audience::Agent(agent.clone(), self.foreign_since, self.foreign_since);
         }
-        match self.agents.get(agent) {
+        let base = match self.agents.get(agent) {
             Some(held) => Audience::Agent(agent.clone(), held.since, self.defaults_since),
             None if self.defaults.open() => Audience::All,
             None => Audience::Common(self.defaults_since),
-        }
+        };
+        self.narrowed(principal, base)
     }
 
     /// True when everybody sees the same.
     #[must_use]
     pub fn is_uniform(&self) -> bool {
-        self.agents.is_empty() && self.foreign.is_none() && self.defaults.open()
+        let same = self.agents.is_empty() && self.foreign.is_none() && self.defaults.open();
+        same && *self.sets == ToolSets::default()
     }
 
     /// Whether the server as a whole is open to the caller: its prompts, resources and notifications.
@@ -310,7 +330,7 @@ impl GrantTable {
     #[must_use]
     pub fn sees(&self, principal: &Principal, server: &ServerId, now_ms: u64) -> bool {
         let whole = self.decide(principal, server, None, now_ms);
-        let Principal::Agent(agent) = principal else {
+        let Some(agent) = principal.agent() else {
             return true;
         };
         if agent.is_foreign() {
@@ -319,7 +339,10 @@ impl GrantTable {
             return foreign.is_some_and(|rules| rules.sees(agent, server, now_ms));
         }
         let rules = self.agents.get(agent).and_then(|h| h.servers.get(server));
-        let mut tools = rules.into_iter().flat_map(|rules| rules.tools.keys());
+        let tools = rules.into_iter().flat_map(|rules| rules.tools.keys());
+        let mut tools = tools
+            .map(|tool| &**tool)
+            .chain(self.in_sets(principal, server));
         whole.permission == Permission::Allow
             || tools.any(|tool| {
                 let of_tool = self.decide(principal, server, Some(tool), now_ms);
@@ -332,24 +355,23 @@ impl GrantTable {
         self.agents.keys()
     }
 
-    /// The tools of a server that this agent has entries for, by the server's own names.
+    /// The tools of a server that this agent has entries for, or its sets name, by the server's own names.
     pub fn named<'a>(
         &'a self,
         principal: &Principal,
         server: &ServerId,
     ) -> impl Iterator<Item = &'a str> + use<'a> {
-        let rules = match (principal, &self.foreign) {
-            (Principal::Agent(agent), Some(foreign)) if agent.is_foreign() => {
-                foreign.of(agent, server)
-            }
-            (Principal::Agent(agent), _) => {
+        let rules = match (principal.agent(), &self.foreign) {
+            (Some(agent), Some(foreign)) if agent.is_foreign() => foreign.of(agent, server),
+            (Some(agent), _) => {
                 let held = self.agents.get(agent);
                 held.and_then(|held| held.servers.get(server))
             }
-            (Principal::Operator(_), _) => None,
+            (None, _) => None,
         };
         let tools = rules.into_iter().flat_map(|rules| rules.tools.keys());
-        tools.map(|tool| &**tool)
+        let tools = tools.map(|tool| &**tool);
+        tools.chain(self.in_sets(principal, server))
     }
 
     /// Agents with an entry that was in force when the table was made and expired by `now_ms`.
@@ -373,15 +395,15 @@ impl GrantTable {
         tool: Option<&str>,
         now_ms: u64,
     ) -> AccessDecision<'_> {
-        let Principal::Agent(agent) = principal else {
-            return AccessDecision {
-                permission: Permission::Allow,
-                source: Source::Operator,
-                entry: None,
-                foreign: false,
-                closed: None,
-            };
+        let Some(agent) = principal.agent() else {
+            return decided(Permission::Allow, Source::Operator, None);
         };
+        if let Some((why, _)) = self.left_out(principal, server, tool) {
+            return AccessDecision {
+                narrowed: Some(why),
+                ..decided(Permission::Deny, Source::DefaultPolicy, None)
+            };
+        }
         let now_ms = now_ms.max(self.as_of_ms);
         if agent.is_foreign() {
             return match &self.foreign {
@@ -394,21 +416,10 @@ impl GrantTable {
             .get(agent)
             .and_then(|held| held.servers.get(server));
         if let Some((source, entry)) = rules.and_then(|rules| rules.deciding(tool, now_ms)) {
-            return AccessDecision {
-                permission: entry.permission,
-                source,
-                entry: Some(entry),
-                foreign: false,
-                closed: None,
-            };
+            return decided(entry.permission, source, Some(entry));
         }
-        AccessDecision {
-            permission: self.defaults.of(server).permission(),
-            source: Source::DefaultPolicy,
-            entry: None,
-            foreign: false,
-            closed: None,
-        }
+        let permission = self.defaults.of(server).permission();
+        decided(permission, Source::DefaultPolicy, None)
     }
 
     /// Whether this caller may call a tool or, without one, use the server as a whole.
@@ -450,6 +461,22 @@ impl GrantTable {
         let rules = self.agents.values().flat_map(|held| held.servers.values());
         let entries = rules.flat_map(AgentRules::entries);
         entries.filter_map(|entry| entry.not_after_ms).min()
+    }
+}
+
+/// A decision about a caller of this node.
+fn decided(
+    permission: Permission,
+    source: Source,
+    entry: Option<&AccessEntry>,
+) -> AccessDecision<'_> {
+    AccessDecision {
+        permission,
+        source,
+        entry,
+        foreign: false,
+        closed: None,
+        narrowed: None,
     }
 }
 

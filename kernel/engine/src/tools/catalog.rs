@@ -12,6 +12,7 @@ mod item;
 mod list;
 mod listed_item;
 mod offer;
+mod presented;
 mod replica_group;
 mod replicas;
 mod sifted;
@@ -225,7 +226,7 @@ impl Catalog {
     /// reached by their wrapped forms.
     #[must_use]
     pub fn resource<'a>(&'a self, view: &CatalogView, uri: &'a str) -> Option<ResourceRoute<'a>> {
-        if *view == CatalogView::All && uri.starts_with(WRAPPED) {
+        if view.is_merged() && uri.starts_with(WRAPPED) {
             let (server, uri) = uris::unwrap(uri)?;
             let server = match self.offers.get_key_value(server) {
                 Some((server, _)) => server,
@@ -260,7 +261,7 @@ impl Catalog {
     ) -> Cow<'a, str> {
         match view {
             CatalogView::One(_) => Cow::Borrowed(uri),
-            CatalogView::All => match self.resource(view, uri) {
+            CatalogView::All | CatalogView::Set(_) => match self.resource(view, uri) {
                 Some(route) if route.server == server && route.uri == uri => Cow::Borrowed(uri),
                 _ => Cow::Owned(uris::wrap(server, uri)),
             },
@@ -298,18 +299,15 @@ impl Catalog {
     /// of one server. A list without parts is stale at once.
     #[must_use]
     pub fn freshness(&self, view: &CatalogView, kind: ListKind) -> Freshness {
-        let shown = |server: &ServerId| match view {
-            CatalogView::All => true,
-            CatalogView::One(one) => one == server,
-        };
-        let offers = self.offers.values().filter(|offer| shown(offer.server()));
+        let offers = self.offers.values();
+        let offers = offers.filter(|offer| view.shows(offer.server()));
         let parts = offers.filter_map(|offer| offer.freshness(kind));
         parts.reduce(Freshness::and).unwrap_or_default()
     }
 
     fn front(&self, view: &CatalogView) -> Option<&Front> {
         match view {
-            CatalogView::All => Some(&self.all),
+            CatalogView::All | CatalogView::Set(_) => Some(&self.all),
             CatalogView::One(server) => self.one.get(server).map(|front| &**front),
         }
     }

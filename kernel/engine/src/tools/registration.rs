@@ -326,11 +326,11 @@ pub fn judge(
 /// What the operator allows, or less where less is asked for.
 fn trust(ask: &Register, terms: &RegistrationTerms<'_>) -> (TrustLevel, Vec<String>) {
     let said = ask.mgp.trust_level.as_deref();
-    let agent = matches!(terms.who, Principal::Agent(_));
+    let agent = terms.who.agent().is_some();
     // What an agent does not ask for it does not get.
     let asked = said.or(agent.then_some(TrustLevel::Sandboxed.as_str()));
     let most = match (terms.who, asked) {
-        (Principal::Agent(_), _) => terms.trust_max,
+        (Principal::Agent(_) | Principal::InSet(..), _) => terms.trust_max,
         (Principal::Operator { .. }, Some(_)) => TrustLevel::Trusted,
         (Principal::Operator { .. }, None) => TrustLevel::Standard,
     };

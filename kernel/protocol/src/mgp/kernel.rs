@@ -2,6 +2,7 @@
 
 pub mod lan;
 pub mod nodes;
+pub mod sets;
 pub mod shares;
 
 use std::collections::BTreeMap;
@@ -133,6 +134,9 @@ pub struct Client {
     /// The one server it is shown, where it is not shown all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
+    /// The set it is shown, where it came by the door of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<String>,
     /// How long it has been there, in milliseconds.
     pub since_ms: u64,
     /// How long ago it last asked for something, in milliseconds.

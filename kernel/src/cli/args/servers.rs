@@ -167,6 +167,7 @@ pub struct Import {
   mgp connect cursor --take-out            # and takes out what the kernel has now, too
   mgp connect vscode --http                # with a token of its own, at the kernel's door
   mgp connect cursor --undo
+  mgp connect --set reading cursor         # it sees the tools of this set
   mgp connect --print zed                  # only shows what to write
 
 Comments and the order of the client's file stay.")]
@@ -182,6 +183,9 @@ pub struct Connect {
     /// like the client, which is made.
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
+    /// What the client sees: this set, one of `mgp sets list`, and nothing else.
+    #[arg(long, value_name = "NAME", conflicts_with = "undo")]
+    pub set: Option<String>,
     /// At the kernel's HTTP door, with a token of its own, in place of starting `mgp stdio`.
     #[arg(long)]
     pub http: bool,

@@ -30,6 +30,7 @@ fn commands_are_read() {
             agent: Some(agent),
             server: Some(_),
             of: None,
+            set: None,
         })) if agent == "me"
     ));
     let add = typed("mgp agents add alice --expires 30d").unwrap().command;

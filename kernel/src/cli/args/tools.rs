@@ -1,4 +1,6 @@
-//! `mgp tools …`.
+//! `mgp tools …`, and the sets they are in.
+
+pub(super) mod sets;
 
 use std::path::PathBuf;
 

@@ -42,4 +42,7 @@ pub struct Stdio {
     /// Show only this server, under its own names.
     #[arg(long, value_name = "ID")]
     pub server: Option<String>,
+    /// Show only this set, one of `mgp sets list`.
+    #[arg(long, value_name = "NAME", conflicts_with = "server")]
+    pub set: Option<String>,
 }

@@ -41,6 +41,7 @@ impl ConnectOptions {
     pub(in crate::cli) fn at(server: Option<&str>) -> Self {
         let door = server.map(|server| door::Open {
             server: Some(server.to_owned()),
+            set: None,
             agent: None,
         });
         Self {

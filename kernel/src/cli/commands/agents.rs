@@ -154,19 +154,22 @@ impl ClientEntries {
             named(json!({"type": "http", "url": url, "headers": headers}))
         });
         Self {
-            stdio: named(stdio(context, Some(agent))),
+            stdio: named(stdio(context, Some(agent), None)),
             http,
         }
     }
 }
 
 /// The program stands with its whole path: a client started from a desktop may have another PATH.
-pub(super) fn stdio(context: &CliContext, agent: Option<&str>) -> Value {
+pub(super) fn stdio(context: &CliContext, agent: Option<&str>, set: Option<&str>) -> Value {
     let program = env::current_exe().map_or_else(|_| "mgp".into(), |exe| text(&exe));
     let mut args = vec!["stdio".to_owned()];
     if let Some(agent) = agent {
         let name = agent.strip_prefix(AgentId::PREFIX).unwrap_or(agent);
         args.extend(["--agent", name].map(str::to_owned));
+    }
+    if let Some(set) = set {
+        args.extend(["--set", set].map(str::to_owned));
     }
     for (option, path) in context.named_paths() {
         args.extend([option.to_owned(), text(path)]);

@@ -4,6 +4,7 @@ pub(super) mod arguments;
 mod away;
 mod call;
 mod find;
+pub(super) mod sets;
 
 use std::collections::HashMap;
 
@@ -65,6 +66,7 @@ fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
     let opening = ConnectOptions {
         door: (server.is_some() || agent.is_some()).then(|| door::Open {
             server: typed.server.clone(),
+            set: None,
             agent: agent.clone(),
         }),
         person: false,

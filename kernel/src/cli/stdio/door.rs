@@ -42,6 +42,7 @@ pub(super) fn open(
         let local = || own.then(|| AgentId::LOCAL.to_owned());
         let open = door::Open {
             server: asked.server.clone(),
+            set: asked.set.clone(),
             agent: asked.agent.clone().or_else(local),
         };
         match open_door(&mut socket, &open, silence) {
@@ -159,6 +160,7 @@ mod tests {
         });
         let open = door::Open {
             server: Some("files".into()),
+            set: None,
             agent: None,
         };
         let silence = SilenceTimer::of(Path::new("none"), None);

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use mgp_engine::callers::agent_asks::{AnsweredAgents, AnsweringAgents};
-use mgp_protocol::ids::AgentId;
+use mgp_engine::policy::access::ToolSets;
+use mgp_protocol::ids::{AgentId, BadAgentName, SetName};
 
 use crate::config::reading::Section;
 
@@ -11,12 +12,23 @@ use crate::config::reading::Section;
 const ALL: &str = "*";
 
 /// Reads `[agents.NAME]` of all names.
-pub(crate) fn read_agents(root: &mut Section<'_, '_, '_>, answering: &mut AnsweringAgents) {
+pub(crate) fn read_agents(
+    root: &mut Section<'_, '_, '_>,
+    answering: &mut AnsweringAgents,
+    sets: &mut ToolSets,
+) {
     root.each("agents", "agents.*", |name, section| {
         let answered = read_answered(section);
+        let held = read_held(section);
         match AgentId::parse(name) {
             Ok(agent) => {
+                held.map(|set| sets.held.insert(agent.clone(), set));
                 answered.map(|answered| answering.0.insert(agent, answered));
+            }
+            // Those without a name of their own can be held to a set, and answer nobody.
+            Err(BadAgentName::Taken(taken @ ("local" | "anonymous"))) if answered.is_none() => {
+                let agent = AgentId::new(format!("{}{taken}", AgentId::PREFIX));
+                held.map(|set| sets.held.insert(agent, set));
             }
             // `each` reads an absent table, so that its keys are known.
             Err(_) if name.is_empty() => {}
@@ -26,6 +38,19 @@ pub(crate) fn read_agents(root: &mut Section<'_, '_, '_>, answering: &mut Answer
             }
         }
     });
+}
+
+/// `set`: the one it is held to.
+fn read_held(section: &mut Section<'_, '_, '_>) -> Option<SetName> {
+    let name = section.text("set")?;
+    match SetName::parse(name.get_ref()) {
+        Ok(name) => Some(name),
+        Err(why) => {
+            let words = format!("`set` in {}: {why}", section.name());
+            section.refuse(name.span(), words);
+            None
+        }
+    }
 }
 
 /// `answers`: whom it answers; nobody where it says nothing.

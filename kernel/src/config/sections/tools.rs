@@ -9,6 +9,11 @@ use mgp_screening::validators::Validator;
 
 use crate::config::reading::{Section, listed, nearest};
 
+/// Longest name a tool is shown as, in bytes: what MCP recommends at most.
+const SHOWN_AS_MAX: usize = 128;
+/// Longest description, in bytes: all agents that see the tool read it.
+const DESCRIPTION_MAX: usize = 16 << 10;
+
 const LEVELS: [(&str, Level); 4] = [
     ("unrestricted", Level::Unrestricted),
     ("standard", Level::Standard),
@@ -63,10 +68,55 @@ pub(crate) fn read_tools(entry: &mut Section<'_, '_, '_>, rules: &mut ToolRules)
         let levels = LEVELS.map(|(word, level)| (word, Some(level)));
         section.choice("code_safety", &levels, &mut rule.code_safety);
         section.flag("idempotent", &mut rule.idempotent);
+        rule.name = read_name(section);
+        rule.description = read_description(section);
+        section.flag("hidden", &mut rule.hidden);
+        if let Some(shown) = &rule.name
+            && rules
+                .tools
+                .values()
+                .any(|other| other.name.as_ref() == Some(shown))
+        {
+            let whole = section.whole();
+            let words = format!(
+                "{}: another tool of the server has this `name`, too",
+                section.name()
+            );
+            section.refuse(whole, words);
+        }
         if rule != ToolRule::default() {
             rules.tools.insert(name.to_owned(), rule);
         }
     });
+}
+
+/// A name that every client takes: MCP 2025-11-25, tool names.
+fn read_name(section: &mut Section<'_, '_, '_>) -> Option<String> {
+    let name = section.text("name")?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    let fits = (1..=SHOWN_AS_MAX).contains(&name.get_ref().len());
+    if !fits || !name.get_ref().chars().all(plain) {
+        let words = format!(
+            "`name` in {} has 1 to {SHOWN_AS_MAX} letters, digits, '_', '-' and '.'",
+            section.name()
+        );
+        section.refuse(name.span(), words);
+        return None;
+    }
+    Some(name.into_inner().to_owned())
+}
+
+fn read_description(section: &mut Section<'_, '_, '_>) -> Option<String> {
+    let words = section.text("description")?;
+    if words.get_ref().len() > DESCRIPTION_MAX {
+        let told = format!(
+            "`description` in {} has more than {DESCRIPTION_MAX} bytes",
+            section.name()
+        );
+        section.refuse(words.span(), told);
+        return None;
+    }
+    Some(words.into_inner().to_owned())
 }
 
 /// A name nobody knows would hold the tool to something else than was meant.

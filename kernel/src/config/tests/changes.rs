@@ -128,6 +128,11 @@ exposure = "all" #> "pinned" waits
 pinned = [] #> ["a/c"] waits
 [agents."agent.a"]
 answers = [] #> ["agent.b"] waits
+set = "a" #> "b" live
+[sets.a]
+servers = [] #> ["x"] live
+tools = [] #> ["x:y"] live
+except = [] #> ["x:y"] live
 [discovery.servers."agent.a"]
 exposure = "all" #> "pinned" waits
 [discovery.provider]
@@ -223,7 +228,8 @@ fn every_key_is_live_or_told() {
         );
         let told = waiting((&running.kernel, &before), (&now.kernel, &after));
         let reaches = running.spec("x") != now.spec("x")
-            || running.kernel.access.default_policy != now.kernel.access.default_policy;
+            || running.kernel.access.default_policy != now.kernel.access.default_policy
+            || running.kernel.sets != now.kernel.sets;
         assert_eq!(reaches, fate != "waits", "[{section}] {key}");
         let section = match key.as_str() {
             "users" => "socket.users".to_owned(),
@@ -235,21 +241,22 @@ fn every_key_is_live_or_told() {
     }
 }
 
+/// A key without the name that its user chose.
+fn starred(key: &str) -> String {
+    key.replace("\"agent.a\"", "*").replace("sets.a", "sets.*")
+}
+
 /// The table has every key that is known.
 #[test]
 fn no_key_is_left_out() {
     let mut listed: BTreeSet<String> = changes()
         .into_iter()
-        .map(|(section, key, ..)| format!("{section}.{key}").replace("\"agent.a\"", "*"))
+        .map(|(section, key, ..)| starred(&format!("{section}.{key}")))
         .collect();
     // Its own keys are names of the user's choice.
     for top in KEYS.lines().filter_map(|line| line.strip_prefix('[')) {
         let mut path = String::new();
-        for part in top
-            .trim_end_matches(']')
-            .replace("\"agent.a\"", "*")
-            .split('.')
-        {
+        for part in starred(top.trim_end_matches(']')).split('.') {
             path = if path.is_empty() {
                 part.to_owned()
             } else {

@@ -82,7 +82,8 @@ pub(super) fn table(kernel: &KernelConfig, books: &Books) -> Arc<Snapshot<Access
     };
     let (grants, authority) = (books.grants(), books.authority());
     let table = AccessTable::build(grants, authority, defaults, unix_ms(), 1);
-    Arc::new(Snapshot::new(table))
+    let sets = Arc::new(kernel.sets.clone());
+    Arc::new(Snapshot::new(table.with_sets(sets, 1)))
 }
 
 /// How a person's yes is had.

@@ -164,3 +164,53 @@ async fn servers_that_are_here_now_are_taken_out() {
     );
     assert_ne!(entry(&text), Value::Null);
 }
+
+/// Decision 51: what is written leads to the set, over either door; a set that is not there is not written.
+#[tokio::test]
+async fn a_client_can_be_connected_to_a_set() {
+    let sets = format!("{ANY_PORT}[sets.few]\ntools = [\"it:echo\"]\n");
+    let servers = format!("{sets}{}", Program::fixture(&[]).entry("it"));
+    let Some(account) = Account::new(&servers).await else {
+        return;
+    };
+    let user = User(account);
+    user.0.file("home/.cursor/mcp.json", CURSOR);
+    user.done(&["up", "--detach"]).await;
+    let none = user
+        .mgp(&["connect", "cursor", "--set", "fw", "--yes"])
+        .await;
+    let words = String::from_utf8(none.stderr).unwrap();
+    assert!(
+        !none.status.success() && words.contains("did you mean few?"),
+        "{words}"
+    );
+    assert_eq!(user.cursor(), CURSOR);
+
+    user.done(&["connect", "cursor", "--set", "few", "--yes"])
+        .await;
+    let line = entry(&user.cursor());
+    let words = |value: &Value| value.as_str().unwrap().to_owned();
+    let args: Vec<String> = line["args"].as_array().unwrap().iter().map(words).collect();
+    assert!(
+        args.windows(2).any(|pair| pair == ["--set", "few"]),
+        "{args:?}"
+    );
+    let started = Program::new(words(&line["command"]), args);
+    let home = user.0.home_only();
+    let variables: Vec<(&str, &Path)> = home.iter().map(|(n, v)| (*n, v.as_path())).collect();
+    let mut agent = Agent::over_stdio(&user.0.runs(&started, &variables));
+    agent.initialize(NEWEST, "{}").await.result();
+    let list = agent.request("tools/list", json!({})).await.result();
+    let names: Vec<_> = list["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| &tool["name"])
+        .collect();
+    assert_eq!(names, ["it__echo"]);
+
+    user.done(&["connect", "cursor", "--set", "few", "--http", "--yes"])
+        .await;
+    let url = words(&entry(&user.cursor())["url"]);
+    assert!(url.ends_with("/mcp/p/few"), "{url}");
+}

@@ -32,6 +32,22 @@ const SPEECHES: [Speech; 4] = [
     Speech::Modern { mgp: true },
 ];
 
+/// By what Bob is kept away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rules {
+    /// Nothing is open to him but what is granted.
+    Grants,
+    /// He is held to a set, at whichever door (decision 51).
+    Held,
+    /// He comes by the door of a set (decision 51).
+    Door,
+}
+
+const RULES: [Rules; 3] = [Rules::Grants, Rules::Held, Rules::Door];
+
+/// What is open to Bob, as a set.
+const SET: &str = "[sets.part]\nservers = [\"open\"]\nexcept = [\"open:echo\"]\n";
+
 /// Two servers that offer the same. What is not granted is closed; Bob may use `open` without its
 /// `echo`, and nothing of `shut`; Alice may use both.
 struct Scene {
@@ -39,6 +55,7 @@ struct Scene {
     owner: Agent,
     alice: String,
     bob: String,
+    rules: Rules,
     tries: usize,
 }
 
@@ -47,11 +64,32 @@ impl Scene {
         Self::with(&[]).await
     }
 
+    /// The same, where Bob is kept away by other rules.
+    async fn under(rules: Rules) -> Self {
+        let held = match rules {
+            Rules::Grants => return Self::new().await,
+            Rules::Held => "[agents.bob]\nset = \"part\"\n",
+            Rules::Door => "",
+        };
+        let access = format!("[access]\nreveal = false\n{SET}{held}");
+        Self::made(rules, &access, &[]).await
+    }
+
     /// The same, with servers that are told more.
     async fn with(flags: &[&str]) -> Self {
+        let access = "[access]\ndefault_policy = \"opt-in\"\nreveal = false\n";
+        let mut scene = Self::made(Rules::Grants, access, flags).await;
+        scene.decide("alice", "open", None, "allow").await;
+        scene.decide("alice", "shut", None, "allow").await;
+        scene.decide("bob", "open", None, "allow").await;
+        scene.decide("bob", "open", Some("echo"), "deny").await;
+        scene
+    }
+
+    async fn made(rules: Rules, access: &str, flags: &[&str]) -> Self {
         let fixture = Program::fixture(flags);
         let config = format!(
-            "[http]\nlisten = \"127.0.0.1:0\"\n[access]\ndefault_policy = \"opt-in\"\nreveal = false\n{}{}",
+            "[http]\nlisten = \"127.0.0.1:0\"\n{access}{}{}",
             fixture.entry("open"),
             fixture.entry("shut"),
         );
@@ -60,18 +98,14 @@ impl Scene {
         let mut owner = Agent::over_socket(&kernel.socket()).await;
         owner.initialize(NEWEST, "{}").await.result();
         let (alice, bob) = (token(&kernel, "alice").await, token(&kernel, "bob").await);
-        let mut scene = Self {
+        Self {
             kernel,
             owner,
             alice,
             bob,
+            rules,
             tries: 0,
-        };
-        scene.decide("alice", "open", None, "allow").await;
-        scene.decide("alice", "shut", None, "allow").await;
-        scene.decide("bob", "open", None, "allow").await;
-        scene.decide("bob", "open", Some("echo"), "deny").await;
-        scene
+        }
     }
 
     async fn decide(&mut self, agent: &str, server: &str, tool: Option<&str>, permission: &str) {
@@ -79,13 +113,27 @@ impl Scene {
         self.owner.request("mgp/access/grant", entry).await.result();
     }
 
+    /// The door of everything that Bob may see.
+    fn url(&self) -> String {
+        match self.rules {
+            Rules::Grants | Rules::Held => self.kernel.url().to_owned(),
+            Rules::Door => self.kernel.server_url("p/part"),
+        }
+    }
+
     /// The doors, and what they show.
-    fn doors(&self) -> [(String, Option<&'static str>); 3] {
-        [
-            (self.kernel.url().to_owned(), None),
-            (self.kernel.server_url("open"), Some("open")),
-            (self.kernel.server_url("shut"), Some("shut")),
-        ]
+    fn doors(&self) -> Vec<(String, Option<&'static str>)> {
+        let whole = (self.url(), None);
+        let single = ["open", "shut"].map(|id| (self.kernel.server_url(id), Some(id)));
+        match self.rules {
+            Rules::Grants => vec![whole].into_iter().chain(single).collect(),
+            Rules::Held => {
+                let set = (self.kernel.server_url("p/part"), None);
+                vec![whole, set].into_iter().chain(single).collect()
+            }
+            // He is free elsewhere.
+            Rules::Door => vec![whole],
+        }
     }
 
     /// Bob asks something in this speech at this door.
@@ -198,7 +246,12 @@ fn names(server: &str, view: Option<&str>) -> Vec<String> {
 /// and each answer is word for word that for a tool which does not exist.
 #[tokio::test]
 async fn a_hidden_tool_is_reached_by_no_name() {
-    let mut scene = Scene::new().await;
+    for rules in RULES {
+        no_name_leads_to_it(Scene::under(rules).await).await;
+    }
+}
+
+async fn no_name_leads_to_it(mut scene: Scene) {
     for speech in SPEECHES {
         for (url, view) in scene.doors() {
             for server in ["open", "shut"] {
@@ -223,9 +276,14 @@ async fn a_hidden_tool_is_reached_by_no_name() {
 /// its own door is that of a server which does not exist.
 #[tokio::test]
 async fn a_hidden_server_is_reached_by_no_method() {
-    let mut scene = Scene::new().await;
+    for rules in RULES {
+        no_method_leads_to_it(Scene::under(rules).await).await;
+    }
+}
+
+async fn no_method_leads_to_it(mut scene: Scene) {
     for speech in SPEECHES {
-        let url = scene.kernel.url().to_owned();
+        let url = scene.url();
         // What is closed is asked for in the words for what is not there, and answered in them.
         for (method, closed) in of_server("shut") {
             let params = closed.to_string().replace("shut", "nosuch");
@@ -248,6 +306,9 @@ async fn a_hidden_server_is_reached_by_no_method() {
                 text.contains("open") || text.contains("test://"),
                 "{speech:?} {list}: {text}"
             );
+        }
+        if scene.rules == Rules::Door {
+            continue;
         }
         let (shut, none) = (
             scene.kernel.server_url("shut"),
@@ -391,8 +452,13 @@ async fn what_only_the_operator_may_do_no_agent_does() {
 /// MGP-070, A-31: of another agent's rights nothing is learned, whoever one claims to be.
 #[tokio::test]
 async fn the_rights_of_another_are_not_told() {
-    let mut scene = Scene::new().await;
-    let url = scene.kernel.url().to_owned();
+    for rules in RULES {
+        no_rights_are_told(Scene::under(rules).await).await;
+    }
+}
+
+async fn no_rights_are_told(mut scene: Scene) {
+    let url = scene.url();
     for speech in [Speech::Legacy { mgp: true }, Speech::Modern { mgp: true }] {
         let about = |agent: &str, server: &str| json!({"agent_id": format!("agent.{agent}"), "server_id": server, "tool_name": "echo"});
         let others = scene

@@ -66,7 +66,7 @@ impl Exposing {
     pub(crate) fn set(&self, caller: &Caller) -> Option<Exposure> {
         match &caller.view {
             _ if caller.operator => Some(Exposure::All),
-            CatalogView::All => self.of(&caller.agent).exposure,
+            CatalogView::All | CatalogView::Set(_) => self.of(&caller.agent).exposure,
             CatalogView::One(server) => *self.doors.get(server).unwrap_or(&Some(Exposure::All)),
         }
     }
@@ -121,7 +121,7 @@ fn callable(cx: &Context, shown: &Shown, caller: &Caller) -> usize {
         let offers = catalog.offers();
         let offers = offers.filter(|offer| caller.view.shows(offer.server()));
         let tools = offers.flat_map(|offer| offer.tools());
-        let tools = tools.filter(|t| caller.view != CatalogView::All || catalog.lists(t));
+        let tools = tools.filter(|t| !caller.view.is_merged() || catalog.lists(t));
         let open = tools.filter(|t| table.admits(&who, &t.server, Some(&t.own_name), now));
         open.count()
     })

@@ -158,7 +158,7 @@ pub(crate) fn with_experiment(cx: &Context, capabilities: &str, caller: &Caller)
     let upstreams = cx.upstreams(caller);
     let first = upstreams.iter().find_map(Upstream::legacy_tasks);
     let said = match (caller.version, &caller.view, &first) {
-        (Version::V2025_11_25, CatalogView::All, Some(_)) => Some(ALL),
+        (Version::V2025_11_25, CatalogView::All | CatalogView::Set(_), Some(_)) => Some(ALL),
         (Version::V2025_11_25, CatalogView::One(_), Some(tasks)) => tasks.capability.as_deref(),
         (Version::V2025_11_25, _, None) => {
             let bridged = upstreams.iter().any(Upstream::bridges_tasks);

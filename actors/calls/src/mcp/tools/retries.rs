@@ -156,7 +156,7 @@ fn fallback(
 ) -> Option<Request> {
     let view = &request.caller.view;
     let name = match view {
-        CatalogView::All => format!("{}:{own}", upstream.id()),
+        CatalogView::All | CatalogView::Set(_) => format!("{}:{own}", upstream.id()),
         CatalogView::One(_) => own.to_owned(),
     };
     let tool = cx.tool(view, &name)?;

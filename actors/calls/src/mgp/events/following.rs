@@ -91,7 +91,7 @@ impl FollowingRecord {
         let caller = &request.caller;
         let server = match &caller.view {
             CatalogView::One(server) => Some(server.to_string()),
-            CatalogView::All => None,
+            CatalogView::All | CatalogView::Set(_) => None,
         };
         let event = event(
             EventType::EVENTS_FOLLOWED,

@@ -17,6 +17,7 @@ use mgp_protocol::refusal::Refusal;
 use crate::Context;
 use crate::answer::json;
 use crate::audit::CallFacts;
+use crate::mgp::discovery;
 use crate::mgp::tools::session::{self, ALONE};
 use crate::mgp::tools::{self, told};
 use mgp_callers::request::{Caller, Outcome};
@@ -83,7 +84,7 @@ fn creating(cx: &Context, caller: &Caller) -> Creating {
             .mgp
             .active()
             .is_none_or(|active| active.peer.tool_creation),
-        may_run_code: registrar.may_register(caller),
+        may_run_code: discovery::may_register(cx, caller),
         policy: registrar.background.permissions.policy,
         session: caller.standing().is_some(),
     }
@@ -176,7 +177,7 @@ fn waiting(cx: &Context, caller: &Caller, tool: &CatalogTool) -> Pending {
     let missing = lacking.err().map(|lacking| lacking.permissions);
     let missing = missing.unwrap_or_default();
     Pending {
-        name: caller.view.name_of(&tool.server, &tool.own_name),
+        name: tool.name_in(&caller.view).to_owned(),
         server_id: tool.server.to_string(),
         permissions: missing.iter().map(ToString::to_string).collect(),
     }

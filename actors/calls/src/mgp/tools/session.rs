@@ -146,7 +146,7 @@ fn called<'a>(cx: &Context, caller: &Caller, tools: impl Iterator<Item = &'a str
     let shown = cx.shown.load();
     let name = |canonical: &str| {
         let tool = shown.catalog.tool(&CatalogView::All, canonical);
-        let name = |tool: &Arc<CatalogTool>| caller.view.name_of(&tool.server, &tool.own_name);
+        let name = |tool: &Arc<CatalogTool>| tool.name_in(&caller.view).to_owned();
         tool.map_or_else(|| canonical.to_owned(), name)
     };
     tools.map(name).collect()
@@ -156,8 +156,5 @@ fn called<'a>(cx: &Context, caller: &Caller, tools: impl Iterator<Item = &'a str
 const TOOLS_MAX: usize = 512;
 
 pub(crate) fn sees(view: &CatalogView, tool: &CatalogTool) -> bool {
-    match view {
-        CatalogView::One(server) => *server == tool.server,
-        CatalogView::All => true,
-    }
+    view.shows(&tool.server)
 }

@@ -54,12 +54,14 @@ impl ServerActor {
         state.learn_missing(std::mem::take(&mut lists.asked));
         let offer = lists.over(state.offer.clone());
         state.offer = offer.making_tasks(link.bridges_tasks());
-        self.handle.offers(&state.offer);
+        let (presented, refused) = state.offer.clone().presented();
+        self.handle.offers(&state.offer, presented);
         for kind in lists.kinds() {
             state.fetched[*kind as usize] = moment();
         }
         notes.extend(state.left_out());
         notes.extend(state.offer.odd().take(ODD_MAX));
+        notes.extend(refused);
         let new = notes.iter().filter(|note| !state.notes.contains(note));
         new.for_each(|note| self.log().note(note));
         state.notes = notes;
@@ -71,7 +73,7 @@ impl ServerActor {
     /// Publishes the offer, without changed tools that wait for the operator.
     fn show(&self, state: &ServerState, link: &Link) -> oneshot::Receiver<()> {
         let blocked = self.pins.blocked(&self.handle.id);
-        let shown = state.offer.clone().without(&blocked);
+        let (shown, _) = state.offer.clone().without(&blocked).presented();
         let (reply, seen) = Reply::new();
         if let Some(peer) = link.peer() {
             self.events.send(ServerEvent::Offered {

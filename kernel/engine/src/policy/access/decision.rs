@@ -3,7 +3,7 @@
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::{Permission, Source, Standing};
 
-use super::AccessEntry;
+use super::{AccessEntry, Narrowing};
 use crate::timestamps::rfc3339_ms;
 
 /// A decision, and what it is based on.
@@ -19,6 +19,8 @@ pub struct AccessDecision<'a> {
     pub foreign: bool,
     /// Why it is closed to one, where no entry denies it.
     pub closed: Option<ForeignClosed>,
+    /// Which set leaves it out, where one does.
+    pub narrowed: Option<Narrowing>,
 }
 
 /// Why something is closed to an agent of another node, beside the grants that deny it.
@@ -44,6 +46,9 @@ impl AccessDecision<'_> {
     pub fn rule(&self) -> String {
         if let Some(closed) = self.closed {
             return closed.to_string();
+        }
+        if let Some(narrowed) = self.narrowed {
+            return narrowed.to_string();
         }
         let verb = match self.permission {
             Permission::Allow => "allows",

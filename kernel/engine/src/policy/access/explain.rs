@@ -23,7 +23,7 @@ pub fn explain(
     tool: Option<&str>,
     now_ms: u64,
 ) -> Explanation {
-    let Principal::Agent(agent) = principal else {
+    let Some(agent) = principal.agent() else {
         return Explanation {
             permission: Permission::Allow,
             source: Source::Operator,

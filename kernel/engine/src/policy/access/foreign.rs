@@ -108,11 +108,11 @@ impl GrantTable {
         server: &ServerId,
         now_ms: u64,
     ) -> bool {
-        let of_node = match (principal, &self.foreign) {
-            (Principal::Agent(agent), Some(rules)) => {
+        let of_node = match (principal.agent(), &self.foreign) {
+            (Some(agent), Some(rules)) => {
                 rules.lets_node_follow(agent, server, now_ms.max(self.as_of_ms))
             }
-            (Principal::Agent(_) | Principal::Operator(_), _) => true,
+            (Some(_) | None, _) => true,
         };
         of_node && self.opens(principal, server, now_ms)
     }
@@ -313,12 +313,8 @@ impl ForeignRules {
 
 /// True for another node, not for its agents.
 fn is_of_node_itself(principal: &Principal) -> bool {
-    match principal {
-        Principal::Agent(agent) => agent
-            .foreign()
-            .is_some_and(|caller| is_node_itself(&caller)),
-        Principal::Operator(_) => false,
-    }
+    let caller = principal.agent().and_then(AgentId::foreign);
+    caller.is_some_and(|caller| is_node_itself(&caller))
 }
 
 fn is_node_itself(caller: &NodeAgent) -> bool {
@@ -332,6 +328,7 @@ fn open(source: Source, entry: Option<&AccessEntry>) -> AccessDecision<'_> {
         entry,
         foreign: true,
         closed: None,
+        narrowed: None,
     }
 }
 
@@ -343,5 +340,6 @@ pub(super) fn closed(why: ForeignClosed) -> AccessDecision<'static> {
         entry: None,
         foreign: true,
         closed: Some(why),
+        narrowed: None,
     }
 }

@@ -78,7 +78,7 @@ impl GrantRefusal {
 /// # Errors
 /// [`GrantRefusal::NotOperator`], [`GrantRefusal::NotOneself`].
 pub fn may(principal: &Principal, asked: GrantRequest<'_>) -> Result<(), GrantRefusal> {
-    let Principal::Agent(agent) = principal else {
+    let Some(agent) = principal.agent() else {
         return Ok(());
     };
     let who = agent.to_string();

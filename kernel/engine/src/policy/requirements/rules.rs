@@ -21,6 +21,8 @@ pub struct ToolRules {
     pub confirms: bool,
     /// Categories that all its tools are in, such as `filesystem/read`.
     pub categories: Vec<String>,
+    /// Longest text of a result that agents read at once, in bytes; 0 for any.
+    pub result_max: usize,
     /// Rules for single tools, by the server's own names.
     pub tools: BTreeMap<String, ToolRule>,
 }
@@ -36,6 +38,20 @@ pub struct ToolRule {
     pub code_safety: Option<Level>,
     /// Calling it twice does what calling it once does: a call that was lost may be made again.
     pub idempotent: bool,
+    /// What agents are shown it as, instead of the server's own name.
+    pub name: Option<String>,
+    /// What agents read of it, instead of what its server says.
+    pub description: Option<String>,
+    /// It is there for nobody.
+    pub hidden: bool,
+}
+
+impl ToolRule {
+    /// Whether agents are shown another tool than the server has.
+    #[must_use]
+    pub fn presents(&self) -> bool {
+        self.name.is_some() || self.description.is_some() || self.hidden
+    }
 }
 
 impl Default for ToolRules {
@@ -47,6 +63,7 @@ impl Default for ToolRules {
             code_safety: Level::Unrestricted,
             confirms: true,
             categories: Vec::new(),
+            result_max: 0,
             tools: BTreeMap::new(),
         }
     }

@@ -62,10 +62,10 @@ impl<'a> NamedItem<'a> {
     pub fn has_form_of(&self, server: &ServerId) -> bool {
         match (self.view, self.kind) {
             (CatalogView::One(one), _) => one == server,
-            (CatalogView::All, ListKind::Tools | ListKind::Prompts) => {
+            (CatalogView::All | CatalogView::Set(_), ListKind::Tools | ListKind::Prompts) => {
                 tool_names::read(server, self.name).is_some()
             }
-            (CatalogView::All, ListKind::Resources | ListKind::Templates) => {
+            (CatalogView::All | CatalogView::Set(_), ListKind::Resources | ListKind::Templates) => {
                 self.unwrapped(server).is_some()
             }
         }
@@ -88,11 +88,19 @@ impl<'a> NamedItem<'a> {
         server: &ServerId,
         last: Option<&[Arc<D>]>,
     ) -> Option<NameClaim<'a>> {
-        let offered = |own: &str| Some(last?.iter().any(|item| **item.own() == *own));
-        let named = |own: &'a str, formed| NameClaim {
-            own: Some(Cow::Borrowed(own)),
-            formed,
-            offered: offered(own),
+        let item = |name: &str| {
+            let mut called = last?.iter().filter(|item| **item.called() == *name);
+            let mut own = last?.iter().filter(|item| **item.own() == *name);
+            called.next().or_else(|| own.next())
+        };
+        let named = |name: &'a str, formed| {
+            let item = item(name);
+            let own = item.map(|item| item.own()).filter(|own| ***own != *name);
+            NameClaim {
+                own: Some(own.map_or(Cow::Borrowed(name), |own| Cow::Owned(own.to_string()))),
+                formed,
+                offered: last.map(|_| item.is_some()),
+            }
         };
         if matches!(self.view, CatalogView::One(_)) {
             return Some(named(self.name, true));
@@ -117,7 +125,7 @@ impl<'a> NamedItem<'a> {
     fn by_uri(&self, server: &ServerId, last: Option<&ServerOffer>) -> Option<NameClaim<'a>> {
         let own = match self.view {
             CatalogView::One(_) => Some(Cow::Borrowed(self.name)),
-            CatalogView::All => self.unwrapped(server),
+            CatalogView::All | CatalogView::Set(_) => self.unwrapped(server),
         };
         if own.is_some() {
             return Some(NameClaim {
@@ -148,7 +156,10 @@ impl ServerOffer {
     #[must_use]
     pub fn has(&self, kind: ListKind, own: &str) -> bool {
         match kind {
-            ListKind::Tools => self.tools.items.iter().any(|it| *it.own_name == *own),
+            ListKind::Tools => {
+                let mut tools = self.tools.items.iter();
+                tools.any(|it| *it.own_name == *own || *it.called == *own)
+            }
             ListKind::Prompts => self.prompts.items.iter().any(|it| *it.own_name == *own),
             ListKind::Resources | ListKind::Templates => {
                 let mut templates = self.templates.items.iter();

@@ -95,7 +95,10 @@ impl Front {
                         .collect(),
                 ],
             ),
-            tools: with_former(by_every_name(tools(), |tool| &tool.canonical), replicas),
+            tools: with_own(
+                with_former(by_every_name(tools(), |tool| &tool.canonical), replicas),
+                tools(),
+            ),
             prompts: with_former_prompts(
                 by_every_name(prompts(), |prompt| &prompt.canonical),
                 alike,
@@ -155,7 +158,7 @@ fn own_entries<D: Definition>(items: &[Arc<D>]) -> Vec<ListedItem> {
 }
 
 fn own_tool_entries(offer: &ServerOffer) -> Vec<ListedItem> {
-    let own = |tool: &Arc<CatalogTool>| tool_entry(offer, tool, &tool.own_name);
+    let own = |tool: &Arc<CatalogTool>| tool_entry(offer, tool, &tool.called);
     offer.tools.items.iter().map(own).collect()
 }
 
@@ -170,13 +173,19 @@ fn tool_entry(offer: &ServerOffer, tool: &CatalogTool, key: &Arc<str>) -> Listed
         legacy: tool.raw_for_legacy().cloned(),
         offers_tasks: offer.makes_tasks && !tool.says_execution,
         level: Some(tool.requirements.risk.level),
-        ..ListedItem::plain(key, &tool.raw)
+        ..ListedItem::plain(key, tool.shown_raw())
     }
 }
 
 fn by_own_name<D: Definition>(items: &[Arc<D>]) -> HashMap<Arc<str>, Arc<D>> {
-    let named = |item: &Arc<D>| (Arc::clone(item.own()), Arc::clone(item));
-    items.iter().map(named).collect()
+    let named = |item: &Arc<D>| (Arc::clone(item.called()), Arc::clone(item));
+    let mut names: HashMap<_, _> = items.iter().map(named).collect();
+    // Who knows it by its server's name reaches it by that, too.
+    for item in items.iter().filter(|item| item.called() != item.own()) {
+        let own = names.entry(Arc::clone(item.own()));
+        own.or_insert_with(|| Arc::clone(item));
+    }
+    names
 }
 
 /// Shown names first, then `server:name`, then bare names that only one server of this node has and
@@ -213,6 +222,25 @@ fn with_former(
         names
             .entry(Arc::clone(name))
             .or_insert_with(|| Arc::clone(tool));
+    }
+    names
+}
+
+/// Who knows a tool that is shown under another name by its server's reaches it by that, too; and it has the form
+/// `server:name` of the other one.
+fn with_own<'a>(
+    mut names: HashMap<Arc<str>, Arc<CatalogTool>>,
+    tools: impl Iterator<Item = &'a Arc<CatalogTool>>,
+) -> HashMap<Arc<str>, Arc<CatalogTool>> {
+    for tool in tools.filter(|tool| tool.called != tool.own_name) {
+        let forms = [
+            tool_names::canonical(&tool.server, &tool.called),
+            tool_names::shown(&tool.server, &tool.own_name),
+        ];
+        for form in forms {
+            let name = names.entry(form.into());
+            name.or_insert_with(|| Arc::clone(tool));
+        }
     }
     names
 }

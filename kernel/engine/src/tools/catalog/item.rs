@@ -13,8 +13,8 @@ use mgp_protocol::splice::{member, quoted};
 
 pub(super) use self::fields::PromptArgument;
 use self::fields::{Fields, OwnMember, place};
-use super::ListKind;
 use super::replica_group::CatalogReplica;
+use super::{CatalogView, ListKind};
 use crate::policy::requirements::{CallRequirements, RequirementTerms};
 use crate::servers::replica_mark::ReplicaMark;
 use crate::tool_names;
@@ -88,6 +88,8 @@ pub struct CatalogTool {
     pub own_name_json: Arc<str>,
     /// `server:tool`.
     pub canonical: Arc<str>,
+    /// What agents see at the door of its server: its own name, or what the operator has it shown as.
+    pub called: Arc<str>,
     /// What agents see in the view of all servers.
     pub shown: Arc<str>,
     /// Judges arguments.
@@ -102,7 +104,9 @@ pub struct CatalogTool {
     pub replica: Option<Arc<CatalogReplica>>,
     /// The definition as the server sent it.
     pub raw: Arc<str>,
-    /// Where its name stands in there.
+    /// The definition as agents are shown it, where the operator says that it is another one.
+    presented: Option<Arc<str>>,
+    /// Where its name stands in what agents are shown.
     pub(super) name_at: Range<u32>,
     legacy_raw: Option<Arc<str>>,
     /// Its definition for legacy clients says whether calls of it may be tasks.
@@ -164,6 +168,10 @@ pub(super) trait Definition: Sized {
     fn server(&self) -> &ServerId;
     /// What the server knows it by.
     fn own(&self) -> &Arc<str>;
+    /// What agents know it by at the door of its server.
+    fn called(&self) -> &Arc<str> {
+        self.own()
+    }
     /// What agents know it by when it stands alone.
     fn shown(&self) -> &Arc<str> {
         self.own()
@@ -188,6 +196,38 @@ impl CatalogTool {
     pub(super) fn under(&self, terms: &RequirementTerms) -> Self {
         Self {
             requirements: Arc::new(CallRequirements::read(&self.raw, &self.own_name, terms)),
+            ..self.clone()
+        }
+    }
+
+    /// What it is called in a view.
+    #[must_use]
+    pub fn name_in(&self, view: &CatalogView) -> &str {
+        match view {
+            CatalogView::All | CatalogView::Set(_) => &self.shown,
+            CatalogView::One(_) => &self.called,
+        }
+    }
+
+    /// The definition as agents are shown it.
+    #[must_use]
+    pub fn shown_raw(&self) -> &Arc<str> {
+        self.presented.as_ref().unwrap_or(&self.raw)
+    }
+
+    /// The same tool, shown by this definition and under this name. Others that are alike are shown as they are, so it
+    /// stands alone.
+    pub(super) fn shown_as(&self, name: Option<&str>, text: Arc<str>) -> Self {
+        let fields = Fields::of(&text).and_then(|fields| fields.own("name", usize::MAX));
+        let own = fields.expect("the definition was read before");
+        let called = name.map_or_else(|| Arc::clone(&self.called), Arc::from);
+        Self {
+            shown: tool_names::shown(&self.server, &called).into(),
+            called,
+            name_at: place(&text, own.json),
+            legacy_raw: legacy_raw(&text),
+            replica: None,
+            presented: Some(text),
             ..self.clone()
         }
     }
@@ -219,10 +259,12 @@ impl Definition for CatalogTool {
         let for_legacy: &str = legacy_raw.as_ref().unwrap_or(raw);
         Ok(Self {
             server: reader.server.clone(),
+            called: Arc::clone(&header.own_name),
             own_name: header.own_name,
             own_name_json: header.own_name_json,
             canonical: header.canonical,
             shown: header.shown,
+            presented: None,
             input: input.map_err(BadItem::InputSchema)?,
             output: output.transpose().map_err(BadItem::OutputSchema)?,
             param_headers: match param_headers? {
@@ -254,6 +296,10 @@ impl Definition for CatalogTool {
 
     fn own(&self) -> &Arc<str> {
         &self.own_name
+    }
+
+    fn called(&self) -> &Arc<str> {
+        &self.called
     }
 
     fn shown(&self) -> &Arc<str> {

@@ -135,6 +135,11 @@ impl ServerOffer {
         self
     }
 
+    /// What each of its tools is judged by.
+    pub(super) fn terms(&self) -> &Arc<RequirementTerms> {
+        &self.terms
+    }
+
     /// The mark of its server.
     #[must_use]
     pub fn mark(&self) -> Option<&ReplicaMark> {

@@ -49,11 +49,13 @@ impl Catalog {
             let owner = self.owner(view, kind, key);
             match (view, kind, self.all.tools.get(key)) {
                 // Whoever may call one of the replicas is shown their entry.
-                (CatalogView::All, ListKind::Tools, Some(tool)) if tool.replica.is_some() => {
+                (CatalogView::All | CatalogView::Set(_), ListKind::Tools, Some(tool))
+                    if tool.replica.is_some() =>
+                {
                     let mut places = self.replicas(tool).iter();
                     places.any(|tool| keep(&tool.server, Some(&tool.own_name)))
                 }
-                (CatalogView::All, _, _) => {
+                (CatalogView::All | CatalogView::Set(_), _, _) => {
                     let places = self.places_of(kind, key);
                     places.iter().any(|server| keep(server, None))
                         || owner.is_some_and(|(server, tool)| keep(server, tool))

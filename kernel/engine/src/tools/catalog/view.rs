@@ -1,9 +1,9 @@
-//! The view of a list: of all servers or of one, for an era.
+//! The view of a list: of all servers, of a set or of one, for an era.
 
 use std::fmt;
 
 use mgp_protocol::dialect::Era;
-use mgp_protocol::ids::ServerId;
+use mgp_protocol::ids::{ServerId, SetName};
 use serde::{Deserialize, Serialize};
 
 use crate::tool_names;
@@ -98,6 +98,9 @@ pub enum CatalogView {
     All,
     /// One, under its own names.
     One(ServerId),
+    /// Those of a set, under the same names as in [`Self::All`]. What the set leaves out is kept away by access
+    /// control, which knows the caller by its set.
+    Set(SetName),
 }
 
 impl CatalogView {
@@ -105,16 +108,31 @@ impl CatalogView {
     #[must_use]
     pub fn shows(&self, server: &ServerId) -> bool {
         match self {
-            Self::All => true,
+            Self::All | Self::Set(_) => true,
             Self::One(only) => only == server,
         }
+    }
+
+    /// Whether it shows several servers, under names that tell them apart.
+    #[must_use]
+    pub fn is_merged(&self) -> bool {
+        match self {
+            Self::All | Self::Set(_) => true,
+            Self::One(_) => false,
+        }
+    }
+
+    /// Whether who looks through this one sees a list of the other one, or a part of it.
+    #[must_use]
+    pub fn is_part_of(&self, whole: &Self) -> bool {
+        self == whole || matches!((self, whole), (Self::Set(_), Self::All))
     }
 
     /// What a tool, or a prompt, of this server is called here.
     #[must_use]
     pub fn name_of(&self, server: &ServerId, own: &str) -> String {
         match self {
-            Self::All => tool_names::shown(server, own),
+            Self::All | Self::Set(_) => tool_names::shown(server, own),
             Self::One(_) => own.to_owned(),
         }
     }
@@ -125,6 +143,7 @@ impl fmt::Display for CatalogView {
         match self {
             Self::All => f.write_str("(all servers)"),
             Self::One(server) => server.fmt(f),
+            Self::Set(set) => write!(f, "(set {set})"),
         }
     }
 }

@@ -59,6 +59,8 @@ pub struct Draft {
 #[derive(Default, Deserialize)]
 struct IndexedDefinition<'a> {
     #[serde(default)]
+    name: Option<Value>,
+    #[serde(default)]
     title: Option<Value>,
     #[serde(default)]
     description: Option<Value>,
@@ -94,6 +96,11 @@ impl Draft {
         if let Some(schema) = schema.and_then(|schema| serde_json::from_str(schema).ok()) {
             parameters.walk(&schema, 0);
         }
+        // What it is shown as, where that is another name than its server's.
+        let called = definition.name.as_ref().and_then(Value::as_str);
+        let called = called.filter(|called| *called != &**name && called.len() <= LABEL_MAX * 2);
+        let keywords = labels(definition.keywords.as_ref()).into_vec().into_iter();
+        let keywords = keywords.chain(called.map(Box::from)).collect();
         let permissions = security.map(|said| said.permissions_required.iter().cloned().collect());
         Self {
             entry: IndexedTool {
@@ -102,7 +109,7 @@ impl Draft {
                 raw: Arc::clone(raw),
                 risk,
                 categories: labels(definition.categories.as_ref()),
-                keywords: labels(definition.keywords.as_ref()),
+                keywords,
                 permissions: permissions.unwrap_or_default(),
             },
             title: text(&definition.title, LABEL_MAX * 4),

@@ -4,7 +4,6 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery::Register;
 
 use super::{Finding, RegistrationRefusal, RegistrationTerms};
-use crate::policy::access::Principal;
 
 /// Names of what is no server, whatever letters they are written in.
 const RESERVED: [&str; 16] = [
@@ -21,7 +20,7 @@ pub(super) fn may(
     ask: &Register,
     terms: &RegistrationTerms<'_>,
 ) -> Result<String, RegistrationRefusal> {
-    let Principal::Agent(agent) = terms.who else {
+    let Some(agent) = terms.who.agent() else {
         return Ok(terms.who.name().to_owned());
     };
     if !terms.agents_may {

@@ -14,13 +14,20 @@ struct MethodTool {
 }
 
 /// Each schema is that of the params of its method.
-const ALL: [MethodTool; 9] = [
+const ALL: [MethodTool; 10] = [
     MethodTool {
         method: "mgp/agent/ask",
         title: "Ask an agent",
         description: "Asks another connected agent and waits for its answer.",
         reads: false,
         schema: r#"{"type":"object","properties":{"target_agent_id":{"type":"string","description":"Such as agent.bob"},"prompt":{"type":"string"},"context":{"type":"string"},"timeout_ms":{"type":"integer","minimum":0}},"required":["target_agent_id","prompt"],"additionalProperties":false}"#,
+    },
+    MethodTool {
+        method: "mgp/calls/read",
+        title: "Read on",
+        description: "Reads on in a result that was cut because it is long.",
+        reads: true,
+        schema: r#"{"type":"object","properties":{"result_id":{"type":"string","description":"As it stands where the result was cut"},"from":{"type":"integer","minimum":0,"description":"Where to begin, in bytes"}},"required":["result_id","from"],"additionalProperties":false}"#,
     },
     MethodTool {
         method: "mgp/callback/respond",
@@ -111,6 +118,7 @@ mod tests {
     use crate::mcp::{self, Method};
     use crate::mgp::agent::Ask;
     use crate::mgp::callback::Respond;
+    use crate::mgp::calls::Read;
     use crate::mgp::events::{Replay, Subscribe, Unsubscribe};
     use crate::mgp::spells;
     use crate::mgp::stream::{Cancel, PACE_TOOL, Pace};
@@ -149,6 +157,7 @@ mod tests {
             let said = Some(params.as_str());
             let read = match tool.method {
                 Ask::METHOD => mcp::read::<Ask>(said).map(drop),
+                Read::METHOD => mcp::read::<Read>(said).map(drop),
                 Respond::METHOD => mcp::read::<Respond>(said).map(drop),
                 Subscribe::METHOD => mcp::read::<Subscribe>(said).map(drop),
                 Unsubscribe::METHOD => mcp::read::<Unsubscribe>(said).map(drop),

@@ -102,6 +102,7 @@ async fn a_door_is_opened_before_initialize() {
     let work = async |path: PathBuf| {
         let door = door::Open {
             server: Some("files".into()),
+            set: None,
             agent: None,
         };
         let opening = ConnectOptions {

@@ -15,6 +15,7 @@ use super::import::{doubled, sources};
 use crate::cli::args::Connect;
 use crate::cli::client::{CliContext, read};
 use crate::cli::commands::agents::{self, ListedAgents};
+use crate::cli::commands::tools::sets;
 use crate::cli::failure::Failure;
 use crate::cli::print::{report, say};
 use crate::cli::words::plain;
@@ -73,9 +74,15 @@ fn clients(context: &CliContext, typed: &Connect) -> Result<Vec<Client>, Failure
 
 fn one(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, Failure> {
     let file = ClientFileEdit::of(context, client)?;
+    if let Some(set) = &typed.set {
+        sets::named(context, set)?;
+    }
     let reach = match typed.http {
         true => OwnReach::Url {
-            url: door(context)?,
+            url: match &typed.set {
+                Some(set) => format!("{}/p/{set}", door(context)?),
+                None => door(context)?,
+            },
             token: UNSEEN.to_owned(),
         },
         false => over_stdio(context, typed)?,
@@ -190,7 +197,7 @@ fn agreed(context: &CliContext, typed: &Connect, client: Client) -> Result<bool,
 
 /// The program stands with its whole path: a client started from a desktop may have another PATH.
 fn over_stdio(context: &CliContext, typed: &Connect) -> Result<OwnReach, Failure> {
-    let entry = agents::stdio(context, typed.agent.as_deref());
+    let entry = agents::stdio(context, typed.agent.as_deref(), typed.set.as_deref());
     if let Some(agent) = &typed.agent {
         context.with_kernel(async |client| {
             crate::cli::client::names::agent(client, agent)

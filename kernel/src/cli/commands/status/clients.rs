@@ -48,9 +48,10 @@ fn program(client: &Client) -> String {
 }
 
 fn door(client: &Client) -> String {
-    match &client.server {
-        Some(server) => format!("{} {}", plain(&client.door), plain(server)),
-        None => plain(&client.door),
+    match (&client.server, &client.set) {
+        (Some(server), _) => format!("{} {}", plain(&client.door), plain(server)),
+        (None, Some(set)) => format!("{} set {}", plain(&client.door), plain(set)),
+        (None, None) => plain(&client.door),
     }
 }
 
@@ -66,6 +67,7 @@ mod tests {
             speaks: Some("2025-11-25".into()),
             door: "http".into(),
             server: Some("git".into()),
+            set: None,
             since_ms: 300_000,
             silent_ms: 900,
             calls: 12,

@@ -141,8 +141,17 @@ async fn a_task_of_another_is_not_followed() {
 /// own program brought it in.
 #[tokio::test]
 async fn who_speaks_as_an_agent_over_a_line_can_do_no_more_than_it() {
-    let mut scene = Scene::new().await;
-    let program = scene.kernel.program(&["stdio", "--agent", "bob"]);
+    for rules in RULES {
+        no_line_leads_to_it(Scene::under(rules).await).await;
+    }
+}
+
+async fn no_line_leads_to_it(mut scene: Scene) {
+    let line = ["stdio", "--agent", "bob"].as_slice();
+    let program = scene.kernel.program(&match scene.rules {
+        Rules::Grants | Rules::Held => line.to_vec(),
+        Rules::Door => [line, &["--set", "part"]].concat(),
+    });
     let mut line = Agent::over_stdio(&program);
     line.initialize(NEWEST, "{}").await.result();
     let mut modern = ModernAgent::over_stdio(&program, "{}");

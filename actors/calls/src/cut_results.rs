@@ -1,0 +1,141 @@
+//! Results that are cut, and how their callers read on: the hands of [`mgp_engine::calls::cut_results`].
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use mgp_engine::calls::cut_results::{KeptTexts, cut};
+use mgp_engine::tools::catalog::CatalogTool;
+use mgp_protocol::ids::ConnectionId;
+use mgp_protocol::mcp;
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::calls::Read;
+use mgp_protocol::mgp::spells;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::quoted;
+
+use crate::Context;
+use crate::answer::whole;
+use crate::checks::access;
+use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_runtime::ids::new_id;
+use mgp_runtime::time::moment;
+
+/// The name of the tool in letters that every model API takes.
+const TOOL: &str = "mgp_calls_read";
+
+/// What was cut off and is kept. One lock for all: it is held while a text is copied, and only long results come here.
+#[derive(Debug, Default)]
+pub struct CutResults(Mutex<KeptTexts>);
+
+impl CutResults {
+    fn kept(&self) -> MutexGuard<'_, KeptTexts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection has ended, and what was kept for it with it.
+    pub fn leave(&self, whose: ConnectionId) {
+        self.kept().leave(whose);
+    }
+}
+
+/// The result as its caller reads it: as it came, where it is no longer than the operator wants.
+pub(crate) fn fitting(cx: &Context, caller: &Caller, tool: &CatalogTool, result: Bytes) -> Bytes {
+    let most = tool.requirements.rules().result_max;
+    if most == 0 || result.len() <= most {
+        return result;
+    }
+    let Some(cut) = std::str::from_utf8(&result)
+        .ok()
+        .and_then(|text| cut(text, most))
+    else {
+        return result;
+    };
+    let id = new_id().to_string();
+    let (kept, whole) = (cut.text.len(), cut.whole);
+    let gone = match kept < whole {
+        true => format!(" (the first {kept} are kept)"),
+        false => String::new(),
+    };
+    let how = format!(
+        "[Cut here: {} of {whole} bytes. Read on with the tool {TOOL}: {{\"result_id\":\"{id}\",\"from\":{}}}{gone}]",
+        cut.from, cut.from
+    );
+    let told = cut.told(&how);
+    let place = (&tool.server, &*tool.own_name);
+    let mut all = cx.cut_results.kept();
+    all.keep(&id, caller.connection, place, cut.text, moment());
+    told.into()
+}
+
+/// True when this tool is `mgp.calls.read`, for who may have something to read on in.
+pub(crate) fn is_tool(cx: &Context, caller: &Caller, name: &str) -> bool {
+    spells(Read::METHOD, name) && cuts(cx, caller)
+}
+
+/// It is listed where results of a server that the caller sees are cut.
+pub(crate) fn listed(cx: &Context, caller: &Caller) -> Option<&'static str> {
+    cuts(cx, caller).then_some(Read::METHOD)
+}
+
+fn cuts(cx: &Context, caller: &Caller) -> bool {
+    let shown = cx.shown.load();
+    shown.catalog.offers().any(|offer| {
+        let rules = offer.tools().first().map(|tool| tool.requirements.rules());
+        rules.is_some_and(|rules| rules.result_max > 0)
+            && caller.view.shows(offer.server())
+            && access::sees(cx, caller, offer.server())
+    })
+}
+
+/// The next part of a result, with a line that says how to read on where there is more.
+pub(crate) fn read(cx: &Context, request: &Request, params: Option<&str>) -> Outcome {
+    let asked: Read = mcp::read(params)?;
+    let caller = &request.caller;
+    let gone = || {
+        Refusal::Gone(
+            "there is no such result any more: it is kept for ten minutes, for the connection that made the call"
+                .into(),
+        )
+    };
+    let origin = cx
+        .cut_results
+        .kept()
+        .origin(&asked.result_id, caller.connection);
+    let (server, tool) = origin.ok_or_else(gone)?;
+    access::admit(cx, caller, &server, Some(&tool), gone())?;
+    let most = page(cx, &server, &tool);
+    let place = (asked.from, most);
+    let part = cx
+        .cut_results
+        .kept()
+        .read(&asked.result_id, caller.connection, place, moment());
+    let part = part.ok_or_else(gone)?;
+    let text = match part.next {
+        Some(next) => format!(
+            "{}\n[Bytes {} to {next} of {}. Read on with the tool {TOOL}: {{\"result_id\":{},\"from\":{next}}}]",
+            part.text,
+            part.from,
+            part.whole,
+            quoted(&asked.result_id)
+        ),
+        None => part.text,
+    };
+    let result = format!(
+        r#"{{"content":[{{"type":"text","text":{}}}]}}"#,
+        quoted(&text)
+    );
+    Ok(whole(caller, result.into(), String::new))
+}
+
+/// How much is read at once: as much as of a result.
+fn page(cx: &Context, server: &mgp_protocol::ids::ServerId, tool: &str) -> usize {
+    let shown = cx.shown.load();
+    let offer = shown.catalog.offer(server);
+    let mut tools = offer.into_iter().flat_map(|offer| offer.tools());
+    let tool = tools.find(|known| *known.own_name == *tool);
+    let most = tool.map_or(0, |tool| tool.requirements.rules().result_max);
+    if most == 0 { PAGE } else { most }
+}
+
+/// How much is read at once where results are not cut any more, in bytes.
+const PAGE: usize = 32 << 10;

@@ -1,0 +1,373 @@
+//! Results that are longer than the operator wants agents to read at once (decision 53): cut, and what was cut off kept
+//! for a while, for the one who made the call.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use mgp_protocol::ids::{ConnectionId, ServerId};
+use mgp_protocol::splice::{Splice, member, members, quoted};
+use serde_json::value::RawValue;
+
+use crate::clock::MonotonicTime;
+
+/// Most bytes of text kept of one result; what lies behind them is gone, and the reader is told so.
+pub const TEXT_MAX: usize = 8 << 20;
+/// Most results kept for one connection, and bytes of them together: an agent reads on in the last few. The oldest of
+/// the same connection goes.
+const OF_ONE: usize = 16;
+const BYTES_OF_ONE: usize = 16 << 20;
+/// Bytes kept for all connections together; at this bound the oldest of all goes.
+const BYTES_IN_ALL: usize = 64 << 20;
+/// How long one is kept after it was last read.
+const LASTS: Duration = Duration::from_secs(600);
+
+/// A result without what was too long in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutResult {
+    /// The result for the agent, but for [`CutResult::told`].
+    before: String,
+    shown: String,
+    after: String,
+    /// The whole text, as far as it is kept.
+    pub text: String,
+    /// Bytes of it that the result still shows.
+    pub from: usize,
+    /// Bytes there were.
+    pub whole: usize,
+}
+
+impl CutResult {
+    /// The result, with a line at the end of its text that says how to read on.
+    #[must_use]
+    pub fn told(&self, how: &str) -> String {
+        let text = quoted(&format!("{}\n{how}", self.shown));
+        format!("{}{text}{}", self.before, self.after)
+    }
+}
+
+/// Cuts a result whose text has more than `most` bytes at a border of characters. Only text is cut: pictures, resources
+/// and structured content stay as they are. `None` for a result that fits, which is passed on as it came, and for one
+/// that is no plain result of a tool.
+#[must_use]
+pub fn cut(result: &str, most: usize) -> Option<CutResult> {
+    // The text is no longer than what it is written as.
+    if result.len() <= most {
+        return None;
+    }
+    let all = members(result)?;
+    let mut contents = all.iter().filter(|(name, _)| name == "content");
+    let (Some((_, content)), None) = (contents.next(), contents.next()) else {
+        return None;
+    };
+    let items: Vec<&RawValue> = serde_json::from_str(content.get()).ok()?;
+    let texts: Vec<Option<String>> = items.iter().map(|item| text_of(item)).collect();
+    let whole: usize = texts.iter().flatten().map(String::len).sum();
+    if whole <= most {
+        return None;
+    }
+    let (mut left, mut cut_at) = (most, None);
+    for (at, text) in texts.iter().enumerate() {
+        let Some(text) = text else { continue };
+        if text.len() > left {
+            cut_at = Some((at, text.floor_char_boundary(left)));
+            break;
+        }
+        left -= text.len();
+    }
+    let (at, border) = cut_at?;
+    let mut text = String::new();
+    texts[..at]
+        .iter()
+        .flatten()
+        .for_each(|part| text.push_str(part));
+    let from = text.len() + border;
+    texts[at..]
+        .iter()
+        .flatten()
+        .for_each(|part| text.push_str(part));
+    text.truncate(text.floor_char_boundary(TEXT_MAX));
+    // What comes behind the cut is shown where it is no text.
+    let mut kept = Vec::with_capacity(items.len());
+    for (place, item) in items.iter().enumerate() {
+        match (&texts[place], place) {
+            (Some(_), place) if place > at => {}
+            (Some(_), place) if place == at => kept.push(with_mark(item.get())),
+            (_, _) => kept.push(item.get().to_owned()),
+        }
+    }
+    let mut splice = Splice::new(result);
+    splice.replace(content.get(), format!("[{}]", kept.join(",")));
+    let marked = splice.finish().into_owned();
+    let (before, after) = marked.split_once(MARK)?;
+    Some(CutResult {
+        before: before.to_owned(),
+        shown: texts[at].as_deref().unwrap_or_default()[..border].to_owned(),
+        after: after.to_owned(),
+        text,
+        from,
+        whole,
+    })
+}
+
+/// Stands for the text that is cut. No JSON has it, as it is no UTF-8 that JSON writes outside of a string.
+const MARK: &str = "\u{1}";
+
+fn with_mark(item: &str) -> String {
+    let mut splice = Splice::new(item);
+    splice.replace(member(item, "text").unwrap_or_default(), MARK);
+    splice.finish().into_owned()
+}
+
+/// The text of an item of content; of one with several, readers would take another one each.
+fn text_of(item: &RawValue) -> Option<String> {
+    let all = members(item.get())?;
+    let one = |wanted: &str| {
+        let mut found = all.iter().filter(|(name, _)| name == wanted);
+        let (Some((_, value)), None) = (found.next(), found.next()) else {
+            return None;
+        };
+        serde_json::from_str::<String>(value.get()).ok()
+    };
+    one("type").filter(|kind| kind == "text")?;
+    one("text")
+}
+
+/// A text that is read on in.
+#[derive(Debug)]
+struct KeptText {
+    id: Box<str>,
+    whose: ConnectionId,
+    server: ServerId,
+    tool: Box<str>,
+    text: Box<str>,
+    read: MonotonicTime,
+}
+
+/// What was cut off, oldest first.
+#[derive(Debug, Default)]
+pub struct KeptTexts {
+    all: VecDeque<KeptText>,
+}
+
+/// A part of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextPage {
+    /// The part.
+    pub text: String,
+    /// Where it begins, in bytes.
+    pub from: usize,
+    /// Where the next one begins; `None` at the end.
+    pub next: Option<usize>,
+    /// Bytes there are.
+    pub whole: usize,
+}
+
+impl KeptTexts {
+    /// Keeps a text for the connection that called.
+    pub fn keep(
+        &mut self,
+        id: &str,
+        whose: ConnectionId,
+        (server, tool): (&ServerId, &str),
+        text: String,
+        now: MonotonicTime,
+    ) {
+        self.forget(now);
+        self.all.push_back(KeptText {
+            id: id.into(),
+            whose,
+            server: server.clone(),
+            tool: tool.into(),
+            text: text.into(),
+            read: now,
+        });
+        while self.count(|one| one.whose == whose) > OF_ONE
+            || self.bytes(|one| one.whose == whose) > BYTES_OF_ONE
+        {
+            let Some(oldest) = self.all.iter().position(|one| one.whose == whose) else {
+                break;
+            };
+            self.all.remove(oldest);
+        }
+        while self.bytes(|_| true) > BYTES_IN_ALL {
+            self.all.pop_front();
+        }
+    }
+
+    /// Whose server and tool a text is from; `None` for who did not make the call, as for one that is not there.
+    #[must_use]
+    pub fn origin(&self, id: &str, whose: ConnectionId) -> Option<(ServerId, String)> {
+        let one = self.find(id, whose)?;
+        Some((one.server.clone(), one.tool.to_string()))
+    }
+
+    /// A part of at most `most` bytes, between borders of characters; a place within a character means the one before.
+    pub fn read(
+        &mut self,
+        id: &str,
+        whose: ConnectionId,
+        (from, most): (usize, usize),
+        now: MonotonicTime,
+    ) -> Option<TextPage> {
+        self.forget(now);
+        let own = |one: &&mut KeptText| *one.id == *id && one.whose == whose;
+        let one = self.all.iter_mut().find(own)?;
+        one.read = now;
+        let from = one.text.floor_char_boundary(from);
+        // A character has at most four bytes: each page goes on.
+        let end = one
+            .text
+            .floor_char_boundary(from.saturating_add(most.max(4)));
+        Some(TextPage {
+            text: one.text[from..end].to_owned(),
+            from,
+            next: (end < one.text.len()).then_some(end),
+            whole: one.text.len(),
+        })
+    }
+
+    /// The connection has ended.
+    pub fn leave(&mut self, whose: ConnectionId) {
+        self.all.retain(|one| one.whose != whose);
+    }
+
+    fn find(&self, id: &str, whose: ConnectionId) -> Option<&KeptText> {
+        let mut all = self.all.iter();
+        all.find(|one| *one.id == *id && one.whose == whose)
+    }
+
+    fn forget(&mut self, now: MonotonicTime) {
+        self.all.retain(|one| now.since(one.read) < LASTS);
+    }
+
+    fn count(&self, of: impl Fn(&KeptText) -> bool) -> usize {
+        self.all.iter().filter(|one| of(one)).count()
+    }
+
+    fn bytes(&self, of: impl Fn(&KeptText) -> bool) -> usize {
+        let all = self.all.iter().filter(|one| of(one));
+        all.map(|one| one.text.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NOW: MonotonicTime = MonotonicTime::START;
+    const ME: ConnectionId = ConnectionId(1);
+
+    fn text(text: &str) -> Value {
+        json!({"type": "text", "text": text})
+    }
+
+    fn keep(kept: &mut KeptTexts, id: &str, whose: ConnectionId, text: String, now: MonotonicTime) {
+        kept.keep(id, whose, (&ServerId::new("it"), "t"), text, now);
+    }
+
+    /// Decision 53: what fits is not touched, and of what does not only text is cut.
+    #[test]
+    fn only_text_is_cut_and_only_where_it_is_too_long() {
+        let long = "x".repeat(100);
+        let picture = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
+        let result = json!({"content": [text("ab"), text(&long), picture, text("end")],
+            "structuredContent": {"all": long}, "isError": true, "_meta": {"k": 1}});
+        let whole = result.to_string();
+        assert_eq!(cut(&whole, whole.len()), None);
+        assert_eq!(
+            cut(&whole, 105),
+            None,
+            "105 bytes of text are all there are"
+        );
+        let one = cut(&whole, 12).unwrap();
+        assert_eq!((one.from, one.whole), (12, 105));
+        assert_eq!(one.text, format!("ab{long}end"));
+        let told: Value = serde_json::from_str(&one.told("more")).unwrap();
+        let shown = format!("{}\nmore", "x".repeat(10));
+        assert_eq!(told["content"], json!([text("ab"), text(&shown), picture]));
+        for kept in ["structuredContent", "isError", "_meta"] {
+            assert_eq!(told[kept], result[kept]);
+        }
+        for none in [
+            "{}",
+            "[]",
+            r#"{"content":{}}"#,
+            r#"{"content":[],"content":[]}"#,
+        ] {
+            assert_eq!(cut(none, 0), None, "{none}");
+        }
+    }
+
+    /// Decision 53: a text is for the connection that called, for a time, and within bounds.
+    #[test]
+    fn what_was_cut_off_is_its_callers_and_does_not_stay() {
+        let mut kept = KeptTexts::default();
+        keep(&mut kept, "a", ME, "0123456789".into(), NOW);
+        let page = kept.read("a", ME, (2, 4), NOW).unwrap();
+        assert_eq!(
+            (&*page.text, page.from, page.next, page.whole),
+            ("2345", 2, Some(6), 10)
+        );
+        assert_eq!(kept.read("a", ME, (6, 4), NOW).unwrap().next, None);
+        assert_eq!(kept.read("a", ME, (99, 4), NOW).unwrap().text, "");
+        assert_eq!(kept.read("a", ConnectionId(2), (0, 4), NOW), None);
+        assert_eq!(kept.origin("a", ConnectionId(2)), None);
+        assert_eq!(kept.read("a", ME, (0, 4), NOW + LASTS), None);
+        for n in 0..=OF_ONE {
+            keep(&mut kept, &n.to_string(), ME, "x".into(), NOW);
+        }
+        assert_eq!(
+            kept.read("0", ME, (0, 1), NOW),
+            None,
+            "the oldest of its own goes"
+        );
+        assert!(kept.read("1", ME, (0, 1), NOW).is_some());
+        kept.leave(ME);
+        assert_eq!(kept.read("1", ME, (0, 1), NOW), None);
+        for n in 0..20 {
+            keep(
+                &mut kept,
+                &n.to_string(),
+                ConnectionId(n),
+                "x".repeat(TEXT_MAX),
+                NOW,
+            );
+        }
+        assert!(kept.bytes(|_| true) <= BYTES_IN_ALL);
+    }
+
+    proptest! {
+        /// Decision 53: page by page one reads exactly what the server said.
+        #[test]
+        fn the_pages_are_the_whole_text(
+            parts in prop::collection::vec("\\PC{0,40}", 1..5),
+            most in 0_usize..60,
+            page in 0_usize..20,
+        ) {
+            let content: Vec<Value> = parts.iter().map(|part| text(part)).collect();
+            let result = json!({ "content": content }).to_string();
+            let whole = parts.concat();
+            match cut(&result, most) {
+                None => prop_assert!(whole.len() <= most),
+                Some(one) => {
+                    prop_assert!(whole.len() > most && one.from <= most);
+                    let told: Value = serde_json::from_str(&one.told("")).unwrap();
+                    let shown = told["content"].as_array().unwrap().iter();
+                    let shown: String = shown.map(|item| item["text"].as_str().unwrap()).collect();
+                    prop_assert_eq!(shown.strip_suffix('\n').unwrap(), &whole[..one.from]);
+                    let (mut kept, mut read, mut next) = (KeptTexts::default(), String::new(), Some(one.from));
+                    keep(&mut kept, "a", ME, one.text.clone(), NOW);
+                    while let Some(from) = next {
+                        let part = kept.read("a", ME, (from, page), NOW).unwrap();
+                        read.push_str(&part.text);
+                        next = part.next;
+                    }
+                    prop_assert_eq!(&whole[one.from..], &read);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Named sets of servers and tools (decision 51). A set takes away from what grants and default policies allow, and
+//! never adds to it: it is asked first, and what it leaves out is denied whatever else is said.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use mgp_protocol::ids::{AgentId, ServerId, SetName};
+
+use super::{Audience, GrantTable, Principal};
+
+/// What a set has. The names of tools are their servers' own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ToolSet {
+    /// Servers that are in it as a whole: with prompts, resources and events.
+    pub servers: BTreeSet<ServerId>,
+    /// Single tools of other servers.
+    pub tools: BTreeMap<ServerId, BTreeSet<String>>,
+    /// Tools that are not in it, whatever else is said.
+    pub except: BTreeMap<ServerId, BTreeSet<String>>,
+}
+
+impl ToolSet {
+    /// Whether a tool or, without one, the server as a whole is in it.
+    #[must_use]
+    pub fn has(&self, server: &ServerId, tool: Option<&str>) -> bool {
+        let whole = self.servers.contains(server);
+        let Some(tool) = tool else {
+            return whole;
+        };
+        let named = |of: &BTreeMap<ServerId, BTreeSet<String>>| {
+            of.get(server).is_some_and(|tools| tools.contains(tool))
+        };
+        (whole || named(&self.tools)) && !named(&self.except)
+    }
+}
+
+/// The sets of the configuration, and who is held to which.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolSets {
+    /// By name.
+    pub named: BTreeMap<SetName, Arc<ToolSet>>,
+    /// Agents that use a set and nothing else, at every door. One that is held to a set that does not exist has
+    /// nothing.
+    pub held: HashMap<AgentId, SetName>,
+}
+
+impl ToolSets {
+    fn set(&self, name: &SetName) -> Option<&Arc<ToolSet>> {
+        self.named.get(name)
+    }
+
+    /// The sets that a caller is narrowed to: that of its door, and that it is held to.
+    fn of<'a>(
+        &'a self,
+        principal: &'a Principal,
+    ) -> impl Iterator<Item = (Narrowing, &'a SetName)> {
+        let door = match principal {
+            Principal::InSet(_, name) => Some((Narrowing::Door, name)),
+            Principal::Agent(_) | Principal::Operator(_) => None,
+        };
+        let held = principal.agent().and_then(|agent| self.held.get(agent));
+        door.into_iter()
+            .chain(held.map(|name| (Narrowing::Held, name)))
+    }
+}
+
+/// Why a set counts for a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Narrowing {
+    /// It came by the set's door.
+    #[error("it is not in the set of this door")]
+    Door,
+    /// It is held to the set.
+    #[error("it is not in the set that the agent is held to")]
+    Held,
+}
+
+impl GrantTable {
+    /// The table with other sets.
+    #[must_use]
+    pub fn with_sets(&self, sets: Arc<ToolSets>, generation: u64) -> Self {
+        Self {
+            sets,
+            generation,
+            ..self.clone()
+        }
+    }
+
+    /// The sets.
+    #[must_use]
+    pub fn sets(&self) -> &Arc<ToolSets> {
+        &self.sets
+    }
+
+    /// Whether the caller may come in by the door of this set: there is one, and it is not held to another one.
+    #[must_use]
+    pub fn has_door(&self, principal: &Principal, set: &SetName) -> bool {
+        let held = principal
+            .agent()
+            .and_then(|agent| self.sets.held.get(agent));
+        self.sets.named.contains_key(set) && held.is_none_or(|held| held == set)
+    }
+
+    /// Whether any set takes something away from this caller.
+    #[must_use]
+    pub fn is_narrowed(&self, principal: &Principal) -> bool {
+        self.sets.of(principal).next().is_some()
+    }
+
+    /// Why a set keeps this from the caller, and which; `None` where none does. Two look-ups for a caller that is in a
+    /// set, one where any agent is held to one, and none otherwise.
+    #[must_use]
+    pub fn left_out<'a>(
+        &'a self,
+        principal: &'a Principal,
+        server: &ServerId,
+        tool: Option<&str>,
+    ) -> Option<(Narrowing, &'a SetName)> {
+        self.sets.of(principal).find(|(_, name)| {
+            let set = self.sets.set(name);
+            set.is_none_or(|set| !set.has(server, tool))
+        })
+    }
+
+    /// The tools of this server that the caller's sets name one by one, of the first set that has it.
+    pub(super) fn in_sets<'a>(
+        &'a self,
+        principal: &Principal,
+        server: &ServerId,
+    ) -> impl Iterator<Item = &'a str> + use<'a> {
+        let of = |name: &SetName| self.sets.set(name)?.tools.get(server);
+        let mut sets = self.sets.of(principal);
+        let tools = sets.find_map(|(_, name)| of(name));
+        tools.into_iter().flatten().map(String::as_str)
+    }
+
+    /// The audience that `base` becomes by the caller's sets. It tells sets apart by what they have, so that a list
+    /// is told to have changed only where it may have.
+    pub(super) fn narrowed(&self, principal: &Principal, base: Audience) -> Audience {
+        let sets = self.sets.of(principal);
+        let sets = sets.map(|(_, name)| self.sets.set(name).cloned().unwrap_or_default());
+        sets.fold(base, |base, set| Audience::InSet(Box::new(base), set))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_protocol::ids::NodeId;
+    use mgp_protocol::mgp::access::{DefaultPolicy, Permission};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::access::Defaults;
+    use crate::policy::grants::{Authority, Grants};
+
+    fn id(text: &str) -> ServerId {
+        ServerId::new(text)
+    }
+
+    fn name(text: &str) -> SetName {
+        SetName::parse(text).unwrap()
+    }
+
+    fn tools(of: &[(&str, &str)]) -> BTreeMap<ServerId, BTreeSet<String>> {
+        let mut all: BTreeMap<ServerId, BTreeSet<String>> = BTreeMap::new();
+        for (server, tool) in of {
+            all.entry(id(server)).or_default().insert((*tool).into());
+        }
+        all
+    }
+
+    fn reading() -> ToolSet {
+        ToolSet {
+            servers: [id("files")].into(),
+            tools: tools(&[("git", "log")]),
+            except: tools(&[("files", "delete")]),
+        }
+    }
+
+    fn table(policy: DefaultPolicy, sets: ToolSets) -> GrantTable {
+        let defaults = Defaults {
+            kernel: policy,
+            servers: HashMap::new(),
+        };
+        let authority = Authority::home(NodeId([1; 32]));
+        GrantTable::build(&Grants::default(), &authority, defaults, 0, 1)
+            .with_sets(Arc::new(sets), 2)
+    }
+
+    fn sets() -> ToolSets {
+        ToolSets {
+            named: [
+                (name("reading"), Arc::new(reading())),
+                (
+                    name("git"),
+                    Arc::new(ToolSet {
+                        servers: [id("git")].into(),
+                        ..ToolSet::default()
+                    }),
+                ),
+            ]
+            .into(),
+            held: [
+                (AgentId::new("agent.held"), name("reading")),
+                (AgentId::new("agent.lost"), name("gone")),
+            ]
+            .into(),
+        }
+    }
+
+    fn agent(text: &str) -> Principal {
+        Principal::Agent(AgentId::new(text))
+    }
+
+    fn at(text: &str, set: &str) -> Principal {
+        Principal::InSet(AgentId::new(text), name(set))
+    }
+
+    /// Decision 51: what a set leaves out is closed at its door, and at every door to who is held to it.
+    #[test]
+    fn a_set_has_whole_servers_and_single_tools() {
+        let table = table(DefaultPolicy::OptOut, sets());
+        for who in [agent("agent.held"), at("agent.free", "reading")] {
+            let may = |server, tool| table.admits(&who, &id(server), tool, 0);
+            assert!(may("files", None) && may("files", Some("read")) && may("git", Some("log")));
+            assert!(!may("files", Some("delete")), "an exception counts");
+            assert!(!may("git", None) && !may("git", Some("push")) && !may("other", Some("log")));
+            let sees = |server| table.sees(&who, &id(server), 0);
+            assert!(sees("files") && sees("git") && !sees("other"));
+            assert!(table.named(&who, &id("git")).eq(["log"]));
+        }
+        // Both count where there are two.
+        let both = at("agent.held", "git");
+        assert!(table.admits(&both, &id("git"), Some("log"), 0));
+        assert!(!table.admits(&both, &id("git"), Some("push"), 0));
+        assert!(!table.admits(&both, &id("files"), None, 0));
+    }
+
+    /// Decision 51: a name that leads nowhere opens nothing.
+    #[test]
+    fn who_is_held_to_a_set_that_is_not_there_has_nothing() {
+        let table = table(DefaultPolicy::OptOut, sets());
+        for who in [agent("agent.lost"), at("agent.free", "gone")] {
+            assert!(!table.admits(&who, &id("files"), Some("read"), 0));
+            assert!(!table.sees(&who, &id("files"), 0) && !table.opens(&who, &id("files"), 0));
+        }
+        let free = agent("agent.free");
+        assert!(table.has_door(&free, &name("git")) && !table.has_door(&free, &name("gone")));
+        let held = agent("agent.held");
+        assert!(table.has_door(&held, &name("reading")) && !table.has_door(&held, &name("git")));
+    }
+
+    /// A list is told to have changed where the set did, and not for the others.
+    #[test]
+    fn an_audience_is_told_apart_by_what_its_sets_have() {
+        let before = table(DefaultPolicy::OptOut, sets());
+        let mut other = sets();
+        other.named.insert(name("git"), Arc::new(reading()));
+        let after = before.with_sets(Arc::new(other), 3);
+        let same = |who: &Principal| before.audience(who) == after.audience(who);
+        assert!(same(&agent("agent.free")) && same(&agent("agent.held")));
+        assert!(same(&at("agent.free", "reading")) && !same(&at("agent.free", "git")));
+        assert!(!same(&at("agent.held", "git")));
+        assert_ne!(before.audience(&agent("agent.held")), Audience::All);
+    }
+
+    proptest! {
+        /// Decision 51: whatever a set has, nothing is open with it that is closed without it.
+        #[test]
+        fn a_set_never_widens(
+            servers in prop::collection::btree_set("[abc]", 0..3),
+            of in prop::collection::vec(("[abc]", "[xyz]"), 0..4),
+            except in prop::collection::vec(("[abc]", "[xyz]"), 0..4),
+            server in "[abcd]",
+            tool in prop::option::of("[xyz]"),
+            open in any::<bool>(),
+        ) {
+            let pairs = |of: &[(String, String)]| {
+                let of: Vec<(&str, &str)> = of.iter().map(|(s, t)| (&**s, &**t)).collect();
+                tools(&of)
+            };
+            let set = ToolSet {
+                servers: servers.iter().map(|s| id(s)).collect(),
+                tools: pairs(&of),
+                except: pairs(&except),
+            };
+            let policy = match open {
+                true => DefaultPolicy::OptOut,
+                false => DefaultPolicy::OptIn,
+            };
+            let one = ToolSets {
+                named: [(name("s"), Arc::new(set.clone()))].into(),
+                held: [(AgentId::new("agent.held"), name("s"))].into(),
+            };
+            let table = table(policy, one);
+            let free = table.decide(&agent("agent.free"), &id(&server), tool.as_deref(), 0);
+            for who in [agent("agent.held"), at("agent.free", "s")] {
+                let narrowed = table.decide(&who, &id(&server), tool.as_deref(), 0);
+                let want = free.permission == Permission::Allow && set.has(&id(&server), tool.as_deref());
+                prop_assert_eq!(narrowed.permission == Permission::Allow, want);
+                prop_assert_eq!(table.pass(&narrowed).is_some(), want);
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `mgp/kernel/sets/*`: the named sets of servers and tools.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mgp_callers::request::Outcome;
+use mgp_engine::policy::access::{ToolSet, ToolSets};
+use mgp_engine::tool_names::canonical;
+use mgp_protocol::ids::{ServerId, SetName};
+use mgp_protocol::mgp::kernel::sets::{ListedSet, ListedSets};
+
+use super::{Operator, json};
+use crate::config::of_set;
+
+impl Operator {
+    /// `mgp/kernel/sets/list`.
+    ///
+    /// # Errors
+    /// None at present; the type is that of every answer.
+    pub fn list_sets(&self) -> Outcome {
+        let table = self.directory.access();
+        let sets = table.sets();
+        let sets = sets
+            .named
+            .iter()
+            .map(|(name, set)| self.listed_set(sets, name, set));
+        json(&ListedSets {
+            sets: sets.collect(),
+        })
+    }
+
+    fn listed_set(&self, sets: &ToolSets, name: &SetName, set: &ToolSet) -> ListedSet {
+        let held = sets.held.iter().filter(|(_, held)| *held == name);
+        let mut agents: Vec<_> = held.map(|(agent, _)| agent.to_string()).collect();
+        agents.sort();
+        let shown = self.shown.load();
+        let tools = shown.catalog.offers().flat_map(|offer| offer.tools());
+        let tools = tools.filter(|tool| set.has(&tool.server, Some(&tool.own_name)));
+        let mentions: Vec<_> = of_set(name, set).collect();
+        ListedSet {
+            name: name.to_string(),
+            servers: set.servers.iter().map(ServerId::to_string).collect(),
+            tools: named(&set.tools),
+            except: named(&set.except),
+            agents,
+            offered: tools.map(|tool| tool.shown.to_string()).collect(),
+            unknown: self.misspelt(&mentions),
+        }
+    }
+}
+
+fn named(tools: &BTreeMap<ServerId, BTreeSet<String>>) -> Vec<String> {
+    let all = tools.iter();
+    let all = all.flat_map(|(server, tools)| tools.iter().map(|tool| canonical(server, tool)));
+    all.collect()
+}
