@@ -1,6 +1,7 @@
 //! The chores of this workspace. `cargo xtask test` is the one gate: what it says is what is true.
 
 mod failures;
+mod package;
 mod rows;
 mod step;
 mod summary;
@@ -48,6 +49,11 @@ enum Chore {
     },
     /// Install the third-party servers and clients of the suites into the user's cache.
     Peers,
+    /// Make what is handed to people, in the folder `package` of the target folder.
+    Package {
+        #[command(subcommand)]
+        what: package::Packaged,
+    },
     /// List the requirement rows of docs/requirements that no test names in its doc line.
     ///
     /// Exits with 1 when there are any.
@@ -73,6 +79,7 @@ fn main() -> ExitCode {
         Chore::Simulate { seeds } => run(vec![Step::new(SIMULATOR, simulator(seeds)).counted()]),
         Chore::ClusterTest { given } => cluster_test(&given),
         Chore::Peers => run(vec![Step::new(PEERS, install())]),
+        Chore::Package { what } => package::package(&what),
         Chore::Rows { json } => rows::list(json),
     }
 }

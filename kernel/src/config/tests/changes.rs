@@ -40,6 +40,8 @@ dir = "/a" #> "/b" waits
 [secrets]
 keyring = true #> false live
 command = ["a", "{name}"] #> ["b", "{name}"] live
+[registry]
+url = "https://a.test" #> "https://b.test" live
 [streams]
 replay_events = 1 #> 2 waits
 stream_after_ms = 1 #> 2 waits
