@@ -145,11 +145,13 @@ fn asked(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let names = runtime.block_on(tokio::time::timeout(PATIENCE, async {
+    let socket = context.socket();
+    let asking = async {
         let open = ConnectOptions::default();
-        let mut client = KernelClient::connect(&context.socket(), || None, open).await?;
+        let mut client = KernelClient::connect(&socket, || None, open).await?;
         list(&mut client, kind, given, typed).await
-    }));
+    };
+    let names = runtime.block_on(async { tokio::time::timeout(PATIENCE, asking).await });
     runtime.shutdown_background();
     names.map_err(|_| Failure::Gone)?
 }

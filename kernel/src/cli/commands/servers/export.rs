@@ -65,7 +65,10 @@ pub(in crate::cli::commands) fn export(
     }
     match (written, changed && !typed.dry_run) {
         (true, _) => {
-            let many = entries.servers.len();
+            let many = match entries.servers.len() {
+                1 => "1 server".to_owned(),
+                many => format!("{many} servers"),
+            };
             say(format_args!("{many} written into {}", file.path.display()))?;
             if let Some(kept) = kept {
                 report(format_args!("as it was: {}", kept.display()));

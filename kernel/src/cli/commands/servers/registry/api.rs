@@ -131,7 +131,7 @@ impl RegistryClient {
             let body = read_json(answer.body, ANSWER_MAX).await;
             body.map(Some).map_err(|why| why.to_string())
         };
-        let body = runtime.block_on(tokio::time::timeout(PATIENCE, asked));
+        let body = runtime.block_on(async { tokio::time::timeout(PATIENCE, asked).await });
         let late = |_| failed(format!("no answer in {} s", PATIENCE.as_secs()));
         match body.map_err(late)?.map_err(failed)? {
             None => Ok(None),
