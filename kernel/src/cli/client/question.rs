@@ -17,7 +17,7 @@ const TRIES: usize = 5;
 
 /// Asks on stderr and reads from stdin; answers the result of `elicitation/create`.
 pub(in crate::cli) fn ask_here(params: &Value) -> Value {
-    ask(params, &mut io::stdin().lock(), &mut io::stderr().lock())
+    ask(params, &mut io::stdin().lock(), &mut io::stderr())
 }
 
 /// Arguments that are asked for: whoever wants more of somebody is given them in a file.
@@ -34,7 +34,8 @@ pub(in crate::cli) fn ask_missing(
     schema: &Value,
     given: &Map<String, Value>,
 ) -> Option<Map<String, Value>> {
-    let (input, output) = (&mut io::stdin().lock(), &mut io::stderr().lock());
+    // Not locked: who is interrupted says so meanwhile.
+    let (input, output) = (&mut io::stdin().lock(), &mut io::stderr());
     fill_missing(name, schema, given, input, output)
         .ok()
         .flatten()
