@@ -134,7 +134,7 @@ async fn what_was_exported_comes_back_as_it_was() {
     let only = ["export", "--to", &*file, "--only", "gh", "--yes"];
     assert_eq!(user.json(&only).await["written"], true);
     let back = user.json(&["import", &file, "--dry-run"]).await;
-    let why = back["left"].to_string();
+    let why = back["left_out"].to_string();
     assert!(why.contains("as gh"), "{back}");
 
     let clear = user
