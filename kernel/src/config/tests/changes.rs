@@ -225,7 +225,9 @@ fn every_key_is_live_or_told() {
         );
         let told = waiting((&running.kernel, &before), (&now.kernel, &after));
         let reaches = running.spec("x") != now.spec("x")
-            || running.kernel.access.default_policy != now.kernel.access.default_policy;
+            || running.kernel.access.default_policy != now.kernel.access.default_policy
+            // The command line reads it each time.
+            || running.kernel.registry != now.kernel.registry;
         assert_eq!(reaches, fate != "waits", "[{section}] {key}");
         let section = match key.as_str() {
             "users" => "socket.users".to_owned(),
