@@ -55,6 +55,27 @@ pub fn remove(
     edited(form, text, place, None)
 }
 
+/// Puts a value at the end of the list `key`, at the top of a document in JSON.
+///
+/// # Errors
+/// [`ClientEditError`]; nothing is half done.
+pub fn append(text: &str, key: &str, value: &Value) -> Result<String, ClientEditError> {
+    let form = DocumentForm::Json;
+    let mut wanted = form.read(text)?;
+    if wanted.is_null() {
+        wanted = Value::Object(serde_json::Map::new());
+    }
+    let top = wanted.as_object_mut().ok_or(ClientEditError::OtherForm)?;
+    let list = top.entry(key).or_insert(Value::Array(Vec::new()));
+    let list = list.as_array_mut().ok_or(ClientEditError::OtherForm)?;
+    list.push(value.clone());
+    let edited = json::append(text, key, value).ok_or(ClientEditError::OtherForm)?;
+    match form.read(&edited) {
+        Ok(read) if read == wanted => Ok(edited),
+        Ok(_) | Err(_) => Err(ClientEditError::OtherForm),
+    }
+}
+
 /// What an edit makes is read again: it is the document it should be, or the edit is not made.
 fn edited(
     form: DocumentForm,

@@ -1,5 +1,5 @@
 //! The programs people use agents in, and how each of them writes down its MCP servers: what is to be taken
-//! over from them, and how this kernel gets an entry there.
+//! over from them, how that goes back to them, and how this kernel gets an entry there.
 //!
 //! Nothing here opens a file: texts go in, texts come out.
 
@@ -7,6 +7,7 @@ mod client;
 mod document;
 mod edit;
 mod entry;
+mod export;
 mod found;
 mod own_entry;
 mod places;
@@ -19,7 +20,10 @@ mod variables;
 
 pub use client::{Client, UnknownClient};
 pub use document::{DOCUMENT_MAX, DocumentError, DocumentForm};
-pub use edit::{ClientEditError, EntryPlace, put, remove};
+pub use edit::{ClientEditError, EntryPlace, append, put, remove};
+pub use export::{
+    ConfiguredPiece, ConfiguredServer, ConfiguredText, ExportRefused, ExportedServer, Exporter,
+};
 pub use found::{FoundDocument, FoundInput, FoundReach, FoundServer, KeyLeftOut};
 pub use own_entry::{NoUrls, OwnReach};
 pub use places::{ClientFile, Platform, Reader, UserFolders, files};

@@ -86,7 +86,8 @@ impl Client {
         }
     }
 
-    fn command_entry(self, name: &str, program: &str, args: &[String]) -> Value {
+    /// An entry that starts a program.
+    pub(crate) fn command_entry(self, name: &str, program: &str, args: &[String]) -> Value {
         let plain = json!({ "command": program, "args": args });
         match self {
             Self::VsCode | Self::ClaudeCode => {
@@ -116,7 +117,11 @@ impl Client {
         }
     }
 
-    fn url_entry(self, name: &str, url: &str, headers: &Value) -> Result<Value, NoUrls> {
+    /// An entry at a URL.
+    ///
+    /// # Errors
+    /// [`NoUrls`].
+    pub(crate) fn url_entry(self, name: &str, url: &str, headers: &Value) -> Result<Value, NoUrls> {
         Ok(match self {
             Self::ClaudeDesktop => return Err(NoUrls(self)),
             Self::ClaudeCode | Self::VsCode => {

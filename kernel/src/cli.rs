@@ -5,6 +5,7 @@
 pub mod args;
 mod client;
 mod commands;
+mod completions;
 mod failure;
 mod print;
 mod stdio;
@@ -32,6 +33,9 @@ pub fn run(cli: Cli) -> ExitCode {
         Invocation::Internal(Internal::Embed) => return mgp_tools::search::serve(),
         Invocation::Internal(Internal::DemoServer(server)) => {
             crate::demo::run(&server.root).map_err(Failure::from)
+        }
+        Invocation::Internal(Internal::Complete(typed)) => {
+            completions::complete(&typed, cli.options)
         }
         Invocation::Command(command) => {
             if matches!(&command, Command::Up(up) if up.own_session) {

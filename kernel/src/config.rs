@@ -40,6 +40,7 @@ pub(crate) use sections::cluster::{ADVERTISED_MAX, host_port};
 pub use sections::discovery::{DiscoveryConfig, RegisteredConfig};
 pub use sections::http::{HttpAuth, HttpConfig};
 pub use sections::oauth::OAuthConfig;
+pub use sections::registry::RegistryConfig;
 pub use sections::socket::{DataConfig, SocketConfig};
 pub use sections::{
     AccessConfig, ConfirmationConfig, ListsConfig, LogConfig, QuestionsConfig, StreamsConfig,

@@ -140,7 +140,7 @@ fn log_to_stderr(options: &UpOptions) {
         .with_target("ractor", LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
         .with_target(false)
         // It would panic on what it says of a stderr that cannot be written.
         .log_internal_errors(false);

@@ -1,6 +1,7 @@
 //! The chores of this workspace. `cargo xtask test` is the one gate: what it says is what is true.
 
 mod failures;
+mod package;
 mod rows;
 mod step;
 mod summary;
@@ -51,6 +52,11 @@ enum Chore {
     ClientTest,
     /// Install the third-party servers and clients of the suites into the user's cache.
     Peers,
+    /// Make what is handed to people, in the folder `package` of the target folder.
+    Package {
+        #[command(subcommand)]
+        what: package::Packaged,
+    },
     /// List the requirement rows of docs/requirements that no test names in its doc line.
     ///
     /// Exits with 1 when there are any.
@@ -80,6 +86,7 @@ fn main() -> ExitCode {
             Step::new("programs of clients", bin_of_tests("mgp-client-programs")),
         ]),
         Chore::Peers => run(vec![Step::new(PEERS, install())]),
+        Chore::Package { what } => package::package(&what),
         Chore::Rows { json } => rows::list(json),
     }
 }

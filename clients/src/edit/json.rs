@@ -45,6 +45,23 @@ pub(super) fn edit(text: &str, place: EntryPlace<'_>, entry: Option<&Value>) -> 
     Some(format!("{mark}{root}"))
 }
 
+pub(super) fn append(text: &str, key: &str, value: &Value) -> Option<String> {
+    let (mark, text) = match text.strip_prefix('\u{feff}') {
+        Some(text) => ("\u{feff}", text),
+        None => ("", text),
+    };
+    let root = CstRootNode::parse(text, &ParseOptions::default()).ok()?;
+    let top = root.object_value_or_set();
+    let list = match top.get(key) {
+        Some(property) => property.array_value()?,
+        None => top
+            .append(key, CstInputValue::Array(Vec::new()))
+            .array_value()?,
+    };
+    list.append(input(value));
+    Some(format!("{mark}{root}"))
+}
+
 fn input(value: &Value) -> CstInputValue {
     match value {
         Value::Null => CstInputValue::Null,

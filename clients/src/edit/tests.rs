@@ -126,3 +126,25 @@ fn gooses_settings_are_edited_where_programs_wrote_them() {
         Err(ClientEditError::OtherForm)
     );
 }
+
+#[test]
+fn a_list_at_the_top_grows_at_its_end() {
+    let text = "{\n  // mine\n  \"inputs\": [{\"id\": \"a\"}], // there\n  \"servers\": {}\n}\n";
+    let value = serde_json::json!({"id": "b"});
+    let edited = super::append(text, "inputs", &value).unwrap();
+    assert!(
+        edited.contains("// mine") && edited.contains("// there"),
+        "{edited}"
+    );
+    let read = crate::document::DocumentForm::Json.read(&edited).unwrap();
+    assert_eq!(
+        read["inputs"],
+        serde_json::json!([{"id": "a"}, {"id": "b"}])
+    );
+    assert!(
+        super::append("", "inputs", &value)
+            .unwrap()
+            .contains("\"b\"")
+    );
+    assert!(super::append("{\"inputs\": 1}", "inputs", &value).is_err());
+}

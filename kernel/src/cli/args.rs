@@ -33,13 +33,13 @@ pub use nodes::{
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};
 pub use servers::{
-    Add, Connect, Import, Logs, Named, NamedSecret, Removed, Restarted, Secrets, Servers,
-    SetSecret, Update,
+    Add, Connect, Export, FromRegistry, Import, Logs, Named, NamedSecret, RegistryAddress, Removed,
+    Restarted, Search, Secrets, Servers, SetSecret, Update,
 };
 pub use tools::sets::{NamedSet, Sets};
 pub use tools::{Call, Find, ListTools, Tools};
 pub use trust::{Trust, Untrust};
-pub use up::{Doctor, Service, ServiceInstall, Stdio, Up};
+pub use up::{Complete, CompletionShell, Completions, Doctor, Service, ServiceInstall, Stdio, Up};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -131,6 +131,8 @@ pub enum Command {
     Servers(Servers),
     /// Take over the servers that Claude, Cursor, VS Code and others have written down.
     Import(Import),
+    /// Write the servers of this kernel down for Claude, Cursor, VS Code and others.
+    Export(Export),
     /// Write this kernel into the configuration of Claude, Cursor, VS Code and others.
     Connect(Connect),
     /// Keep tokens and passwords that servers need, by name.
@@ -195,6 +197,8 @@ pub enum Command {
     /// Be seen on the local network, or not.
     #[command(subcommand)]
     Lan(Lan),
+    /// Print what makes your shell complete commands and names.
+    Completions(Completions),
 }
 
 /// The processes that the program starts of itself.
@@ -213,6 +217,9 @@ pub enum Internal {
     /// Runs the model that gives texts their meaning.
     #[command(name = "__embed", hide = true)]
     Embed,
+    /// Says what may stand at the cursor of a shell.
+    #[command(name = "__complete", hide = true)]
+    Complete(Complete),
     /// The server behind `mgp demo`.
     #[command(name = "__demo-server", hide = true)]
     DemoServer(DemoServer),

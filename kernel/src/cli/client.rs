@@ -17,5 +17,6 @@ pub(super) use connection::{ConnectOptions, KernelClient};
 pub(super) use context::CliContext;
 pub(super) use observer::RequestObserver;
 pub(super) use progress::ProgressLine;
+pub(super) use question::{ask_missing, lacks_some};
 pub(super) use silence::{POLL, SilenceTimer};
 pub(super) use socket::{ConnectRetries, backlog_is_full, no_connection, trusted};

@@ -18,6 +18,7 @@ mod up;
 
 use super::args::Command;
 use super::client::CliContext;
+use super::completions;
 use super::failure::Failure;
 use super::stdio;
 
@@ -34,6 +35,7 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Service(typed) => up::service::run(context, &typed),
         Command::Servers(typed) => servers::run(context, typed),
         Command::Connect(typed) => servers::connect::connect(context, &typed),
+        Command::Export(typed) => servers::export::export(context, &typed),
         Command::Import(typed) => servers::import::import(context, &typed),
         Command::Secrets(typed) => servers::kept_secrets::run(context, typed),
         Command::Trust(typed) => trust::trust(context, &typed),
@@ -60,5 +62,6 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Unshare(typed) => shares::unshare(context, &typed),
         Command::Shares => shares::shares(context),
         Command::Lan(typed) => nodes::lan(context, &typed),
+        Command::Completions(typed) => completions::script(typed.shell),
     }
 }

@@ -1,9 +1,10 @@
-//! Prints to stdout. If the reader goes away (`| head`), the command ends without a panic.
+//! Prints to stdout, and asks on the terminal. If the reader goes away (`| head`), the command ends without
+//! a panic.
 
 pub(super) mod content;
 mod table;
 
-use std::io::{self, Write};
+use std::io::{self, BufRead, Write};
 
 use super::failure::Failure;
 
@@ -22,6 +23,16 @@ pub(super) fn say(text: impl std::fmt::Display) -> Result<(), Failure> {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(Failure::NobodyReads),
         printed => Ok(printed?),
     }
+}
+
+/// Asks on stderr for a yes; anything else is a no.
+pub(super) fn ask_yes(question: &str) -> Result<bool, Failure> {
+    let mut terminal = io::stderr().lock();
+    write!(terminal, "\n{question} [y/N] ")?;
+    terminal.flush()?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(["y", "yes"].contains(&line.trim().to_lowercase().as_str()))
 }
 
 /// Lines in a column of their own, the first one behind their title.

@@ -91,6 +91,8 @@ pub fn waiting(
 /// Keys that reach servers and agents with the next reading of the files.
 fn is_live(section: &str, key: &str) -> bool {
     match section {
+        // Only the command line looks there.
+        "registry" => true,
         "secrets" | "validation" | "permissions" | "pins" | "sandbox" => true,
         sets if sets.starts_with("sets.") => true,
         agents if agents.starts_with("agents.") => key == "set",
@@ -110,6 +112,7 @@ fn differing(one: &KernelConfig, other: &KernelConfig) -> Vec<&'static str> {
         ("socket", one.socket != other.socket),
         ("data", one.data != other.data),
         ("secrets", one.secrets != other.secrets),
+        ("registry", one.registry != other.registry),
         ("streams", one.streams != other.streams),
         ("questions", one.questions != other.questions),
         ("lists", one.lists != other.lists),

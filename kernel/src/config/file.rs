@@ -27,7 +27,13 @@ pub(super) fn read(text: &str, path: &Path, env: &Env<'_>, kernel: &mut KernelCo
     let servers = match DeTable::parse(text) {
         Ok(table) => read_table(&mut problems, table.get_ref(), env, kernel),
         Err(error) => {
-            let message = format!("not TOML: {}", error.message());
+            let message = match text.trim_start().starts_with('{') {
+                true => format!(
+                    "not TOML but JSON, as clients write their servers down: `mgp import {}` takes these over",
+                    path.display()
+                ),
+                false => format!("not TOML: {}", error.message()),
+            };
             problems.add(Severity::Fatal, error.span().unwrap_or_default(), message);
             Vec::new()
         }

@@ -20,6 +20,7 @@ use super::sections::discovery::DiscoveryConfig;
 use super::sections::http::{HttpAuth, HttpConfig};
 use super::sections::oauth::OAuthConfig;
 use super::sections::permissions::{read_permissions, read_pins};
+use super::sections::registry::RegistryConfig;
 use super::sections::sandbox::read_sandbox;
 use super::sections::sets::read_sets;
 use super::sections::socket::{DataConfig, SocketConfig};
@@ -42,6 +43,8 @@ pub struct KernelConfig {
     pub data: DataConfig,
     /// `[secrets]`: where secrets are that values refer to by their names.
     pub secrets: SecretsConfig,
+    /// `[registry]`: where servers are looked for that are not here yet.
+    pub registry: RegistryConfig,
     /// `[streams]`: event streams of the HTTP door.
     pub streams: StreamsConfig,
     /// `[questions]`: what servers ask of the people behind agents.
@@ -89,6 +92,7 @@ impl KernelConfig {
         self.socket.read(root.own("socket"), folder);
         self.data.read(root.own("data"), folder);
         self.secrets.read(root.own("secrets"));
+        self.registry.read(root.own("registry"));
         self.streams.read(root.own("streams"));
         self.questions.read(root.own("questions"));
         self.lists.read(root.own("lists"));

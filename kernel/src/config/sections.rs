@@ -8,6 +8,7 @@ pub(crate) mod http;
 pub(crate) mod limits;
 pub(crate) mod oauth;
 pub(crate) mod permissions;
+pub(crate) mod registry;
 pub(crate) mod sandbox;
 pub(crate) mod secrets;
 pub(crate) mod sets;

@@ -2,11 +2,14 @@
 
 mod connect;
 mod doctor;
+mod export;
 mod found;
 mod import;
+mod registry;
 mod secrets;
 mod service;
 mod stdio;
+mod terminal;
 mod trust;
 mod typed;
 mod unseen;

@@ -159,3 +159,73 @@ async fn what_cannot_be_brought_up_to_date_is_told() {
     let written = fs::read_to_string(kernel.folder().join("mgp.toml")).unwrap();
     assert!(written.contains(config.trim()), "{written}");
 }
+
+/// A program that is found in the folder.
+fn script(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// What an update changes of the tools is told, one command takes it back, and what is not the newest is
+/// listed; an entry that was changed by hand since is left alone.
+#[tokio::test]
+async fn an_update_tells_what_it_changed_and_is_taken_back() {
+    let bin = tempfile::tempdir().unwrap();
+    let fixture = Program::fixture(&[]).command;
+    let tool = |name: &str, what: &str| {
+        let schema = json!({"type": "object"});
+        json!({"name": name, "description": what, "inputSchema": schema}).to_string()
+    };
+    let line = |tools: [String; 2]| {
+        format!(
+            "exec '{fixture}' --stdio --bare --tool '{}' --tool '{}'",
+            tools[0], tools[1]
+        )
+    };
+    let before = line([tool("stays", "as it was"), tool("goes", "x")]);
+    let after = line([tool("stays", "other now"), tool("comes", "x")]);
+    let npx = format!("case \"$2\" in db@1.0.0) {before};; db@1.1.0) {after};; esac\nexit 9\n");
+    script(bin.path(), "npx", &npx);
+    script(
+        bin.path(),
+        "npm",
+        "case \"$2\" in db) echo 1.1.0;; db@1.0.0) echo 1.0.0;; *) exit 1;; esac\n",
+    );
+    let config = entry(bin.path(), "it", "db@1.0.0", "") + &Program::fixture(&[]).entry("own");
+    let kernel = Kernel::start(&config).await;
+    kernel.connected(&["it", "own"]).await;
+    let file = kernel.folder().join("mgp.toml");
+    let written = || fs::read_to_string(&file).unwrap();
+    let first = written();
+    let behind = kernel.mgp_json(&["servers", "outdated"]).await;
+    assert_eq!(behind["servers"][0]["newest"], "1.1.0");
+    assert_eq!(behind["servers"][0]["outdated"], true);
+    assert_eq!(behind["not_looked_up"], json!(["own"]));
+    let nothing = update(&kernel, &["it", "--undo"]).await.unwrap_err();
+    assert!(
+        nothing.contains("no update of it is remembered"),
+        "{nothing}"
+    );
+
+    let told = update(&kernel, &["it"]).await.unwrap();
+    for part in [
+        "1.0.0 -> 1.1.0",
+        "1 new: comes",
+        "1 gone: goes",
+        "1 changed: stays (description)",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let back = update(&kernel, &["it", "--undo"]).await.unwrap();
+    assert!(
+        back.contains("1.1.0 -> 1.0.0") && back.contains("1 new: goes"),
+        "{back}"
+    );
+    assert_eq!(written(), first);
+
+    update(&kernel, &["it"]).await.unwrap();
+    fs::write(&file, written().replace("db@1.1.0", "db@1.0.5")).unwrap();
+    let left = update(&kernel, &["it", "--undo"]).await.unwrap_err();
+    assert!(left.contains("was changed since"), "{left}");
+}

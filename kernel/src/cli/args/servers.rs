@@ -1,20 +1,26 @@
 //! `mgp servers …`.
 
+mod export;
 mod kept_secrets;
+mod registry;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+pub use export::Export;
 pub use kept_secrets::{NamedSecret, Secrets, SetSecret};
+pub use registry::{FromRegistry, RegistryAddress, Search};
 
 /// `mgp servers …`.
 #[derive(Debug, Subcommand)]
 pub enum Servers {
     /// Show every server, why it is down and when it is tried again.
     List,
+    /// Look for servers in the MCP registry.
+    Search(Search),
     /// Write a server into the configuration, and start it when a kernel runs.
-    Add(Add),
+    Add(Box<Add>),
     /// Take a server out: of the configuration, or one that was registered while the kernel ran.
     Remove(Removed),
     /// Start a server and wait until it is connected or has failed.
@@ -25,6 +31,8 @@ pub enum Servers {
     Restart(Restarted),
     /// Write the newest version of the package that a server runs into its entry, and start that.
     Update(Update),
+    /// Show which servers run a version of their package that is not the newest.
+    Outdated,
     /// Show all that is known of a server.
     Info(Named),
     /// Show what a server wrote to stderr.
@@ -57,6 +65,7 @@ pub struct Restarted {
   mgp servers update files                 # npx -y @acme/files@1.2.3 becomes @acme/files@1.3.0
   mgp servers update files --dry-run
   mgp servers update files --to 1.2.3      # a version of your own, also an older one
+  mgp servers update files --undo          # what the entry said before the last update
 
 For servers that npx, npm exec, pnpm dlx, bunx, uvx, uv tool run or pipx run starts, with a version
 (pkg@1.2.3, pkg==1.2.3). npm, pnpm, uv or pip is asked which version is the newest. The server is
@@ -70,6 +79,9 @@ pub struct Update {
     /// Show what would be written, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
+    /// Write what the entry said before the last update.
+    #[arg(long, conflicts_with = "to")]
+    pub undo: bool,
 }
 
 /// `mgp servers remove`.
@@ -91,15 +103,17 @@ pub struct Removed {
   mgp servers add search --env BRAVE_KEY=file:/run/secrets/brave -- npx -y brave-search
   mgp servers add docs --url https://example.org/mcp --header Authorization
   mgp servers add docs --url https://example.org/mcp --header 'Authorization=Bearer ${DOCS_TOKEN}'
+  mgp servers add io.github.acme/weather               # of the registry: shown, asked, written
+  mgp servers add io.github.acme/weather --as rain --set UNITS=metric
 
 A command line is read by every user of the machine, so values do not stand on it. What is typed
 when asked, and what comes out of --env-file, is kept in files that are yours alone, below
 ~/.config/mgp/secrets; the configuration names them.")]
 pub struct Add {
-    /// The server's id: letters, digits, '.', '_' and '-'.
+    /// The server's id: letters, digits, '.', '_' and '-'; or its name in the registry, which has a slash.
     pub id: String,
     /// Reach it at this address instead of starting a program.
-    #[arg(long, conflicts_with = "command", required_unless_present = "command")]
+    #[arg(long, conflicts_with = "command")]
     pub url: Option<String>,
     /// A variable for it. KEY alone is the kernel's own variable of that name; where yours is not set,
     /// its value is asked for. Or where the value is: KEY=${NAME}, KEY=file:PATH.
@@ -130,6 +144,9 @@ pub struct Add {
     /// The program and its arguments, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+    /// What is said of one of the registry.
+    #[command(flatten)]
+    pub from: FromRegistry,
 }
 
 /// `mgp import`.

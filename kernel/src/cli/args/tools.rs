@@ -66,7 +66,8 @@ pub struct Find {
 A command line is read by every user of the machine: an argument that is a secret goes into a @FILE,
 or through a pipe into @/dev/stdin.
 Values are read as the tool's schema says: numbers, true and false, and JSON for lists and objects.
-Pictures and sounds are saved as files. Questions of the tool are asked here when this is a terminal.")]
+Pictures and sounds are saved as files. Questions of the tool are asked here when this is a terminal;
+so are arguments that it needs and that are missing, unless all come as one object or with --json.")]
 pub struct Call {
     /// The tool: as listed, SERVER:TOOL; also SERVER/TOOL, what agents are shown, SERVER__TOOL, or its
     /// bare name when only one server has it.

@@ -1,10 +1,12 @@
 //! `mgp up` and `mgp stdio`.
 
+mod completions;
 mod doctor;
 mod service;
 
 use clap::Args;
 
+pub use completions::{Complete, CompletionShell, Completions};
 pub use doctor::Doctor;
 pub use service::{Service, ServiceInstall};
 

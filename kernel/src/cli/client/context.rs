@@ -20,7 +20,7 @@ use crate::cli::failure::{Absence, Failure};
 use crate::cli::print::{report, say};
 use crate::cli::words::plain;
 use crate::config::named_secrets::NamedSecrets;
-use crate::config::{self, KernelConfig, LoadedConfig, SecretsConfig};
+use crate::config::{self, KernelConfig, LoadedConfig, RegistryConfig, SecretsConfig};
 use crate::kernel::lock;
 use crate::kernel::running::RunningKernel;
 use crate::paths::{BaseDirs, LONGEST_SOCKET_PATH, SOCKET};
@@ -46,6 +46,8 @@ pub(in crate::cli) struct CliContext {
     configured_socket: Option<PathBuf>,
     /// `[secrets]`.
     secrets: SecretsConfig,
+    /// `[registry]`.
+    pub(in crate::cli) registry: RegistryConfig,
 }
 
 impl CliContext {
@@ -70,6 +72,9 @@ impl CliContext {
             configured_socket: kernel.and_then(|kernel| kernel.socket.path.clone()),
             secrets: kernel
                 .map(|kernel| kernel.secrets.clone())
+                .unwrap_or_default(),
+            registry: kernel
+                .map(|kernel| kernel.registry.clone())
                 .unwrap_or_default(),
             untrusted: loaded.as_ref().and_then(untrusted),
             look_up,

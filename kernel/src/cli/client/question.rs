@@ -1,4 +1,5 @@
-//! A server's question (`elicitation/create` with a form), asked at the terminal field by field.
+//! A server's question (`elicitation/create` with a form), and the arguments that a tool cannot be called
+//! without, asked at the terminal field by field.
 
 mod field;
 
@@ -6,8 +7,8 @@ use std::io::{self, BufRead, Write};
 
 use serde_json::{Map, Value, json};
 
-use crate::cli::words::plain;
-use field::{FormField, fields};
+use crate::cli::words::{one_line, plain};
+use field::{FormField, fields, missing};
 
 /// Typed for "I do not want to answer".
 const DECLINE: &str = "/decline";
@@ -16,7 +17,51 @@ const TRIES: usize = 5;
 
 /// Asks on stderr and reads from stdin; answers the result of `elicitation/create`.
 pub(in crate::cli) fn ask_here(params: &Value) -> Value {
-    ask(params, &mut io::stdin().lock(), &mut io::stderr().lock())
+    ask(params, &mut io::stdin().lock(), &mut io::stderr())
+}
+
+/// Arguments that are asked for: whoever wants more of somebody is given them in a file.
+const MOST_MISSING: usize = 30;
+
+/// Whether arguments are missing that can be asked for.
+pub(in crate::cli) fn lacks_some(schema: &Value, given: &Map<String, Value>) -> bool {
+    (1..=MOST_MISSING).contains(&missing(schema, given).len())
+}
+
+/// Asks for what the tool `name` cannot be called without; `None` when somebody leaves instead.
+pub(in crate::cli) fn ask_missing(
+    name: &str,
+    schema: &Value,
+    given: &Map<String, Value>,
+) -> Option<Map<String, Value>> {
+    // Not locked: who is interrupted says so meanwhile.
+    let (input, output) = (&mut io::stdin().lock(), &mut io::stderr());
+    fill_missing(name, schema, given, input, output)
+        .ok()
+        .flatten()
+}
+
+fn fill_missing(
+    name: &str,
+    schema: &Value,
+    given: &Map<String, Value>,
+    input: &mut dyn BufRead,
+    output: &mut dyn Write,
+) -> io::Result<Option<Map<String, Value>>> {
+    writeln!(
+        output,
+        "{} needs more (Enter takes what is in brackets, Ctrl-C ends):",
+        one_line(name, 200)
+    )?;
+    let mut content = given.clone();
+    for field in missing(schema, given) {
+        // Any text may be an argument.
+        match one(&field, None, input, output)? {
+            Ok(value) => content.extend(value.map(|value| (field.name.to_owned(), value))),
+            Err(NotAnswered::Declined | NotAnswered::Gone) => return Ok(None),
+        }
+    }
+    Ok(Some(content))
 }
 
 /// An answer that is no content.
@@ -52,7 +97,7 @@ fn fill(
     )?;
     let mut content = Map::new();
     for field in fields(&params["requestedSchema"]) {
-        match one(&field, input, output)? {
+        match one(&field, Some(DECLINE), input, output)? {
             Ok(Some(value)) => {
                 content.insert(field.name.to_owned(), value);
             }
@@ -66,6 +111,7 @@ fn fill(
 /// Asks for one field until the answer fits.
 fn one(
     field: &FormField<'_>,
+    decline: Option<&str>,
     input: &mut dyn BufRead,
     output: &mut dyn Write,
 ) -> io::Result<Result<Option<Value>, NotAnswered>> {
@@ -76,7 +122,7 @@ fn one(
         if input.read_line(&mut line)? == 0 {
             return Ok(Err(NotAnswered::Gone));
         }
-        if line.trim() == DECLINE {
+        if decline == Some(line.trim()) {
             return Ok(Err(NotAnswered::Declined));
         }
         match field.read(line.trim()) {
@@ -147,5 +193,52 @@ mod tests {
         assert_eq!(form("Ada\n/decline\n").0, json!({"action": "decline"}));
         assert_eq!(form("Ada\n").0, json!({"action": "cancel"}));
         assert_eq!(form(&"\n".repeat(9)).0, json!({"action": "cancel"}));
+    }
+
+    fn asked(schema: &Value, given: Value, typed: &str) -> (Option<Value>, String) {
+        let Value::Object(given) = given else {
+            panic!("arguments are an object");
+        };
+        let mut output = Vec::new();
+        let filled = fill_missing("it:x", schema, &given, &mut typed.as_bytes(), &mut output);
+        (
+            filled.unwrap().map(Value::Object),
+            String::from_utf8(output).unwrap(),
+        )
+    }
+
+    #[test]
+    fn arguments_that_are_missing_are_asked_for_by_their_types() {
+        let schema = json!({
+            "required": ["size", "path", "deep", "tags", "where", "any", "given"],
+            "properties": {
+                "path": {"type": "string", "title": "Something else", "description": "A folder"},
+                "size": {"enum": [1, 2], "default": 2},
+                "deep": {"type": ["null", "boolean"]},
+                "tags": {"type": "array"}, "where": {"type": "object"},
+                "given": {"type": "string"}, "optional": {"type": "string"},
+            },
+        });
+        let typed = "/decline\n\nmaybe\ny\na, b\n[1]\n{\"x\": 1}\n7\n";
+        let (filled, shown) = asked(&schema, json!({"given": "g"}), typed);
+        let want = json!({"given": "g", "path": "/decline", "size": 2, "deep": true, "tags": [1],
+                          "where": {"x": 1}, "any": 7});
+        assert_eq!(filled, Some(want));
+        for said in [
+            "path, A folder: ",
+            "size (1 1, 2 2) [2]: ",
+            "y or n",
+            "a list in JSON",
+        ] {
+            assert!(shown.contains(said), "{said} is not in {shown}");
+        }
+        assert!(!shown.contains("optional") && !shown.contains("given"));
+        assert_eq!(asked(&schema, json!({}), "a\n").0, None);
+        assert!(!lacks_some(
+            &json!({"required": ["a"]}),
+            &Map::from_iter([("a".into(), json!(1))])
+        ));
+        let many: Vec<String> = (0..=MOST_MISSING).map(|n| n.to_string()).collect();
+        assert!(!lacks_some(&json!({"required": many}), &Map::new()));
     }
 }

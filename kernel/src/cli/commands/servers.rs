@@ -3,10 +3,12 @@
 mod add;
 pub(super) mod config_file;
 pub(super) mod connect;
+pub(super) mod export;
 pub(super) mod import;
 mod info;
 pub(super) mod kept_secrets;
 mod logs;
+mod registry;
 mod remove;
 mod secrets;
 mod starting;
@@ -18,7 +20,7 @@ use mgp_protocol::mgp::servers::{List, Restart, Server, Start, Stop};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::cli::args::{Restarted, Servers};
+use crate::cli::args::{Add, Restarted, Servers};
 use crate::cli::client::{CliContext, ProgressLine, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::say;
@@ -35,15 +37,23 @@ struct ListedServers {
 pub(super) fn run(context: &CliContext, typed: Servers) -> Result<(), Failure> {
     match typed {
         Servers::List => list(context),
+        Servers::Search(typed) => registry::search(context, &typed),
+        Servers::Add(typed) if is_of_registry(&typed) => registry::add(context, &typed),
         Servers::Add(typed) => add::add(context, &typed),
         Servers::Remove(typed) => remove::remove(context, &typed.id),
         Servers::Start(typed) => start(context, &typed.id),
         Servers::Stop(typed) => stop(context, &typed.id),
         Servers::Restart(typed) => restart(context, &typed),
         Servers::Update(typed) => update::update(context, &typed),
+        Servers::Outdated => update::outdated(context),
         Servers::Info(typed) => info::show(context, &typed.id),
         Servers::Logs(typed) => logs::show(context, typed),
     }
+}
+
+/// A name of the registry, and nothing that says how it is run.
+fn is_of_registry(typed: &Add) -> bool {
+    registry::is_name(&typed.id) && typed.command.is_empty() && typed.url.is_none()
 }
 
 fn list(context: &CliContext) -> Result<(), Failure> {

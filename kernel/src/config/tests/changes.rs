@@ -40,6 +40,8 @@ dir = "/a" #> "/b" waits
 [secrets]
 keyring = true #> false live
 command = ["a", "{name}"] #> ["b", "{name}"] live
+[registry]
+url = "https://a.test" #> "https://b.test" live
 [streams]
 replay_events = 1 #> 2 waits
 stream_after_ms = 1 #> 2 waits
@@ -229,7 +231,9 @@ fn every_key_is_live_or_told() {
         let told = waiting((&running.kernel, &before), (&now.kernel, &after));
         let reaches = running.spec("x") != now.spec("x")
             || running.kernel.access.default_policy != now.kernel.access.default_policy
-            || running.kernel.sets != now.kernel.sets;
+            || running.kernel.sets != now.kernel.sets
+            // The command line reads it each time.
+            || running.kernel.registry != now.kernel.registry;
         assert_eq!(reaches, fate != "waits", "[{section}] {key}");
         let section = match key.as_str() {
             "users" => "socket.users".to_owned(),

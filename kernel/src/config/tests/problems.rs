@@ -54,6 +54,17 @@ fn foreign_keys_of_a_server_are_passed_over() {
     assert_eq!(read.problems[0].severity, Severity::Warning);
 }
 
+/// A client's file is not read in place of mgp.toml: its servers are taken over.
+#[test]
+fn a_file_of_a_client_is_told_where_it_belongs() {
+    let read = read_text("{ \"mcpServers\": {} }");
+    assert!(
+        read.said()[0].contains("`mgp import /etc/mgp/mgp.toml` takes these over"),
+        "{:?}",
+        read.said()
+    );
+}
+
 /// One broken entry never stops the others, and each says what is wrong with it.
 #[test]
 fn broken_entries_leave_the_others_alone() {

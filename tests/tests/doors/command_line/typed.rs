@@ -480,3 +480,81 @@ async fn a_kernel_in_the_background_outlives_its_terminal() {
     assert!(down.status.success(), "{}", err(&down));
     assert_eq!((session, terminal), (pid.to_string().as_str(), "0"));
 }
+
+/// What the page about operating says a program can rely on is there, and nothing else than one line of JSON
+/// comes to stdout.
+#[tokio::test]
+async fn programs_find_the_members_that_are_documented() {
+    let kernel = scene::kernel().await;
+    let page = include_str!("../../../../docs/operating.md");
+    let table = page.split("| typed | members |").nth(1).unwrap();
+    let rows = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    let mut seen = 0;
+    for row in rows {
+        let [typed, members] = row.trim_matches('|').split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{row}");
+        };
+        let named = |text: &str| -> Vec<String> {
+            let words = text.split('`').skip(1).step_by(2);
+            words.map(str::to_owned).collect()
+        };
+        let line = named(typed).remove(0);
+        let args: Vec<&str> = line.split(' ').skip(1).collect();
+        let args = match args[..] {
+            ["tools", "call"] => [&args[..], &["it:echo", "text=x", "--json"]].concat(),
+            _ => [&args[..], &["--json"]].concat(),
+        };
+        let home = kernel.folder().display().to_string();
+        let program = kernel
+            .program(&args)
+            .env("HOME", &*home)
+            .env("XDG_CONFIG_HOME", &*home);
+        let output = program.output(DEADLINE).await;
+        let said = out(&output);
+        assert_eq!(said.lines().count(), 1, "{line}: {said}{}", err(&output));
+        let answer: Value = serde_json::from_str(&said).unwrap();
+        let (top, each) = members.split_once(", each with ").unwrap_or((members, ""));
+        for member in named(top) {
+            assert!(
+                answer.get(&member).is_some(),
+                "{line} has no {member}: {said}"
+            );
+            let first = answer[&member].as_array().and_then(|all| all.first());
+            for inner in named(each) {
+                assert!(
+                    first.unwrap().get(&inner).is_some(),
+                    "{line}: {inner}: {said}"
+                );
+            }
+        }
+        seen += 1;
+    }
+    assert!(seen >= 10, "{seen}");
+}
+
+/// Neither colours nor what moves the cursor come through a pipe, or to a terminal that is to have none.
+#[tokio::test]
+async fn nothing_is_coloured_where_nobody_wants_it() {
+    let kernel = scene::kernel().await;
+    for line in [&["status"][..], &["tools", "list"], &["--help"], &["tols"]] {
+        let said = kernel.mgp(line).await;
+        assert!(!(out(&said) + &err(&said)).contains('\u{1b}'), "{line:?}");
+        let mgp = kernel.program(line);
+        let typed = format!("{} {}", mgp.command, line.join(" "));
+        let script = Program::new("script", ["-qec", &typed, "/dev/null"]);
+        let script = (mgp.env.iter()).fold(script, |script, (name, value)| script.env(name, value));
+        let shown = script
+            .env("NO_COLOR", "1")
+            .env("TERM", "xterm")
+            .output(DEADLINE)
+            .await;
+        assert!(
+            !out(&shown).contains("\u{1b}[3"),
+            "{line:?}: {}",
+            out(&shown)
+        );
+    }
+}

@@ -1,21 +1,17 @@
 //! Secrets typed at a terminal.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
-use std::process::{Child, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::ops::{Deref, DerefMut};
 
 use mgp_store::secrets::{Namespace, SecretStore};
 use mgp_tests::harness::process::usage::below;
 use mgp_tests::harness::{DEADLINE, Program, wait_until};
-use nix::pty::openpty;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::termios::{FlowArg, LocalFlags, tcflow, tcgetattr};
+use nix::sys::termios::LocalFlags;
 use nix::unistd::Pid;
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
+
+use super::terminal::Terminal;
 
 /// What the terminal runs: the command; then it says its exit code, and what is typed after that. It is no
 /// more ended by Ctrl-C than a shell.
@@ -27,44 +23,38 @@ const AS_EVER: LocalFlags = LocalFlags::ECHO
     .union(LocalFlags::ICANON)
     .union(LocalFlags::ISIG);
 
-/// A terminal in which `mgp servers add keyed --env A --env B` is typed, by a user without a kernel. Dropping
-/// it ends what runs there.
-struct Terminal {
+/// A terminal in which `mgp servers add keyed --env A --env B` is typed, by a user without a kernel.
+struct AddedThere {
     home: TempDir,
-    keys: File,
-    slave: Option<OwnedFd>,
-    shown: Arc<Mutex<Vec<u8>>>,
-    running: Option<Child>,
+    terminal: Terminal,
 }
 
-impl Terminal {
+impl Deref for AddedThere {
+    type Target = Terminal;
+
+    fn deref(&self) -> &Terminal {
+        &self.terminal
+    }
+}
+
+impl DerefMut for AddedThere {
+    fn deref_mut(&mut self) -> &mut Terminal {
+        &mut self.terminal
+    }
+}
+
+impl AddedThere {
     fn open() -> Self {
-        let pty = openpty(None, None).unwrap();
-        let keys = File::from(pty.master);
-        let mut screen = keys.try_clone().unwrap();
-        let shown = Arc::new(Mutex::new(Vec::new()));
-        let seen = shown.clone();
-        // To the end of the terminal, with its last process.
-        thread::spawn(move || {
-            let mut part = [0; 4096];
-            while let Ok(n @ 1..) = screen.read(&mut part) {
-                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-                seen.extend(&part[..n]);
-            }
-        });
         Self {
             home: TempDir::new().unwrap(),
-            keys,
-            slave: Some(pty.slave),
-            shown,
-            running: None,
+            terminal: Terminal::open(),
         }
     }
 
     fn start(&mut self) {
         let mgp = Program::ours("mgp", ["servers", "add", "keyed"]);
         let within = |name: &str| self.home.path().join(name).display().to_string();
-        let program = Program::new("setsid", ["--ctty", "sh", "-c", SHELL, "sh", &mgp.command])
+        let program = Program::new("sh", ["-c", SHELL, "sh", &mgp.command])
             .args(&mgp.args.iter().map(String::as_str).collect::<Vec<_>>())
             .args(&["--env", "A", "--env", "B", "--", "true"])
             .env("HOME", within("home"))
@@ -73,28 +63,7 @@ impl Terminal {
             .env("MGP_DATA_DIR", within("data"))
             .env("MGP_SOCKET", within("mgp.sock"))
             .env("MGP_CONFIG_PATH", "");
-        let end = || Stdio::from(self.slave.as_ref().unwrap().try_clone().unwrap());
-        let mut command = program.to_command();
-        command.stdin(end()).stdout(end()).stderr(end());
-        self.running = Some(command.spawn().unwrap());
-    }
-
-    /// Nothing that is written to the terminal gets through, until it may again.
-    fn holds_back(&self, hold: bool) {
-        let action = if hold {
-            FlowArg::TCOOFF
-        } else {
-            FlowArg::TCOON
-        };
-        tcflow(self.slave.as_ref().unwrap(), action).unwrap();
-    }
-
-    fn keys(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-    }
-
-    fn has(&self, flags: LocalFlags) -> bool {
-        tcgetattr(&self.keys).unwrap().local_flags.contains(flags)
+        self.terminal.start(&program);
     }
 
     async fn hides(&self) {
@@ -102,16 +71,6 @@ impl Terminal {
             !self.has(LocalFlags::ECHO)
         })
         .await;
-    }
-
-    fn shown(&self) -> String {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&shown).into_owned()
-    }
-
-    async fn shows(&self, part: &str) {
-        let what = format!("the terminal shows {part}");
-        wait_until(&what, DEADLINE, async || self.shown().contains(part)).await;
     }
 
     /// The command has ended so, and the terminal is as it was.
@@ -131,27 +90,11 @@ impl Terminal {
     }
 }
 
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            eprintln!("--- the terminal shows\n{}\n---", self.shown());
-        }
-        if let Some(mut running) = self.running.take() {
-            for pid in below(running.id()) {
-                // It may have ended already.
-                let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
-            }
-            let _ = running.kill();
-            let _ = running.wait();
-        }
-    }
-}
-
 /// A question is shown when what is typed is not shown any more, and no sooner: a secret may be pasted right
 /// behind it, and be longer than a line of a terminal.
 #[tokio::test]
 async fn nothing_is_shown_from_before_the_question_on() {
-    let mut terminal = Terminal::open();
+    let mut terminal = AddedThere::open();
     terminal.holds_back(true);
     terminal.start();
     terminal.hides().await;
@@ -172,7 +115,7 @@ async fn nothing_is_shown_from_before_the_question_on() {
 /// read by nobody.
 #[tokio::test]
 async fn answers_that_come_too_early_count_and_the_rest_is_dropped() {
-    let mut terminal = Terminal::open();
+    let mut terminal = AddedThere::open();
     terminal.keys("ahead\n");
     terminal.holds_back(true);
     terminal.start();
@@ -191,7 +134,7 @@ async fn answers_that_come_too_early_count_and_the_rest_is_dropped() {
 #[tokio::test]
 async fn who_gives_up_has_the_terminal_back() {
     for by_key in [true, false] {
-        let mut terminal = Terminal::open();
+        let mut terminal = AddedThere::open();
         terminal.start();
         terminal.shows("A of keyed (it is not shown): ").await;
         terminal.keys("s3cret\n");
@@ -200,7 +143,7 @@ async fn who_gives_up_has_the_terminal_back() {
             terminal.keys("s3c\x03");
             terminal.ended(130).await;
         } else {
-            let shell = terminal.running.as_ref().unwrap().id();
+            let shell = terminal.running();
             let [mgp] = below(shell)[..] else {
                 panic!("the shell runs one command");
             };

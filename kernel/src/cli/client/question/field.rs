@@ -1,20 +1,35 @@
-//! One field of a form: how it is asked for, and how what is typed is read.
+//! One field of a form, or one argument of a tool: how it is asked for, and how what is typed is read.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::cli::words::one_line;
 
-/// A property of `requestedSchema`.
+/// A property of `requestedSchema`, or of a tool's `inputSchema`.
 pub(in crate::cli) struct FormField<'f> {
     pub(in crate::cli) name: &'f str,
     schema: &'f Value,
     required: bool,
+    /// It is shown by its name: that is what a command line has.
+    by_name: bool,
 }
 
 /// A value that may be chosen, and its title.
 struct Choice<'f> {
-    value: &'f str,
-    title: &'f str,
+    value: &'f Value,
+    title: String,
+}
+
+impl Choice<'_> {
+    /// The value as it is typed.
+    fn typed(&self) -> String {
+        text(self.value)
+    }
+}
+
+fn text(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// The fields in the order of the form.
@@ -31,19 +46,42 @@ pub(in crate::cli) fn fields(form: &Value) -> impl Iterator<Item = FormField<'_>
             name,
             schema,
             required: required(name),
+            by_name: false,
         })
+}
+
+/// What a tool cannot be called without and `given` has not, in the order of its schema.
+pub(in crate::cli) fn missing<'f>(
+    schema: &'f Value,
+    given: &'f Map<String, Value>,
+) -> Vec<FormField<'f>> {
+    let properties = schema["properties"].as_object();
+    let names = schema["required"].as_array().into_iter().flatten();
+    let names = names.filter_map(Value::as_str);
+    let mut names: Vec<_> = names.filter(|name| !given.contains_key(*name)).collect();
+    let place = |name: &str| properties.and_then(|p| p.keys().position(|key| key == name));
+    names.sort_by_key(|name| place(name).unwrap_or(usize::MAX));
+    names.dedup();
+    let field = |name| FormField {
+        name,
+        schema: properties.and_then(|p| p.get(name)).unwrap_or(&Value::Null),
+        required: true,
+        by_name: true,
+    };
+    names.into_iter().map(field).collect()
 }
 
 impl FormField<'_> {
     /// What stands before the cursor.
     pub(in crate::cli) fn prompt(&self) -> String {
-        let mut prompt = one_line(self.schema["title"].as_str().unwrap_or(self.name), 60);
+        let title = self.schema["title"].as_str().filter(|_| !self.by_name);
+        let mut prompt = one_line(title.unwrap_or(self.name), 60);
         if let Some(description) = self.schema["description"].as_str() {
             prompt += &format!(", {}", one_line(description, 80));
         }
         let shown: Vec<_> = (1..)
             .zip(self.choices())
-            .map(|(at, choice)| format!("{at} {}", one_line(choice.title, 40)))
+            .map(|(at, choice)| format!("{at} {}", one_line(&choice.title, 40)))
             .collect();
         if !shown.is_empty() {
             prompt += &format!(" ({})", shown.join(", "));
@@ -65,8 +103,13 @@ impl FormField<'_> {
         }
     }
 
+    /// The first type that it may have; none where the schema does not say it plainly.
     fn kind(&self) -> &str {
-        self.schema["type"].as_str().unwrap_or("string")
+        let kind = &self.schema["type"];
+        let several = kind.as_array().into_iter().flatten();
+        let mut several = several.filter_map(Value::as_str);
+        let first = several.find(|kind| *kind != "null");
+        kind.as_str().or(first).unwrap_or_default()
     }
 
     /// The four ways a schema can offer choices.
@@ -80,22 +123,18 @@ impl FormField<'_> {
             .iter()
             .chain(list("anyOf"))
             .filter_map(|choice| {
-                let value = choice["const"].as_str()?;
-                Some(Choice {
-                    value,
-                    title: choice["title"].as_str().unwrap_or(value),
-                })
+                let value = choice.get("const")?;
+                let title = choice["title"].as_str().map(str::to_owned);
+                let title = title.unwrap_or_else(|| text(value));
+                Some(Choice { value, title })
             });
         let names = list("enumNames")
             .iter()
             .map(Value::as_str)
             .chain(std::iter::repeat(None));
-        let plain = list("enum").iter().zip(names).filter_map(|(value, name)| {
-            let value = value.as_str()?;
-            Some(Choice {
-                value,
-                title: name.unwrap_or(value),
-            })
+        let plain = list("enum").iter().zip(names).map(|(value, name)| {
+            let title = name.map_or_else(|| text(value), str::to_owned);
+            Choice { value, title }
         });
         titled.chain(plain).collect()
     }
@@ -114,7 +153,20 @@ impl FormField<'_> {
     }
 
     fn value(&self, typed: &str) -> Result<Value, String> {
+        let is_chosen = !self.choices().is_empty();
         match self.kind() {
+            "array" if is_chosen => {
+                let parts = typed
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|part| !part.is_empty());
+                let chosen: Vec<_> = parts
+                    .map(|part| self.chosen(part))
+                    .collect::<Result<_, _>>()?;
+                self.counted(chosen.len(), ("minItems", "maxItems"), "choices")?;
+                Ok(chosen.into())
+            }
+            _ if is_chosen => self.chosen(typed),
             "boolean" => match typed.to_ascii_lowercase().as_str() {
                 "y" | "yes" | "true" => Ok(true.into()),
                 "n" | "no" | "false" => Ok(false.into()),
@@ -132,17 +184,20 @@ impl FormField<'_> {
                 self.within(number).map(|()| number.into())
             }
             "array" => {
-                let parts = typed
-                    .split(',')
-                    .map(str::trim)
-                    .filter(|part| !part.is_empty());
-                let chosen: Vec<_> = parts
-                    .map(|part| self.chosen(part))
-                    .collect::<Result<_, _>>()?;
-                self.counted(chosen.len(), ("minItems", "maxItems"), "choices")?;
-                Ok(chosen.into())
+                let list = serde_json::from_str::<Vec<Value>>(typed);
+                let list = list.map_err(|_| "a list in JSON is wanted, like [\"a\", \"b\"]")?;
+                self.counted(list.len(), ("minItems", "maxItems"), "items")?;
+                Ok(list.into())
             }
-            _ if !self.choices().is_empty() => self.chosen(typed),
+            "object" => {
+                let object = serde_json::from_str::<Map<String, Value>>(typed);
+                let object = object.map_err(|_| "an object in JSON is wanted, like {\"a\": 1}")?;
+                Ok(object.into())
+            }
+            "" if self.by_name => {
+                let json = serde_json::from_str::<Value>(typed).ok();
+                Ok(json.unwrap_or_else(|| typed.into()))
+            }
             _ => {
                 let bounds = ("minLength", "maxLength");
                 self.counted(typed.chars().count(), bounds, "characters")?;
@@ -160,10 +215,10 @@ impl FormField<'_> {
         let named = || {
             choices
                 .iter()
-                .find(|c| c.value == typed || c.title == typed)
+                .find(|c| c.typed() == typed || c.title == typed)
         };
         match named().or(number) {
-            Some(choice) => Ok(choice.value.into()),
+            Some(choice) => Ok(choice.value.clone()),
             None => Err(format!("one of 1 to {} is wanted", choices.len())),
         }
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::KernelStatus;
 use mgp_protocol::mgp::servers::Wait;
+use mgp_store::secrets::SecretStore;
 use serde_json::json;
 
 use super::config_file::{existing, in_file, in_force, no_home, write};
@@ -20,55 +21,115 @@ use crate::config::edit::{self, NewServer};
 
 /// Writes a server down, and has it started when a kernel runs.
 pub(super) fn add(context: &CliContext, add: &Add) -> Result<(), Failure> {
-    let here = &context.look_up.folder;
     if let Some(url) = &add.url {
         secrets::judge_url(url)?;
     }
-    let status = context.status()?;
-    let file = target(context, add, status.as_ref())?;
-    not_hidden(context, add, status.as_ref(), &file)?;
-    let home = context.look_up.secrets_folder();
-    let prefix = home.map(|home| secrets::prefix(&home, &add.id, &file));
-    let store = context.secret_store().ok();
-    let before = existing(&file)?;
-    let taken = || in_file(&file, &edit::EditError::Taken(add.id.clone()));
-    if before
-        .as_deref()
-        .is_some_and(|text| edit::names(text, &add.id))
-    {
-        return Err(taken());
+    if add.command.is_empty() && add.url.is_none() {
+        return Err(Failure::Usage(format!(
+            "how is {0} reached? its command stands behind `--`, its address behind `--url`; \
+             `mgp servers search {0}` looks for it in the registry, whose names have a slash",
+            add.id
+        )));
     }
-    // Asked for when all else is known to be well.
-    edit::add(
-        before.as_deref().unwrap_or_default(),
-        &new_server(add, here, GivenValues::default()),
-    )
-    .map_err(|e| in_file(&file, &e))?;
-    let given = secrets::given(add, here, prefix.as_deref())?;
-    let kept = given.write(store.as_ref())?;
-    let kept: Vec<String> = kept.into_iter().map(str::to_owned).collect();
-    let server = new_server(add, here, given);
-    let text = edit::add(before.as_deref().unwrap_or_default(), &server);
-    let text = text.map_err(|e| in_file(&file, &e))?;
-    if let Some(problem) = config::judge(&text, &file, &server.id) {
-        if !kept.is_empty() {
-            prefix.inspect(|prefix| secrets::forget(store.as_ref(), prefix));
+    let place = AddedEntry::of(context, add)?;
+    let given = place.given(context, add)?;
+    place.write(context, add, given)
+}
+
+/// Where an entry goes; nobody has its id there.
+pub(super) struct AddedEntry {
+    status: Option<KernelStatus>,
+    file: PathBuf,
+    /// What the names of its secrets begin with.
+    prefix: Option<String>,
+    store: Option<SecretStore>,
+    before: Option<String>,
+}
+
+impl AddedEntry {
+    /// Finds the place.
+    ///
+    /// # Errors
+    /// The id is taken, or none, or the file cannot be edited.
+    pub(super) fn of(context: &CliContext, add: &Add) -> Result<Self, Failure> {
+        let status = context.status()?;
+        let file = target(context, add, status.as_ref())?;
+        not_hidden(context, add, status.as_ref(), &file)?;
+        let home = context.look_up.secrets_folder();
+        let place = Self {
+            prefix: home.map(|home| secrets::prefix(&home, &add.id, &file)),
+            store: context.secret_store().ok(),
+            before: existing(&file)?,
+            status,
+            file,
+        };
+        let before = place.before.as_deref().unwrap_or_default();
+        if edit::names(before, &add.id) {
+            let taken = edit::EditError::Taken(add.id.clone());
+            return Err(in_file(&place.file, &taken));
         }
-        return Err(Failure::Usage(problem.message));
+        let here = &context.look_up.folder;
+        edit::add(before, &new_server(add, here, GivenValues::default()))
+            .map_err(|e| in_file(&place.file, &e))?;
+        Ok(place)
     }
-    let trusted = write(context, &file, before.as_deref(), &text, add.project)?;
-    tell_added(context, &server, &file, &kept)?;
-    if add.project && !trusted {
-        let folder = file.parent().unwrap_or(here).display();
-        report(format_args!(
-            "note: {} is not trusted: `mgp trust {folder}` shows it, and asks",
-            file.display()
-        ));
-        return say_if_json(context, &server.id, &file);
+
+    /// What was typed for it, and what somebody answers; asked for when all else is known to be well.
+    pub(super) fn given(&self, context: &CliContext, add: &Add) -> Result<GivenValues, Failure> {
+        secrets::given(add, &context.look_up.folder, self.prefix.as_deref())
     }
-    match status {
-        Some(_) => take_up(context, &file, &server),
-        None => say_if_json(context, &server.id, &file),
+
+    /// Takes a secret; answers the reference to it.
+    pub(super) fn keep(
+        &self,
+        values: &mut GivenValues,
+        name: &str,
+        value: String,
+    ) -> Result<String, Failure> {
+        values.keep(self.prefix.as_deref(), name, value)
+    }
+
+    /// Writes it down, with its secrets, and has it started.
+    pub(super) fn write(
+        self,
+        context: &CliContext,
+        add: &Add,
+        given: GivenValues,
+    ) -> Result<(), Failure> {
+        let here = &context.look_up.folder;
+        let kept = given.write(self.store.as_ref())?;
+        let kept: Vec<String> = kept.into_iter().map(str::to_owned).collect();
+        let server = new_server(add, here, given);
+        let text = edit::add(self.before.as_deref().unwrap_or_default(), &server);
+        let text = text.map_err(|e| in_file(&self.file, &e))?;
+        if let Some(problem) = config::judge(&text, &self.file, &server.id) {
+            if !kept.is_empty()
+                && let Some(prefix) = &self.prefix
+            {
+                secrets::forget(self.store.as_ref(), prefix);
+            }
+            return Err(Failure::Usage(problem.message));
+        }
+        let trusted = write(
+            context,
+            &self.file,
+            self.before.as_deref(),
+            &text,
+            add.project,
+        )?;
+        tell_added(context, &server, &self.file, &kept)?;
+        if add.project && !trusted {
+            let folder = self.file.parent().unwrap_or(here).display();
+            report(format_args!(
+                "note: {} is not trusted: `mgp trust {folder}` shows it, and asks",
+                self.file.display()
+            ));
+            return say_if_json(context, &server.id, &self.file);
+        }
+        match self.status {
+            Some(_) => take_up(context, &self.file, &server),
+            None => say_if_json(context, &server.id, &self.file),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 pub(in crate::cli::commands) mod client_file;
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use mgp_clients::{Client, OwnReach, Reader, files};
 use mgp_protocol::ids::AgentId;
@@ -17,7 +17,7 @@ use crate::cli::client::{CliContext, read};
 use crate::cli::commands::agents::{self, ListedAgents};
 use crate::cli::commands::tools::sets;
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say};
+use crate::cli::print::{ask_yes, report, say};
 use crate::cli::words::plain;
 
 /// What the entry is called.
@@ -187,12 +187,7 @@ fn agreed(context: &CliContext, typed: &Connect, client: Client) -> Result<bool,
             client.word()
         )));
     }
-    let mut terminal = io::stderr().lock();
-    write!(terminal, "\nWrite this? [y/N] ")?;
-    terminal.flush()?;
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
-    Ok(["y", "yes"].contains(&line.trim().to_lowercase().as_str()))
+    ask_yes("Write this?")
 }
 
 /// The program stands with its whole path: a client started from a desktop may have another PATH.

@@ -5,7 +5,7 @@ pub(super) mod sources;
 mod telling;
 
 use std::collections::BTreeSet;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use mgp_clients::{
@@ -21,7 +21,7 @@ use crate::cli::args::Import;
 use crate::cli::client::CliContext;
 use crate::cli::commands::agents;
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say};
+use crate::cli::print::{ask_yes, report, say};
 use crate::config;
 use crate::config::edit::{self, NewServer};
 
@@ -304,17 +304,8 @@ fn agreed(writing: &EntriesToWrite) -> Result<bool, Failure> {
                 .to_owned(),
         ));
     }
-    let mut terminal = io::stderr().lock();
     let many = telling::counted(writing.servers.len(), "server");
-    write!(
-        terminal,
-        "\nAdd {many} to {}? [y/N] ",
-        writing.file.display()
-    )?;
-    terminal.flush()?;
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
-    Ok(["y", "yes"].contains(&line.trim().to_lowercase().as_str()))
+    ask_yes(&format!("Add {many} to {}?", writing.file.display()))
 }
 
 fn tell_done(context: &CliContext, writing: &EntriesToWrite, runs: bool) -> Result<(), Failure> {

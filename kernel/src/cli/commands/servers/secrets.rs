@@ -62,10 +62,7 @@ pub(super) fn folder(home: &Path, id: &str, file: &Path) -> PathBuf {
 /// A value on the command line, and whatever cannot be read or asked for.
 pub(super) fn given(add: &Add, here: &Path, prefix: Option<&str>) -> Result<GivenValues, Failure> {
     let mut given = GivenValues::default();
-    let mut asked = AskedSecrets {
-        id: &add.id,
-        terminal: None,
-    };
+    let mut asked = AskedSecrets::of(&add.id);
     for word in &add.env {
         let (name, value) = match word.split_once('=') {
             Some((name, value)) => (name, reference(value, false).map(|v| from_here(v, here))),
@@ -242,15 +239,19 @@ fn from_here(value: &str, here: &Path) -> String {
 
 /// What is asked at the terminal, one after the other. Between two questions nothing is shown either:
 /// both answers may have been pasted at once.
-struct AskedSecrets<'a> {
+pub(super) struct AskedSecrets<'a> {
     id: &'a str,
     /// From the first question on.
     terminal: Option<UnseenInput>,
 }
 
-impl AskedSecrets<'_> {
+impl<'a> AskedSecrets<'a> {
+    pub(super) fn of(id: &'a str) -> Self {
+        Self { id, terminal: None }
+    }
+
     /// What a person types, unseen; `None` where nobody can be asked.
-    fn ask(&mut self, name: &str) -> Result<Option<String>, Failure> {
+    pub(super) fn ask(&mut self, name: &str) -> Result<Option<String>, Failure> {
         if !io::stdin().is_terminal() {
             return Ok(None);
         }

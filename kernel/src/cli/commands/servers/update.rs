@@ -1,7 +1,10 @@
 //! `mgp servers update`: the newest version of the package that a server's command runs, written into its entry.
 
 mod newest;
+mod outdated;
 mod package;
+mod tool_changes;
+mod undone;
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -14,7 +17,11 @@ use mgp_protocol::mgp::kernel::KernelStatus;
 use mgp_protocol::mgp::servers::{Server, Wait};
 use serde_json::{Value, json};
 
+pub(super) use self::outdated::outdated;
+pub(super) use self::package::is_exact;
 use self::package::{Package, Registry, compare, is_version};
+use self::tool_changes::{OfferedTools, ToolChanges};
+use self::undone::RememberedUpdate;
 use super::config_file::{existing, in_file, in_force, write};
 use super::starting::{StartMode, watch};
 use super::state::{CONNECTED, tell};
@@ -51,10 +58,14 @@ pub(super) fn update(context: &CliContext, typed: &Update) -> Result<(), Failure
     let entry = find(context, status.as_ref(), &typed.id)?;
     let refused = |why: package::NoPackage| Failure::Other(format!("{}: {why}", typed.id));
     let package = Package::of(&entry.command, &entry.args).map_err(refused)?;
-    if package.version.is_none() && typed.to.is_none() {
+    if package.version.is_none() && typed.to.is_none() && !typed.undo {
         return unpinned(context, &typed.id, &entry.file, &package);
     }
-    let Some(change) = change(&entry, &package, typed)? else {
+    let change = match typed.undo {
+        true => Some(undone(context, typed, &entry, &package)?),
+        false => change(&entry, &package, typed)?,
+    };
+    let Some(change) = change else {
         return up_to_date(context, &typed.id, &entry.file, &package);
     };
     if typed.dry_run {
@@ -66,9 +77,20 @@ pub(super) fn update(context: &CliContext, typed: &Update) -> Result<(), Failure
             Value::Null,
         );
     }
+    // What it offers before anything is written; a server that is away offers nothing.
+    let offered = status
+        .as_ref()
+        .and_then(|_| OfferedTools::of(context, &typed.id).ok());
     let trusted = take_down(context, typed, &entry, &package, &change)?;
+    remember(context, typed, &entry, &package, &change)?;
     match status {
-        Some(_) if trusted => run(context, (&typed.id, &package), &entry.file, &change),
+        Some(_) if trusted => run(
+            context,
+            (&typed.id, &package),
+            &entry.file,
+            &change,
+            offered,
+        ),
         Some(_) | None => said(
             context,
             (&typed.id, &package),
@@ -149,6 +171,54 @@ fn change(
     Ok(Some(VersionChange { from, to, argument }))
 }
 
+/// What the entry said before the last update, as a change like any other.
+fn undone(
+    context: &CliContext,
+    typed: &Update,
+    entry: &Entry,
+    package: &Package,
+) -> Result<VersionChange, Failure> {
+    let id = typed.id.as_str();
+    let last = undone::of(context, id, &entry.file).ok_or_else(|| {
+        Failure::Usage(format!(
+            "no update of {id} is remembered that could be taken back"
+        ))
+    })?;
+    let said = entry.args.get(last.argument);
+    if said != Some(&last.after) || package.argument != last.argument {
+        return Err(Failure::Other(format!(
+            "{id}: its entry was changed since it was updated to {}; `--to VERSION` writes one",
+            last.to
+        )));
+    }
+    Ok(VersionChange {
+        from: Some(last.to),
+        to: last.from.unwrap_or_else(|| "no version".to_owned()),
+        argument: last.before,
+    })
+}
+
+/// So that the update can be taken back; one that was taken back is forgotten.
+fn remember(
+    context: &CliContext,
+    typed: &Update,
+    entry: &Entry,
+    package: &Package,
+    change: &VersionChange,
+) -> Result<(), Failure> {
+    let update = RememberedUpdate {
+        id: typed.id.clone(),
+        file: entry.file.clone(),
+        argument: package.argument,
+        before: entry.args[package.argument].clone(),
+        after: change.argument.clone(),
+        from: change.from.clone(),
+        to: change.to.clone(),
+    };
+    let kept = Some(update).filter(|_| !typed.undo);
+    undone::keep(context, (&typed.id, &entry.file), kept)
+}
+
 /// Writes the entry; true where the kernel reads it as it is now.
 fn take_down(
     context: &CliContext,
@@ -180,6 +250,7 @@ fn run(
     about: (&str, &Package),
     file: &Path,
     change: &VersionChange,
+    offered: Option<OfferedTools>,
 ) -> Result<(), Failure> {
     let (id, _) = about;
     if !context.json {
@@ -202,20 +273,38 @@ fn run(
             back(id, change)
         )));
     }
+    let connected = CONNECTED.contains(&server.state.as_str());
+    let changes = offered.filter(|_| connected).and_then(|before| {
+        let after = OfferedTools::of(context, id).ok()?;
+        Some(before.changes_to(&after))
+    });
     if context.json {
-        said(context, about, file, change, json!(server))?;
-        return match CONNECTED.contains(&server.state.as_str()) {
+        let mut shown = json!(server);
+        shown["tool_changes"] = changes.as_ref().map(ToolChanges::to_json).into();
+        said(context, about, file, change, shown)?;
+        return match connected {
             true => Ok(()),
             false => Err(Failure::Other(format!("{id} is {}", server.state))),
         };
     }
-    tell(context, &server, CONNECTED).inspect_err(|_| report(back(id, change)))
+    tell(context, &server, CONNECTED).inspect_err(|_| report(back(id, change)))?;
+    if let Some(changes) = changes {
+        say(changes.in_words())?;
+        if !changes.is_empty() {
+            report(format_args!(
+                "what changed may wait in `mgp pending`; `mgp servers update {id} --undo` takes the update back"
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn back(id: &str, change: &VersionChange) -> String {
     match &change.from {
-        Some(from) => format!("`mgp servers update {id} --to {from}` writes the version before"),
-        None => format!("the entry of {id} named no version before"),
+        Some(_) => format!("`mgp servers update {id} --undo` writes the version before"),
+        None => format!(
+            "the entry of {id} named no version before; `mgp servers update {id} --undo` takes it out again"
+        ),
     }
 }
 

@@ -26,7 +26,6 @@ pub(super) fn read(words: &[String], json: Option<&str>) -> Result<TypedArgument
         (None, [one]) if one.starts_with('{') => {
             object(one, "the argument").map(TypedArguments::Object)
         }
-        (None, []) => Ok(TypedArguments::Object(Map::new())),
         (None, pairs) => pairs
             .iter()
             .map(|word| pair(word))

@@ -13,7 +13,9 @@ use serde_json::{Map, Value, json};
 use super::arguments::{self, TypedArguments};
 use super::{ListedTool, all};
 use crate::cli::args::Call;
-use crate::cli::client::{CliContext, ConnectOptions, KernelClient, names, read};
+use crate::cli::client::{
+    CliContext, ConnectOptions, KernelClient, ask_missing, lacks_some, names, read,
+};
 use crate::cli::failure::Failure;
 use crate::cli::print::content::{Saver, render};
 use crate::cli::print::{report, say};
@@ -24,6 +26,8 @@ pub(super) fn call(context: &CliContext, call: &Call) -> Result<(), Failure> {
         door: None,
         person: std::io::stdin().is_terminal(),
     };
+    // Who reads the answer with a program is asked nothing.
+    let asks = !context.json && opening.person && std::io::stdout().is_terminal();
     let answer = context.with_kernel_at(opening, async |client| {
         let meant = meant(client, &call.name).await;
         // What nobody lists may be a tool of the kernel's own, or of a server that is about to come.
@@ -33,9 +37,14 @@ pub(super) fn call(context: &CliContext, call: &Call) -> Result<(), Failure> {
         };
         let arguments = match typed {
             TypedArguments::Object(object) => object,
+            TypedArguments::Pairs(pairs) if pairs.is_empty() && !asks => Map::new(),
             TypedArguments::Pairs(pairs) => {
                 let schema = schema(client, &listed).await?;
-                arguments::typed(pairs, schema.as_ref())?
+                let given = arguments::typed(pairs, schema.as_ref())?;
+                match schema.filter(|schema| asks && lacks_some(schema, &given)) {
+                    Some(schema) => missing(call.name.clone(), schema, given).await?,
+                    None => given,
+                }
             }
         };
         let answer = ask(client, &name, &arguments).await;
@@ -45,6 +54,21 @@ pub(super) fn call(context: &CliContext, call: &Call) -> Result<(), Failure> {
         })
     })?;
     show(context, call, &answer)
+}
+
+/// Asks for what is missing, while the connection stays.
+async fn missing(
+    name: String,
+    schema: Value,
+    given: Map<String, Value>,
+) -> Result<Map<String, Value>, Failure> {
+    let asked = tokio::task::spawn_blocking(move || ask_missing(&name, &schema, &given));
+    let interrupted = tokio::signal::ctrl_c();
+    let filled = tokio::select! {
+        filled = asked => filled.ok().flatten(),
+        _ = interrupted => return Err(Failure::Interrupted),
+    };
+    filled.ok_or_else(|| Failure::Usage("arguments are missing; nothing was called".to_owned()))
 }
 
 /// The tool that is meant: its server, and that one's own name for it.

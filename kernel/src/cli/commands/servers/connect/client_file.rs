@@ -30,7 +30,11 @@ impl ClientFileEdit {
         context: &CliContext,
         client: Client,
     ) -> Result<Self, Failure> {
-        let path = user_file(context, client)?;
+        Self::at(client, user_file(context, client)?)
+    }
+
+    /// A file in the form of this client.
+    pub(in crate::cli::commands) fn at(client: Client, path: PathBuf) -> Result<Self, Failure> {
         // A link leads to the file that is meant, which stays where it is.
         let path = fs::canonicalize(&path).unwrap_or(path);
         let text = match open_file(&path).and_then(io::read_to_string) {
@@ -111,7 +115,11 @@ impl ClientFileEdit {
     }
 
     /// Writes it; answers where the file lies as it was.
-    pub(super) fn write(&self, text: &str, private: bool) -> Result<Option<PathBuf>, Failure> {
+    pub(in crate::cli::commands) fn write(
+        &self,
+        text: &str,
+        private: bool,
+    ) -> Result<Option<PathBuf>, Failure> {
         let failed = |error: io::Error| Failure::Other(format!("{}: {error}", self.path.display()));
         let mode = fs::metadata(&self.path).map_or(0o600, |m| m.permissions().mode() & 0o777);
         let kept = match &self.text {
@@ -168,7 +176,7 @@ impl ClientFileEdit {
     }
 
     /// The lines that change, with those around them.
-    pub(super) fn difference(&self, after: &str) -> String {
+    pub(in crate::cli::commands) fn difference(&self, after: &str) -> String {
         let (old, new): (Vec<&str>, Vec<&str>) =
             (self.before().lines().collect(), after.lines().collect());
         let same = |pair: &(&&str, &&str)| pair.0 == pair.1;

@@ -297,7 +297,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// A whole version, of at least so many numbers: no range and no tag.
-fn is_exact(version: &str, least: usize) -> bool {
+pub(in crate::cli::commands::servers) fn is_exact(version: &str, least: usize) -> bool {
     let numbers = version.split(['-', '+']).next().unwrap_or_default();
     let parts = numbers.split('.').count();
     parts >= least && version.starts_with(|c: char| c.is_ascii_digit()) && is_version(version)

@@ -1,0 +1,436 @@
+//! Entries of `mgp.toml` as a client writes them down: the way back of what is taken over.
+//!
+//! What is written is read again as the client reads it, and means what it meant, or it is not written.
+
+mod configured;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+pub use configured::{ConfiguredPiece, ConfiguredServer, ConfiguredText};
+
+use crate::client::Client;
+use crate::variables::{Notation, TextPiece, pieces};
+
+/// A server as a client has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportedServer {
+    /// Its entry.
+    pub entry: Value,
+    /// What the client is to ask for: elements of `inputs`.
+    pub inputs: Vec<Value>,
+    /// Variables that have to be set where the client is started, with the key that needs each and what
+    /// its value is here: `secret:NAME`, `file:PATH`.
+    pub to_set: Vec<(String, String)>,
+    /// What the client cannot say: a key, and why.
+    pub left_out: Vec<(String, String)>,
+}
+
+/// Why a server cannot be written down for a client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExportRefused {
+    /// The client starts programs only.
+    #[error("{0} starts programs only, and has no place for a URL")]
+    NoUrls(Client),
+    /// A part that cannot be left out.
+    #[error("`{key}`: {why}")]
+    Unsayable {
+        /// Where in the entry.
+        key: String,
+        /// Why.
+        why: String,
+    },
+    /// There is neither a command nor a URL.
+    #[error("it has neither a command nor a URL")]
+    NoReach,
+}
+
+/// How entries are written.
+#[derive(Clone, Copy, Debug)]
+pub struct Exporter<'e> {
+    /// For whom.
+    pub client: Client,
+    /// `~`.
+    pub home: &'e Path,
+    /// The folder of the configuration file: relative paths start there.
+    pub folder: &'e Path,
+}
+
+impl Exporter<'_> {
+    /// The entry of a server.
+    ///
+    /// # Errors
+    /// [`ExportRefused`].
+    pub fn export(&self, server: &ConfiguredServer) -> Result<ExportedServer, ExportRefused> {
+        let mut out = ExportedServer::default();
+        let entry = match (&server.url, server.command.split_first()) {
+            (Some(url), _) => self.remote(server, url, &mut out)?,
+            (None, Some((program, args))) => self.started(server, program, args, &mut out)?,
+            (None, None) => return Err(ExportRefused::NoReach),
+        };
+        out.entry = entry;
+        if server.off {
+            match self.client {
+                Client::Windsurf | Client::Cline => out.entry["disabled"] = true.into(),
+                Client::OpenCode | Client::Goose | Client::Codex | Client::Zed => {
+                    out.entry["enabled"] = false.into();
+                }
+                Client::ClaudeDesktop
+                | Client::ClaudeCode
+                | Client::Cursor
+                | Client::VsCode
+                | Client::Gemini
+                | Client::LmStudio
+                | Client::Copilot
+                | Client::Antigravity => {
+                    let why = format!("{} starts every server that it has", self.client);
+                    out.left_out.push(("autostart".to_owned(), why));
+                }
+            }
+        }
+        for key in &server.others {
+            let why = format!("{} has nothing like it", self.client);
+            out.left_out.push((key.clone(), why));
+        }
+        Ok(out)
+    }
+
+    fn started(
+        &self,
+        server: &ConfiguredServer,
+        program: &ConfiguredText,
+        args: &[ConfiguredText],
+        out: &mut ExportedServer,
+    ) -> Result<Value, ExportRefused> {
+        let program = self.needed("command", &program.clone().at_folder(self.folder))?;
+        let args: Vec<String> = args
+            .iter()
+            .map(|arg| self.needed("args", arg))
+            .collect::<Result<_, _>>()?;
+        let mut entry = self.client.command_entry(&server.id, &program, &args);
+        if let Some(cwd) = &server.cwd {
+            let cwd = cwd.clone().below_folder(self.folder);
+            match self.client {
+                Client::VsCode | Client::Gemini | Client::Codex => {
+                    entry["cwd"] = self.needed("cwd", &cwd)?.into();
+                }
+                Client::ClaudeDesktop
+                | Client::ClaudeCode
+                | Client::Cursor
+                | Client::Windsurf
+                | Client::Zed
+                | Client::OpenCode
+                | Client::Goose
+                | Client::LmStudio
+                | Client::Cline
+                | Client::Copilot
+                | Client::Antigravity => {
+                    let why = format!("{} starts its servers where it pleases", self.client);
+                    out.left_out.push(("cwd".to_owned(), why));
+                }
+            }
+        }
+        let (mut env, mut handed_on) = (Map::new(), Vec::new());
+        for (name, value) in &server.env {
+            match self.value(name, value, out) {
+                Ok(text) => drop(env.insert(name.clone(), text.into())),
+                Err(_) if self.hands_on().is_some() && value.is_reference() => {
+                    // One that is handed on has the name that the server knows it by.
+                    if !value.is_variable(name) {
+                        out.to_set.push((name.clone(), value.told()));
+                    }
+                    handed_on.push(name.clone());
+                }
+                Err(why) => out.left_out.push((format!("env.{name}"), why)),
+            }
+        }
+        handed_on.extend(server.inherit_env.iter().cloned());
+        if !env.is_empty() {
+            let key = match self.client {
+                Client::OpenCode => "environment",
+                Client::Goose => "envs",
+                Client::ClaudeDesktop
+                | Client::ClaudeCode
+                | Client::Cursor
+                | Client::VsCode
+                | Client::Windsurf
+                | Client::Zed
+                | Client::Codex
+                | Client::Gemini
+                | Client::LmStudio
+                | Client::Cline
+                | Client::Copilot
+                | Client::Antigravity => "env",
+            };
+            entry[key] = env.into();
+        }
+        match self.hands_on() {
+            Some(key) if !handed_on.is_empty() => entry[key] = handed_on.into(),
+            None if !server.inherit_env.is_empty() => {
+                let why = format!("{} has no list of variables to hand on", self.client);
+                out.left_out.push(("inherit_env".to_owned(), why));
+            }
+            Some(_) | None => {}
+        }
+        Ok(entry)
+    }
+
+    fn remote(
+        &self,
+        server: &ConfiguredServer,
+        url: &ConfiguredText,
+        out: &mut ExportedServer,
+    ) -> Result<Value, ExportRefused> {
+        let url = self.needed("url", url)?;
+        let (mut headers, mut more) = (Map::new(), Map::new());
+        for (name, value) in &server.headers {
+            match self.value(name, value, out) {
+                Ok(text) => drop(headers.insert(name.clone(), text.into())),
+                Err(why) => match self.codex_header(name, value, out) {
+                    Some((key, inner)) if inner.is_object() => {
+                        let table = more.entry(key).or_insert(json!({}));
+                        table[name] = inner[name].clone();
+                    }
+                    Some((key, variable)) => drop(more.insert(key, variable)),
+                    None => out.left_out.push((format!("headers.{name}"), why)),
+                },
+            }
+        }
+        let none = headers.is_empty();
+        let entry = self.client.url_entry(&server.id, &url, &headers.into());
+        let entry = entry.map_err(|_| ExportRefused::NoUrls(self.client))?;
+        let Value::Object(mut entry) = entry else {
+            return Err(ExportRefused::NoReach);
+        };
+        if none {
+            entry.retain(|key, _| !key.ends_with("headers"));
+        }
+        entry.extend(more);
+        Ok(entry.into())
+    }
+
+    /// Codex takes headers out of variables that it names.
+    fn codex_header(
+        &self,
+        name: &str,
+        value: &ConfiguredText,
+        out: &mut ExportedServer,
+    ) -> Option<(String, Value)> {
+        if self.client != Client::Codex {
+            return None;
+        }
+        let (inner, bearer) = match value.after_bearer() {
+            Some(inner) if name.eq_ignore_ascii_case("authorization") => (inner, true),
+            _ => (value.clone(), false),
+        };
+        let variable = match inner.0.as_slice() {
+            [
+                ConfiguredPiece::Variable {
+                    name,
+                    default: None,
+                },
+            ] => name.clone(),
+            [piece @ (ConfiguredPiece::Secret(_) | ConfiguredPiece::File(_))] => {
+                let variable = variable_for(name, piece);
+                out.to_set.push((variable.clone(), inner.told()));
+                variable
+            }
+            _ => return None,
+        };
+        Some(match bearer {
+            true => ("bearer_token_env_var".to_owned(), variable.into()),
+            false => ("env_http_headers".to_owned(), json!({ name: variable })),
+        })
+    }
+
+    /// The key with the names of variables that the client hands on, which Codex and Goose have.
+    fn hands_on(&self) -> Option<&'static str> {
+        match self.client {
+            Client::Codex => Some("env_vars"),
+            Client::Goose => Some("env_keys"),
+            Client::ClaudeDesktop
+            | Client::ClaudeCode
+            | Client::Cursor
+            | Client::VsCode
+            | Client::Windsurf
+            | Client::Zed
+            | Client::Gemini
+            | Client::OpenCode
+            | Client::LmStudio
+            | Client::Cline
+            | Client::Copilot
+            | Client::Antigravity => None,
+        }
+    }
+
+    /// A text that the entry makes no sense without.
+    fn needed(&self, key: &str, text: &ConfiguredText) -> Result<String, ExportRefused> {
+        let mut none = ExportedServer::default();
+        let written = self.value(key, text, &mut none);
+        written.map_err(|why| ExportRefused::Unsayable {
+            key: key.to_owned(),
+            why,
+        })
+    }
+
+    /// A text in the client's notation; why not, in words.
+    fn value(
+        &self,
+        key: &str,
+        text: &ConfiguredText,
+        out: &mut ExportedServer,
+    ) -> Result<String, String> {
+        let notation = Notation::of(self.client);
+        let (mut written, mut meant) = (String::new(), Vec::new());
+        let (mut inputs, mut to_set) = (Vec::new(), Vec::new());
+        for piece in &text.0 {
+            let piece = match piece {
+                ConfiguredPiece::Literal(text) => TextPiece::Literal(text.clone()),
+                ConfiguredPiece::Variable {
+                    name,
+                    default: None,
+                } if name == "HOME" && notation == Notation::Plain => {
+                    TextPiece::Literal(self.home.to_string_lossy().into_owned())
+                }
+                ConfiguredPiece::Variable { name, default } => TextPiece::Variable {
+                    name: name.clone(),
+                    default: default.clone(),
+                },
+                ConfiguredPiece::File(path) if notation == Notation::Braces => {
+                    TextPiece::File(self.folder.join(path).to_string_lossy().into_owned())
+                }
+                ConfiguredPiece::Secret(_) | ConfiguredPiece::File(_)
+                    if self.client == Client::VsCode =>
+                {
+                    let id = input_id(key, piece);
+                    let description = format!("{key} of a server taken over from mgp");
+                    inputs.push(json!({
+                        "type": "promptString", "id": id, "description": description, "password": true,
+                    }));
+                    TextPiece::Input(id)
+                }
+                ConfiguredPiece::Secret(_) | ConfiguredPiece::File(_) => {
+                    let name = variable_for(key, piece);
+                    to_set.push((name.clone(), piece.told()));
+                    TextPiece::Variable {
+                        name,
+                        default: None,
+                    }
+                }
+            };
+            let (text, read) = self.piece(notation, piece)?;
+            written += &text;
+            if let TextPiece::Literal(text) = &read {
+                match meant.last_mut() {
+                    Some(TextPiece::Literal(before)) => {
+                        *before += text;
+                        continue;
+                    }
+                    Some(_) | None if text.is_empty() => continue,
+                    Some(_) | None => {}
+                }
+            }
+            meant.push(read);
+        }
+        if pieces(&written, notation) != meant {
+            return Err(format!("{} would read more than text in it", self.client));
+        }
+        out.inputs.extend(inputs);
+        out.to_set.extend(to_set);
+        Ok(written)
+    }
+
+    /// A piece as it is written, and as the client reads it then.
+    fn piece(&self, notation: Notation, piece: TextPiece) -> Result<(String, TextPiece), String> {
+        let client = self.client;
+        let no_variables = || {
+            Err(format!(
+                "{client} puts no variables into values; --with-values writes what it is now, in clear"
+            ))
+        };
+        let written = match (&piece, notation) {
+            (TextPiece::Literal(text), _) => text.clone(),
+            (
+                TextPiece::Variable { .. } | TextPiece::Input(_) | TextPiece::File(_),
+                Notation::Plain,
+            ) => {
+                return no_variables();
+            }
+            (
+                TextPiece::Variable {
+                    name,
+                    default: None,
+                },
+                Notation::Shell | Notation::Dollar,
+            ) => {
+                format!("${{{name}}}")
+            }
+            (
+                TextPiece::Variable {
+                    name,
+                    default: Some(default),
+                },
+                Notation::Shell | Notation::Dollar,
+            ) => format!("${{{name}:-{default}}}"),
+            (TextPiece::Variable { name, default }, Notation::Named | Notation::Braces) => {
+                if default.as_ref().is_some_and(|default| !default.is_empty()) {
+                    return Err(format!("{client} has no default for a variable"));
+                }
+                let text = match notation {
+                    Notation::Braces => format!("{{env:{name}}}"),
+                    Notation::Named | Notation::Plain | Notation::Shell | Notation::Dollar => {
+                        format!("${{env:{name}}}")
+                    }
+                };
+                let read = TextPiece::Variable {
+                    name: name.clone(),
+                    default: Some(String::new()),
+                };
+                return Ok((text, read));
+            }
+            (TextPiece::Input(id), _) => format!("${{input:{id}}}"),
+            (TextPiece::File(path), _) => format!("{{file:{path}}}"),
+            (TextPiece::Folder | TextPiece::Home, _) => return no_variables(),
+        };
+        Ok((written, piece))
+    }
+}
+
+/// What a secret is called as a variable: its own last word, where that is a name, or the key's.
+fn variable_for(key: &str, piece: &ConfiguredPiece) -> String {
+    let own = match piece {
+        ConfiguredPiece::Secret(name) => name.rsplit('/').next().unwrap_or_default(),
+        ConfiguredPiece::Literal(_)
+        | ConfiguredPiece::Variable { .. }
+        | ConfiguredPiece::File(_) => "",
+    };
+    let as_name = |text: &str| -> String {
+        let plain = |c: char| match c.is_ascii_alphanumeric() {
+            true => c.to_ascii_uppercase(),
+            false => '_',
+        };
+        text.chars().map(plain).collect()
+    };
+    let name = as_name(if own.is_empty() { key } else { own });
+    match name.starts_with(|c: char| c.is_ascii_digit()) || name.is_empty() {
+        true => format!("_{name}"),
+        false => name,
+    }
+}
+
+fn input_id(key: &str, piece: &ConfiguredPiece) -> String {
+    let id = match piece {
+        ConfiguredPiece::Secret(name) => name.as_str(),
+        ConfiguredPiece::Literal(_)
+        | ConfiguredPiece::Variable { .. }
+        | ConfiguredPiece::File(_) => key,
+    };
+    let plain = |c: char| match c.is_ascii_alphanumeric() {
+        true => c.to_ascii_lowercase(),
+        false => '-',
+    };
+    format!("mgp-{}", id.chars().map(plain).collect::<String>())
+}

@@ -1,0 +1,35 @@
+//! `mgp export`.
+
+use clap::Args;
+
+/// `mgp export`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp export                               # prints it, as most clients write it
+  mgp export --to cursor                   # shown, asked, written; the file as it was stays beside it
+  mgp export --to .mcp.json --only files
+  mgp export --to vscode --dry-run
+
+Secrets are never written: VS Code is told to ask for them, others are given the name of a variable to
+set, and where a client has neither, what is missing is named.")]
+pub struct Export {
+    /// A client: claude-desktop, claude-code, cursor, vscode, windsurf, zed, codex, gemini, opencode,
+    /// goose, lmstudio, cline, copilot, antigravity; or a file. Only printed when not given.
+    #[arg(long, value_name = "CLIENT|FILE")]
+    pub to: Option<String>,
+    /// Only this server, by its id.
+    #[arg(long, value_name = "ID")]
+    pub only: Vec<String>,
+    /// Write what variables and secrets hold now, in clear: whoever reads the file has them.
+    #[arg(long)]
+    pub with_values: bool,
+    /// Write over entries of the same names.
+    #[arg(long, requires = "to")]
+    pub replace: bool,
+    /// Show what would be written, and change nothing.
+    #[arg(long, conflicts_with = "yes", requires = "to")]
+    pub dry_run: bool,
+    /// Write it without asking.
+    #[arg(short, long, requires = "to")]
+    pub yes: bool,
+}

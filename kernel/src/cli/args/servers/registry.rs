@@ -1,0 +1,58 @@
+//! `mgp servers search`, and what `mgp servers add` takes of the registry.
+
+use clap::Args;
+
+/// Which registry.
+#[derive(Debug, Default, Args)]
+pub struct RegistryAddress {
+    /// The registry, when it is not that of [registry] url in mgp.toml.
+    #[arg(long, value_name = "URL")]
+    pub registry: Option<String>,
+}
+
+/// `mgp servers search`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp servers search weather
+  mgp servers search file system --max 50
+  mgp servers search weather --json | jq -r '.servers[].name'
+
+Names, titles and descriptions are what whoever published a server wrote. A name begins with who that is:
+io.github.acme/… is somebody who holds the account acme at GitHub, com.example/… who holds example.com.")]
+pub struct Search {
+    /// Words that its name, title or description has.
+    #[arg(required = true)]
+    pub words: Vec<String>,
+    /// Show so many at most.
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=300))]
+    pub max: u64,
+    /// Which registry.
+    #[command(flatten)]
+    pub address: RegistryAddress,
+}
+
+/// What `mgp servers add` takes for a name of the registry.
+#[derive(Debug, Default, Args)]
+pub struct FromRegistry {
+    /// Its id here; the end of its name when not given.
+    #[arg(long = "as", value_name = "ID", conflicts_with_all = ["command", "url"])]
+    pub called: Option<String>,
+    /// This version instead of the newest.
+    #[arg(long, value_name = "VERSION", conflicts_with_all = ["command", "url"])]
+    pub release: Option<String>,
+    /// Which of its packages: npm, pypi, oci, or remote; the first that can be run when not given.
+    #[arg(long, value_name = "KIND", value_parser = ["npm", "pypi", "oci", "remote"], conflicts_with_all = ["command", "url"])]
+    pub package: Option<String>,
+    /// What it needs and is no secret: an argument, a variable or a part of its address.
+    #[arg(long, value_name = "NAME=VALUE", allow_hyphen_values = true, conflicts_with_all = ["command", "url"])]
+    pub set: Vec<String>,
+    /// Add it without asking.
+    #[arg(short, long, conflicts_with_all = ["command", "url"])]
+    pub yes: bool,
+    /// Show what would be added, and change nothing.
+    #[arg(long, conflicts_with_all = ["command", "url", "yes"])]
+    pub dry_run: bool,
+    /// Which registry.
+    #[command(flatten)]
+    pub address: RegistryAddress,
+}

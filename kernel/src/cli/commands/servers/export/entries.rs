@@ -1,0 +1,206 @@
+//! The entries of the files in force, as the client would have them.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use mgp_clients::{Client, ConfiguredServer, ConfiguredText, ExportedServer, Exporter};
+use mgp_engine::doors::nearest::nearest;
+use mgp_engine::env::resolve_secret;
+use mgp_store::secrets::{Namespace, SecretStore};
+use secrecy::ExposeSecret;
+use serde_json::{Map, Value};
+use toml::Table;
+
+use crate::cli::args::Export;
+use crate::cli::client::CliContext;
+use crate::cli::commands::servers::config_file::{existing, in_force};
+use crate::cli::failure::Failure;
+
+/// Longest secret in a file, in bytes: as long as the kernel reads.
+const SECRET_MAX: u64 = 64 << 10;
+/// Keys that the entry of a client says in its own way, or that say how it is reached.
+const SAID: [&str; 10] = [
+    "id",
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "url",
+    "headers",
+    "inherit_env",
+    "autostart",
+    "transport",
+];
+
+/// A server that is not written, and why.
+pub(super) struct LeftThere {
+    pub(super) id: String,
+    pub(super) why: String,
+}
+
+/// What is written, and what is not.
+#[derive(Default)]
+pub(super) struct ExportEntries {
+    /// By their ids.
+    pub(super) servers: Vec<(String, ExportedServer)>,
+    pub(super) left: Vec<LeftThere>,
+}
+
+impl ExportEntries {
+    /// The servers of the files in force, of two with one id the stronger one.
+    pub(super) fn of(
+        context: &CliContext,
+        typed: &Export,
+        client: Client,
+    ) -> Result<Self, Failure> {
+        let home = context.bases.home.clone().unwrap_or_default();
+        let store = context.secret_store().ok();
+        let (mut found, mut seen) = (Self::default(), BTreeSet::new());
+        for file in in_force(context, context.status()?.as_ref())? {
+            let folder = file.parent().unwrap_or(Path::new("/"));
+            let text = existing(&file)?.unwrap_or_default();
+            let table: Table = text.parse().map_err(|error: toml::de::Error| {
+                Failure::Other(format!("{}: not TOML: {}", file.display(), error.message()))
+            })?;
+            let list = table.get("servers").and_then(toml::Value::as_array);
+            for entry in list.into_iter().flatten().filter_map(toml::Value::as_table) {
+                let Some(id) = entry.get("id").and_then(toml::Value::as_str) else {
+                    continue;
+                };
+                if !seen.insert(id.to_owned()) {
+                    continue;
+                }
+                if !typed.only.is_empty() && !typed.only.iter().any(|only| only == id) {
+                    continue;
+                }
+                let reader = EntryTexts {
+                    folder,
+                    store: store.as_ref(),
+                    with_values: typed.with_values,
+                };
+                let exporter = Exporter {
+                    client,
+                    home: &home,
+                    folder,
+                };
+                let exported = reader.server(id, entry).and_then(|server| {
+                    let exported = exporter.export(&server);
+                    exported.map_err(|why| why.to_string())
+                });
+                match exported {
+                    Ok(exported) => found.servers.push((id.to_owned(), exported)),
+                    Err(why) => found.left(id, why),
+                }
+            }
+        }
+        let unknown = typed.only.iter().find(|only| !seen.contains(*only));
+        if let Some(only) = unknown {
+            let near = nearest(only, seen.iter().map(String::as_str));
+            let near = near.map_or(String::new(), |near| format!(" (did you mean {near}?)"));
+            return Err(Failure::Usage(format!("there is no server {only}{near}")));
+        }
+        Ok(found)
+    }
+
+    pub(super) fn left(&mut self, id: &str, why: String) {
+        let id = id.to_owned();
+        self.left.push(LeftThere { id, why });
+    }
+
+    pub(super) fn table(&self) -> Map<String, Value> {
+        let entries = self.servers.iter();
+        let entries = entries.map(|(id, server)| (id.clone(), server.entry.clone()));
+        entries.collect()
+    }
+}
+
+/// How the texts of an entry are read.
+struct EntryTexts<'e> {
+    folder: &'e Path,
+    store: Option<&'e SecretStore>,
+    with_values: bool,
+}
+
+impl EntryTexts<'_> {
+    fn server(&self, id: &str, entry: &Table) -> Result<ConfiguredServer, String> {
+        let text = |key: &str| entry.get(key).and_then(toml::Value::as_str);
+        let list = |key: &str| {
+            let list = entry.get(key).and_then(toml::Value::as_array);
+            let list = list.into_iter().flatten();
+            list.filter_map(toml::Value::as_str).collect::<Vec<_>>()
+        };
+        let command: Vec<&str> = text("command").into_iter().chain(list("args")).collect();
+        let command = match text("command") {
+            Some(_) => command,
+            None => Vec::new(),
+        };
+        let others = entry.keys().filter(|key| !SAID.contains(&key.as_str()));
+        Ok(ConfiguredServer {
+            id: id.to_owned(),
+            command: command
+                .into_iter()
+                .map(|word| self.text("args", word, false))
+                .collect::<Result<_, _>>()?,
+            env: self.pairs(entry, "env")?,
+            cwd: text("cwd")
+                .map(|cwd| self.text("cwd", cwd, false))
+                .transpose()?,
+            url: text("url")
+                .map(|url| self.text("url", url, false))
+                .transpose()?,
+            headers: self.pairs(entry, "headers")?,
+            inherit_env: list("inherit_env").into_iter().map(str::to_owned).collect(),
+            off: entry.get("autostart").and_then(toml::Value::as_bool) == Some(false),
+            others: others.cloned().collect(),
+        })
+    }
+
+    fn pairs(&self, entry: &Table, key: &str) -> Result<Vec<(String, ConfiguredText)>, String> {
+        let table = entry.get(key).and_then(toml::Value::as_table);
+        let pair = |(name, value): (&String, &toml::Value)| {
+            let text = value.as_str().unwrap_or_default();
+            let text = self.text(&format!("{key}.{name}"), text, true)?;
+            Ok((name.clone(), text))
+        };
+        table.into_iter().flatten().map(pair).collect()
+    }
+
+    /// The text as it is written, or what it stands for now.
+    fn text(&self, key: &str, text: &str, whole: bool) -> Result<ConfiguredText, String> {
+        if !self.with_values {
+            return Ok(ConfiguredText::read(text, whole));
+        }
+        let variable = |name: &str| std::env::var(name).ok();
+        let value = match whole {
+            true => {
+                let read = |path: &str| self.file(path);
+                resolve_secret(text, key, variable, read, |name| self.secret(name))
+            }
+            false => mgp_engine::env::interpolate(text, key, variable),
+        };
+        value
+            .map(ConfiguredText::literal)
+            .map_err(|unresolved| unresolved.to_string())
+    }
+
+    fn file(&self, path: &str) -> Result<String, String> {
+        let file = File::open(self.folder.join(path)).map_err(|why| why.to_string())?;
+        let mut text = String::new();
+        let read = file.take(SECRET_MAX + 1).read_to_string(&mut text);
+        read.map_err(|why| why.to_string())?;
+        match text.len() as u64 > SECRET_MAX {
+            true => Err(format!("more than {SECRET_MAX} bytes")),
+            false => Ok(text),
+        }
+    }
+
+    fn secret(&self, name: &str) -> Result<String, String> {
+        let store = self.store.ok_or("there is no home to keep secrets in")?;
+        let kept = store.get(Namespace::Named, name);
+        let kept = kept.map_err(|why| why.to_string())?;
+        let kept = kept.ok_or_else(|| format!("no secret {name} is kept"))?;
+        Ok(kept.expose_secret().to_owned())
+    }
+}

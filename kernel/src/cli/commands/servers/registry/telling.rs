@@ -1,0 +1,109 @@
+//! What is shown before a server of the registry is added.
+
+use serde_json::{Value, json};
+
+use super::api::RegistryClient;
+use super::installed::InstallPlan;
+use super::published::{PublishedInput, RegistryAnswer, publisher};
+use crate::cli::args::Add;
+use crate::cli::words::{one_line, plain};
+
+/// Characters of a text of whoever published it.
+const SHOWN: usize = 200;
+
+/// Who it is from, and what it would run.
+pub(super) fn in_words(
+    answer: &RegistryAnswer,
+    client: &RegistryClient,
+    plan: &InstallPlan,
+) -> String {
+    let server = &answer.server;
+    let mut lines = vec![
+        format!(
+            "{} {}, from {}",
+            server.name,
+            one_line(&server.version, 40),
+            client.url()
+        ),
+        format!("  published by  {}", publisher(&server.name)),
+    ];
+    let mut add = |title: &str, text: &str| {
+        if !text.is_empty() {
+            lines.push(format!("  {title:<13} {}", one_line(text, SHOWN)));
+        }
+    };
+    if answer.status() != "active" {
+        add("status", answer.status());
+    }
+    add("says", server.what());
+    add("source", server.source().unwrap_or_default());
+    for input in plan.required() {
+        let about = input.description.as_deref().unwrap_or_default();
+        add("needs", &format!("{} {about}", input.called()));
+    }
+    for secret in &plan.secrets {
+        add(
+            "needs",
+            &format!("{} (a secret) {}", secret.name, secret.description),
+        );
+    }
+    let optional: Vec<_> = plan.optional().map(PublishedInput::called).collect();
+    add("may have", &optional.join(", "));
+    plain(&lines.join("\n"))
+}
+
+/// The entry, each word as it is.
+pub(super) fn entry(entry: &Add, plan: &InstallPlan) -> String {
+    let mut lines = vec![format!("\nto be added as {}:", entry.id)];
+    match &plan.url {
+        Some(url) => lines.push(format!("  reached at    {url}")),
+        None => {
+            let words: Vec<String> = plan.command.iter().map(|word| quoted(word)).collect();
+            lines.push(format!("  starts        {}", words.join(" ")));
+        }
+    }
+    for (name, value) in plan.env.iter().chain(&plan.headers) {
+        lines.push(format!("  with          {name}={}", quoted(value)));
+    }
+    for secret in &plan.secrets {
+        lines.push(format!(
+            "  with          {} out of the secrets",
+            secret.name
+        ));
+    }
+    if !plan.launcher_words.is_empty() {
+        let words: Vec<String> = plan
+            .launcher_words
+            .iter()
+            .map(|word| quoted(word))
+            .collect();
+        let program = plan.command.first().map_or("", String::as_str);
+        lines.push(format!(
+            "  CAREFUL       {program} itself is told {}: that may open this machine to it",
+            words.join(" ")
+        ));
+    }
+    plain(&lines.join("\n"))
+}
+
+/// A word that says where it ends.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+pub(super) fn to_json(
+    answer: &RegistryAnswer,
+    entry: &Add,
+    plan: &InstallPlan,
+    added: bool,
+) -> Value {
+    let secrets: Vec<_> = plan.secrets.iter().map(|secret| &secret.name).collect();
+    json!({
+        "server": answer.to_json(), "id": entry.id, "command": plan.command, "url": plan.url,
+        "env": plan.env, "secrets": secrets, "launcher_words": plan.launcher_words, "added": added,
+    })
+}

@@ -1,0 +1,145 @@
+//! What an update changes of the tools that a server offers.
+
+use std::collections::BTreeMap;
+
+use mgp_protocol::mcp::{Method, tools};
+use serde_json::{Value, json};
+
+use crate::cli::client::{CliContext, ConnectOptions, pages, read};
+use crate::cli::failure::Failure;
+use crate::cli::words::one_line;
+
+/// Names that are told of each kind; the others are counted.
+const TOLD: usize = 10;
+
+/// The tools of a server by their names.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct OfferedTools(BTreeMap<String, Value>);
+
+/// What is other than it was.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ToolChanges {
+    new: Vec<String>,
+    gone: Vec<String>,
+    /// With the members of the definition that differ.
+    changed: Vec<String>,
+}
+
+impl OfferedTools {
+    /// What a server offers now.
+    pub(super) fn of(context: &CliContext, id: &str) -> Result<Self, Failure> {
+        let at = ConnectOptions::at(Some(id));
+        let listed = context.with_kernel_at(at, async |client| {
+            pages::all(client, tools::List::METHOD, "tools").await
+        })?;
+        let mut offered = BTreeMap::new();
+        for tool in &listed {
+            let tool: Value = read(tool)?;
+            let name = tool["name"].as_str().unwrap_or_default().to_owned();
+            offered.insert(name, tool);
+        }
+        Ok(Self(offered))
+    }
+
+    pub(super) fn changes_to(&self, after: &Self) -> ToolChanges {
+        let mut changes = ToolChanges::default();
+        for (name, tool) in &after.0 {
+            match self.0.get(name) {
+                None => changes.new.push(name.clone()),
+                Some(before) => {
+                    let members = differing(before, tool);
+                    if !members.is_empty() {
+                        changes
+                            .changed
+                            .push(format!("{name} ({})", members.join(", ")));
+                    }
+                }
+            }
+        }
+        let gone = self.0.keys().filter(|name| !after.0.contains_key(*name));
+        changes.gone.extend(gone.cloned());
+        changes
+    }
+}
+
+fn differing(before: &Value, after: &Value) -> Vec<String> {
+    let keys = |tool: &Value| -> Vec<String> {
+        let members = tool.as_object().into_iter().flatten();
+        members.map(|(key, _)| key.clone()).collect()
+    };
+    let mut all = keys(before);
+    all.extend(keys(after));
+    all.sort();
+    all.dedup();
+    all.retain(|key| key != "_meta" && before.get(key) != after.get(key));
+    all
+}
+
+impl ToolChanges {
+    pub(super) fn is_empty(&self) -> bool {
+        self.new.is_empty() && self.gone.is_empty() && self.changed.is_empty()
+    }
+
+    pub(super) fn in_words(&self) -> String {
+        if self.is_empty() {
+            return "its tools are what they were".to_owned();
+        }
+        let kinds = [
+            ("new", &self.new),
+            ("gone", &self.gone),
+            ("changed", &self.changed),
+        ];
+        let kinds = kinds.into_iter().filter(|(_, names)| !names.is_empty());
+        let told = kinds.map(|(kind, names)| {
+            let mut told: Vec<String> = names
+                .iter()
+                .take(TOLD)
+                .map(|name| one_line(name, 120))
+                .collect();
+            if names.len() > TOLD {
+                told.push(format!("{} more", names.len() - TOLD));
+            }
+            format!("{} {kind}: {}", names.len(), told.join(", "))
+        });
+        told.collect::<Vec<_>>().join("\n")
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({"new": self.new, "gone": self.gone, "changed": self.changed})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offered(tools: &[(&str, &str)]) -> OfferedTools {
+        let tool = |(name, what): &(&str, &str)| {
+            (
+                (*name).to_owned(),
+                json!({"name": name, "description": what, "_meta": what}),
+            )
+        };
+        OfferedTools(tools.iter().map(tool).collect())
+    }
+
+    #[test]
+    fn what_is_new_gone_and_changed_is_told() {
+        let before = offered(&[("a", "1"), ("b", "1"), ("c", "1")]);
+        let after = offered(&[("b", "2"), ("c", "1"), ("d", "1")]);
+        let changes = before.changes_to(&after);
+        assert_eq!(
+            changes.in_words(),
+            "1 new: d\n1 gone: a\n1 changed: b (description)"
+        );
+        assert!(before.changes_to(&before).is_empty());
+        let many: Vec<String> = (0..20).map(|n| n.to_string()).collect();
+        let many: Vec<(&str, &str)> = many.iter().map(|n| (n.as_str(), "x")).collect();
+        assert!(
+            offered(&[])
+                .changes_to(&offered(&many))
+                .in_words()
+                .ends_with("10 more")
+        );
+    }
+}

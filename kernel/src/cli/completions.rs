@@ -1,0 +1,75 @@
+//! `mgp completions`: what a shell offers at the cursor.
+//!
+//! The scripts of the shells are short: each hands the words up to the cursor to this program, which knows
+//! its own commands and asks the running kernel for names. Those are text of servers and of other nodes: a
+//! name reaches the line only so written that the shell takes it for a word.
+
+mod bash;
+mod line;
+mod names;
+
+use clap::CommandFactory;
+
+use self::bash::BashLine;
+use self::line::{CommandLine, Suggestion, Suggestions};
+use super::args::{Cli, Complete, CompletionShell, Options};
+use super::failure::Failure;
+use super::print::say;
+
+/// Prints the script of a shell.
+pub(super) fn script(shell: CompletionShell) -> Result<(), Failure> {
+    say(match shell {
+        CompletionShell::Bash => include_str!("completions/mgp.bash").trim_end(),
+        CompletionShell::Zsh => include_str!("completions/mgp.zsh").trim_end(),
+        CompletionShell::Fish => include_str!("completions/mgp.fish").trim_end(),
+    })
+}
+
+/// Says what may stand at the cursor: first `words`, `files` or `folders`, then a line for each word, with
+/// what it is behind a tab.
+pub(super) fn complete(typed: &Complete, options: Options) -> Result<(), Failure> {
+    let words = typed.words.iter().map(|word| word.to_string_lossy());
+    let words: Vec<String> = words.map(std::borrow::Cow::into_owned).collect();
+    let (words, bash) = match (typed.shell, words.as_slice()) {
+        (CompletionShell::Bash, [breaks, line]) => {
+            let line = BashLine::read(line, breaks);
+            (line.words.clone(), Some(line))
+        }
+        (CompletionShell::Bash, _) => return Ok(()),
+        (CompletionShell::Zsh | CompletionShell::Fish, _) => (words, None),
+    };
+    let suggestions = suggestions(&words, options);
+    let mut said = suggestions.kind.word().to_owned();
+    for Suggestion { word, what } in suggestions.words {
+        let word = match &bash {
+            Some(line) => line.replaced_by(&word),
+            None => Some(word),
+        };
+        let Some(word) = word else { continue };
+        said += "\n";
+        said += &word;
+        if bash.is_none() && !what.is_empty() {
+            said += "\t";
+            said += &what;
+        }
+    }
+    say(said)
+}
+
+fn suggestions(words: &[String], options: Options) -> Suggestions {
+    let mut root = Cli::command();
+    root.build();
+    let Some((cursor, before)) = words.split_last() else {
+        return Suggestions::default();
+    };
+    // The first one is the program.
+    let Some(line) = CommandLine::read(&root, before.get(1..).unwrap_or_default()) else {
+        return Suggestions::default();
+    };
+    let mut found = line.at(cursor, |kind, typed| {
+        names::names(kind, &line.options_over(&options), &line.given, typed)
+    });
+    found.words.retain(|found| names::can_be_shown(&found.word));
+    found.words.truncate(names::MOST);
+    found
+}

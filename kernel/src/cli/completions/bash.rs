@@ -1,0 +1,165 @@
+//! A line as bash reads it, and a word as bash takes it for one.
+
+/// A line up to the cursor.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct BashLine {
+    /// Its words without their quotes; the last one is unfinished, and may be empty.
+    pub(super) words: Vec<String>,
+    /// How many bytes of the last word stay: bash replaces what follows the last character that ends a word
+    /// for it, `:` and `=` among them.
+    stays: usize,
+    /// Whether a quote is open there.
+    quoted: bool,
+}
+
+enum Quote {
+    None,
+    Single,
+    Double,
+}
+
+impl BashLine {
+    /// `breaks` is `COMP_WORDBREAKS`. Nothing is expanded.
+    pub(super) fn read(line: &str, breaks: &str) -> Self {
+        let (mut words, mut word, mut stays) = (Vec::new(), None::<String>, 0);
+        let mut quote = Quote::None;
+        let mut chars = line.chars();
+        while let Some(c) = chars.next() {
+            match (&quote, c) {
+                (Quote::None, ' ' | '\t' | '\n') => {
+                    words.extend(word.take());
+                    stays = 0;
+                    continue;
+                }
+                (Quote::None, '\'') => quote = Quote::Single,
+                (Quote::None, '"') => quote = Quote::Double,
+                (Quote::Single, '\'') | (Quote::Double, '"') => quote = Quote::None,
+                (Quote::None, '\\') => {
+                    word.get_or_insert_default().extend(chars.next());
+                    continue;
+                }
+                (Quote::Double, '\\') => {
+                    let next = chars.next();
+                    let word = word.get_or_insert_default();
+                    if next.is_none_or(|next| !"$`\"\\\n".contains(next)) {
+                        word.push('\\');
+                    }
+                    word.extend(next);
+                    continue;
+                }
+                (Quote::None, c) => {
+                    let word = word.get_or_insert_default();
+                    word.push(c);
+                    if breaks.contains(c) {
+                        stays = word.len();
+                    }
+                    continue;
+                }
+                (Quote::Single | Quote::Double, c) => {
+                    word.get_or_insert_default().push(c);
+                    continue;
+                }
+            }
+            // A quote: what bash replaces begins behind it.
+            stays = word.get_or_insert_default().len();
+        }
+        words.push(word.unwrap_or_default());
+        Self {
+            words,
+            stays,
+            quoted: !matches!(quote, Quote::None),
+        }
+    }
+
+    /// What bash is to put there to make this of the last word; `None` where it cannot be put.
+    pub(super) fn replaced_by(&self, word: &str) -> Option<String> {
+        let rest = word.get(self.stays..)?;
+        match self.quoted {
+            // Between quotes other characters have a meaning than outside.
+            true => rest.chars().all(means_itself).then(|| rest.to_owned()),
+            false => Some(quoted(rest)),
+        }
+    }
+}
+
+fn means_itself(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_./:@%+,=-".contains(c)
+}
+
+/// The text with a backslash before everything that could mean something to a shell.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_ascii() && !means_itself(c) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BREAKS: &str = " \t\n\"'@><=;|&(:";
+
+    fn read(line: &str) -> BashLine {
+        BashLine::read(line, BREAKS)
+    }
+
+    #[test]
+    fn words_are_those_of_bash() {
+        for (line, words) in [
+            ("mgp ", &["mgp", ""][..]),
+            ("mgp  tools\tca", &["mgp", "tools", "ca"]),
+            (
+                r#"mgp 'a b' "c \"d\" \e" f\ g"#,
+                &["mgp", "a b", r#"c "d" \e"#, "f g"],
+            ),
+            ("mgp '' x", &["mgp", "", "x"]),
+            ("mgp 'open it", &["mgp", "open it"]),
+            ("mgp $(x", &["mgp", "$(x"]),
+            ("mgp \\", &["mgp", ""]),
+        ] {
+            assert_eq!(read(line).words, words, "{line}");
+        }
+    }
+
+    #[test]
+    fn only_what_bash_replaces_is_handed_back() {
+        let put = |line: &str, word: &str| read(line).replaced_by(word);
+        assert_eq!(put("mgp it", "it:echo").as_deref(), Some("it:echo"));
+        assert_eq!(put("mgp it:", "it:echo").as_deref(), Some("echo"));
+        assert_eq!(
+            put("mgp --to=node:d", "--to=node:desk").as_deref(),
+            Some("desk")
+        );
+        assert_eq!(put("mgp 'it:", "it:echo").as_deref(), Some("it:echo"));
+        assert_eq!(
+            BashLine::read("mgp it:", " ")
+                .replaced_by("it:echo")
+                .as_deref(),
+            Some("it:echo")
+        );
+    }
+
+    #[test]
+    fn nothing_in_a_name_means_anything_to_bash() {
+        let put = |line: &str, word: &str| read(line).replaced_by(word);
+        assert_eq!(
+            put("mgp ", "a$(touch x)").as_deref(),
+            Some(r"a\$\(touch\ x\)")
+        );
+        assert_eq!(
+            put("mgp ", "`x`;~*!#{}\"'\\").as_deref(),
+            Some(r#"\`x\`\;\~\*\!\#\{\}\"\'\\"#)
+        );
+        assert_eq!(put("mgp ", "über").as_deref(), Some("über"));
+        for open in ["mgp \"a", "mgp 'a"] {
+            assert_eq!(put(open, "a$(touch x)"), None);
+            assert_eq!(put(open, "a'b"), None);
+            assert_eq!(put(open, "ab").as_deref(), Some("ab"));
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! `[registry]`: where `mgp servers search` looks.
+
+use mgp_transports::http::is_safe;
+
+use crate::config::reading::Section;
+
+/// `[registry]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegistryConfig {
+    /// Where the registry is, without the version of its interface.
+    pub url: String,
+}
+
+impl Default for RegistryConfig {
+    fn default() -> Self {
+        Self {
+            url: "https://registry.modelcontextprotocol.io".to_owned(),
+        }
+    }
+}
+
+impl RegistryConfig {
+    pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>) {
+        if let Some(url) = section.text("url") {
+            let plain = url.get_ref().trim_end_matches('/');
+            match is_safe(plain) {
+                true => self.url = plain.to_owned(),
+                false => section.refuse(
+                    url.span(),
+                    "`url` in [registry] wants https://, or http:// and this machine: what comes from there is run",
+                ),
+            }
+        }
+        section.finish();
+    }
+}

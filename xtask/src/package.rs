@@ -1,0 +1,189 @@
+//! What is handed to people: an archive of the program, a Debian package, an image, what they are made of, and
+//! their checksums.
+
+mod sbom;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::Subcommand;
+
+use crate::{cargo, target};
+
+/// The package that the program is in.
+const PACKAGE: &str = "mgp-kernel";
+/// The image's name.
+const IMAGE: &str = "mgp";
+
+/// What is made. All of it lies in the folder `package` of the target folder.
+#[derive(Subcommand)]
+pub(crate) enum Packaged {
+    /// An archive with the program, its licences, its completions and an example of its configuration.
+    Archive {
+        /// How it is built.
+        #[arg(long, default_value = "release")]
+        profile: String,
+    },
+    /// A Debian package, by cargo-deb (`cargo install cargo-deb`).
+    Deb,
+    /// An image, by docker.
+    Image,
+    /// What the program is made of, in CycloneDX 1.5: `mgp.cdx.json`.
+    Sbom,
+    /// The SHA-256 of all that lies there: `SHA256SUMS`, for `sha256sum -c`.
+    Checksums,
+}
+
+/// Makes it.
+pub(crate) fn package(what: &Packaged) -> ExitCode {
+    let made = match what {
+        Packaged::Archive { profile } => archive(profile),
+        Packaged::Deb => deb(),
+        Packaged::Image => image(),
+        Packaged::Sbom => sbom::write(PACKAGE, &folder()),
+        Packaged::Checksums => checksums(),
+    };
+    match made {
+        Ok(made) => {
+            println!("{made}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            println!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn folder() -> PathBuf {
+    target().join("package")
+}
+
+fn archive(profile: &str) -> Result<String, String> {
+    run(&mut cargo(&[
+        "build",
+        "-p",
+        PACKAGE,
+        "--bin",
+        "mgp",
+        "--locked",
+        "--profile",
+        profile,
+    ]))?;
+    let built = match profile {
+        "dev" => "debug",
+        profile => profile,
+    };
+    let name = format!(
+        "mgp-{}-{}",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::ARCH
+    );
+    let staged = folder().join(&name);
+    let failed = |why: std::io::Error| format!("{}: {why}", staged.display());
+    // What an earlier run left is not to be in it.
+    let _ = fs::remove_dir_all(&staged);
+    fs::create_dir_all(staged.join("completions")).map_err(failed)?;
+    let program = target().join(built).join("mgp");
+    let own = [
+        "LICENSE-APACHE",
+        "LICENSE-MIT",
+        "README.md",
+        "mgp.toml.example",
+    ];
+    fs::copy(&program, staged.join("mgp")).map_err(failed)?;
+    for file in own {
+        fs::copy(file, staged.join(file)).map_err(failed)?;
+    }
+    for (shell, file) in [("bash", "mgp"), ("zsh", "_mgp"), ("fish", "mgp.fish")] {
+        let said = Command::new(&program).args(["completions", shell]).output();
+        let said = said.map_err(failed)?;
+        if !said.status.success() {
+            return Err(format!("mgp completions {shell} failed"));
+        }
+        let place = staged.join("completions").join(shell);
+        fs::create_dir_all(&place).map_err(failed)?;
+        fs::write(place.join(file), said.stdout).map_err(failed)?;
+    }
+    let archive = format!("{name}.tar.gz");
+    // In one order, of nobody and of no time: the same files make the same archive.
+    run(Command::new("tar").current_dir(folder()).args([
+        "--sort=name",
+        "--owner=0",
+        "--group=0",
+        "--numeric-owner",
+        "--mtime=@0",
+        "-czf",
+        &archive,
+        &name,
+    ]))?;
+    fs::remove_dir_all(&staged).map_err(failed)?;
+    Ok(folder().join(archive).display().to_string())
+}
+
+fn deb() -> Result<String, String> {
+    run(&mut cargo(&["deb", "--version"])).map_err(|_| {
+        "there is no cargo-deb here: `cargo install cargo-deb` brings it".to_owned()
+    })?;
+    let place = folder().join("");
+    let mut command = cargo(&["deb", "-p", PACKAGE, "--locked", "--output"]);
+    run(command.arg(&place))?;
+    Ok(place.display().to_string())
+}
+
+fn image() -> Result<String, String> {
+    let tag = format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION"));
+    let mut docker = Command::new("docker");
+    run(docker.args([
+        "build",
+        "--file",
+        "packaging/Dockerfile",
+        "--tag",
+        &tag,
+        ".",
+    ]))?;
+    Ok(tag)
+}
+
+fn checksums() -> Result<String, String> {
+    let folder = folder();
+    let failed = |why: std::io::Error| format!("{}: {why}", folder.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type().map_err(failed)?.is_file() && name != "SHA256SUMS" {
+            files.push(name);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(format!(
+            "{} is empty: package something first",
+            folder.display()
+        ));
+    }
+    let mut sums = Command::new("sha256sum");
+    let said = sums
+        .current_dir(&folder)
+        .arg("--")
+        .args(&files)
+        .output()
+        .map_err(failed)?;
+    if !said.status.success() {
+        return Err(String::from_utf8_lossy(&said.stderr).into_owned());
+    }
+    fs::write(folder.join("SHA256SUMS"), &said.stdout).map_err(failed)?;
+    Ok(String::from_utf8_lossy(&said.stdout).trim_end().to_owned())
+}
+
+/// Runs a command that says itself what is wrong.
+fn run(command: &mut Command) -> Result<(), String> {
+    let program = Path::new(command.get_program()).display().to_string();
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{program} ended with {status}")),
+        Err(why) => Err(format!("{program}: {why}")),
+    }
+}

@@ -1,0 +1,166 @@
+//! What the program is made of: every package that its build needs, as Cargo.lock pins it, in CycloneDX 1.5.
+//! The same sources give the same text: no time and no number of its own is in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::cargo;
+
+const FILE: &str = "mgp.cdx.json";
+
+/// Writes it into a folder; answers where.
+pub(super) fn write(package: &str, folder: &Path) -> Result<String, String> {
+    let said = cargo(&["metadata", "--format-version", "1", "--locked"]).output();
+    let said = said.map_err(|why| format!("cargo metadata: {why}"))?;
+    if !said.status.success() {
+        return Err(String::from_utf8_lossy(&said.stderr).into_owned());
+    }
+    let metadata: Value = serde_json::from_slice(&said.stdout).map_err(|why| why.to_string())?;
+    let lock = fs::read_to_string("Cargo.lock").map_err(|why| format!("Cargo.lock: {why}"))?;
+    let bom = bom(&metadata, &checksums(&lock), package)?;
+    let place = folder.join(FILE);
+    let text = serde_json::to_string_pretty(&bom).expect("a document is JSON") + "\n";
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(&place, text))
+        .map_err(|why| format!("{}: {why}", place.display()))?;
+    let parts = bom["components"].as_array().map_or(0, Vec::len);
+    Ok(format!("{}: {parts} components", place.display()))
+}
+
+/// The SHA-256 of each package's archive, by name and version.
+fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
+    let mut found = BTreeMap::new();
+    for part in lock.split("[[package]]").skip(1) {
+        let value = |key: &str| {
+            let line = part.lines().find_map(|line| line.strip_prefix(key))?;
+            let text = line.trim_start().strip_prefix('=')?.trim();
+            Some(text.trim_matches('"').to_owned())
+        };
+        if let (Some(name), Some(version), Some(sum)) =
+            (value("name"), value("version"), value("checksum"))
+        {
+            found.insert((name, version), sum);
+        }
+    }
+    found
+}
+
+fn bom(
+    metadata: &Value,
+    checksums: &BTreeMap<(String, String), String>,
+    root: &str,
+) -> Result<Value, String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let packages: BTreeMap<String, Value> = list(&metadata["packages"])
+        .into_iter()
+        .map(|package| (text(&package["id"]), package))
+        .collect();
+    let needs: BTreeMap<String, Vec<String>> = list(&metadata["resolve"]["nodes"])
+        .into_iter()
+        .map(|node| {
+            let needed = list(&node["deps"]).into_iter().filter(is_built);
+            let needed = needed.map(|dep| text(&dep["pkg"])).collect();
+            (text(&node["id"]), needed)
+        })
+        .collect();
+    let found = packages.iter().find(|(_, package)| package["name"] == root);
+    let (root, _) = found.ok_or_else(|| format!("there is no package {root}"))?;
+    let (mut seen, mut open) = (BTreeSet::new(), vec![root.clone()]);
+    while let Some(id) = open.pop() {
+        if seen.insert(id.clone()) {
+            open.extend(needs.get(&id).into_iter().flatten().cloned());
+        }
+    }
+    let purl = |id: &str| {
+        let package = &packages[id];
+        format!(
+            "pkg:cargo/{}@{}",
+            text(&package["name"]),
+            text(&package["version"])
+        )
+    };
+    let component = |id: &String| {
+        let package = &packages[id];
+        let (name, version) = (text(&package["name"]), text(&package["version"]));
+        let mut component = json!({
+            "type": if id == root { "application" } else { "library" },
+            "bom-ref": purl(id), "name": name, "version": version, "purl": purl(id),
+        });
+        if let Some(licence) = package["license"].as_str() {
+            // An older form of "either".
+            let licence = licence.replace('/', " OR ");
+            component["licenses"] = json!([{"expression": licence}]);
+        }
+        if let Some(sum) = checksums.get(&(name, version)) {
+            component["hashes"] = json!([{"alg": "SHA-256", "content": sum}]);
+        }
+        component
+    };
+    let mut components: Vec<Value> = seen
+        .iter()
+        .filter(|id| *id != root)
+        .map(component)
+        .collect();
+    components.sort_by_key(|component| text(&component["bom-ref"]));
+    let mut dependencies: Vec<Value> = seen
+        .iter()
+        .map(|id| {
+            let needed = needs.get(id).into_iter().flatten();
+            let needed: BTreeSet<String> = needed.map(|id| purl(id)).collect();
+            json!({"ref": purl(id), "dependsOn": needed})
+        })
+        .collect();
+    dependencies.sort_by_key(|dependency| text(&dependency["ref"]));
+    Ok(json!({
+        "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
+        "metadata": {"component": component(root)},
+        "components": components, "dependencies": dependencies,
+    }))
+}
+
+/// What a build needs: not what only tests do.
+fn is_built(dependency: &Value) -> bool {
+    let kinds = dependency["dep_kinds"].as_array();
+    kinds.is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"] != "dev"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bom_has_what_is_built_and_nothing_that_only_tests_need() {
+        let package = |id: &str, name: &str| json!({"id": id, "name": name, "version": "1.0.0", "license": "MIT/Apache-2.0"});
+        let dep = |id: &str, kind: Value| json!({"pkg": id, "dep_kinds": [{"kind": kind}]});
+        let metadata = json!({
+            "packages": [package("r", "root"), package("a", "aa"), package("b", "bb"), package("t", "tt")],
+            "resolve": {"nodes": [
+                {"id": "r", "deps": [dep("a", Value::Null), dep("t", "dev".into())]},
+                {"id": "a", "deps": [dep("b", "build".into())]},
+                {"id": "b", "deps": []}, {"id": "t", "deps": []}]},
+        });
+        let lock = "[[package]]\nname = \"aa\"\nversion = \"1.0.0\"\nchecksum = \"0a\"\n";
+        let bom = bom(&metadata, &checksums(lock), "root").unwrap();
+        let names: Vec<_> = bom["components"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|c| &c["name"])
+            .collect();
+        assert_eq!(names, ["aa", "bb"]);
+        assert_eq!(bom["components"][0]["hashes"][0]["content"], "0a");
+        assert_eq!(
+            bom["components"][0]["licenses"][0]["expression"],
+            "MIT OR Apache-2.0"
+        );
+        assert_eq!(bom["metadata"]["component"]["purl"], "pkg:cargo/root@1.0.0");
+        assert_eq!(
+            bom["dependencies"][2]["dependsOn"],
+            json!(["pkg:cargo/aa@1.0.0"])
+        );
+    }
+}
