@@ -1,12 +1,14 @@
 //! `mgp servers …`.
 
 mod kept_secrets;
+mod login;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
 pub use kept_secrets::{NamedSecret, Secrets, SetSecret};
+pub use login::{Login, Logout};
 
 /// `mgp servers …`.
 #[derive(Debug, Subcommand)]

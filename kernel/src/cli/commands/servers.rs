@@ -6,6 +6,7 @@ pub(super) mod connect;
 pub(super) mod import;
 mod info;
 pub(super) mod kept_secrets;
+pub(super) mod login;
 mod logs;
 mod remove;
 mod secrets;
