@@ -7,6 +7,7 @@
 mod callback;
 mod discover;
 mod fetch;
+mod prover;
 mod server_client;
 mod server_login;
 mod sign_in;

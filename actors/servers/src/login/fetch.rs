@@ -14,6 +14,7 @@ use mgp_transports::http::tls::Tls;
 use url::{Origin, Url};
 
 use super::LoginError;
+use super::prover::{PROOF, Prover, WANTS_NONCE, nonce};
 
 /// How long each answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,6 +29,13 @@ pub(super) struct LoginFetch {
     /// To what documents name.
     others: Client,
     written: Vec<Origin>,
+}
+
+/// One answer, whole.
+struct FetchedAnswer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
 }
 
 /// What came of asking for a token.
@@ -76,9 +84,9 @@ impl LoginFetch {
     ) -> Result<Option<Bytes>, LoginError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        let (status, body) = self.ask(what, url, Method::GET, headers, None).await?;
-        match status {
-            StatusCode::OK => Ok(Some(body)),
+        let answer = self.ask(what, url, Method::GET, headers, None).await?;
+        match answer.status {
+            StatusCode::OK => Ok(Some(answer.body)),
             status if status.is_client_error() || status.is_success() => Ok(None),
             status => Err(LoginError::NoAnswer(format!(
                 "{what} at {} could not be had: HTTP {status}",
@@ -87,34 +95,53 @@ impl LoginFetch {
         }
     }
 
-    /// A token, or its revocation: the body of the answer.
+    /// A token, or its revocation: the body of the answer. With a prover each request has a proof, once more where
+    /// the server wants its nonce in it.
     pub(super) async fn token(
         &self,
         endpoint: &str,
         request: TokenRequest,
+        prover: Option<&Prover>,
     ) -> Result<Bytes, TokenFailure> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
         headers.insert(CONTENT_TYPE, form);
-        if let Some(mut value) = request
+        let shown = request
             .authorization
-            .and_then(|it| HeaderValue::try_from(it).ok())
-        {
+            .and_then(|it| HeaderValue::try_from(it).ok());
+        if let Some(mut value) = shown {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        let body = Some(Bytes::from(request.body));
-        let asked = self
-            .ask("the token address", endpoint, Method::POST, headers, body)
-            .await;
-        let (status, body) = asked.map_err(TokenFailure::NoAnswer)?;
-        match status.is_success() {
-            true => Ok(body),
-            false => Err(TokenFailure::Refused(TokenRefusal::read(
-                &body,
-                status.as_u16(),
-            ))),
+        let body = Bytes::from(request.body);
+        let mut given: Option<String> = None;
+        loop {
+            let prove = |it: &Prover| it.prove("POST", endpoint, None, given.as_deref());
+            if let Some(proof) = prover.and_then(prove) {
+                headers.insert(PROOF, proof);
+            }
+            let what = "the token address";
+            let asked = self.ask(
+                what,
+                endpoint,
+                Method::POST,
+                headers.clone(),
+                Some(body.clone()),
+            );
+            let answer = asked.await.map_err(TokenFailure::NoAnswer)?;
+            if answer.status.is_success() {
+                return Ok(answer.body);
+            }
+            let refusal = TokenRefusal::read(&answer.body, answer.status.as_u16());
+            match nonce(&answer.headers) {
+                Some(nonce)
+                    if refusal.error == WANTS_NONCE && given.is_none() && prover.is_some() =>
+                {
+                    given = Some(nonce);
+                }
+                Some(_) | None => return Err(TokenFailure::Refused(refusal)),
+            }
         }
     }
 
@@ -131,11 +158,11 @@ impl LoginFetch {
             headers,
             body,
         );
-        let (status, body) = asked.await?;
-        match status.is_success() {
-            true => Ok(body),
+        let answer = asked.await?;
+        match answer.status.is_success() {
+            true => Ok(answer.body),
             false => {
-                let words = TokenRefusal::read(&body, status.as_u16()).words;
+                let words = TokenRefusal::read(&answer.body, answer.status.as_u16()).words;
                 Err(NoLogin::Refused(format!("it registers no client: {words}")).into())
             }
         }
@@ -148,7 +175,7 @@ impl LoginFetch {
         method: Method,
         headers: HeaderMap,
         body: Option<Bytes>,
-    ) -> Result<(StatusCode, Bytes), LoginError> {
+    ) -> Result<FetchedAnswer, LoginError> {
         let failed = |why: &dyn std::fmt::Display| {
             LoginError::NoAnswer(format!("{what} could not be asked: {why}"))
         };
@@ -161,8 +188,12 @@ impl LoginFetch {
         let asking = async {
             let answer = client.request(method, &uri, headers, body).await;
             let answer = answer.map_err(|e| failed(&e))?;
-            let read = read_json(answer.body, LONGEST).await;
-            Ok((answer.status, read.map_err(|e| failed(&e))?))
+            let body = read_json(answer.body, LONGEST).await;
+            Ok(FetchedAnswer {
+                status: answer.status,
+                headers: answer.headers,
+                body: body.map_err(|e| failed(&e))?,
+            })
         };
         let late = |_| failed(&format_args!("no answer within {} s", PATIENCE.as_secs()));
         tokio::time::timeout(PATIENCE, asking).await.map_err(late)?

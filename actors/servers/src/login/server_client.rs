@@ -7,6 +7,7 @@ use mgp_engine::servers::login::challenge::LoginChallenge;
 use mgp_transports::http::client::{Client, ClientError, Response};
 use std::sync::Arc;
 
+use super::prover::{PROOF, Prover, WANTS_NONCE};
 use super::server_login::ServerLogin;
 
 /// Tokens tried for one request: the one at hand, the one that was got in its place, and the one that a person
@@ -53,15 +54,25 @@ impl ServerClient {
             return self.client.request(method, url, headers, body).await;
         };
         let mut token = login.token().await;
-        for tried in 1.. {
-            let headers = with(&headers, token.as_deref());
+        let (mut tried, mut with_nonce) = (1, false);
+        loop {
+            let prover = login.prover().filter(|_| token.is_some());
+            let headers = with(&headers, token.as_deref(), prover.as_deref(), &method, url);
             let sent = self
                 .client
                 .request(method.clone(), url, headers, body.clone());
             let response = sent.await?;
+            if let Some(prover) = &prover {
+                prover.heard(&response.headers);
+            }
             let Some(challenge) = refusal(&response) else {
                 return Ok(response);
             };
+            let wants_nonce = challenge.error.as_deref() == Some(WANTS_NONCE);
+            if wants_nonce && prover.is_some() && !with_nonce {
+                with_nonce = true;
+                continue;
+            }
             let next = login
                 .refused(token.as_deref(), &challenge, tried == 1)
                 .await;
@@ -69,8 +80,8 @@ impl ServerClient {
                 Some(next) => token = Some(next),
                 None => return Ok(response),
             }
+            tried += 1;
         }
-        unreachable!("the last token was tried")
     }
 
     /// Why the server takes no calls before a person has signed in.
@@ -99,12 +110,31 @@ fn refusal(response: &Response) -> Option<LoginChallenge> {
     }
 }
 
-fn with(headers: &HeaderMap, token: Option<&str>) -> HeaderMap {
+fn with(
+    headers: &HeaderMap,
+    token: Option<&str>,
+    prover: Option<&Prover>,
+    method: &Method,
+    url: &Uri,
+) -> HeaderMap {
     let mut headers = headers.clone();
-    let value = token.map(|token| HeaderValue::try_from(format!("Bearer {token}")));
-    if let Some(Ok(mut value)) = value {
+    let Some(token) = token else { return headers };
+    let scheme = if prover.is_some() { "DPoP" } else { "Bearer" };
+    if let Ok(mut value) = HeaderValue::try_from(format!("{scheme} {token}")) {
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
+    }
+    let prove = |it: &Prover| {
+        let nonce = it.nonce();
+        it.prove(
+            method.as_str(),
+            &url.to_string(),
+            Some(token),
+            nonce.as_deref(),
+        )
+    };
+    if let Some(proof) = prover.and_then(prove) {
+        headers.insert(PROOF, proof);
     }
     headers
 }

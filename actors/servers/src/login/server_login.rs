@@ -16,6 +16,7 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use super::fetch::{LoginFetch, TokenFailure};
+use super::prover::Prover;
 use super::{LoginError, LoginPlace, unattended};
 
 /// The login at one server.
@@ -34,11 +35,25 @@ pub struct ServerLogin {
 #[derive(Default)]
 struct HeldLogin {
     record: Option<Arc<LoginRecord>>,
+    /// The key that its tokens are bound to.
+    prover: Option<Arc<Prover>>,
     /// The store was read.
     read: bool,
     /// Why the store could not be read.
     trouble: Option<String>,
     wanted: Option<WantedLogin>,
+}
+
+impl HeldLogin {
+    fn set(&mut self, record: Option<Arc<LoginRecord>>) {
+        let key = |record: &Arc<LoginRecord>| record.proof_key.clone();
+        let key = record.as_ref().and_then(key);
+        // The same key keeps the nonce that its server gave.
+        if self.prover.as_ref().map(|it| it.kept()) != key {
+            self.prover = key.and_then(|key| Prover::read(&key).ok());
+        }
+        self.record = record;
+    }
 }
 
 impl std::fmt::Debug for ServerLogin {
@@ -98,7 +113,7 @@ impl ServerLogin {
                 if token(record.as_ref()) != token(before.as_deref()) {
                     held.wanted = None;
                 }
-                held.record = record.map(Arc::new);
+                held.set(record.map(Arc::new));
                 held.trouble = None;
             }
             Err(error) => held.trouble = Some(error.to_string()),
@@ -115,6 +130,11 @@ impl ServerLogin {
     #[must_use]
     pub fn record(&self) -> Option<Arc<LoginRecord>> {
         self.held().record.clone()
+    }
+
+    /// What signs the proofs of its requests, where its tokens are bound to a key.
+    pub(super) fn prover(&self) -> Option<Arc<Prover>> {
+        self.held().prover.clone()
     }
 
     /// The login that it wants.
@@ -223,14 +243,15 @@ impl ServerLogin {
             &ScopeSet::default(),
             assertion.as_deref(),
         );
+        let prover = self.prover();
         let asked = self
             .fetch()
             .await
-            .token(&record.token_endpoint, request)
+            .token(&record.token_endpoint, request, prover.as_deref())
             .await;
         match asked {
             Ok(json) => {
-                let given = GivenTokens::read(&json, unix_ms())?;
+                let given = GivenTokens::read(&json, unix_ms(), prover.is_some())?;
                 let renewed = record.renewed(given);
                 let token = renewed.access.clone().unwrap_or_default();
                 self.keep_or_tell(renewed).await;
@@ -322,7 +343,7 @@ impl ServerLogin {
         let (name, text) = (self.name(), SecretString::from(text));
         {
             let mut held = self.held();
-            held.record = Some(Arc::new(record));
+            held.set(Some(Arc::new(record)));
             held.wanted = None;
         }
         let kept = self
@@ -357,7 +378,7 @@ impl ServerLogin {
         let removed = self
             .stored(move |store| store.remove(Namespace::Oauth, &name))
             .await?;
-        self.held().record = None;
+        self.held().set(None);
         Ok((removed == Some(true), told))
     }
 
@@ -385,7 +406,7 @@ impl ServerLogin {
                 .flatten();
             let request =
                 TokenRequest::revocation(token, kind, &record.client, assertion.as_deref());
-            if let Err(failure) = fetch.token(endpoint, request).await {
+            if let Err(failure) = fetch.token(endpoint, request, None).await {
                 return Some(LoginError::from(failure).to_string());
             }
         }
@@ -427,6 +448,7 @@ fn wanted(why: String, command: String, parked: bool, challenge: &LoginChallenge
         why,
         command,
         parked,
+        bound: challenge.bound,
         scope: (!scope.is_empty()).then_some(scope),
         resource_metadata: challenge.resource_metadata.clone(),
     }

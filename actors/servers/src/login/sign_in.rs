@@ -20,10 +20,12 @@ use mgp_protocol::jsonrpc;
 use mgp_runtime::randomness;
 use mgp_runtime::time::unix_ms;
 use mgp_transports::http::client::{Client, parse_url};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::discover::{FoundIssuer, discover};
 use super::fetch::LoginFetch;
+use super::prover::Prover;
 use super::{LoginError, ServerLogin};
 
 /// How long the server may take to say what login it wants.
@@ -35,6 +37,8 @@ pub struct SignIn {
     found: FoundIssuer,
     client: ClientIdentity,
     scopes: ScopeSet,
+    /// Where its tokens are to be bound to a key.
+    prover: Option<Arc<Prover>>,
     verifier: CodeVerifier,
     state: String,
     callback: String,
@@ -88,6 +92,11 @@ impl SignIn {
                 registered(&json, &found.server, callback)?
             }
         };
+        let bound = before.is_some_and(|record| record.proof_key.is_some());
+        let prover = match challenge.bound || bound {
+            true => Some(Prover::new()?),
+            false => None,
+        };
         let verifier = CodeVerifier::of(randomness::bytes());
         let state = URL_SAFE_NO_PAD.encode(randomness::bytes::<32>());
         let endpoint = found.server.authorization_endpoint.as_deref();
@@ -104,6 +113,7 @@ impl SignIn {
             url: request.url()?,
             callback: callback.to_owned(),
             fetch,
+            prover,
             client,
             scopes,
             verifier,
@@ -151,8 +161,12 @@ impl SignIn {
             &self.scopes,
             signed.as_deref(),
         );
-        let json = self.fetch.token(&server.token_endpoint, request).await?;
-        let given = GivenTokens::read(&json, unix_ms())?;
+        let json = self
+            .fetch
+            .token(&server.token_endpoint, request, self.prover.as_deref())
+            .await?;
+        let given = GivenTokens::read(&json, unix_ms(), self.prover.is_some())?;
+        let proof_key = self.prover.as_ref().map(|it| it.kept());
         let record = LoginRecord::new(
             server,
             self.found.resource.clone(),
@@ -160,6 +174,10 @@ impl SignIn {
             self.scopes,
             given,
         );
+        let record = LoginRecord {
+            proof_key,
+            ..record
+        };
         login.keep(record.clone()).await?;
         Ok(record)
     }

@@ -19,6 +19,7 @@ use url::Url;
 use super::LoginError;
 use super::discover::{FoundIssuer, discover};
 use super::fetch::LoginFetch;
+use super::prover::Prover;
 
 /// Gets a token by the rules of the entry, once.
 pub(super) async fn obtain(
@@ -60,15 +61,18 @@ pub(super) async fn obtain(
     let signed = client_assertion(rules, &client, &found.server.issuer)?;
     let resource = found.resource.as_deref();
     let request = TokenRequest::new(grant, &client, resource, &scopes, signed.as_deref());
-    let json = fetch.token(&found.server.token_endpoint, request).await?;
-    let given = GivenTokens::read(&json, unix_ms())?;
-    Ok(LoginRecord::new(
-        &found.server,
-        found.resource,
-        client,
-        scopes,
-        given,
-    ))
+    let prover = match challenge.bound {
+        true => Some(Prover::new()?),
+        false => None,
+    };
+    let endpoint = &found.server.token_endpoint;
+    let json = fetch.token(endpoint, request, prover.as_deref()).await?;
+    let given = GivenTokens::read(&json, unix_ms(), challenge.bound)?;
+    let record = LoginRecord::new(&found.server, found.resource, client, scopes, given);
+    Ok(LoginRecord {
+        proof_key: prover.map(|it| it.kept()),
+        ..record
+    })
 }
 
 /// An assertion for the issuer of the server, in exchange for the identity token of a person.
@@ -94,7 +98,9 @@ async fn exchanged(
     };
     let resource = found.resource.as_deref();
     let request = TokenRequest::new(grant, &client, resource, &ScopeSet::default(), None);
-    Ok(GivenTokens::exchanged(&fetch.token(at, request).await?)?)
+    Ok(GivenTokens::exchanged(
+        &fetch.token(at, request, None).await?,
+    )?)
 }
 
 /// What a client with a key signs for one request.

@@ -10,6 +10,7 @@ pub mod challenge;
 pub mod client_identity;
 pub mod discovery;
 pub mod pkce;
+pub mod proof;
 pub mod record;
 pub mod scopes;
 pub mod token;
@@ -188,7 +189,7 @@ pub enum NoLogin {
     #[error("the token that came cannot be used: {0}")]
     Token(String),
     /// A key that cannot sign.
-    #[error("`client_key` cannot be used: {0}")]
+    #[error("the key cannot be used: {0}")]
     Key(&'static str),
 }
 

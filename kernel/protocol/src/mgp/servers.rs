@@ -202,6 +202,9 @@ pub struct WantedLogin {
     pub command: String,
     /// The server takes no calls until then.
     pub parked: bool,
+    /// Its tokens are to be bound to a key (RFC 9449).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bound: bool,
     /// The scopes it named, with spaces between them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,

@@ -14,6 +14,8 @@ pub struct LoginChallenge {
     pub scope: ScopeSet,
     /// Why the token was not good, such as `invalid_token` or `insufficient_scope`.
     pub error: Option<String>,
+    /// It wants tokens that are bound to a key (RFC 9449).
+    pub bound: bool,
 }
 
 impl LoginChallenge {
@@ -27,12 +29,13 @@ impl LoginChallenge {
             for part in parts(value) {
                 let (scheme, parameter) = split(part);
                 if let Some(scheme) = scheme {
-                    let bearer = ["bearer", "dpop"]
-                        .iter()
-                        .any(|it| scheme.eq_ignore_ascii_case(it));
-                    ours = bearer && found.is_none();
+                    let is = |name: &str| scheme.eq_ignore_ascii_case(name);
+                    ours = (is("bearer") || is("dpop")) && found.is_none();
                     if ours {
-                        found = Some(Self::default());
+                        found = Some(Self {
+                            bound: is("dpop"),
+                            ..Self::default()
+                        });
                     }
                 }
                 if let (true, Some(challenge), Some(parameter)) = (ours, &mut found, parameter) {
@@ -135,7 +138,8 @@ mod tests {
         assert_eq!(read.error.as_deref(), Some("invalid_token"));
         assert_eq!(read.scope.to_string(), "a b");
         assert_eq!(read.resource_metadata.as_deref(), Some("https://h/p,q\"r"));
-        assert!(!read.wants_more());
+        assert!(!read.wants_more() && !read.bound);
+        assert!(LoginChallenge::read(["DPoP error=\"x\""]).unwrap().bound);
     }
 
     #[test]

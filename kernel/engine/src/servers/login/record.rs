@@ -29,6 +29,9 @@ pub struct LoginRecord {
     pub refresh: Option<String>,
     /// When the token expires, in milliseconds since 1970.
     pub until_ms: Option<u64>,
+    /// The key that its tokens are bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof_key: Option<String>,
 }
 
 impl LoginRecord {
@@ -54,6 +57,7 @@ impl LoginRecord {
             access: Some(given.access),
             refresh: given.refresh,
             until_ms: given.until_ms,
+            proof_key: None,
         }
     }
 

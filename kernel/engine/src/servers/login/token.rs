@@ -193,18 +193,19 @@ struct WrittenTokens {
 }
 
 impl GivenTokens {
-    /// Reads the answer that came at `now_ms`.
+    /// Reads the answer that came at `now_ms`, to a request with a proof where the token is to be `bound` to its
+    /// key.
     ///
     /// # Errors
-    /// [`NoLogin::Token`]: it is none, is bound to a key that we do not have, or could not stand in a header.
-    pub fn read(json: &[u8], now_ms: u64) -> Result<Self, NoLogin> {
+    /// [`NoLogin::Token`]: it is none, is bound where it should not be or the other way round, or could not stand
+    /// in a header.
+    pub fn read(json: &[u8], now_ms: u64, bound: bool) -> Result<Self, NoLogin> {
         let written = written(json)?;
         let kind = written.token_type.as_deref().unwrap_or_default();
-        if !kind.eq_ignore_ascii_case("bearer") {
-            return Err(bad(format!(
-                "it is of the type {:?}, and not Bearer",
-                quoted(kind)
-            )));
+        let wanted = if bound { "DPoP" } else { "Bearer" };
+        if !kind.eq_ignore_ascii_case(wanted) {
+            let kind = quoted(kind);
+            return Err(bad(format!("it is of the type {kind:?}, and not {wanted}")));
         }
         let seconds = written.expires_in.as_ref().and_then(seconds);
         Ok(Self {
@@ -364,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_token_says_until_when_it_is_good() {
-        let read = |json: &str| GivenTokens::read(json.as_bytes(), 1000);
+        let read = |json: &str| GivenTokens::read(json.as_bytes(), 1000, false);
         let given = read(r#"{"access_token":"t","token_type":"bearer","expires_in":"60","refresh_token":"r","scope":"a"}"#).unwrap();
         assert_eq!(given.until_ms, Some(61_000));
         assert_eq!(given.refresh.as_deref(), Some("r"));
@@ -390,6 +391,16 @@ mod tests {
         ] {
             assert!(matches!(read(bad), Err(NoLogin::Token(_))), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_token_that_is_to_be_bound_is_taken_bound_only() {
+        let read = |kind: &str, bound| {
+            let json = format!(r#"{{"access_token":"t","token_type":"{kind}"}}"#);
+            GivenTokens::read(json.as_bytes(), 0, bound).is_ok()
+        };
+        assert!(read("DPoP", true) && read("Bearer", false));
+        assert!(!read("Bearer", true) && !read("DPoP", false));
     }
 
     #[test]

@@ -248,6 +248,7 @@ async fn sign_in(
         resource_metadata: wanted.resource_metadata.clone(),
         scope: ScopeSet::read(wanted.scope.as_deref().unwrap_or_default()),
         error: None,
+        bound: wanted.bound,
     });
     let under_way = SignIn::begin(login, challenge, listener.url()).await?;
     show(context, under_way.url(), no_browser)?;
