@@ -118,10 +118,17 @@ impl LoadedConfig {
             }
             Reach::Node(_) => Vec::new(),
         };
+        let logins = self.servers.iter().filter_map(|s| s.as_ref().ok());
+        let logins = logins.flat_map(|spec| spec.login.secrets().cloned());
         let own = self.kernel.discovery.secret().map(str::to_owned);
         // Those within a longer text may stand alone somewhere, too.
         let had = self.had.iter().cloned();
-        servers.flat_map(of).chain(own).chain(had).collect()
+        servers
+            .flat_map(of)
+            .chain(logins)
+            .chain(own)
+            .chain(had)
+            .collect()
     }
 }
 

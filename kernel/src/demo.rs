@@ -90,6 +90,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         permissions: PermissionRules::default(),
         pin: PinMode::default(),
         sandbox: mgp_engine::servers::sandbox::SandboxRules::default(),
+        login: mgp_engine::servers::login::LoginRules::off(),
     };
     let loaded = LoadedConfig::without_files(kernel, vec![server]);
     Ok(Demo { loaded, folder })

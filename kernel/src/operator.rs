@@ -42,6 +42,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_runtime::mailbox::{Kind, Reply};
 use mgp_runtime::task;
 use mgp_runtime::time::moment;
+use mgp_servers::login::Logins;
 use mgp_servers::server::{ResourceFigures, ResourceLook, ServerHandle, ServerMsg, ServerTable};
 use mgp_store::audit::AuditHandle;
 use mgp_store::trouble::Troubles;
@@ -89,6 +90,8 @@ pub struct Operator {
     pub registrar: Arc<Registrar>,
     /// The supervision tree.
     pub tree: TreeHandle,
+    /// The logins of servers.
+    pub logins: Arc<Logins>,
     /// What servers and the kernel use.
     pub figures: Arc<ResourceFigures>,
     /// Where the kernel keeps what lasts.
@@ -308,6 +311,7 @@ impl Operator {
         let counts = shown.catalog.counts(&handle.id);
         Server {
             replicas: self.places(&shown.catalog, &handle.id),
+            login: self.logins.wanted(&handle.id),
             ..handle.report(counts.unwrap_or_default(), look)
         }
     }

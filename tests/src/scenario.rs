@@ -1,6 +1,8 @@
 //! The client scenarios of the official conformance suite, played through a kernel: what the suite
 //! would have a client do, an agent does at the kernel's door.
 
+mod logins;
+
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
@@ -52,6 +54,9 @@ impl Scenario {
     /// # Panics
     /// When something comes that should not.
     pub async fn play(&self, era: Era, url: &str) {
+        if let Some(guarded) = self.name.strip_prefix("auth/") {
+            return logins::play(guarded, &self.context, era, url).await;
+        }
         let kernel = Kernel::start(&remote_entry("it", url)).await;
         kernel.connected(&["it"]).await;
         let version = match era {

@@ -2,6 +2,7 @@
 //!
 //! Moves requests, replies and event streams; what they mean is decided one floor up.
 
+pub mod address_scope;
 pub mod body;
 pub mod certificate;
 pub mod client;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::doors::bearer::{self, BadBearerToken, BearerPolicy, Good, Keys};
+use mgp_engine::servers::login::discovery::RESOURCE_METADATA;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_sync::Snapshot;
 use serde_json::json;
@@ -127,7 +128,7 @@ impl ProtectedResource {
 pub(crate) const SETS: &str = "p/";
 
 /// Where protected-resource metadata is found; the path of the resource follows.
-pub const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+pub const WELL_KNOWN: &str = RESOURCE_METADATA;
 
 fn authority(url: &str) -> Option<&str> {
     url.split_once("://")?.1.split('/').next()

@@ -255,7 +255,11 @@ impl ApprovalsHandle {
     #[must_use]
     pub fn text(&self) -> String {
         let pending = self.list();
-        serde_json::to_string(&Pending { pending }).expect("a list is always JSON")
+        serde_json::to_string(&Pending {
+            pending,
+            ..Pending::default()
+        })
+        .expect("a list is always JSON")
     }
 
     /// The operator approves a question or parts of it. Answered when that is carried out.

@@ -4,6 +4,7 @@ pub mod audit_forwarding;
 pub mod guard;
 pub mod levels;
 pub mod link;
+pub mod login;
 mod negotiation;
 pub mod sandbox;
 pub mod server;

@@ -63,7 +63,7 @@ pub mod servers {
     pub mod health;
     pub mod lifecycle;
     pub mod log_levels;
-    pub mod reload;
+    pub mod login;
     pub mod replica_mark;
     pub mod resources;
     pub mod restart;

@@ -33,8 +33,8 @@ pub use nodes::{
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};
 pub use servers::{
-    Add, Connect, Export, FromRegistry, Import, Logs, Named, NamedSecret, RegistryAddress, Removed,
-    Restarted, Search, Secrets, Servers, SetSecret, Update,
+    Add, Connect, Export, FromRegistry, Import, Login, Logout, Logs, Named, NamedSecret,
+    RegistryAddress, Removed, Restarted, Search, Secrets, Servers, SetSecret, Update,
 };
 pub use tools::sets::{NamedSet, Sets};
 pub use tools::{Call, Find, ListTools, Tools};
@@ -138,6 +138,10 @@ pub enum Command {
     /// Keep tokens and passwords that servers need, by name.
     #[command(subcommand)]
     Secrets(Secrets),
+    /// Sign in at a server that is reached over HTTP.
+    Login(Login),
+    /// Take the tokens of a login back, and forget them.
+    Logout(Logout),
     /// Let the mgp.toml of a folder hold, after a look at what it would start.
     Trust(Trust),
     /// Leave the mgp.toml of a folder out again.

@@ -38,6 +38,8 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Export(typed) => servers::export::export(context, &typed),
         Command::Import(typed) => servers::import::import(context, &typed),
         Command::Secrets(typed) => servers::kept_secrets::run(context, typed),
+        Command::Login(typed) => servers::login::login(context, &typed),
+        Command::Logout(typed) => servers::login::logout(context, &typed),
         Command::Trust(typed) => trust::trust(context, &typed),
         Command::Untrust(typed) => trust::untrust(context, &typed),
         Command::Agents(typed) => agents::run(context, typed),

@@ -23,7 +23,7 @@ pub fn secret_references(text: &str) -> Vec<SecretReference> {
     for entry in servers.into_iter().flatten().filter_map(Value::as_table) {
         let id = entry.get("id").and_then(Value::as_str);
         let server = id.unwrap_or("(without an id)").to_owned();
-        for key in ["env", "headers"] {
+        for key in ["env", "headers", "login"] {
             let values = entry.get(key).and_then(Value::as_table);
             for (name, value) in values.into_iter().flatten() {
                 let key = format!("{key}.{name}");
@@ -66,6 +66,7 @@ env = { TOKEN = "secret:github", URL = "p://${secret:pw}@h", PLAIN = "$${secret:
 [[servers]]
 id = "b"
 headers = { Authorization = "Bearer ${secret:github}" }
+login = { client_secret = "secret:client" }
 "#;
         let found = secret_references(text);
         let told: Vec<_> = found
@@ -78,6 +79,7 @@ headers = { Authorization = "Bearer ${secret:github}" }
         assert_eq!(
             told,
             [
+                "client b login.client_secret",
                 "github a env.TOKEN",
                 "github b headers.Authorization",
                 "openai - discovery.provider.key",

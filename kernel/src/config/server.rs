@@ -1,5 +1,6 @@
 //! One `[[servers]]` entry (MGP §15.2, with the restart keys of §11.5).
 
+mod login;
 mod reach;
 
 use std::path::Path;
@@ -22,6 +23,7 @@ use super::sections::limits::{read_limits, read_resources};
 use super::sections::permissions::read_server_permissions;
 use super::sections::sandbox::read_server_sandbox;
 use super::sections::tools::{read_server_rules, read_tools};
+use login::read_login;
 use reach::read_reach;
 
 const DAY: u64 = 86_400;
@@ -55,6 +57,13 @@ pub(super) fn read_server(
     } = context.kernel.clone();
     let reach = read_reach(
         &mut entry,
+        context.folder,
+        context.env,
+        &context.kernel.secrets,
+    );
+    let login = read_login(
+        &mut entry,
+        reach.as_ref(),
         context.folder,
         context.env,
         &context.kernel.secrets,
@@ -123,6 +132,7 @@ pub(super) fn read_server(
         permissions,
         pin,
         sandbox,
+        login,
     })
 }
 

@@ -5,8 +5,10 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use mgp_discovery::config::LookUp;
+use mgp_store::secrets::SecretStore;
 
 use crate::config::LoadedConfig;
+use crate::config::named_secrets::NamedSecrets;
 
 /// What the kernel is started with.
 pub struct UpOptions {
@@ -27,6 +29,14 @@ pub struct UpOptions {
     pub record_folders: Vec<PathBuf>,
     /// To be called once, when every door is open.
     pub opened: Box<dyn FnOnce(&OpenDoors) + Send>,
+}
+
+impl UpOptions {
+    /// Where the secrets of the user are kept; `None` without a home, or without files.
+    #[must_use]
+    pub(super) fn secret_store(&self) -> Option<SecretStore> {
+        NamedSecrets::of(self.look_up.as_ref()?).store(&self.loaded.kernel.secrets)
+    }
 }
 
 /// The doors of a kernel that is up.

@@ -277,6 +277,7 @@ impl Parts {
     ) -> Arc<Operator> {
         Arc::new(Operator {
             figures: connector.figures.clone(),
+            logins: connector.logins.clone(),
             servers: self.servers.clone(),
             shown: self.shown.clone(),
             directory: self.directory.clone(),

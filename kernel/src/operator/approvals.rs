@@ -22,8 +22,13 @@ impl Operator {
     /// # Errors
     /// None at present; the type is that of every answer.
     pub fn pending(&self) -> Outcome {
+        let servers = self.servers.load();
+        let wanted = servers
+            .keys()
+            .filter_map(|id| Some((id.to_string(), self.logins.wanted(id)?)));
         super::json(&Pending {
             pending: self.approvals.list(),
+            logins: wanted.collect(),
         })
     }
 

@@ -23,6 +23,8 @@ impl Operator {
     pub async fn start(&self, request: &Request) -> Outcome {
         let start: servers::Start = read(request)?;
         let handle = self.find(&start.id)?;
+        // A person may have signed in just now.
+        self.logins.look_again(&handle.id).await;
         if handle.state() == LifecycleState::Connected {
             return json(&self.report(&handle, &ResourceLook::default()));
         }

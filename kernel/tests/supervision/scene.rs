@@ -410,6 +410,12 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
 fn connector(mark: String) -> Connector {
     Connector {
         client: Client::new(Tls::system()),
+        logins: Arc::new(mgp_servers::login::Logins::new(
+            mgp_servers::login::LoginPlace {
+                store: None,
+                tls: Tls::system(),
+            },
+        )),
         version: "test".into(),
         mark,
         folder: std::env::temp_dir(),

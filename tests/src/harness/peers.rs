@@ -19,6 +19,8 @@ pub enum Need {
     Go,
     /// Python with the packages of `peers/hostile/requirements.txt`, for nodes that keep to no rule.
     Hostile,
+    /// Node with the packages of `peers/provider/package-lock.json`, for logins.
+    Provider,
     /// git, which is not installed but only found.
     Git,
 }
@@ -47,6 +49,10 @@ const LOCKS: [&str; 5] = [
 const GO: &str = "go";
 const GO_SOURCES: [&str; 3] = ["go/go.mod", "go/main.go", "go/requirements.txt"];
 const GO_SERVER: &str = "folding";
+
+/// The folder of the authorization server, and what it needs.
+const PROVIDER: &str = "provider";
+const PROVIDER_LOCKS: [&str; 1] = ["provider/package-lock.json"];
 
 /// The folder of the nodes that keep to no rule, and what they need.
 const HOSTILE: &str = "hostile";
@@ -104,6 +110,7 @@ impl Peers {
             (Need::Python, Self::install_python),
             (Need::Go, Self::install_go),
             (Need::Hostile, Self::install_hostile),
+            (Need::Provider, Self::install_provider),
         ];
         let mut failed = Vec::new();
         for (need, step) in steps {
@@ -226,6 +233,7 @@ impl Peers {
             Need::Node | Need::Python => self.ready_file(need).is_file(),
             Need::Go => self.go_folder().join(GO_SERVER).is_file(),
             Need::Hostile => self.hostile_folder().join(READY).is_file(),
+            Need::Provider => self.provider_folder().join(READY).is_file(),
             Need::Git => absent(need).is_none(),
         }
     }
@@ -302,6 +310,28 @@ impl Peers {
         std::fs::write(to.join(READY), "").map_err(|e| e.to_string())
     }
 
+    /// The authorization server and the MCP server of `peers/provider/`.
+    #[must_use]
+    pub fn provider(&self) -> Program {
+        let script = source().join(PROVIDER).join("provider.mjs");
+        let program = self.node_program(&script, &[]);
+        program.env("MGP_PEERS", self.provider_folder().display().to_string())
+    }
+
+    /// A folder of its own: no other peer is installed anew when its list changes.
+    fn provider_folder(&self) -> PathBuf {
+        let node = format!("{:?}", version("node"));
+        self.folder
+            .join(format!("{PROVIDER}-{}", key_of(&PROVIDER_LOCKS, &node)))
+    }
+
+    fn install_provider(&self) -> Result<(), String> {
+        absent(Need::Provider).map_or(Ok(()), Err)?;
+        let to = self.provider_folder();
+        npm_ci(&source().join(PROVIDER), &to)?;
+        std::fs::write(to.join(READY), "").map_err(|e| e.to_string())
+    }
+
     fn brought_node(&self) -> Option<PathBuf> {
         let modules = self.folder.join("node/node_modules");
         let package = std::fs::read_dir(&modules).ok()?.flatten();
@@ -340,7 +370,7 @@ fn key_of(files: &[&str], found: &str) -> String {
 /// Why `need` cannot be met on this machine at all.
 fn absent(need: Need) -> Option<String> {
     match need {
-        Need::Node => {
+        Need::Node | Need::Provider => {
             let enough = version("node").is_some_and(|(major, _)| major >= NODE);
             let enough = enough && version("npm").is_some();
             (!enough).then(|| format!("Node {NODE} or later with npm"))

@@ -123,7 +123,7 @@ impl Sdk {
         };
         match self.language {
             Need::Node => peers.node_script(&format!("{folder}/{name}.mjs"), args),
-            Need::Python | Need::Go | Need::Hostile | Need::Git => {
+            Need::Python | Need::Go | Need::Hostile | Need::Provider | Need::Git => {
                 peers.python_script(&format!("{folder}/{name}.py"), args)
             }
         }

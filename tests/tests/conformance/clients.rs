@@ -8,8 +8,8 @@ use mgp_tests::harness::{Need, Peers};
 
 use crate::suite::{ALONE, run};
 
-/// The scenarios of a version, with how many checks pass at least. Those of authorization are for
-/// clients that log in.
+/// The scenarios of a version, with how many checks pass at least. Those of authorization are in
+/// `logins.rs`.
 const LEGACY: [(&str, u64); 5] = [
     ("initialize", 1),
     ("tools_call", 2),
@@ -85,7 +85,7 @@ async fn play(version: &str, client: &str, scenarios: &[(&str, u64)]) {
 }
 
 /// The suite starts it through a shell and cuts the command at spaces.
-fn driver() -> PathBuf {
+pub(crate) fn driver() -> PathBuf {
     let driver = find("mgp-scenario").unwrap_or_else(|path| {
         panic!(
             "no mgp-scenario at {}: build the binaries first",

@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod clients;
+mod logins;
 mod servers;
 mod suite;

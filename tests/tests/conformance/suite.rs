@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_tests::harness::Peers;
@@ -23,6 +23,8 @@ pub(crate) struct Checks {
     pub(crate) passed: u64,
     /// Those that failed, with all that the suite says of them.
     pub(crate) failed: Vec<String>,
+    /// Those that it would have otherwise.
+    pub(crate) warned: Vec<String>,
     /// What the suite printed.
     pub(crate) told: String,
 }
@@ -57,11 +59,14 @@ pub(crate) async fn run(peers: &Peers, args: &[&str], variables: &[(&str, &str)]
 fn count(folder: &Path, told: String) -> Checks {
     let mut checks = Checks::default();
     let mut left = BTreeMap::new();
-    for scenario in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()) {
-        let Ok(text) = fs::read(scenario.path().join("checks.json")) else {
+    let folders = below(folder);
+    let within = folders.iter().flat_map(|folder| below(folder));
+    for scenario in within.chain(folders.clone()) {
+        let Ok(text) = fs::read(scenario.join("checks.json")) else {
             continue;
         };
-        let name = scenario.file_name().to_string_lossy().into_owned();
+        let name = scenario.strip_prefix(folder).unwrap();
+        let name = name.display().to_string();
         left.insert(name, serde_json::from_slice::<Vec<Value>>(&text).unwrap());
     }
     for (name, results) in &left {
@@ -71,6 +76,9 @@ fn count(folder: &Path, told: String) -> Checks {
         checks
             .failed
             .extend(of("FAILURE").map(|failure| format!("{}: {name}: {failure}", id(failure))));
+        checks
+            .warned
+            .extend(of("WARNING").map(|warning| format!("{name}: {warning}")));
     }
     let unheard = |(name, _, _): &(&str, u64, u64)| !left.keys().any(|n| is_run_of(n, name));
     for (name, passed, failed) in summary(&told).filter(unheard) {
@@ -83,7 +91,15 @@ fn count(folder: &Path, told: String) -> Checks {
     checks
 }
 
-/// `server-NAME-2026-01-01T…` is a run of NAME; a `/` in a name makes folders, and none is counted.
+/// The folders in a folder.
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.is_dir()).collect()
+}
+
+/// `server-NAME-2026-01-01T…` is a run of NAME; a `/` in a name makes a folder more.
 fn is_run_of(folder: &str, name: &str) -> bool {
     let rest = folder
         .strip_prefix("server-")

@@ -10,5 +10,6 @@ mod filesystem;
 mod folding;
 mod git;
 mod line_ends;
+mod logins;
 mod time;
 mod updating;

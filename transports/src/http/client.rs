@@ -11,6 +11,7 @@ use hyper::body::{Body, Incoming};
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
+use super::address_scope::AddressScope;
 use super::body::{self, BodyError};
 use super::dial::{Dial, address};
 use super::tls::Tls;
@@ -130,11 +131,17 @@ impl Client {
     /// A client that trusts these authorities.
     #[must_use]
     pub fn new(tls: Tls) -> Self {
+        Self::within(tls, AddressScope::Any)
+    }
+
+    /// The same, which connects to these addresses only, whatever names lead to.
+    #[must_use]
+    pub fn within(tls: Tls, scope: AddressScope) -> Self {
         let pool = legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_PER_SERVER)
-            .build(Dial { tls });
+            .build(Dial { tls, scope });
         Self { pool }
     }
 

@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
+use super::address_scope::AddressScope;
 use super::tls::{NoRoots, Tls};
 use super::wire::Wire;
 
@@ -52,6 +53,14 @@ pub enum DialError {
         at: String,
         /// What the resolver said.
         why: String,
+    },
+    /// Its addresses are not ones that may be gone to.
+    #[error(
+        "{at} is on this machine or in a private network, where nobody but your own configuration may lead"
+    )]
+    OutOfScope {
+        /// The server, `host:port`.
+        at: String,
     },
     /// The network does not lead there.
     #[error("{at} could not be reached: {why}")]
@@ -86,6 +95,7 @@ pub enum DialError {
 #[derive(Clone, Debug)]
 pub(super) struct Dial {
     pub(super) tls: Tls,
+    pub(super) scope: AddressScope,
 }
 
 impl Service<Uri> for Dial {
@@ -98,24 +108,26 @@ impl Service<Uri> for Dial {
     }
 
     fn call(&mut self, server: Uri) -> Self::Future {
-        let tls = self.tls.clone();
+        let (tls, scope) = (self.tls.clone(), self.scope);
         Box::pin(async move {
             let late = |_| DialError::TimedOut {
                 at: address(&server),
                 within: PATIENCE,
             };
-            timeout(PATIENCE, dial(&server, &tls)).await.map_err(late)?
+            timeout(PATIENCE, dial(&server, &tls, scope))
+                .await
+                .map_err(late)?
         })
     }
 }
 
-async fn dial(server: &Uri, tls: &Tls) -> Result<Wire, DialError> {
+async fn dial(server: &Uri, tls: &Tls, scope: AddressScope) -> Result<Wire, DialError> {
     let host = host(server);
     let config = match server.scheme() {
         Some(scheme) if *scheme == Scheme::HTTPS => Some(tls.config().await?),
         _ => None,
     };
-    let tcp = connect(server, host).await?;
+    let tcp = connect(server, host, scope).await?;
     let Some(config) = config else {
         return Ok(Wire::new(MaybeHttpsStream::Http(TokioIo::new(tcp))));
     };
@@ -130,7 +142,7 @@ async fn dial(server: &Uri, tls: &Tls) -> Result<Wire, DialError> {
     Ok(Wire::new(stream.into()))
 }
 
-async fn connect(server: &Uri, host: &str) -> Result<TcpStream, DialError> {
+async fn connect(server: &Uri, host: &str, scope: AddressScope) -> Result<TcpStream, DialError> {
     let at = || address(server);
     let addresses = match lookup_host((host, port(server))).await {
         Ok(addresses) => addresses,
@@ -141,7 +153,12 @@ async fn connect(server: &Uri, host: &str) -> Result<TcpStream, DialError> {
             });
         }
     };
-    match race(addresses.take(ADDRESSES)).await {
+    // Judged here, where they are connected to: a name may have other addresses the next time.
+    let admitted: Vec<_> = addresses.filter(|at| scope.admits(at.ip())).collect();
+    if admitted.is_empty() && scope != AddressScope::Any {
+        return Err(DialError::OutOfScope { at: at() });
+    }
+    match race(admitted.into_iter().take(ADDRESSES)).await {
         Ok(stream) => Ok(stream),
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
             Err(DialError::Refused { at: at() })

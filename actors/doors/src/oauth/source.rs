@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode};
 use mgp_engine::doors::bearer::Keys;
+use mgp_engine::servers::login::discovery::issuer_metadata_urls;
 use mgp_runtime::task;
 use mgp_transports::http::client::{self, Client};
 use serde::Deserialize;
@@ -68,18 +69,8 @@ impl KeySource {
 
 /// Where the issuer says its keys are.
 async fn discover(client: &Client, issuer: &str) -> Result<String, String> {
-    let begin = issuer.find("://").map_or(0, |at| at + 3);
-    let path = issuer[begin..]
-        .find('/')
-        .map_or(issuer.len(), |at| begin + at);
-    let (origin, path) = (&issuer[..path], issuer[path..].trim_end_matches('/'));
-    let places = [
-        format!("{origin}/.well-known/oauth-authorization-server{path}"),
-        format!("{origin}/.well-known/openid-configuration{path}"),
-        format!("{origin}{path}/.well-known/openid-configuration"),
-    ];
     let mut why = String::new();
-    for place in &places {
+    for place in &issuer_metadata_urls(issuer) {
         let metadata = match get(client, place).await {
             Ok(json) => serde_json::from_slice::<Metadata>(&json).map_err(|e| e.to_string()),
             Err(error) => Err(error),

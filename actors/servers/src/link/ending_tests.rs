@@ -42,7 +42,12 @@ async fn a_lost_link_leaves_nothing() {
 async fn a_server_that_never_answers_holds_no_link() {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = parse_url(&format!("http://{}/mcp", server.local_addr().unwrap())).unwrap();
-    let wire = HttpWire::new(Client::new(Tls::system()), url, HeaderMap::new(), None);
+    let wire = HttpWire::new(
+        Client::new(Tls::system()).into(),
+        url,
+        HeaderMap::new(),
+        None,
+    );
     let link = Link::new(
         ServerId::new("it"),
         ServerLimits::default(),

@@ -12,6 +12,7 @@ use mgp_transports::http::client::Client;
 
 use super::resources::ResourceFigures;
 use super::spawner::Starts;
+use crate::login::Logins;
 use crate::sandbox::Sandboxes;
 
 /// Fixed at construction, but for `hurry`.
@@ -19,6 +20,8 @@ use crate::sandbox::Sandboxes;
 pub struct Connector {
     /// For servers reached over HTTP.
     pub client: Client,
+    /// Their logins.
+    pub logins: Arc<Logins>,
     /// Version of this program, told to servers.
     pub version: String,
     /// Marks every process of this kernel.

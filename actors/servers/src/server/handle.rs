@@ -442,6 +442,7 @@ impl ServerHandle {
             sandbox: self.sandbox(),
             instances: self.instances(look),
             replicas: Vec::new(),
+            login: None,
         }
     }
 

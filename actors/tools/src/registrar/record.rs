@@ -8,6 +8,7 @@ use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::PinMode;
 use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::trust::TrustLevel;
+use mgp_engine::servers::login::LoginRules;
 use mgp_engine::servers::sandbox::{self, PinnedProgram, SandboxProgram};
 use mgp_engine::servers::spec::{
     MgpDeclaration, QuestionAttribution, Reach, ReplicaRule, RestartRules, ServerInstances,
@@ -217,6 +218,8 @@ impl Record {
                 pinned: self.pinned.clone(),
                 ..background.sandbox.clone()
             },
+            // What an agent registers has no login of a person's.
+            login: LoginRules::off(),
         }
     }
 }

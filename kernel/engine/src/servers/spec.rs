@@ -16,6 +16,7 @@ use crate::policy::pins::PinMode;
 use crate::policy::requirements::ToolRules;
 use crate::policy::trust::TrustLevel;
 use crate::servers::consent::Consents;
+use crate::servers::login::LoginRules;
 use crate::servers::resources::ResourceLimits;
 use crate::servers::sandbox;
 
@@ -56,6 +57,8 @@ pub struct ServerSpec {
     pub pin: PinMode,
     /// Its sandbox, if it has one.
     pub sandbox: sandbox::SandboxRules,
+    /// How the kernel logs in there, where it is reached over HTTP.
+    pub login: LoginRules,
 }
 
 impl ServerSpec {
@@ -95,6 +98,7 @@ impl ServerSpec {
             permissions: PermissionRules::default(),
             pin: PinMode::Off,
             sandbox: sandbox::SandboxRules::default(),
+            login: LoginRules::off(),
         }
     }
 

@@ -6,15 +6,17 @@
 //!
 //! Also decides what follows the loss of an actor at the root of the tree.
 
+pub mod reload;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::access::DefaultPolicy;
 
+use self::reload::Reload;
 use crate::clock::MonotonicTime;
 use crate::policy::access::Defaults;
-use crate::servers::reload::Reload;
 use crate::servers::spec::ServerSpec;
 
 /// How many actors at the root may be restarted within this time. One more ends the kernel, because then

@@ -1,7 +1,10 @@
 //! `mgp/approvals/*`: what waits for a person. For the operator.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
+use super::servers::WantedLogin;
 use crate::mcp::methods;
 
 methods! {
@@ -118,6 +121,9 @@ pub struct Entry {
 pub struct Pending {
     /// The longest first.
     pub pending: Vec<Entry>,
+    /// The logins that servers want, by server; they are answered with `mgp login`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub logins: BTreeMap<String, WantedLogin>,
 }
 
 /// Answer of `mgp/approvals/approve` and `mgp/approvals/deny`.

@@ -185,9 +185,32 @@ pub struct Server {
     /// The instances that agents have for themselves, by agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<Instance>,
+    /// The login that it wants of a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<WantedLogin>,
     /// Where its tools can be called that are one of several, itself among them, a line for each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<String>,
+}
+
+/// A login that a server wants: nothing opens a browser before a person types the command.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WantedLogin {
+    /// Why, in words.
+    pub why: String,
+    /// What to type.
+    pub command: String,
+    /// The server takes no calls until then.
+    pub parked: bool,
+    /// Its tokens are to be bound to a key (RFC 9449).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bound: bool,
+    /// The scopes it named, with spaces between them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    /// Where it says its metadata is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_metadata: Option<String>,
 }
 
 /// An instance of a server that one agent has for itself.

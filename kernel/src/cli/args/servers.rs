@@ -2,6 +2,7 @@
 
 mod export;
 mod kept_secrets;
+mod login;
 mod registry;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use clap::{Args, Subcommand};
 
 pub use export::Export;
 pub use kept_secrets::{NamedSecret, Secrets, SetSecret};
+pub use login::{Login, Logout};
 pub use registry::{FromRegistry, RegistryAddress, Search};
 
 /// `mgp servers …`.

@@ -196,6 +196,28 @@ impl CliContext {
         named.filter_map(|(option, path)| Some((option, path.as_deref()?)))
     }
 
+    /// As the kernel that runs looks, unless a file was named: it may have been started in another folder, or with a file
+    /// of its own.
+    pub(in crate::cli) fn look_up_of(&self, status: Option<&KernelStatus>) -> LookUp {
+        let ours = self.look_up.clone();
+        let status = status.filter(|_| ours.named().is_none());
+        let files = status.map_or(&[][..], |status| &status.config_files);
+        match files {
+            [only] => LookUp {
+                explicit: Some(PathBuf::from(only)),
+                ..ours
+            },
+            [project, _] => match Path::new(project).parent() {
+                Some(folder) => LookUp {
+                    folder: folder.to_path_buf(),
+                    ..ours
+                },
+                None => ours,
+            },
+            _ => ours,
+        }
+    }
+
     /// Where secrets are kept by their names.
     pub(in crate::cli) fn secret_store(&self) -> Result<SecretStore, Failure> {
         let store = NamedSecrets::of(&self.look_up).store(&self.secrets);

@@ -4,6 +4,7 @@ use mgp_engine::timestamps::parse_rfc3339;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::approvals::{self, Decided, Entry, List, Pending};
 use mgp_protocol::mgp::permission::{Revoke, Revoked, Verdict};
+use mgp_protocol::mgp::servers::WantedLogin;
 use serde::Serialize;
 use serde_json::json;
 
@@ -16,11 +17,15 @@ use crate::cli::words::{plain, time};
 pub(super) fn pending(context: &CliContext) -> Result<(), Failure> {
     let answer = context.ask(List::METHOD, &json!({}), "asking the kernel")?;
     let now = mgp_runtime::time::unix_ms();
-    context.show(&answer, |Pending { pending }| match pending.as_slice() {
-        [] => say("nothing waits for you"),
-        entries => {
-            let told: Vec<String> = entries.iter().map(|entry| in_words(entry, now)).collect();
-            say(plain(told.join("\n").trim_end()))
+    context.show(&answer, |Pending { pending, logins }| {
+        let told = pending.iter().map(|entry| in_words(entry, now));
+        let logins = logins
+            .iter()
+            .map(|(server, wanted)| login_in_words(server, wanted));
+        let told: Vec<String> = told.chain(logins).collect();
+        match told.as_slice() {
+            [] => say("nothing waits for you"),
+            told => say(plain(told.join("\n").trim_end())),
         }
     })
 }
@@ -130,6 +135,18 @@ fn in_words(entry: &Entry, now_ms: u64) -> String {
         }
     }
     text
+}
+
+/// A login that a server wants.
+fn login_in_words(server: &str, wanted: &WantedLogin) -> String {
+    let state = match wanted.parked {
+        true => "takes no calls until then",
+        false => "goes on with what it has",
+    };
+    format!(
+        "{server}  {}\n        {state}\n        {}\n",
+        wanted.why, wanted.command
+    )
 }
 
 /// An option on one line and as one, whatever its server put into it.

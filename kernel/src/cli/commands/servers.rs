@@ -7,6 +7,7 @@ pub(super) mod export;
 pub(super) mod import;
 mod info;
 pub(super) mod kept_secrets;
+pub(super) mod login;
 mod logs;
 mod registry;
 mod remove;

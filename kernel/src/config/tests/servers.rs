@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::consent::Consent;
+use mgp_engine::servers::login::LoginGrant;
 use mgp_engine::servers::spec::{
     PerAgent, QuestionAttribution, Reach, ReplicaRule, RestartPolicy, RestartRules,
     ServerInstances, ServerLimits,
@@ -339,4 +340,66 @@ fn replicas_are_the_operators_word() {
     assert!(why.contains("`replica = true`"), "{why}");
     let why = entry("command = \"c\"\nreplicas = true").why("x");
     assert!(why.contains("`replica`"), "{why}");
+}
+
+/// A server at an address has a login; a header that is a token, and `login = false`, take it away.
+#[test]
+fn a_server_at_an_address_has_a_login_unless_it_has_a_token() {
+    let login = |more: &str| {
+        entry(&format!("url = \"https://h/mcp\"\n{more}"))
+            .spec("x")
+            .login
+            .clone()
+    };
+    assert!(login("").enabled);
+    assert!(login("headers = { X = \"y\" }").enabled);
+    assert!(!login("headers = { authorization = \"Bearer y\" }").enabled);
+    assert!(!login("login = false").enabled);
+    assert!(!entry("command = \"c\"").spec("x").login.enabled);
+    let keys = login(
+        "[servers.login]\ngrant = \"client_credentials\"\nclient_id = \"me\"\nclient_secret = \"${CEREBRAS_API_KEY}\"\nscopes = [\"a\"]\nissuer = \"https://as\"\ncallback = \"http://127.0.0.1:7333/cb\"",
+    );
+    assert_eq!(keys.grant, LoginGrant::ClientCredentials);
+    assert_eq!(keys.client_secret.as_deref(), Some("sk-secret"));
+    assert_eq!(
+        (keys.scopes.as_slice(), keys.issuer.as_deref()),
+        (&["a".to_owned()][..], Some("https://as"))
+    );
+}
+
+/// What a login could not be done with is told where it stands, and repeats no secret.
+#[test]
+fn a_login_that_cannot_be_is_refused() {
+    for (more, why) in [
+        (
+            "command = \"c\"\nlogin = { scopes = [] }",
+            "started by a command",
+        ),
+        (
+            "url = \"https://h\"\nheaders = { Authorization = \"Bearer s3cret\" }\nlogin = { scopes = [] }",
+            "has both",
+        ),
+        (
+            "url = \"https://h\"\nlogin = { issuer = \"http://as.example\" }",
+            "https://",
+        ),
+        (
+            "url = \"https://h\"\nlogin = { callback = \"https://h/cb\" }",
+            "of this machine",
+        ),
+        (
+            "url = \"https://h\"\nlogin = { grant = \"browsr\" }",
+            "browser",
+        ),
+        (
+            "url = \"https://h\"\nlogin = { client_secert = \"s3cret\" }",
+            "client_secret",
+        ),
+    ] {
+        let told = entry(more).why("x");
+        assert!(
+            told.contains(why) && !told.contains("s3cret"),
+            "{more}: {told}"
+        );
+    }
 }

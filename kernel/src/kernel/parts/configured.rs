@@ -26,6 +26,7 @@ use mgp_policy::access::{AccessHandle, Books};
 use mgp_runtime::randomness;
 use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_runtime::time::unix_ms;
+use mgp_servers::login::{LoginPlace, Logins};
 use mgp_servers::sandbox::Sandboxes;
 use mgp_servers::server::{Connector, ResourceFigures, ServerTable, Starts};
 use mgp_store::audit::AuditHandle;
@@ -113,8 +114,13 @@ pub(super) fn nothing(kernel: &KernelConfig) -> Shown {
 }
 
 pub(super) fn connector(options: &UpOptions, mark: String, health: HealthRules) -> Connector {
+    let tls = Tls::system();
     Connector {
-        client: Client::new(Tls::system()),
+        client: Client::new(tls.clone()),
+        logins: Arc::new(Logins::new(LoginPlace {
+            store: options.secret_store(),
+            tls,
+        })),
         version: env!("CARGO_PKG_VERSION").into(),
         mark,
         folder: machine::folder(),

@@ -17,11 +17,12 @@ use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_transports::http::body::BodyError;
-use mgp_transports::http::client::{Client, ClientError, Response, read_json};
+use mgp_transports::http::client::{ClientError, Response, read_json};
 use mgp_transports::http::names::{LAST_EVENT, SESSION, VERSION};
 use serde_json::value::RawValue;
 
 use crate::link::{Link, MirroredHeaders};
+use crate::login::ServerClient;
 use mgp_callers::exchange::Flag;
 use mgp_runtime::task;
 
@@ -37,7 +38,7 @@ const PARTING: Duration = Duration::from_secs(1);
 /// A Streamable HTTP server: each message to it is a POST.
 #[derive(Debug)]
 pub struct HttpWire {
-    client: Client,
+    client: ServerClient,
     url: Uri,
     /// Headers of every modern request, without a session.
     alone: HeaderMap,
@@ -55,7 +56,7 @@ impl HttpWire {
     /// A connection to `url`; `headers` go with each request, `session` is the session id of the server.
     #[must_use]
     pub fn new(
-        client: Client,
+        client: ServerClient,
         url: Uri,
         mut headers: HeaderMap,
         session: Option<HeaderValue>,
@@ -135,11 +136,7 @@ impl HttpWire {
             .await
             .map_err(|e| unsent(link, &e))?;
         if !response.status.is_success() {
-            let status = response.status;
-            return Err(match said(link, response).await {
-                Some(error) => Refusal::Peer(error),
-                None => without_words(link, status),
-            });
+            return Err(self.refused(link, response).await);
         }
         if is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
             return self.follow_once(link, id, response).await;
@@ -164,10 +161,22 @@ impl HttpWire {
             link.breaks(why);
             return Err(link.untaken("its session has ended"));
         }
-        Err(match said(link, response).await {
+        Err(self.refused(link, response).await)
+    }
+
+    /// The refusal of an error status. Where the server wants a login, the connection is over until a person has
+    /// signed in.
+    async fn refused(&self, link: &Arc<Link>, response: Response) -> Refusal {
+        let status = response.status;
+        if let (StatusCode::UNAUTHORIZED, Some(why)) = (status, self.client.parked()) {
+            link.breaks(why.clone());
+            return link.untaken(&why);
+        }
+        let hint = self.client.hint(status);
+        match said(link, response).await {
             Some(error) => Refusal::Peer(error),
-            None => without_words(link, status),
-        })
+            None => without_words(link, status, hint),
+        }
     }
 
     /// POSTs a message that has no answer.
@@ -265,13 +274,14 @@ async fn said(link: &Link, response: Response) -> Option<Box<RawValue>> {
 
 /// The refusal for a status without an error object. Some statuses are a proxy's word that the server
 /// cannot be reached.
-pub(in crate::link) fn without_words(link: &Link, status: StatusCode) -> Refusal {
-    let hint = match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            "; check `headers` of this server in mgp.toml"
-        }
-        _ => "",
-    };
+pub(in crate::link) fn without_words(
+    link: &Link,
+    status: StatusCode,
+    hint: Option<String>,
+) -> Refusal {
+    let guarded = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    let headers = || guarded.then(|| "; check `headers` of this server in mgp.toml".to_owned());
+    let hint = hint.or_else(headers).unwrap_or_default();
     let words = format!("it answered HTTP {status}{hint}");
     let gone = [
         StatusCode::BAD_GATEWAY,

@@ -14,6 +14,7 @@ use super::ServerLife;
 use super::end::End;
 use super::handshake::{self, DISCOVER, Found, HandshakeError, PROBE, unspoken};
 use crate::link::{HttpEndpoint, HttpWire, Link, Opened, Peer, SseWire, Wire};
+use crate::login::ServerClient;
 use crate::server::spoken::SpokenEras;
 use mgp_callers::request::Outcome;
 
@@ -37,12 +38,31 @@ impl ServerLife {
         url: &str,
         headers: &BTreeMap<String, String>,
     ) -> End {
+        let login = self.connector.logins.of(&self.spec);
+        if let Some(login) = &login {
+            login.begins().await;
+        }
+        let client = ServerClient::new(self.connector.client.clone(), login);
+        let end = self.reached(&client, url, headers).await;
+        match (end, client.parked()) {
+            // Trying again would ask for the same: a person has to sign in.
+            (End::Failed(_), Some(why)) => End::Rejected(why),
+            (end, _) => end,
+        }
+    }
+
+    async fn reached(
+        &self,
+        client: &ServerClient,
+        url: &str,
+        headers: &BTreeMap<String, String>,
+    ) -> End {
         let headers = match header_map(headers) {
             Ok(headers) => headers,
             Err(why) => return End::Failed(why),
         };
         let place = HttpEndpoint {
-            client: &self.connector.client,
+            client,
             url,
             headers: &headers,
             limit: self.spec.limits.max_frame,

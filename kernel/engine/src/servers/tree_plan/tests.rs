@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 
+use super::reload::tests::spec;
 use super::*;
-use crate::servers::reload::tests::spec;
 
 const IDS: [&str; 3] = ["a", "b", "c"];
 

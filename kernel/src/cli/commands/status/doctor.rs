@@ -10,7 +10,7 @@ mod report;
 mod running;
 mod sandbox;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use mgp_discovery::config::LookUp;
 use mgp_protocol::mgp::kernel::KernelStatus;
@@ -69,7 +69,7 @@ impl<'c> Patient<'c> {
         // A kernel that hangs is found below.
         let status = context.status().ok().flatten();
         let something = |name: &str| Some(std::env::var(name).unwrap_or_else(|_| SOME.to_owned()));
-        let look_up = look_up(context, status.as_ref());
+        let look_up = context.look_up_of(status.as_ref());
         let loaded =
             config::load(&look_up, &something, None).map_err(|e| Failure::Other(e.to_string()))?;
         let data_dir = match &status {
@@ -99,28 +99,6 @@ impl<'c> Patient<'c> {
             clients::look,
         ];
         looks.iter().flat_map(|look| look(self)).collect()
-    }
-}
-
-/// As the kernel that runs looks, unless a file was named: it may have been started in another folder, or with a file
-/// of its own.
-fn look_up(context: &CliContext, status: Option<&KernelStatus>) -> LookUp {
-    let ours = context.look_up.clone();
-    let status = status.filter(|_| ours.named().is_none());
-    let files = status.map_or(&[][..], |status| &status.config_files);
-    match files {
-        [only] => LookUp {
-            explicit: Some(PathBuf::from(only)),
-            ..ours
-        },
-        [project, _] => match Path::new(project).parent() {
-            Some(folder) => LookUp {
-                folder: folder.to_path_buf(),
-                ..ours
-            },
-            None => ours,
-        },
-        _ => ours,
     }
 }
 

@@ -17,6 +17,9 @@ const NAMES_ONLY: [&str; 2] = ["env", "headers"];
 /// The one secret among the kernel's own keys.
 const PROVIDER_KEY: &str = "discovery.provider.key";
 
+/// Those of a server beside variables and headers.
+const LOGIN_KEYS: [&str; 3] = ["login.client_secret", "login.client_key", "login.assertion"];
+
 /// What a file would start and set.
 pub(super) struct Plan {
     file: String,
@@ -59,12 +62,7 @@ impl Plan {
         for (key, value) in table.iter().filter(|(key, _)| *key != "servers") {
             flatten(key, value, &mut kernel);
         }
-        for (_, value) in kernel.iter_mut().filter(|(key, _)| key == PROVIDER_KEY) {
-            let text = value.as_str().unwrap_or_default();
-            if !text.contains("${") && !["file:", "secret:"].iter().any(|by| text.starts_with(by)) {
-                *value = "***".into();
-            }
-        }
+        hide_secrets(&mut kernel, &[PROVIDER_KEY]);
         let folder = file.parent().unwrap_or(Path::new("/"));
         let problems = config::problems(text, file);
         Ok(Self {
@@ -152,6 +150,7 @@ impl PlannedServer {
                 flatten(key, value, &mut others);
             }
         }
+        hide_secrets(&mut others, &LOGIN_KEYS);
         Self {
             id: text("id").unwrap_or_else(|| "(without an id)".into()),
             command: command
@@ -195,6 +194,19 @@ fn names(line: &mut impl FnMut(String), title: &str, names: &[String]) {
     if !names.is_empty() {
         let names: Vec<_> = names.iter().map(|name| quoted(name)).collect();
         line(format!("    {title} {}", names.join(", ")));
+    }
+}
+
+/// Leaves of these keys only where their values are.
+fn hide_secrets(keys: &mut [(String, Toml)], secret: &[&str]) {
+    for (_, value) in keys
+        .iter_mut()
+        .filter(|(key, _)| secret.contains(&key.as_str()))
+    {
+        let text = value.as_str().unwrap_or_default();
+        if !text.contains("${") && !["file:", "secret:"].iter().any(|by| text.starts_with(by)) {
+            *value = "***".into();
+        }
     }
 }
 
@@ -267,6 +279,7 @@ trust_level = "trusted"
 id = "far"
 url = "https://h/mcp?key=sk-literal"
 headers = { Authorization = "Bearer sk-literal" }
+login = { client_secret = "sk-literal", client_id = "me" }
 "#;
 
     #[test]
@@ -282,6 +295,7 @@ headers = { Authorization = "Bearer sk-literal" }
             "mgp.trust_level = \"trusted\"",
             "reach far at \"https://h/mcp?key=***\"",
             "with the headers Authorization",
+            "login.client_id = \"me\"",
             "http.listen = \"0.0.0.0:7332\"",
             "http.auth = \"none\"",
         ] {

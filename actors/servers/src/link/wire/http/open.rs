@@ -12,11 +12,12 @@ use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::request_headers::METHOD;
 use mgp_transports::http::body::BodyError;
 use mgp_transports::http::client::{
-    Client, ClientError, EventsError, Response, SseEvents, events, parse_url, read_json,
+    ClientError, EventsError, Response, SseEvents, events, parse_url, read_json,
 };
 
 use super::{HttpWire, SESSION, SseWire, VERSION, is, mirrored};
 use crate::link::MirroredHeaders;
+use crate::login::ServerClient;
 
 /// How long a server may take to name its endpoint on an SSE stream.
 const ENDPOINT_DEADLINE: Duration = Duration::from_secs(10);
@@ -88,7 +89,7 @@ impl OpenError {
 #[derive(Debug, Clone, Copy)]
 pub struct HttpEndpoint<'a> {
     /// The HTTP client.
-    pub client: &'a Client,
+    pub client: &'a ServerClient,
     /// The URL.
     pub url: &'a str,
     /// Headers for each request.
@@ -234,7 +235,7 @@ async fn first_answer(url: &str, response: Response, limit: usize) -> Result<Byt
 
 /// GETs the stream of HTTP+SSE, whose first event names where to POST.
 async fn old_style(
-    client: &Client,
+    client: &ServerClient,
     url: &str,
     headers: &HeaderMap,
     limit: usize,

@@ -7,17 +7,18 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Uri};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
-use mgp_transports::http::client::{Client, EventsError, SseEvents};
+use mgp_transports::http::client::{EventsError, SseEvents};
 
 use super::{MAX_TELLS, parted, without_words};
 use crate::link::Link;
+use crate::login::ServerClient;
 use mgp_callers::exchange::Flag;
 use mgp_runtime::task;
 
 /// A server of that transport.
 #[derive(Debug)]
 pub struct SseWire {
-    client: Client,
+    client: ServerClient,
     endpoint: Uri,
     headers: HeaderMap,
     tells: Arc<Credit>,
@@ -27,7 +28,7 @@ pub struct SseWire {
 impl SseWire {
     /// A connection that POSTs to `endpoint`.
     #[must_use]
-    pub fn new(client: Client, endpoint: Uri, mut headers: HeaderMap) -> Arc<Self> {
+    pub fn new(client: ServerClient, endpoint: Uri, mut headers: HeaderMap) -> Arc<Self> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Arc::new(Self {
             client,
@@ -55,7 +56,10 @@ impl SseWire {
             .map_err(|e| link.lost(&e.to_string()))?;
         match answer.status.is_success() {
             true => Ok(()),
-            false => Err(without_words(link, answer.status)),
+            false => {
+                let hint = self.client.hint(answer.status);
+                Err(without_words(link, answer.status, hint))
+            }
         }
     }
 

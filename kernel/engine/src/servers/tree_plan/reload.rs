@@ -60,7 +60,7 @@ pub(super) mod tests {
         ServerLimits,
     };
 
-    pub(in crate::servers) fn spec(id: &str, url: &str) -> ServerSpec {
+    pub(in crate::servers::tree_plan) fn spec(id: &str, url: &str) -> ServerSpec {
         ServerSpec {
             id: ServerId::new(id),
             reach: Reach::Http {
@@ -82,6 +82,7 @@ pub(super) mod tests {
             permissions: PermissionRules::default(),
             pin: PinMode::default(),
             sandbox: crate::servers::sandbox::SandboxRules::default(),
+            login: crate::servers::login::LoginRules::off(),
         }
     }
 

@@ -1,0 +1,249 @@
+//! Where a browser comes back to: an address of this machine that is open while one login waits.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use mgp_engine::servers::login::NoLogin;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use url::{Host, Url};
+
+/// Longest head of a request, in bytes: a code and a state have a few hundred.
+const HEAD: usize = 16 << 10;
+/// How long a connection may take to say something; browsers open some ahead.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Connections at once; one more waits.
+const CONNECTIONS: usize = 16;
+/// The path, where the entry names none.
+const PATH: &str = "/callback";
+
+/// A listener on loopback.
+#[derive(Debug)]
+pub struct CallbackListener {
+    listener: TcpListener,
+    url: String,
+    path: String,
+}
+
+impl CallbackListener {
+    /// Listens where the entry says; else where the browser came back to the last time, which the client is
+    /// registered with, or on a free port.
+    ///
+    /// # Errors
+    /// The address of the entry is none of this machine's, or taken.
+    pub async fn bind(configured: Option<&str>, before: Option<&str>) -> io::Result<Self> {
+        if let Some(text) = configured {
+            let (url, at) = loopback(text).ok_or_else(|| {
+                let why = format!("`callback` is {text:?}, and no address of this machine such as http://127.0.0.1:7333/callback");
+                io::Error::new(io::ErrorKind::InvalidInput, why)
+            })?;
+            let listener = TcpListener::bind(at).await;
+            let listener =
+                listener.map_err(|e| io::Error::new(e.kind(), format!("{text}: {e}")))?;
+            let path = url.path().to_owned();
+            return Ok(Self {
+                listener,
+                url: text.to_owned(),
+                path,
+            });
+        }
+        let port = before.and_then(loopback).map_or(0, |(_, at)| at.port());
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let listener = match TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await
+        {
+            Ok(listener) => listener,
+            Err(_) => TcpListener::bind(any).await?,
+        };
+        let port = listener.local_addr()?.port();
+        Ok(Self {
+            listener,
+            url: format!("http://127.0.0.1:{port}{PATH}"),
+            path: PATH.to_owned(),
+        })
+    }
+
+    /// Where the browser is to come back to.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Waits for the answer of this login, as `judge` knows it, and tells the browser what came of it. Answers of
+    /// other logins, and whatever else is asked here, end nothing.
+    ///
+    /// # Errors
+    /// What ends the login.
+    pub async fn code(
+        &self,
+        judge: impl Fn(&str) -> Result<String, NoLogin>,
+    ) -> Result<String, NoLogin> {
+        let mut open = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept(), if open.len() < CONNECTIONS => {
+                    if let Ok((stream, _)) = accepted {
+                        open.push(timeout(PATIENCE, self.serve(stream, &judge)));
+                    }
+                }
+                Some(served) = open.next() => {
+                    if let Ok(Some(verdict)) = served {
+                        return verdict;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn serve(
+        &self,
+        mut stream: TcpStream,
+        judge: &impl Fn(&str) -> Result<String, NoLogin>,
+    ) -> Option<Result<String, NoLogin>> {
+        let head = head(&mut stream).await?;
+        let query = self.query(&head);
+        let verdict = query.map(judge);
+        let (status, words) = match &verdict {
+            None => ("404 Not Found", "There is nothing here."),
+            Some(Err(NoLogin::NotOurs)) => (
+                "400 Bad Request",
+                "This answer belongs to no login that is under way. The terminal shows the one that is.",
+            ),
+            Some(Err(_)) => (
+                "400 Bad Request",
+                "The login failed; the terminal says why.",
+            ),
+            Some(Ok(_)) => (
+                "200 OK",
+                "mgp has the answer. You can close this tab; the terminal says how it went on.",
+            ),
+        };
+        let answer = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\n\
+             cache-control: no-store\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n{words}\n",
+            words.len() + 1
+        );
+        let _ = stream.write_all(answer.as_bytes()).await;
+        let _ = stream.shutdown().await;
+        verdict.filter(|verdict| *verdict != Err(NoLogin::NotOurs))
+    }
+
+    /// The query of a GET of our path.
+    fn query<'h>(&self, head: &'h str) -> Option<&'h str> {
+        let mut words = head.lines().next()?.split(' ');
+        let (method, target) = (words.next()?, words.next()?);
+        let (path, query) = target.split_once('?')?;
+        (method == "GET" && path == self.path).then_some(query)
+    }
+}
+
+/// The head of a request; `None` for one that is too long, or broken off.
+async fn head(stream: &mut TcpStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut part = [0; 2048];
+    while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
+        let read = stream.read(&mut part).await.ok().filter(|&read| read > 0)?;
+        bytes.extend_from_slice(&part[..read]);
+        if bytes.len() > HEAD {
+            return None;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn loopback(text: &str) -> Option<(Url, SocketAddr)> {
+    let url = Url::parse(text)
+        .ok()
+        .filter(|url| url.scheme() == "http" && url.query().is_none())?;
+    let ip: IpAddr = match url.host()? {
+        Host::Domain("localhost") => Ipv4Addr::LOCALHOST.into(),
+        Host::Domain(_) => return None,
+        Host::Ipv4(ip) => ip.into(),
+        Host::Ipv6(ip) => ip.into(),
+    };
+    let port = url.port().unwrap_or(80);
+    ip.is_loopback()
+        .then(|| (url, SocketAddr::from((ip, port))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn ask(url: &str, request: &str) -> String {
+        let at = loopback(url).unwrap().1;
+        let mut stream = TcpStream::connect(at).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    fn judge(query: &str) -> Result<String, NoLogin> {
+        match query {
+            "code=c&state=s" => Ok("c".to_owned()),
+            "error=x&state=s" => Err(NoLogin::Refused("x".into())),
+            _ => Err(NoLogin::NotOurs),
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_answer_of_this_login_ends_the_wait() {
+        let listener = CallbackListener::bind(None, None).await.unwrap();
+        let url = listener.url().to_owned();
+        let asks = async {
+            // One that says nothing, as browsers open ahead, holds up nobody.
+            let _silent = TcpStream::connect(loopback(&url).unwrap().1).await.unwrap();
+            for (request, want) in [
+                ("GET /favicon.ico HTTP/1.1\r\n\r\n", "404"),
+                ("POST /callback?code=c&state=s HTTP/1.1\r\n\r\n", "404"),
+                (
+                    "GET /callback?code=evil&state=other HTTP/1.1\r\n\r\n",
+                    "400",
+                ),
+                (
+                    "GET /callback?code=c&state=s HTTP/1.1\r\nhost: x\r\n\r\n",
+                    "200",
+                ),
+            ] {
+                let answer = ask(&url, request).await;
+                assert!(
+                    answer.starts_with(&format!("HTTP/1.1 {want}")),
+                    "{request}: {answer}"
+                );
+            }
+        };
+        let (code, ()) = tokio::join!(listener.code(judge), asks);
+        assert_eq!(code.unwrap(), "c");
+        let failing = ask(&url, "GET /callback?error=x&state=s HTTP/1.1\r\n\r\n");
+        let (code, answer) = tokio::join!(listener.code(judge), failing);
+        assert_eq!(code, Err(NoLogin::Refused("x".into())));
+        assert!(answer.contains("the terminal says why"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn the_way_back_is_of_this_machine_and_the_same_again() {
+        for bad in [
+            "http://0.0.0.0:1/x",
+            "https://127.0.0.1:1/x",
+            "http://a.example/x",
+            "x",
+            "http://127.0.0.1:1/x?y",
+        ] {
+            assert!(
+                CallbackListener::bind(Some(bad), None).await.is_err(),
+                "{bad}"
+            );
+        }
+        let first = CallbackListener::bind(None, None).await.unwrap();
+        let url = first.url().to_owned();
+        let second = CallbackListener::bind(None, Some(&url)).await.unwrap();
+        assert_ne!(second.url(), url, "it is taken");
+        drop(first);
+        let again = CallbackListener::bind(None, Some(&url)).await.unwrap();
+        assert_eq!(again.url(), url);
+    }
+}

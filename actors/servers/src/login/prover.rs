@@ -1,0 +1,106 @@
+//! Signs a proof for each request of a login whose tokens are bound to a key.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::HeaderMap;
+use http::header::{HeaderName, HeaderValue};
+use mgp_engine::servers::login::proof::{NONCE_MAX, ProofClaims, ProofKey};
+use mgp_runtime::randomness;
+use mgp_runtime::time::unix_ms;
+use ring::rand::SystemRandom;
+
+use super::LoginError;
+
+/// The header of a proof.
+pub(super) const PROOF: HeaderName = HeaderName::from_static("dpop");
+const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+/// What a server says that wants its nonce in the proof.
+pub(super) const WANTS_NONCE: &str = "use_dpop_nonce";
+
+/// The key of one login, and the nonce that its server gave last.
+pub(super) struct Prover {
+    key: ProofKey,
+    chance: SystemRandom,
+    nonce: Mutex<Option<String>>,
+}
+
+/// Shows nothing of it.
+impl std::fmt::Debug for Prover {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Prover(…)")
+    }
+}
+
+impl Prover {
+    /// With a new key.
+    pub(super) fn new() -> Result<Arc<Self>, LoginError> {
+        let chance = SystemRandom::new();
+        let key = ProofKey::new(&chance)?;
+        Ok(Self::of(key, chance))
+    }
+
+    /// With a key that was kept.
+    pub(super) fn read(kept: &str) -> Result<Arc<Self>, LoginError> {
+        let chance = SystemRandom::new();
+        let key = ProofKey::read(kept, &chance)?;
+        Ok(Self::of(key, chance))
+    }
+
+    fn of(key: ProofKey, chance: SystemRandom) -> Arc<Self> {
+        Arc::new(Self {
+            key,
+            chance,
+            nonce: Mutex::default(),
+        })
+    }
+
+    /// The key, to be kept with the tokens.
+    pub(super) fn kept(&self) -> String {
+        self.key.kept().to_owned()
+    }
+
+    /// The proof of one request, with the last nonce of its server.
+    pub(super) fn prove(
+        &self,
+        method: &str,
+        url: &str,
+        token: Option<&str>,
+        nonce: Option<&str>,
+    ) -> Option<HeaderValue> {
+        let id = randomness::bytes::<16>();
+        let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let says = ProofClaims {
+            method,
+            url,
+            token,
+            nonce,
+            id: &id,
+            now: unix_ms() / 1000,
+        };
+        let proof = self.key.prove(says, &self.chance).ok()?;
+        let mut value = HeaderValue::try_from(proof).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    /// The nonce that the server gave last.
+    pub(super) fn nonce(&self) -> Option<String> {
+        self.nonce
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Takes note of the nonce in an answer.
+    pub(super) fn heard(&self, headers: &HeaderMap) {
+        if let Some(nonce) = nonce(headers) {
+            *self.nonce.lock().unwrap_or_else(PoisonError::into_inner) = Some(nonce);
+        }
+    }
+}
+
+/// The nonce in an answer.
+pub(super) fn nonce(headers: &HeaderMap) -> Option<String> {
+    let nonce = headers.get(NONCE)?.to_str().ok()?;
+    (!nonce.is_empty() && nonce.len() <= NONCE_MAX).then(|| nonce.to_owned())
+}

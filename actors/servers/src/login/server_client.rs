@@ -1,0 +1,140 @@
+//! Requests to one server, with the token of its login where it has one.
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use http::{Method, StatusCode, Uri};
+use mgp_engine::servers::login::challenge::LoginChallenge;
+use mgp_transports::http::client::{Client, ClientError, Response};
+use std::sync::Arc;
+
+use super::prover::{PROOF, Prover, WANTS_NONCE};
+use super::server_login::ServerLogin;
+
+/// Tokens tried for one request: the one at hand, the one that was got in its place, and the one that a person
+/// got meanwhile.
+const TOKENS: usize = 3;
+
+/// Sends requests to one server.
+#[derive(Clone, Debug)]
+pub struct ServerClient {
+    client: Client,
+    login: Option<Arc<ServerLogin>>,
+}
+
+impl From<Client> for ServerClient {
+    fn from(client: Client) -> Self {
+        Self {
+            client,
+            login: None,
+        }
+    }
+}
+
+impl ServerClient {
+    /// With the tokens of this login.
+    #[must_use]
+    pub fn new(client: Client, login: Option<Arc<ServerLogin>>) -> Self {
+        Self { client, login }
+    }
+
+    /// Sends one request and waits for the head of its answer. One that is refused for its token, and so was not
+    /// carried out, is sent again with another one; when there is none, the refusal is the answer, and
+    /// [`ServerClient::parked`] and [`ServerClient::hint`] say what to do.
+    ///
+    /// # Errors
+    /// [`ClientError`], as [`Client::request`].
+    pub async fn request(
+        &self,
+        method: Method,
+        url: &Uri,
+        headers: HeaderMap,
+        body: Option<Bytes>,
+    ) -> Result<Response, ClientError> {
+        let Some(login) = &self.login else {
+            return self.client.request(method, url, headers, body).await;
+        };
+        let mut token = login.token().await;
+        let (mut tried, mut with_nonce) = (1, false);
+        loop {
+            let prover = login.prover().filter(|_| token.is_some());
+            let headers = with(&headers, token.as_deref(), prover.as_deref(), &method, url);
+            let sent = self
+                .client
+                .request(method.clone(), url, headers, body.clone());
+            let response = sent.await?;
+            if let Some(prover) = &prover {
+                prover.heard(&response.headers);
+            }
+            let Some(challenge) = refusal(&response) else {
+                return Ok(response);
+            };
+            let wants_nonce = challenge.error.as_deref() == Some(WANTS_NONCE);
+            if wants_nonce && prover.is_some() && !with_nonce {
+                with_nonce = true;
+                continue;
+            }
+            let next = login
+                .refused(token.as_deref(), &challenge, tried == 1)
+                .await;
+            match next.filter(|_| tried < TOKENS) {
+                Some(next) => token = Some(next),
+                None => return Ok(response),
+            }
+            tried += 1;
+        }
+    }
+
+    /// Why the server takes no calls before a person has signed in.
+    #[must_use]
+    pub fn parked(&self) -> Option<String> {
+        self.login.as_ref()?.parked()
+    }
+
+    /// What a person can do about a refusal, to stand behind it.
+    #[must_use]
+    pub fn hint(&self, status: StatusCode) -> Option<String> {
+        let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        let wanted = self.login.as_ref().filter(|_| refused)?.wanted()?;
+        Some(format!("; {}", wanted.why))
+    }
+}
+
+/// The challenge of an answer that wants another token.
+fn refusal(response: &Response) -> Option<LoginChallenge> {
+    let values = response.headers.get_all(WWW_AUTHENTICATE).iter();
+    let challenge = LoginChallenge::read(values.filter_map(|value| value.to_str().ok()));
+    match response.status {
+        StatusCode::UNAUTHORIZED => Some(challenge.unwrap_or_default()),
+        StatusCode::FORBIDDEN => challenge.filter(LoginChallenge::wants_more),
+        _ => None,
+    }
+}
+
+fn with(
+    headers: &HeaderMap,
+    token: Option<&str>,
+    prover: Option<&Prover>,
+    method: &Method,
+    url: &Uri,
+) -> HeaderMap {
+    let mut headers = headers.clone();
+    let Some(token) = token else { return headers };
+    let scheme = if prover.is_some() { "DPoP" } else { "Bearer" };
+    if let Ok(mut value) = HeaderValue::try_from(format!("{scheme} {token}")) {
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    let prove = |it: &Prover| {
+        let nonce = it.nonce();
+        it.prove(
+            method.as_str(),
+            &url.to_string(),
+            Some(token),
+            nonce.as_deref(),
+        )
+    };
+    if let Some(proof) = prover.and_then(prove) {
+        headers.insert(PROOF, proof);
+    }
+    headers
+}

@@ -1,0 +1,205 @@
+//! One login by a person: everything before the browser is opened, and everything after it came back.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use http::{Method, StatusCode};
+use mgp_engine::servers::login::authorization::{AuthorizationRequest, AwaitedAnswer};
+use mgp_engine::servers::login::challenge::LoginChallenge;
+use mgp_engine::servers::login::client_identity::{
+    ClientChoice, ClientIdentity, choose, registered, registration,
+};
+use mgp_engine::servers::login::pkce::CodeVerifier;
+use mgp_engine::servers::login::record::LoginRecord;
+use mgp_engine::servers::login::scopes::{ScopeSet, ScopeSources, chosen};
+use mgp_engine::servers::login::token::{GivenTokens, TokenGrant, TokenRequest};
+use mgp_engine::servers::login::{LoginGrant, NoLogin};
+use mgp_protocol::dialect::Version;
+use mgp_protocol::jsonrpc;
+use mgp_runtime::randomness;
+use mgp_runtime::time::unix_ms;
+use mgp_transports::http::client::{Client, parse_url};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::discover::{FoundIssuer, discover};
+use super::fetch::LoginFetch;
+use super::prover::Prover;
+use super::{LoginError, ServerLogin};
+
+/// How long the server may take to say what login it wants.
+const PROBE: Duration = Duration::from_secs(10);
+
+/// A login that waits for its browser. Its verifier and state are in memory only, and end with it.
+pub struct SignIn {
+    fetch: LoginFetch,
+    found: FoundIssuer,
+    client: ClientIdentity,
+    scopes: ScopeSet,
+    /// Where its tokens are to be bound to a key.
+    prover: Option<Arc<Prover>>,
+    verifier: CodeVerifier,
+    state: String,
+    callback: String,
+    url: String,
+}
+
+impl SignIn {
+    /// Asks the server and its authorization server, becomes a client there, and makes the address for the
+    /// browser, which is to come back to `callback`. `challenge` is what the server said to the kernel; without
+    /// it the server is asked.
+    ///
+    /// # Errors
+    /// [`LoginError`]; no browser is to be opened then.
+    pub async fn begin(
+        login: &ServerLogin,
+        challenge: Option<LoginChallenge>,
+        callback: &str,
+    ) -> Result<Self, LoginError> {
+        if login.rules.grant != LoginGrant::Browser {
+            return Err(NoLogin::Incomplete(
+                "a `grant` that a person signs in for: the kernel gets its token by itself",
+            )
+            .into());
+        }
+        let challenge = match challenge {
+            Some(challenge) => challenge,
+            None => probe(login).await.unwrap_or_default(),
+        };
+        let (rules, fetch) = (&login.rules, login.fetch().await);
+        let found = discover(&fetch, &login.url, rules, Some(&challenge)).await?;
+        found.server.proves_codes(found.by_origin)?;
+        // What was given by one issuer is not shown to another one.
+        let before = login
+            .record()
+            .filter(|record| record.issuer == found.server.issuer);
+        let none = ScopeSet::default();
+        let scopes = chosen(ScopeSources {
+            configured: &rules.scopes,
+            challenged: &challenge.scope,
+            before: before.as_ref().map_or(&none, |record| &record.asked),
+            resource: &found.scopes,
+            issuer: &found.server.scopes,
+        });
+        let known = before.as_ref().map(|record| &record.client);
+        let client = match choose(rules, &found.server, known, Some(callback))? {
+            ClientChoice::Known(client) => client,
+            ClientChoice::Register(at) => {
+                let json = fetch
+                    .register(&at, registration(&found.server, callback))
+                    .await?;
+                registered(&json, &found.server, callback)?
+            }
+        };
+        let bound = before.is_some_and(|record| record.proof_key.is_some());
+        let prover = match challenge.bound || bound {
+            true => Some(Prover::new()?),
+            false => None,
+        };
+        let verifier = CodeVerifier::of(randomness::bytes());
+        let state = URL_SAFE_NO_PAD.encode(randomness::bytes::<32>());
+        let endpoint = found.server.authorization_endpoint.as_deref();
+        let request = AuthorizationRequest {
+            endpoint: endpoint.unwrap_or_default(),
+            client: &client.id,
+            callback,
+            state: &state,
+            verifier: &verifier,
+            resource: found.resource.as_deref(),
+            scopes: &scopes,
+        };
+        Ok(Self {
+            url: request.url()?,
+            callback: callback.to_owned(),
+            fetch,
+            prover,
+            client,
+            scopes,
+            verifier,
+            state,
+            found,
+        })
+    }
+
+    /// Where a person signs in.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The code in the query that a browser came back with.
+    ///
+    /// # Errors
+    /// As [`AwaitedAnswer::code`].
+    pub fn code(&self, query: &str) -> Result<String, NoLogin> {
+        let awaited = AwaitedAnswer {
+            state: &self.state,
+            issuer: &self.found.server.issuer,
+            names_itself: self.found.server.names_itself,
+        };
+        awaited.code(query)
+    }
+
+    /// Gets the tokens for a code, and keeps them.
+    ///
+    /// # Errors
+    /// [`LoginError`]; the login before is still kept, but for [`LoginError::Store`].
+    pub async fn finish(self, login: &ServerLogin, code: &str) -> Result<LoginRecord, LoginError> {
+        let server = &self.found.server;
+        let signed = login.client_assertion(&self.client, &server.issuer)?;
+        let grant = TokenGrant::Code {
+            code,
+            callback: &self.callback,
+            verifier: &self.verifier,
+        };
+        let resource = self.found.resource.as_deref();
+        let request = TokenRequest::new(
+            grant,
+            &self.client,
+            resource,
+            &self.scopes,
+            signed.as_deref(),
+        );
+        let json = self
+            .fetch
+            .token(&server.token_endpoint, request, self.prover.as_deref())
+            .await?;
+        let given = GivenTokens::read(&json, unix_ms(), self.prover.is_some())?;
+        let proof_key = self.prover.as_ref().map(|it| it.kept());
+        let record = LoginRecord::new(
+            server,
+            self.found.resource.clone(),
+            self.client,
+            self.scopes,
+            given,
+        );
+        let record = LoginRecord {
+            proof_key,
+            ..record
+        };
+        login.keep(record.clone()).await?;
+        Ok(record)
+    }
+}
+
+/// Asks the server without a token, for what it says then.
+async fn probe(login: &ServerLogin) -> Option<LoginChallenge> {
+    let params = format!(
+        r#"{{"protocolVersion":"{}","capabilities":{{}},"clientInfo":{{"name":"mgp","version":"{}"}}}}"#,
+        Version::LATEST_LEGACY.as_str(),
+        env!("CARGO_PKG_VERSION")
+    );
+    let frame = jsonrpc::request("0", "initialize", Some(&params));
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let both = HeaderValue::from_static("application/json, text/event-stream");
+    headers.insert(ACCEPT, both);
+    let url = parse_url(login.url.as_str()).ok()?;
+    let client = Client::new(login.place.tls.clone());
+    let asked = client.request(Method::POST, &url, headers, Some(Bytes::from(frame)));
+    let answer = tokio::time::timeout(PROBE, asked).await.ok()?.ok()?;
+    let values = answer.headers.get_all(WWW_AUTHENTICATE).iter();
+    let values = values.filter_map(|value| value.to_str().ok());
+    (answer.status == StatusCode::UNAUTHORIZED).then(|| LoginChallenge::read(values))?
+}

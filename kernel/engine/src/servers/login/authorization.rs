@@ -1,0 +1,239 @@
+//! The way of a person's browser: where it is sent, and what it brings back.
+
+use url::{Url, form_urlencoded};
+
+use super::pkce::CodeVerifier;
+use super::scopes::{OFFLINE, ScopeSet};
+use super::{NoLogin, quoted, safe_url};
+
+/// One request to sign in.
+#[derive(Clone, Copy, Debug)]
+pub struct AuthorizationRequest<'a> {
+    /// Where.
+    pub endpoint: &'a str,
+    /// The client's id.
+    pub client: &'a str,
+    /// Where the browser comes back to.
+    pub callback: &'a str,
+    /// What tells this login from every other one.
+    pub state: &'a str,
+    /// The secret of its code.
+    pub verifier: &'a CodeVerifier,
+    /// The server that the token is for, where it has a name.
+    pub resource: Option<&'a str>,
+    /// What is asked for.
+    pub scopes: &'a ScopeSet,
+}
+
+impl AuthorizationRequest<'_> {
+    /// The address for the browser.
+    ///
+    /// # Errors
+    /// [`NoLogin::Unsafe`].
+    pub fn url(&self) -> Result<String, NoLogin> {
+        let mut url: Url = safe_url("the sign-in address", self.endpoint)?;
+        let challenge = self.verifier.challenge();
+        let mut query = url.query_pairs_mut();
+        query
+            .append_pair("response_type", "code")
+            .append_pair("client_id", self.client)
+            .append_pair("redirect_uri", self.callback)
+            .append_pair("state", self.state)
+            .append_pair("code_challenge", &challenge)
+            .append_pair("code_challenge_method", "S256");
+        if let Some(resource) = self.resource {
+            query.append_pair("resource", resource);
+        }
+        if !self.scopes.is_empty() {
+            query.append_pair("scope", &self.scopes.to_string());
+        }
+        // OpenID Connect gives a refresh token only to who has asked the person for it.
+        if self.scopes.covers(&ScopeSet::of([OFFLINE])) {
+            query.append_pair("prompt", "consent");
+        }
+        drop(query);
+        Ok(url.into())
+    }
+}
+
+/// What an answer is held to.
+#[derive(Clone, Copy, Debug)]
+pub struct AwaitedAnswer<'a> {
+    /// Of this login.
+    pub state: &'a str,
+    /// From this authorization server.
+    pub issuer: &'a str,
+    /// Which says that its answers name it (RFC 9207).
+    pub names_itself: bool,
+}
+
+impl AwaitedAnswer<'_> {
+    /// The code in the query that a browser came back with.
+    ///
+    /// # Errors
+    /// [`NoLogin::NotOurs`] for one of another login, or for one with a parameter twice: the login still waits.
+    /// Every other error ends it, and its code is not used.
+    pub fn code(&self, query: &str) -> Result<String, NoLogin> {
+        let mut found = Brought::default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            let place = match &*name {
+                "state" => &mut found.state,
+                "code" => &mut found.code,
+                "iss" => &mut found.issuer,
+                "error" => &mut found.error,
+                "error_description" => &mut found.description,
+                _ => continue,
+            };
+            if place.replace(value.into_owned()).is_some() {
+                return Err(NoLogin::NotOurs);
+            }
+        }
+        if found.state.as_deref() != Some(self.state) {
+            return Err(NoLogin::NotOurs);
+        }
+        // Before everything else that it says: nothing of another server's answer is believed.
+        let named = match found.issuer {
+            Some(issuer) if issuer != self.issuer => Some(quoted(&issuer)),
+            None if self.names_itself => {
+                Some("nobody, though it says that it names itself".to_owned())
+            }
+            Some(_) | None => None,
+        };
+        if let Some(named) = named {
+            return Err(NoLogin::MixedUp {
+                named,
+                wanted: quoted(self.issuer),
+            });
+        }
+        if let Some(error) = found.error {
+            let more = found
+                .description
+                .map(|more| format!(" ({})", quoted(&more)));
+            return Err(NoLogin::Refused(quoted(&error) + &more.unwrap_or_default()));
+        }
+        let code = found.code.filter(|code| !code.is_empty());
+        code.ok_or_else(|| NoLogin::Refused("its answer holds no code".into()))
+    }
+}
+
+#[derive(Default)]
+struct Brought {
+    state: Option<String>,
+    code: Option<String>,
+    issuer: Option<String>,
+    error: Option<String>,
+    description: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request<'a>(verifier: &'a CodeVerifier, scopes: &'a ScopeSet) -> AuthorizationRequest<'a> {
+        AuthorizationRequest {
+            endpoint: "https://as/authorize?tenant=1",
+            client: "me & you",
+            callback: "http://127.0.0.1:1/callback",
+            state: "st",
+            verifier,
+            resource: Some("https://h/mcp"),
+            scopes,
+        }
+    }
+
+    #[test]
+    fn a_browser_is_sent_with_pkce_state_and_the_server_the_token_is_for() {
+        let verifier = CodeVerifier::of([7; 32]);
+        let url = request(&verifier, &ScopeSet::read("a b")).url().unwrap();
+        let url = Url::parse(&url).unwrap();
+        let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+        let has = |name: &str, value: &str| {
+            let found = pairs.iter().filter(|(n, _)| n == name).collect::<Vec<_>>();
+            assert_eq!(found.len(), 1, "{name}");
+            assert_eq!(found[0].1, value, "{name}");
+        };
+        has("tenant", "1");
+        has("response_type", "code");
+        has("client_id", "me & you");
+        has("state", "st");
+        has("code_challenge_method", "S256");
+        has("code_challenge", &verifier.challenge());
+        has("resource", "https://h/mcp");
+        has("scope", "a b");
+        let none = request(&verifier, &ScopeSet::default()).url().unwrap();
+        assert!(
+            !none.contains("scope=") && !none.contains("prompt"),
+            "{none}"
+        );
+        assert!(!none.contains(verifier.as_str()));
+        let offline = request(&verifier, &ScopeSet::read("offline_access"))
+            .url()
+            .unwrap();
+        assert!(offline.contains("prompt=consent"), "{offline}");
+    }
+
+    fn answer(names_itself: bool, query: &str) -> Result<String, NoLogin> {
+        let awaited = AwaitedAnswer {
+            state: "st",
+            issuer: "https://as",
+            names_itself,
+        };
+        awaited.code(query)
+    }
+
+    #[test]
+    fn a_code_of_this_login_and_this_issuer_is_taken() {
+        assert_eq!(answer(false, "code=c%20d&state=st").unwrap(), "c d");
+        assert_eq!(
+            answer(true, "code=c&state=st&iss=https%3A%2F%2Fas").unwrap(),
+            "c"
+        );
+    }
+
+    #[test]
+    fn an_answer_of_another_login_leaves_this_one_waiting() {
+        for stray in [
+            "",
+            "code=c",
+            "code=c&state=other",
+            "code=c&state=st&state=st",
+            "code=c&code=d&state=st",
+            "code=c&state=st&iss=https://as&iss=https://evil",
+        ] {
+            assert_eq!(answer(false, stray), Err(NoLogin::NotOurs), "{stray}");
+        }
+    }
+
+    /// RFC 9207: letter by letter, said or not, and before an error is believed.
+    #[test]
+    fn an_answer_of_another_issuer_ends_the_login() {
+        for (names, query) in [
+            (true, "code=c&state=st"),
+            (true, "code=c&state=st&iss=https://evil"),
+            (true, "code=c&state=st&iss=https://as/"),
+            (false, "code=c&state=st&iss=https://evil"),
+            (true, "error=access_denied&state=st&iss=https://evil"),
+        ] {
+            assert!(
+                matches!(answer(names, query), Err(NoLogin::MixedUp { .. })),
+                "{query}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_plain_words() {
+        let refused = answer(
+            false,
+            "state=st&error=access_denied&error_description=no%1b%5B31m",
+        );
+        assert_eq!(
+            refused,
+            Err(NoLogin::Refused("access_denied (no[31m)".into()))
+        );
+        assert!(matches!(
+            answer(false, "state=st&code="),
+            Err(NoLogin::Refused(_))
+        ));
+    }
+}

@@ -1,0 +1,170 @@
+//! What a server says in `WWW-Authenticate` when it wants a token (RFC 9110, RFC 6750, RFC 9728).
+
+use super::scopes::ScopeSet;
+
+/// Longest value read, in bytes; a longer one says nothing.
+const LONGEST: usize = 8 << 10;
+
+/// The challenge of the scheme `Bearer`, or `DPoP`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoginChallenge {
+    /// Where the server's metadata is.
+    pub resource_metadata: Option<String>,
+    /// The scopes that what was asked needs.
+    pub scope: ScopeSet,
+    /// Why the token was not good, such as `invalid_token` or `insufficient_scope`.
+    pub error: Option<String>,
+    /// It wants tokens that are bound to a key (RFC 9449).
+    pub bound: bool,
+}
+
+impl LoginChallenge {
+    /// The challenge in the values of this header, of which there may be several with several each. The first
+    /// one of the scheme counts, and in it the first parameter of a name.
+    #[must_use]
+    pub fn read<'v>(values: impl IntoIterator<Item = &'v str>) -> Option<Self> {
+        let mut found: Option<Self> = None;
+        let mut ours = false;
+        for value in values.into_iter().filter(|value| value.len() <= LONGEST) {
+            for part in parts(value) {
+                let (scheme, parameter) = split(part);
+                if let Some(scheme) = scheme {
+                    let is = |name: &str| scheme.eq_ignore_ascii_case(name);
+                    ours = (is("bearer") || is("dpop")) && found.is_none();
+                    if ours {
+                        found = Some(Self {
+                            bound: is("dpop"),
+                            ..Self::default()
+                        });
+                    }
+                }
+                if let (true, Some(challenge), Some(parameter)) = (ours, &mut found, parameter) {
+                    challenge.add(parameter);
+                }
+            }
+            ours = false;
+        }
+        found
+    }
+
+    /// The token is good and does not suffice: a login for more is wanted.
+    #[must_use]
+    pub fn wants_more(&self) -> bool {
+        self.error.as_deref() == Some("insufficient_scope")
+    }
+
+    fn add(&mut self, parameter: &str) {
+        let Some((name, value)) = parameter.split_once('=') else {
+            return;
+        };
+        let value = unquoted(value.trim());
+        match name.trim().to_ascii_lowercase().as_str() {
+            "resource_metadata" => {
+                self.resource_metadata.get_or_insert(value);
+            }
+            "scope" if self.scope.is_empty() => self.scope = ScopeSet::read(&value),
+            "error" => {
+                self.error.get_or_insert(value);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The parts between commas that stand in no quotes.
+fn parts(value: &str) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    let mut escaped = false;
+    let cut = move |c: char| {
+        let ends = c == ',' && !quoted;
+        match (c, escaped) {
+            ('"', false) => quoted = !quoted,
+            ('\\', false) if quoted => {
+                escaped = true;
+                return ends;
+            }
+            _ => {}
+        }
+        escaped = false;
+        ends
+    };
+    value
+        .split(cut)
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+}
+
+/// A scheme, where the part begins a challenge, and a parameter, where there is one.
+fn split(part: &str) -> (Option<&str>, Option<&str>) {
+    let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    let end = part.find(|c| !token(c)).unwrap_or(part.len());
+    let (word, rest) = part.split_at(end);
+    match (rest, rest.trim_start()) {
+        ("", _) => (Some(word), None),
+        (rest, after) if rest.starts_with([' ', '\t']) && !after.starts_with('=') => {
+            (Some(word), Some(after))
+        }
+        (_, _) => (None, Some(part)),
+    }
+}
+
+fn unquoted(value: &str) -> String {
+    let Some(inner) = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')) else {
+        return value.to_owned();
+    };
+    let mut out = String::with_capacity(inner.len());
+    let mut chars = inner.chars();
+    while let Some(c) = chars.next() {
+        out.extend(match c {
+            '\\' => chars.next(),
+            c => Some(c),
+        });
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_challenge_is_found_among_others() {
+        let read = LoginChallenge::read([
+            r#"Basic realm="a, b", Negotiate YWJj=="#,
+            r#"bearer realm="x", error="invalid_token", scope="a b", resource_metadata = "https://h/p,q\"r", scope="c""#,
+            r#"Bearer error="other""#,
+        ]);
+        let read = read.unwrap();
+        assert_eq!(read.error.as_deref(), Some("invalid_token"));
+        assert_eq!(read.scope.to_string(), "a b");
+        assert_eq!(read.resource_metadata.as_deref(), Some("https://h/p,q\"r"));
+        assert!(!read.wants_more() && !read.bound);
+        assert!(LoginChallenge::read(["DPoP error=\"x\""]).unwrap().bound);
+    }
+
+    #[test]
+    fn a_challenge_without_parameters_is_one_and_other_schemes_are_none() {
+        assert_eq!(
+            LoginChallenge::read(["Bearer"]),
+            Some(LoginChallenge::default())
+        );
+        assert_eq!(LoginChallenge::read(["Basic realm=\"Bearer\""]), None);
+        assert_eq!(LoginChallenge::read([""]), None);
+        assert_eq!(
+            LoginChallenge::read([&*format!("Bearer scope=\"{}\"", "a".repeat(9000))]),
+            None
+        );
+        let other = LoginChallenge::read(["Bearer, Basic scope=\"x\""]).unwrap();
+        assert!(
+            other.scope.is_empty(),
+            "a parameter belongs to the scheme before it"
+        );
+    }
+
+    #[test]
+    fn more_is_wanted_by_its_word() {
+        let read = LoginChallenge::read(["Bearer error=insufficient_scope, scope=\"w\""]).unwrap();
+        assert!(read.wants_more());
+        assert_eq!(read.scope.to_string(), "w");
+    }
+}

@@ -1,0 +1,444 @@
+//! Where a server says who signs its tokens (RFC 9728), and where that authorization server says how it is asked
+//! (RFC 8414, OpenID Connect Discovery), in every version of MCP.
+
+use serde::Deserialize;
+use url::Url;
+
+use super::{NoLogin, quoted, safe_url};
+
+/// Where protected-resource metadata is found; the path of the resource follows.
+pub const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resource";
+/// Most authorization servers of one resource that are read.
+const MOST: usize = 20;
+
+/// What a server publishes of itself (RFC 9728).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceMetadata {
+    /// Its name in requests for tokens, letter by letter.
+    pub resource: String,
+    /// The issuers whose tokens it takes.
+    pub issuers: Vec<String>,
+    /// The scopes it knows.
+    pub scopes: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct WrittenResource {
+    resource: String,
+    #[serde(default)]
+    authorization_servers: Vec<String>,
+    #[serde(default)]
+    scopes_supported: Option<Vec<String>>,
+}
+
+/// Where the metadata of the server at this address may be, in the order in which they are asked: where its
+/// challenge says, and only there; else beside its path, then at the root.
+#[must_use]
+pub fn resource_metadata_urls(server: &Url, challenged: Option<&str>) -> Vec<String> {
+    if let Some(named) = challenged {
+        return vec![named.to_owned()];
+    }
+    let origin = server.origin().ascii_serialization();
+    let path = server.path().trim_end_matches('/');
+    let mut urls = vec![format!("{origin}{RESOURCE_METADATA}{path}")];
+    if !path.is_empty() {
+        urls.push(format!("{origin}{RESOURCE_METADATA}"));
+    }
+    urls
+}
+
+impl ResourceMetadata {
+    /// Reads the document that was found `at` an address, for the server at `server`.
+    ///
+    /// # Errors
+    /// It is none, or one of another server: the resource has to be the server's address, or lie above it on
+    /// the same origin.
+    pub fn read(json: &[u8], at: &str, server: &Url) -> Result<Self, NoLogin> {
+        let written: WrittenResource = document("its metadata", json, at)?;
+        if !is_of(&written.resource, server) {
+            return Err(NoLogin::OtherResource {
+                named: quoted(&written.resource),
+                wanted: shown(server),
+            });
+        }
+        Ok(Self {
+            resource: written.resource,
+            issuers: written
+                .authorization_servers
+                .into_iter()
+                .take(MOST)
+                .collect(),
+            scopes: written.scopes_supported.unwrap_or_default(),
+        })
+    }
+
+    /// The issuer to ask: that of the entry, which has to be among them, or the first.
+    ///
+    /// # Errors
+    /// [`NoLogin::NotOffered`].
+    pub fn issuer(&self, configured: Option<&str>) -> Result<Option<&str>, NoLogin> {
+        let Some(wanted) = configured else {
+            return Ok(self.issuers.first().map(String::as_str));
+        };
+        let found = self.issuers.iter().find(|issuer| *issuer == wanted);
+        found
+            .map(|issuer| Some(issuer.as_str()))
+            .ok_or_else(|| NoLogin::NotOffered {
+                named: quoted(&self.issuers.join(", ")),
+                wanted: wanted.to_owned(),
+            })
+    }
+}
+
+/// A resource is the server's address or above it: on the same origin, and its path ends where a part of the
+/// server's does.
+fn is_of(resource: &str, server: &Url) -> bool {
+    let Ok(url) = Url::parse(resource) else {
+        return false;
+    };
+    let above = url.path().trim_end_matches('/');
+    let rest = server.path().strip_prefix(above);
+    let within = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let plain = url.fragment().is_none() && url.username().is_empty() && url.password().is_none();
+    let query = url
+        .query()
+        .is_none_or(|query| server.query() == Some(query));
+    plain && query && url.origin().is_tuple() && url.origin() == server.origin() && within
+}
+
+fn shown(url: &Url) -> String {
+    mgp_protocol::address::shown(url.as_str())
+}
+
+/// Where the metadata of an issuer may be, in order. One with a path is never asked for at the root, which may
+/// be another tenant's.
+#[must_use]
+pub fn issuer_metadata_urls(issuer: &str) -> Vec<String> {
+    let begin = issuer.find("://").map_or(0, |at| at + 3);
+    let end = issuer[begin..]
+        .find('/')
+        .map_or(issuer.len(), |at| begin + at);
+    let (origin, path) = (&issuer[..end], issuer[end..].trim_end_matches('/'));
+    let mut urls = vec![
+        format!("{origin}/.well-known/oauth-authorization-server{path}"),
+        format!("{origin}/.well-known/openid-configuration{path}"),
+    ];
+    if !path.is_empty() {
+        urls.push(format!("{origin}{path}/.well-known/openid-configuration"));
+    }
+    urls
+}
+
+/// What an authorization server says of itself, as far as a client needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorizationServer {
+    /// Its name, letter by letter.
+    pub issuer: String,
+    /// Where a person signs in.
+    pub authorization_endpoint: Option<String>,
+    /// Where codes and refresh tokens become tokens.
+    pub token_endpoint: String,
+    /// Where clients register.
+    pub registration_endpoint: Option<String>,
+    /// Where tokens are taken back (RFC 7009).
+    pub revocation_endpoint: Option<String>,
+    /// Its scopes.
+    pub scopes: Vec<String>,
+    /// How clients may show who they are; `None` where it does not say.
+    pub auth_methods: Option<Vec<String>>,
+    /// How tokens may be got; `None` where it does not say.
+    pub grants: Option<Vec<String>>,
+    /// A client's own document is its registration.
+    pub knows_documents: bool,
+    /// Its answers to a browser name it (RFC 9207).
+    pub names_itself: bool,
+    /// What it says of PKCE.
+    pub(super) pkce: Pkce,
+}
+
+/// What an authorization server says of PKCE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pkce {
+    S256,
+    /// It does not say, as in 2025-03-26 it need not.
+    Unsaid,
+    Without,
+}
+
+#[derive(Deserialize)]
+struct WrittenServer {
+    issuer: String,
+    #[serde(default)]
+    authorization_endpoint: Option<String>,
+    token_endpoint: String,
+    #[serde(default)]
+    registration_endpoint: Option<String>,
+    #[serde(default)]
+    revocation_endpoint: Option<String>,
+    #[serde(default)]
+    scopes_supported: Option<Vec<String>>,
+    #[serde(default)]
+    token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    #[serde(default)]
+    grant_types_supported: Option<Vec<String>>,
+    #[serde(default)]
+    code_challenge_methods_supported: Option<Vec<String>>,
+    #[serde(default)]
+    client_id_metadata_document_supported: Option<bool>,
+    #[serde(default)]
+    authorization_response_iss_parameter_supported: Option<bool>,
+}
+
+impl AuthorizationServer {
+    /// Reads the document of an issuer that was found `at` an address.
+    ///
+    /// # Errors
+    /// It is none, one of another issuer, or names an endpoint that is not safe.
+    pub fn read(json: &[u8], at: &str, issuer: &str) -> Result<Self, NoLogin> {
+        let written: WrittenServer =
+            document("the metadata of its authorization server", json, at)?;
+        if written.issuer != issuer {
+            return Err(NoLogin::OtherIssuer {
+                named: quoted(&written.issuer),
+                wanted: quoted(issuer),
+            });
+        }
+        let endpoints = [
+            (
+                "the sign-in address",
+                written.authorization_endpoint.as_ref(),
+            ),
+            ("the token address", Some(&written.token_endpoint)),
+            (
+                "the registration address",
+                written.registration_endpoint.as_ref(),
+            ),
+            (
+                "the revocation address",
+                written.revocation_endpoint.as_ref(),
+            ),
+        ];
+        for (what, endpoint) in endpoints {
+            endpoint.map_or(Ok(()), |url| safe_url(what, url).map(drop))?;
+        }
+        Ok(Self {
+            issuer: written.issuer,
+            authorization_endpoint: written.authorization_endpoint,
+            token_endpoint: written.token_endpoint,
+            registration_endpoint: written.registration_endpoint,
+            revocation_endpoint: written.revocation_endpoint,
+            scopes: written.scopes_supported.unwrap_or_default(),
+            auth_methods: written.token_endpoint_auth_methods_supported,
+            grants: written.grant_types_supported,
+            knows_documents: written.client_id_metadata_document_supported == Some(true),
+            names_itself: written.authorization_response_iss_parameter_supported == Some(true),
+            pkce: match written.code_challenge_methods_supported {
+                Some(methods) if methods.iter().any(|method| method == "S256") => Pkce::S256,
+                Some(_) => Pkce::Without,
+                None => Pkce::Unsaid,
+            },
+        })
+    }
+
+    /// The server of 2025-03-26 that publishes nothing: at the origin, with the endpoints of that version.
+    #[must_use]
+    pub fn unpublished(origin: &str) -> Self {
+        let at = |path: &str| format!("{origin}{path}");
+        Self {
+            issuer: origin.to_owned(),
+            authorization_endpoint: Some(at("/authorize")),
+            token_endpoint: at("/token"),
+            registration_endpoint: Some(at("/register")),
+            revocation_endpoint: None,
+            scopes: Vec::new(),
+            auth_methods: None,
+            grants: None,
+            knows_documents: false,
+            names_itself: false,
+            pkce: Pkce::Unsaid,
+        }
+    }
+
+    /// Whether a browser may be sent there. `by_origin`: it was found as 2025-03-26 finds it, where nothing says
+    /// that a server must publish what it knows of PKCE; a verifier is sent there all the same.
+    ///
+    /// # Errors
+    /// [`NoLogin::NoPkce`].
+    pub fn proves_codes(&self, by_origin: bool) -> Result<(), NoLogin> {
+        match (self.pkce, by_origin) {
+            (Pkce::S256, _) | (Pkce::Unsaid, true) => Ok(()),
+            (Pkce::Without, _) | (Pkce::Unsaid, false) => Err(NoLogin::NoPkce {
+                issuer: quoted(&self.issuer),
+            }),
+        }
+    }
+
+    /// Whether tokens may be got so, as far as it says.
+    #[must_use]
+    pub fn grants(&self, grant: &str) -> bool {
+        let named = self.grants.as_ref();
+        named.is_none_or(|named| named.iter().any(|it| it == grant))
+    }
+}
+
+fn document<T: serde::de::DeserializeOwned>(
+    what: &'static str,
+    json: &[u8],
+    at: &str,
+) -> Result<T, NoLogin> {
+    serde_json::from_slice(json).map_err(|error| NoLogin::Document {
+        what,
+        at: quoted(at),
+        why: quoted(&error.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    fn resource(named: &str, server: &str) -> Result<ResourceMetadata, NoLogin> {
+        let json = format!(
+            r#"{{"resource": "{named}", "authorization_servers": ["https://as"], "x": 1}}"#
+        );
+        ResourceMetadata::read(json.as_bytes(), "https://h/m", &url(server))
+    }
+
+    fn server(more: &str) -> Result<AuthorizationServer, NoLogin> {
+        let json = format!(r#"{{"issuer": "https://as", "token_endpoint": "https://as/t"{more}}}"#);
+        AuthorizationServer::read(json.as_bytes(), "https://as/m", "https://as")
+    }
+
+    #[test]
+    fn every_place_of_every_version_is_asked_in_order() {
+        let at = |server, challenged| resource_metadata_urls(&url(server), challenged);
+        assert_eq!(
+            at("https://h:1/a/mcp?x", None),
+            [
+                "https://h:1/.well-known/oauth-protected-resource/a/mcp",
+                "https://h:1/.well-known/oauth-protected-resource"
+            ]
+        );
+        assert_eq!(
+            at("https://h", None),
+            ["https://h/.well-known/oauth-protected-resource"]
+        );
+        assert_eq!(at("https://h/mcp", Some("https://h/x")), ["https://h/x"]);
+        assert_eq!(
+            issuer_metadata_urls("https://as/t1/"),
+            [
+                "https://as/.well-known/oauth-authorization-server/t1",
+                "https://as/.well-known/openid-configuration/t1",
+                "https://as/t1/.well-known/openid-configuration"
+            ]
+        );
+        assert_eq!(
+            issuer_metadata_urls("https://as"),
+            [
+                "https://as/.well-known/oauth-authorization-server",
+                "https://as/.well-known/openid-configuration"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_document_of_another_server_is_not_used() {
+        for good in [
+            "https://h/a/mcp",
+            "https://h/a",
+            "https://h",
+            "https://h/",
+            "https://h:443/a/",
+        ] {
+            assert_eq!(resource(good, "https://h/a/mcp").unwrap().resource, good);
+        }
+        for bad in [
+            "https://evil/a/mcp",
+            "http://h/a/mcp",
+            "https://h:8/a/mcp",
+            "https://h/a/mc",
+            "https://h/a/mcp/b",
+            "https://h/a/mcp#x",
+            "https://u@h/a/mcp",
+            "https://h/a/mcp?t=2",
+            "h",
+        ] {
+            assert!(
+                matches!(
+                    resource(bad, "https://h/a/mcp"),
+                    Err(NoLogin::OtherResource { .. })
+                ),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_issuer_of_the_entry_has_to_be_among_those_of_the_server() {
+        let found = resource("https://h", "https://h").unwrap();
+        assert_eq!(found.issuer(None).unwrap(), Some("https://as"));
+        assert_eq!(
+            found.issuer(Some("https://as")).unwrap(),
+            Some("https://as")
+        );
+        assert!(matches!(
+            found.issuer(Some("https://as/")),
+            Err(NoLogin::NotOffered { .. })
+        ));
+    }
+
+    /// Letter by letter: a slash more is another issuer.
+    #[test]
+    fn a_document_of_another_issuer_is_not_used() {
+        let json = br#"{"issuer": "https://as/", "token_endpoint": "https://as/t"}"#;
+        let read = AuthorizationServer::read(json, "https://as/m", "https://as");
+        assert!(matches!(read, Err(NoLogin::OtherIssuer { .. })));
+        assert!(server("").is_ok());
+    }
+
+    #[test]
+    fn no_endpoint_leads_where_somebody_could_listen() {
+        for bad in [
+            r#", "authorization_endpoint": "javascript:alert(1)""#,
+            r#", "registration_endpoint": "http://as/r""#,
+            r#", "revocation_endpoint": "ftp://as/r""#,
+        ] {
+            assert!(matches!(server(bad), Err(NoLogin::Unsafe { .. })), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_pkce_gets_no_browser() {
+        let with = |methods: &str| {
+            server(&format!(
+                r#", "code_challenge_methods_supported": {methods}"#
+            ))
+        };
+        assert!(
+            with(r#"["plain", "S256"]"#)
+                .unwrap()
+                .proves_codes(false)
+                .is_ok()
+        );
+        for by_origin in [false, true] {
+            assert!(
+                with(r#"["plain"]"#)
+                    .unwrap()
+                    .proves_codes(by_origin)
+                    .is_err()
+            );
+            assert!(with("[]").unwrap().proves_codes(by_origin).is_err());
+        }
+        assert!(server("").unwrap().proves_codes(false).is_err());
+        assert!(server("").unwrap().proves_codes(true).is_ok());
+        assert!(
+            AuthorizationServer::unpublished("https://h")
+                .proves_codes(true)
+                .is_ok()
+        );
+    }
+}

@@ -1,0 +1,195 @@
+//! What is kept of a login: one secret, bound to its issuer and its server.
+
+use serde::{Deserialize, Serialize};
+
+use super::client_identity::ClientIdentity;
+use super::discovery::AuthorizationServer;
+use super::scopes::ScopeSet;
+use super::token::{EARLY_MS, GivenTokens};
+
+/// A login as it is kept, whole, in the store of secrets.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoginRecord {
+    /// Who gave the tokens.
+    pub issuer: String,
+    /// Whom they are for, as they were asked for; `None` for a server of 2025-03-26, which has no such name.
+    pub resource: Option<String>,
+    /// Where the next one is got.
+    pub token_endpoint: String,
+    /// Where they are taken back.
+    pub revocation_endpoint: Option<String>,
+    /// The client, at this issuer.
+    pub client: ClientIdentity,
+    /// The scopes asked for.
+    pub asked: ScopeSet,
+    /// What opens the server; `None` after it was refused.
+    pub access: Option<String>,
+    /// What gets the next one.
+    pub refresh: Option<String>,
+    /// When the token expires, in milliseconds since 1970.
+    pub until_ms: Option<u64>,
+    /// The key that its tokens are bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof_key: Option<String>,
+}
+
+impl LoginRecord {
+    /// The record of a first token.
+    #[must_use]
+    pub fn new(
+        server: &AuthorizationServer,
+        resource: Option<String>,
+        client: ClientIdentity,
+        asked: ScopeSet,
+        given: GivenTokens,
+    ) -> Self {
+        Self {
+            issuer: server.issuer.clone(),
+            resource,
+            token_endpoint: server.token_endpoint.clone(),
+            revocation_endpoint: server.revocation_endpoint.clone(),
+            client,
+            asked: given
+                .scopes
+                .as_ref()
+                .map_or_else(|| asked.clone(), |more| asked.clone().with(more)),
+            access: Some(given.access),
+            refresh: given.refresh,
+            until_ms: given.until_ms,
+            proof_key: None,
+        }
+    }
+
+    /// The next token in the place of the last one. A refresh token that came with it replaces the one before,
+    /// which is not good any more (rotation).
+    #[must_use]
+    pub fn renewed(&self, given: GivenTokens) -> Self {
+        Self {
+            access: Some(given.access),
+            refresh: given.refresh.or_else(|| self.refresh.clone()),
+            until_ms: given.until_ms,
+            ..self.clone()
+        }
+    }
+
+    /// Without its tokens, which are good for nothing any more; the client stays.
+    #[must_use]
+    pub fn ended(&self) -> Self {
+        Self {
+            access: None,
+            refresh: None,
+            until_ms: None,
+            ..self.clone()
+        }
+    }
+
+    /// True when the token is good no more, or not for long.
+    #[must_use]
+    pub fn is_late(&self, now_ms: u64) -> bool {
+        self.until_ms
+            .is_some_and(|until| until <= now_ms.saturating_add(EARLY_MS))
+    }
+}
+
+/// Shows no token.
+impl std::fmt::Debug for LoginRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LoginRecord")
+            .field("issuer", &self.issuer)
+            .field("resource", &self.resource)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The name that a login is kept by: of this server at this address. Another entry with the address has no part
+/// in it, and neither has the entry once it leads elsewhere.
+#[must_use]
+pub fn login_name(server: &str, url: &str) -> String {
+    format!("{server} {url}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::client_identity::ClientAuth;
+    use super::*;
+
+    fn given(access: &str, refresh: Option<&str>) -> GivenTokens {
+        GivenTokens {
+            access: access.into(),
+            refresh: refresh.map(Into::into),
+            until_ms: Some(100_000),
+            scopes: None,
+        }
+    }
+
+    fn record() -> LoginRecord {
+        let client = ClientIdentity {
+            id: "c".into(),
+            secret: Some("s3cret".into()),
+            auth: ClientAuth::None,
+            callback: None,
+        };
+        let server = AuthorizationServer::unpublished("https://as");
+        LoginRecord::new(
+            &server,
+            None,
+            client,
+            ScopeSet::read("a"),
+            given("t1", Some("r1")),
+        )
+    }
+
+    #[test]
+    fn a_refresh_token_is_replaced_where_a_new_one_comes() {
+        let rotated = record().renewed(given("t2", Some("r2")));
+        assert_eq!(
+            (rotated.access.as_deref(), rotated.refresh.as_deref()),
+            (Some("t2"), Some("r2"))
+        );
+        let kept = record().renewed(given("t2", None));
+        assert_eq!(kept.refresh.as_deref(), Some("r1"));
+        let ended = kept.ended();
+        assert_eq!(
+            (ended.access, ended.refresh, ended.client),
+            (None, None, record().client)
+        );
+    }
+
+    #[test]
+    fn a_token_is_late_before_it_expires() {
+        assert!(!record().is_late(100_000 - EARLY_MS - 1));
+        assert!(record().is_late(100_000 - EARLY_MS));
+        let forever = LoginRecord {
+            until_ms: None,
+            ..record()
+        };
+        assert!(!forever.is_late(u64::MAX));
+    }
+
+    #[test]
+    fn it_is_read_as_it_was_written_and_shows_nothing() {
+        let text = serde_json::to_string(&record()).unwrap();
+        assert_eq!(
+            serde_json::from_str::<LoginRecord>(&text).unwrap(),
+            record()
+        );
+        let shown = format!("{:?}", record());
+        assert!(
+            !shown.contains("t1") && !shown.contains("s3cret"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn a_login_belongs_to_one_entry_at_one_address() {
+        assert_ne!(
+            login_name("a", "https://h/mcp"),
+            login_name("b", "https://h/mcp")
+        );
+        assert_ne!(
+            login_name("a", "https://h/mcp"),
+            login_name("a", "https://h2/mcp")
+        );
+    }
+}

@@ -1,0 +1,322 @@
+//! `mgp login` and `mgp logout`: a person signs in at a server, and takes that back.
+
+use std::io::{self, BufRead, IsTerminal, Read};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_engine::doors::nearest::nearest;
+use mgp_engine::servers::login::NoLogin;
+use mgp_engine::servers::login::challenge::LoginChallenge;
+use mgp_engine::servers::login::record::LoginRecord;
+use mgp_engine::servers::login::scopes::ScopeSet;
+use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::kernel::KernelStatus;
+use mgp_protocol::mgp::servers::{Restart, Start, WantedLogin};
+use mgp_servers::login::{CallbackListener, LoginError, LoginPlace, Logins, ServerLogin, SignIn};
+use mgp_transports::http::tls::Tls;
+use serde_json::json;
+
+use super::starting::{StartMode, watch};
+use super::state::{CONNECTED, tell};
+use crate::cli::args::{Login, Logout};
+use crate::cli::client::CliContext;
+use crate::cli::failure::Failure;
+use crate::cli::print::{report, say};
+use crate::cli::words::plain;
+use crate::config;
+use crate::config::named_secrets::{KernelLookup, NamedSecrets};
+
+/// How long a person may take with the browser.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Longest pasted address, in bytes.
+const PASTED: u64 = 16 << 10;
+
+impl From<LoginError> for Failure {
+    fn from(error: LoginError) -> Self {
+        Self::Other(error.to_string())
+    }
+}
+
+impl From<NoLogin> for Failure {
+    fn from(error: NoLogin) -> Self {
+        Self::Other(error.to_string())
+    }
+}
+
+/// One entry, its login, and the kernel that runs with it.
+struct LoginScene {
+    spec: ServerSpec,
+    login: Arc<ServerLogin>,
+    status: Option<KernelStatus>,
+}
+
+/// Signs in.
+pub(in crate::cli::commands) fn login(context: &CliContext, typed: &Login) -> Result<(), Failure> {
+    let scene = LoginScene::of(context, &typed.server)?;
+    let id = scene.spec.id.as_str();
+    let wanted = scene.wanted();
+    let record = alone(sign_in(context, &scene, wanted.as_ref(), typed.no_browser))?;
+    let until = record.until_ms.map(rfc3339_ms);
+    let mut told = json!({
+        "server": id,
+        "issuer": record.issuer,
+        "scopes": record.asked.iter().collect::<Vec<_>>(),
+        "expires_at": until,
+        "renews": record.refresh.is_some(),
+    });
+    if !context.json {
+        say(plain(&in_words(id, &record)))?;
+    }
+    if scene.status.is_none() {
+        return match context.json {
+            true => say(told),
+            false => Ok(()),
+        };
+    }
+    let server = watch(context, Start::METHOD, "starting", id, StartMode::Plain)?;
+    if context.json {
+        told["state"] = server.state.clone().into();
+        say(told)?;
+        return match CONNECTED.contains(&server.state.as_str()) {
+            true => Ok(()),
+            false => Err(Failure::Other(server.reason.unwrap_or(server.state))),
+        };
+    }
+    tell(context, &server, CONNECTED)
+}
+
+fn in_words(id: &str, record: &LoginRecord) -> String {
+    let scopes = match record.asked.is_empty() {
+        true => String::new(),
+        false => format!(", for {}", record.asked),
+    };
+    let lasts = match (record.refresh.is_some(), record.until_ms) {
+        (true, _) => "the kernel renews it".to_owned(),
+        (false, Some(until)) => format!(
+            "good until {}, and then to be done again",
+            rfc3339_ms(until)
+        ),
+        (false, None) => "good until the server says otherwise".to_owned(),
+    };
+    format!("signed in to {id} at {}{scopes}; {lasts}", record.issuer)
+}
+
+/// Has the tokens taken back, and forgets them.
+pub(in crate::cli::commands) fn logout(
+    context: &CliContext,
+    typed: &Logout,
+) -> Result<(), Failure> {
+    let scene = LoginScene::of(context, &typed.server)?;
+    let id = scene.spec.id.as_str();
+    let (removed, told) = alone(async { Ok(scene.login.forget().await?) })?;
+    if !removed {
+        return Err(Failure::Other(format!("there is no login at {id}")));
+    }
+    if scene.status.is_some() {
+        // Without its token the server is to be asked anew.
+        watch(context, Restart::METHOD, "restarting", id, StartMode::Plain)?;
+    }
+    if context.json {
+        return say(
+            json!({"server": id, "removed": true, "revoked": told.is_none(), "note": told}),
+        );
+    }
+    say(format_args!("the login at {} is forgotten", plain(id)))?;
+    if let Some(why) = told {
+        report(format_args!(
+            "note: its tokens were not taken back: {}",
+            plain(&why)
+        ));
+    }
+    Ok(())
+}
+
+impl LoginScene {
+    /// The entry of this id or address, as the kernel that runs reads it.
+    fn of(context: &CliContext, typed: &str) -> Result<Self, Failure> {
+        let status = context.status()?;
+        let look_up = context.look_up_of(status.as_ref());
+        let loaded = config::load_with(&look_up, &KernelLookup::of(&look_up), None);
+        let loaded = loaded.map_err(|e| Failure::Other(e.to_string()))?;
+        let specs: Vec<&ServerSpec> = loaded
+            .servers
+            .iter()
+            .filter_map(|s| s.as_ref().ok())
+            .collect();
+        let at =
+            |spec: &&&ServerSpec| matches!(&spec.reach, Reach::Http { url, .. } if url == typed);
+        let found = specs.iter().find(|spec| spec.id.as_str() == typed);
+        let Some(spec) = found.or_else(|| specs.iter().find(at)) else {
+            let mut broken = loaded.servers.iter().filter_map(|s| s.as_ref().err());
+            let why = broken.find(|it| it.id.as_ref().is_some_and(|id| id.as_str() == typed));
+            return Err(match why {
+                Some(why) => Failure::Other(why.problem.to_string()),
+                None => unknown(typed, &specs),
+            });
+        };
+        let place = LoginPlace {
+            store: NamedSecrets::of(&look_up).store(&loaded.kernel.secrets),
+            tls: Tls::system(),
+        };
+        match Logins::new(place).of(spec) {
+            Some(login) => Ok(Self {
+                spec: (*spec).clone(),
+                login,
+                status,
+            }),
+            None => Err(Failure::Usage(no_login(spec))),
+        }
+    }
+
+    /// What the server said to the kernel.
+    fn wanted(&self) -> Option<WantedLogin> {
+        let servers = &self.status.as_ref()?.servers;
+        let server = servers
+            .iter()
+            .find(|server| server.id == self.spec.id.as_str())?;
+        server.login.clone()
+    }
+}
+
+fn unknown(typed: &str, specs: &[&ServerSpec]) -> Failure {
+    let near = nearest(typed, specs.iter().map(|spec| spec.id.as_str()));
+    Failure::Usage(match (near, typed.contains("://")) {
+        (_, true) => format!(
+            "no server has the address {typed}; `mgp servers add NAME --url {typed}` adds it"
+        ),
+        (Some(near), false) => format!("there is no server {typed}; did you mean {near}?"),
+        (None, false) => {
+            format!("there is no server {typed}; `mgp servers list` shows those there are")
+        }
+    })
+}
+
+/// Why there is nothing to sign in to.
+fn no_login(spec: &ServerSpec) -> String {
+    let id = &spec.id;
+    match &spec.reach {
+        Reach::Http { headers, .. }
+            if headers
+                .keys()
+                .any(|name| name.eq_ignore_ascii_case("authorization")) =>
+        {
+            format!(
+                "{id} has a token of its own: `headers.Authorization` of its entry; take that out to sign in"
+            )
+        }
+        Reach::Http { .. } if !spec.login.enabled => {
+            format!("`login = false` stands in the entry of {id}; take that out to sign in")
+        }
+        Reach::Http { url, .. } => format!(
+            "{} is no address that a token may be sent to: only https, and http to this machine, is safe",
+            mgp_protocol::address::shown(url)
+        ),
+        Reach::Stdio { .. } | Reach::Node(_) => {
+            format!("{id} is started by a command and not reached at an address: it has no login")
+        }
+    }
+}
+
+fn alone<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(work);
+    // A thread may still wait for a line from the terminal; nobody waits for it.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn sign_in(
+    context: &CliContext,
+    scene: &LoginScene,
+    wanted: Option<&WantedLogin>,
+    no_browser: bool,
+) -> Result<LoginRecord, Failure> {
+    let login = &scene.login;
+    login.look().await;
+    let before = login.record();
+    let before = before
+        .as_ref()
+        .and_then(|record| record.client.callback.as_deref());
+    let configured = scene.spec.login.callback.as_deref();
+    let listener = CallbackListener::bind(configured, before).await?;
+    let challenge = wanted.map(|wanted| LoginChallenge {
+        resource_metadata: wanted.resource_metadata.clone(),
+        scope: ScopeSet::read(wanted.scope.as_deref().unwrap_or_default()),
+        error: None,
+        bound: wanted.bound,
+    });
+    let under_way = SignIn::begin(login, challenge, listener.url()).await?;
+    show(context, under_way.url(), no_browser)?;
+    let code = tokio::select! {
+        code = listener.code(|query| under_way.code(query)) => code?,
+        code = pasted(&under_way), if no_browser => code?,
+        () = tokio::time::sleep(PATIENCE) => {
+            return Err(Failure::Other("nobody signed in within 10 minutes; type it again".into()));
+        }
+        _ = tokio::signal::ctrl_c() => return Err(Failure::Interrupted),
+    };
+    Ok(under_way.finish(login, &code).await?)
+}
+
+/// Tells the address, and opens it once where a person is there to see that.
+fn show(context: &CliContext, url: &str, no_browser: bool) -> Result<(), Failure> {
+    if context.json {
+        say(json!({ "open": url }))?;
+    } else {
+        say(format_args!("sign in at:\n  {}", plain(url)))?;
+    }
+    if no_browser {
+        report("and paste the address at which the browser ends, then Enter:");
+    } else if !context.json && io::stdin().is_terminal() && io::stdout().is_terminal() {
+        open(url);
+    }
+    Ok(())
+}
+
+/// Without a shell; the address is one word, and begins with http.
+fn open(url: &str) {
+    let opener = match cfg!(target_os = "macos") {
+        true => "open",
+        false => "xdg-open",
+    };
+    let mut command = Command::new(opener);
+    command
+        .arg(url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if command.spawn().is_err() {
+        report("no browser could be opened; open the address yourself");
+    }
+}
+
+/// The code in what is pasted; an address of another login is told, and the next line is waited for.
+async fn pasted(under_way: &SignIn) -> Result<String, Failure> {
+    loop {
+        let line = tokio::task::spawn_blocking(|| {
+            let mut line = String::new();
+            let read = io::stdin().lock().take(PASTED).read_line(&mut line);
+            read.map(|read| (read > 0).then_some(line))
+        });
+        let Some(line) = line.await.map_err(|e| Failure::Other(e.to_string()))?? else {
+            // Nobody pastes anything; the browser may still come back by itself.
+            return std::future::pending().await;
+        };
+        let line = line.trim();
+        let query = line.split_once('?').map_or(line, |(_, query)| query);
+        let query = query.split('#').next().unwrap_or_default();
+        match under_way.code(query) {
+            Err(NoLogin::NotOurs) => {
+                report(
+                    "that is no answer to this login; paste the whole address, from http:// on:",
+                );
+            }
+            code => return Ok(code?),
+        }
+    }
+}

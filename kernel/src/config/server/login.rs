@@ -1,0 +1,121 @@
+//! `[servers.login]`: how the kernel logs in at a server reached over HTTP.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use mgp_engine::servers::login::{LoginGrant, LoginRules, safe_url};
+use mgp_engine::servers::spec::Reach;
+use toml::Spanned;
+
+use crate::config::reading::{Env, SecretsConfig, Section, Values};
+
+const GRANTS: [(&str, LoginGrant); 4] = [
+    ("browser", LoginGrant::Browser),
+    ("client_credentials", LoginGrant::ClientCredentials),
+    ("assertion", LoginGrant::Assertion),
+    ("exchange", LoginGrant::Exchange),
+];
+
+/// Reads the table, or `login = false`. Without either a server at a `url` has a login once it wants one, unless
+/// a header of its entry is its token.
+pub(super) fn read_login(
+    entry: &mut Section<'_, '_, '_>,
+    reach: Option<&Reach>,
+    folder: &Path,
+    env: &Env<'_>,
+    secrets: &SecretsConfig,
+) -> LoginRules {
+    let (by_url, has_token) = match reach {
+        Some(Reach::Http { headers, .. }) => {
+            let token = |name: &String| name.eq_ignore_ascii_case("authorization");
+            (true, headers.keys().any(token))
+        }
+        Some(Reach::Stdio { .. } | Reach::Node(_)) | None => (false, false),
+    };
+    let span = entry.span("login");
+    if let Some(on) = entry
+        .take("login")
+        .and_then(|value| value.get_ref().as_bool())
+    {
+        return LoginRules {
+            enabled: on && by_url,
+            ..LoginRules::off()
+        };
+    }
+    let rules = read_keys(entry, folder, env, secrets);
+    let name = entry.name().to_owned();
+    match (span, by_url, has_token) {
+        (Some(span), false, _) if reach.is_some() => entry.refuse(
+            span,
+            format!("{name} is started by a command: [servers.login] is for servers at a `url`"),
+        ),
+        (Some(span), true, true) => entry.refuse(
+            span,
+            format!("{name} has both: `headers.Authorization`, which is a token, and [servers.login], which gets one"),
+        ),
+        _ => {}
+    }
+    LoginRules {
+        enabled: by_url && !has_token,
+        ..rules
+    }
+}
+
+fn read_keys(
+    entry: &mut Section<'_, '_, '_>,
+    folder: &Path,
+    env: &Env<'_>,
+    secrets: &SecretsConfig,
+) -> LoginRules {
+    let mut section = entry.inner("login", "servers.login");
+    let mut rules = LoginRules::on();
+    section.choice("grant", &GRANTS, &mut rules.grant);
+    section.strings("scopes", &mut rules.scopes);
+    let mut values = Values::new(folder, env, secrets);
+    let mut plain = |section: &mut Section<'_, '_, '_>, key| {
+        let text = section.text(key)?;
+        Some(Spanned::new(text.span(), values.plain(key, &text)))
+    };
+    let [issuer, exchange_at, callback] =
+        ["issuer", "exchange_at", "callback"].map(|key| plain(&mut section, key));
+    let [client_id, exchange_client_id] =
+        ["client_id", "exchange_client_id"].map(|key| plain(&mut section, key));
+    for (key, url) in [
+        ("issuer", &issuer),
+        ("exchange_at", &exchange_at),
+        ("callback", &callback),
+    ] {
+        let Some(url) = url else { continue };
+        let of_here = key != "callback" || url.get_ref().starts_with("http://");
+        if !url.get_ref().is_empty() && (safe_url(key, url.get_ref()).is_err() || !of_here) {
+            let wanted = match key {
+                "callback" => "an address of this machine such as http://127.0.0.1:7333/callback",
+                _ => "an https:// address",
+            };
+            section.refuse(
+                url.span(),
+                format!("`{key}` in {} wants {wanted}", section.name()),
+            );
+        }
+    }
+    let names = ["client_secret", "client_key", "assertion"];
+    let written: BTreeMap<&str, Spanned<&str>> = names
+        .iter()
+        .filter_map(|key| Some((*key, section.text(key)?)))
+        .collect();
+    let mut had = values.secrets("login", &written);
+    values.tell(&mut section);
+    section.finish();
+    let text = |value: Option<Spanned<String>>| value.map(Spanned::into_inner);
+    LoginRules {
+        issuer: text(issuer),
+        exchange_at: text(exchange_at),
+        callback: text(callback),
+        client_id: text(client_id),
+        exchange_client_id: text(exchange_client_id),
+        client_secret: had.remove("client_secret"),
+        client_key: had.remove("client_key"),
+        assertion: had.remove("assertion"),
+        ..rules
+    }
+}
