@@ -233,7 +233,7 @@ impl ServerLife {
             }
             spoken(&link).ok_or_else(|| HandshakeError::Failed("it speaks no MCP".into()))
         };
-        let end = self.serve(&link, shake).await;
+        let end = Box::pin(self.serve(&link, shake)).await;
         self.lose(&link, &end);
         let _ = tokio::time::timeout(self.spec.limits.stop_grace, wire.delete()).await;
         end
@@ -244,7 +244,7 @@ impl ServerLife {
         let listening = wire.listen(link.clone(), stream);
         let listening = link.tends("server.stream", listening);
         let shake = async { Ok(handshake::legacy(&link, &self.connector.version).await?) };
-        let end = self.serve(&link, shake).await;
+        let end = Box::pin(self.serve(&link, shake)).await;
         self.lose(&link, &end);
         listening.abort();
         end
