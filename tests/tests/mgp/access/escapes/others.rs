@@ -1,6 +1,8 @@
 //! What belongs to somebody else: names, questions, tasks, the operator's own resource.
 
+use http::header::{HOST, HeaderName, ORIGIN};
 use mgp_tests::harness::ModernAgent;
+use mgp_tests::harness::http::SESSION;
 
 use super::*;
 
@@ -184,5 +186,58 @@ async fn no_line_leads_to_it(mut scene: Scene) {
     assert!(!listed.to_string().contains("shut__"), "{listed}");
     line.close().await;
     modern.close().await;
+    scene.nothing_came_through().await;
+}
+
+/// A session belongs to the agent that opened it, under whatever token it is named.
+#[tokio::test]
+async fn a_session_of_another_opens_nothing() {
+    let mut scene = Scene::new().await;
+    let url = scene.kernel.url().to_owned();
+    let alice = session(&url, &scene.alice, false).await;
+    let mut bob = holder(&url, &scene.bob);
+    bob.headers = {
+        let mut headers = alice.headers.clone();
+        headers.insert(AUTHORIZATION, bob.headers[AUTHORIZATION].clone());
+        headers
+    };
+    let stolen = request(&json!(1), "tools/call", &call("shut__echo", FORBIDDEN));
+    assert_eq!(bob.post(stolen.clone()).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(bob.get(None).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(bob.delete().await.status, StatusCode::NOT_FOUND);
+    bob.headers.remove(AUTHORIZATION);
+    assert_eq!(bob.post(stolen).await.status, StatusCode::UNAUTHORIZED);
+    scene.tries += 4;
+    let own = request(&json!(2), "tools/list", &json!({}));
+    assert_eq!(alice.post(own).await.status, StatusCode::OK);
+    assert!(alice.headers.contains_key(SESSION));
+    scene.nothing_came_through().await;
+}
+
+/// MCP-081: a token of another kernel, a good token under a foreign `Host`, one from a foreign page:
+/// none comes in.
+#[tokio::test]
+async fn a_good_token_in_the_wrong_place_opens_nothing() {
+    let mut scene = Scene::new().await;
+    let other = Scene::new().await;
+    let url = scene.kernel.url().to_owned();
+    let hidden = request(&json!(1), "tools/call", &call("shut__echo", FORBIDDEN));
+    let foreign = holder(&url, &other.alice).post(hidden.clone()).await;
+    assert_eq!(foreign.status, StatusCode::UNAUTHORIZED);
+    let places: [(HeaderName, &str); 5] = [
+        (HOST, "evil.example"),
+        (HOST, "169.254.169.254"),
+        (ORIGIN, "https://evil.example"),
+        (ORIGIN, "null"),
+        (ORIGIN, "http://127.0.0.1.evil.example"),
+    ];
+    for (name, value) in places {
+        let mut alice = session(&url, &scene.alice, false).await;
+        alice.set(name.clone(), value);
+        let answer = alice.post(hidden.clone()).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{name}: {value}");
+        scene.tries += 1;
+    }
+    scene.tries += 1;
     scene.nothing_came_through().await;
 }
