@@ -169,7 +169,7 @@ impl ServerLogin {
             }
         };
         // A token that is late may still be good; the server says so.
-        whole(renewal).await.or(Some(token))
+        whole(Box::pin(renewal)).await.or(Some(token))
     }
 
     /// The server refused this token: the next one to try, or `None`, and then [`Self::wanted`] says what a person
@@ -183,7 +183,8 @@ impl ServerLogin {
     ) -> Option<String> {
         let (this, used) = (self.clone(), used.map(str::to_owned));
         let challenge = challenge.clone();
-        whole(async move { this.next(used.as_deref(), &challenge, first).await }).await
+        let next = async move { this.next(used.as_deref(), &challenge, first).await };
+        whole(Box::pin(next)).await
     }
 
     async fn next(
@@ -436,7 +437,8 @@ impl ServerLogin {
 }
 
 /// Carries a renewal through, whoever still waits for it: a refresh token that was sent is good no more, and the
-/// one that comes for it must not be lost with a call that was taken back.
+/// one that comes for it must not be lost with a call that was taken back. Boxed by who calls, as requests are many
+/// and renewals few.
 async fn whole(renewal: impl Future<Output = Option<String>> + Send + 'static) -> Option<String> {
     let done = task::supervised("login.renewal", renewal).detach().await;
     done.ok()?.ok()?

@@ -21,7 +21,7 @@ pub enum ClientKey {
     /// `EdDSA`.
     Ed25519(Ed25519KeyPair),
     /// `RS256`.
-    Rsa(RsaKeyPair),
+    Rsa(Box<RsaKeyPair>),
 }
 
 /// What one assertion says.
@@ -70,7 +70,7 @@ impl ClientKey {
         let unknown =
             NoLogin::Key("it is of no kind that signs here: P-256, P-384, Ed25519 or RSA");
         RsaKeyPair::from_pkcs8(&der)
-            .map(Self::Rsa)
+            .map(|key| Self::Rsa(Box::new(key)))
             .map_err(|_| unknown)
     }
 
