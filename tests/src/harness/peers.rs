@@ -1,10 +1,13 @@
 //! Third-party servers and clients, installed once per set of lock files into the user's cache.
 
+mod client_programs;
+
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+pub use self::client_programs::ClientPrograms;
 use super::Program;
 
 /// What a test needs beyond this workspace.
@@ -147,7 +150,7 @@ impl Peers {
     }
 
     /// A script, run by a Node that is new enough for it.
-    pub(super) fn node_program(&self, script: &Path, args: &[&str]) -> Program {
+    fn node_program(&self, script: &Path, args: &[&str]) -> Program {
         let node = self.brought_node().filter(|node| node.is_file());
         let node = node.map_or_else(|| "node".to_owned(), |node| node.display().to_string());
         Program::new(node, [script.display().to_string()]).args(args)
@@ -206,7 +209,7 @@ impl Peers {
         self.node("server-everything-before/dist/index.js", &["stdio"])
     }
 
-    pub(super) fn at_home() -> Self {
+    fn at_home() -> Self {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
         let folder = cache.unwrap_or_else(home).join("mgp-peers").join(key());
@@ -215,7 +218,7 @@ impl Peers {
     }
 
     /// Held while installing, so that two test runs do not install over each other.
-    pub(super) fn lock(&self) -> std::io::Result<File> {
+    fn lock(&self) -> std::io::Result<File> {
         std::fs::create_dir_all(&self.folder)?;
         let lock = File::create(self.folder.join("lock"))?;
         lock.lock()?;
@@ -268,7 +271,7 @@ impl Peers {
     }
 
     /// A folder of its own for what is made of these files.
-    pub(super) fn folder_of(&self, name: &str, files: &[&str]) -> PathBuf {
+    fn folder_of(&self, name: &str, files: &[&str]) -> PathBuf {
         self.folder.join(format!("{name}-{}", key_of(files, "")))
     }
 
@@ -346,7 +349,7 @@ impl Peers {
 }
 
 /// The folder `peers/` of this crate.
-pub(super) fn source() -> PathBuf {
+fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 
@@ -403,7 +406,7 @@ fn version(program: &str) -> Option<(u32, u32)> {
 }
 
 /// Installs exactly what the lock file in `from` says into `to`, without running any of it.
-pub(super) fn npm_ci(from: &Path, to: &Path) -> Result<(), String> {
+fn npm_ci(from: &Path, to: &Path) -> Result<(), String> {
     std::fs::create_dir_all(to).map_err(|e| e.to_string())?;
     for file in ["package.json", "package-lock.json", ".npmrc"] {
         std::fs::copy(from.join(file), to.join(file)).map_err(|e| format!("{file}: {e}"))?;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::Program;
-use super::peers::{Peers, npm_ci, source};
+use super::{Peers, npm_ci, source};
+use crate::harness::Program;
 
 /// The folder of their lock file, and of their packages.
 const PROGRAMS: &str = "programs";
