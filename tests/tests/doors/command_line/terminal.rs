@@ -2,6 +2,7 @@
 
 mod arguments;
 mod completions;
+mod tables;
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -21,7 +21,7 @@ async fn kernel() -> Kernel {
     kernel
 }
 
-fn typed(kernel: &Kernel, args: &[&str]) -> Terminal {
+pub(super) fn typed(kernel: &Kernel, args: &[&str]) -> Terminal {
     let mgp = kernel.program(args);
     let mut terminal = Terminal::open();
     let shell = Program::new("sh", ["-c", SHELL, "sh", &mgp.command]);
