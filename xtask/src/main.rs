@@ -39,7 +39,7 @@ enum Chore {
         seeds: u64,
     },
     /// Measure a cluster of real kernels, each in a network namespace of its own, and print the figures beside
-    /// what they may be: some ten minutes, and one with --quick.
+    /// what they may be: some twenty minutes, and two with --quick.
     ///
     /// Exits with 1 when a bound was missed, and with 77 when nothing could be run here.
     ClusterTest {
