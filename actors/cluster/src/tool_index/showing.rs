@@ -103,6 +103,7 @@ impl ShownServers {
                 self.touched.extend(servers.map(|server| (server, now)));
             }
         }
+        self.parts.retain(|node, _| stages.contains_key(node));
         self.stages = stages;
     }
 
