@@ -13,6 +13,7 @@ use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 use mgp_store::secrets::{Namespace, SecretStore, SecretsError};
 use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::Semaphore;
 use url::Url;
 
 use super::fetch::{LoginFetch, TokenFailure};
@@ -28,7 +29,7 @@ pub struct ServerLogin {
     pub(super) rules: LoginRules,
     pub(super) place: LoginPlace,
     /// One renewal at a time: whoever waited finds the token that it came to.
-    turn: tokio::sync::Mutex<()>,
+    turn: Semaphore,
     held: Mutex<HeldLogin>,
 }
 
@@ -81,7 +82,7 @@ impl ServerLogin {
             url: safe_url("the address of the server", url)?,
             rules,
             place,
-            turn: tokio::sync::Mutex::default(),
+            turn: Semaphore::new(1),
             held: Mutex::default(),
         })
     }
@@ -162,7 +163,7 @@ impl ServerLogin {
         }
         let (this, late) = (self.clone(), token.clone());
         let renewal = async move {
-            let _turn = this.turn.lock().await;
+            let _turn = this.turn.acquire().await;
             match this.newer(Some(&late)) {
                 Some(newer) => Some(newer),
                 None => this.renewed(&record).await.ok(),
@@ -193,7 +194,7 @@ impl ServerLogin {
         challenge: &LoginChallenge,
         first: bool,
     ) -> Option<String> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn.acquire().await;
         if let Some(newer) = self.newer(used) {
             return Some(newer);
         }
