@@ -8,9 +8,10 @@ mod summary;
 mod tally;
 mod tee;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::thread::{self, ScopedJoinHandle};
 
 use clap::{Parser, Subcommand};
 
@@ -78,58 +79,94 @@ const PEERS: &str = "third-party servers and clients";
 
 fn main() -> ExitCode {
     match Options::parse().chore {
-        Chore::Test { quick } => run(steps(quick)),
-        Chore::Simulate { seeds } => run(vec![Step::new(SIMULATOR, simulator(seeds)).counted()]),
+        Chore::Test { quick } => run_groups(steps(quick)),
+        Chore::Simulate { seeds } => run([Step::new(SIMULATOR, simulator(seeds)).counted()]),
         Chore::ClusterTest { given } => cluster_test(&given),
-        Chore::ClientTest => run(vec![
-            Step::new("binaries", cargo(&["build", "--workspace", "--bins"])),
-            Step::new("programs of clients", bin_of_tests("mgp-client-programs")),
+        Chore::ClientTest => run([
+            binaries(),
+            Step::new("programs of clients", built_program("mgp-client-programs")),
         ]),
-        Chore::Peers => run(vec![Step::new(PEERS, install())]),
+        Chore::Peers => run([binaries(), Step::new(PEERS, install())]),
         Chore::Package { what } => package::package(&what),
         Chore::Rows { json } => rows::list(json),
     }
 }
 
-fn run(steps: Vec<Step>) -> ExitCode {
+fn run(steps: impl IntoIterator<Item = Step>) -> ExitCode {
+    run_groups(steps.into_iter().map(|step| vec![step]).collect())
+}
+
+/// Runs the steps of a group at the same time, one group after the other.
+fn run_groups(groups: Vec<Vec<Step>>) -> ExitCode {
     let mut summary = Summary::default();
-    steps.into_iter().for_each(|step| summary.add(step.run()));
+    for group in groups {
+        let outcomes = thread::scope(|scope| {
+            let running: Vec<_> = group
+                .into_iter()
+                .map(|step| scope.spawn(|| step.run()))
+                .collect();
+            let ended = running.into_iter().map(ScopedJoinHandle::join);
+            ended.collect::<Result<Vec<_>, _>>()
+        });
+        let outcomes = outcomes.expect("a step ends without a panic");
+        outcomes
+            .into_iter()
+            .for_each(|outcome| summary.add(outcome));
+    }
     print!("{summary}");
     ExitCode::from(u8::from(!summary.passed()))
 }
 
-/// Everything in its order: what is quick to say no comes first.
-fn steps(quick: bool) -> Vec<Step> {
+/// Everything in its order: what is quick to say no comes first, and what waits for the network goes beside what
+/// needs the processor.
+fn steps(quick: bool) -> Vec<Vec<Step>> {
     let left_out = |step: Step| match quick {
         true => step.left_out("left out by --quick"),
         false => step,
     };
     vec![
-        Step::new("format", cargo(&["fmt", "--all", "--check"])),
-        Step::new(
+        vec![Step::new("format", cargo(&["fmt", "--all", "--check"]))],
+        vec![Step::new(
             "lints",
             cargo(&["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"]),
-        ),
-        Step::new("licences and advisories", cargo(&["deny", "check"])).needs("cargo-deny"),
-        Step::new("binaries", cargo(&["build", "--workspace", "--bins"])),
-        left_out(Step::new(PEERS, install()).optional()),
-        Step::new("tests", tests(quick)).counted().again(alone),
-        left_out(Step::new(SIMULATOR, simulator(SEEDS)).counted()),
-        left_out(Step::new("model checks", model_checks()).counted()),
-        Step::new(
-            "requirement rows",
-            cargo(&["run", "--quiet", "-p", "xtask", "--", "rows"]),
-        ),
+        )],
+        vec![Step::new("licences and advisories", cargo(&["deny", "check"])).needs("cargo-deny")],
+        vec![binaries()],
+        vec![
+            left_out(Step::new(PEERS, install()).optional()),
+            Step::new("test programs", built(tests(quick))),
+            left_out(Step::new("simulator program", built(simulator(SEEDS)))),
+            left_out(Step::new("model check programs", built(model_checks()))),
+        ],
+        vec![Step::new("tests", tests(quick)).counted().again(alone)],
+        vec![left_out(Step::new(SIMULATOR, simulator(SEEDS)).counted())],
+        vec![left_out(
+            Step::new("model checks", model_checks()).counted(),
+        )],
+        vec![Step::new("requirement rows", rows())],
     ]
 }
 
 /// Says itself what it could not install.
 fn install() -> Command {
-    bin_of_tests("mgp-peers")
+    built_program("mgp-peers")
 }
 
-fn bin_of_tests(name: &str) -> Command {
-    cargo(&["run", "--quiet", "-p", "mgp-tests", "--bin", name])
+fn binaries() -> Step {
+    Step::new("binaries", cargo(&["build", "--workspace", "--bins"]))
+}
+
+/// A program as the whole workspace was built: asked for alone, cargo picks other features of its dependencies, and
+/// builds them anew.
+fn built_program(name: &str) -> Command {
+    Command::new(target().join("debug").join(name))
+}
+
+/// A program of its own, as every step is.
+fn rows() -> Command {
+    let mut rows = built_program("xtask");
+    rows.arg("rows");
+    rows
 }
 
 fn tests(quick: bool) -> Command {
@@ -138,6 +175,21 @@ fn tests(quick: bool) -> Command {
         tests.env("MGP_WITHOUT_PEERS", "1");
     }
     tests
+}
+
+/// The same, built and not run.
+fn built(tests: Command) -> Command {
+    let own = |argument: &&OsStr| *argument != "--";
+    let mut build = Command::new(tests.get_program());
+    build
+        .args(tests.get_args().take_while(own))
+        .args(["--no-run", "--quiet"]);
+    build.envs(
+        tests
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    build
 }
 
 fn alone(names: &[&str]) -> Command {
