@@ -261,7 +261,10 @@ fn every_key_is_live_or_told() {
 
 /// A key without the name that its user chose.
 fn starred(key: &str) -> String {
-    key.replace("\"agent.a\"", "*").replace("sets.a", "sets.*")
+    key.replace("\"agent.a\"", "*")
+        .replace("sets.a", "sets.*")
+        .replace("mcpl.servers.x", "mcpl.servers.*")
+        .replace("scopes.a", "scopes.*")
 }
 
 /// The table has every key that is known.
