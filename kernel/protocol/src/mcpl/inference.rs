@@ -1,0 +1,1 @@
+//! `inference/*`: what servers ask a model (MCPL §11).

@@ -1,0 +1,1 @@
+//! `model/info`: which model is in use (MCPL §12).
