@@ -81,6 +81,7 @@ use mgp_cluster::replication::ReplicationHandle;
 use mgp_engine::callers::agent_asks::AnsweringAgents;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_mcpl::agents::McplAgents;
+use mgp_mcpl::hooks::Hooks;
 use mgp_mcpl::host::McplHost;
 use mgp_protocol::ids::ServerId;
 use mgp_servers::server::ServerTable;
@@ -138,6 +139,8 @@ pub struct Context {
     pub mcpl: Arc<McplHost>,
     /// The agents that are hosts of MCPL.
     pub mcpl_agents: Arc<McplAgents>,
+    /// What servers add before inferences, and change behind them.
+    pub hooks: Hooks,
     /// Where servers that are one of several remember their callers.
     pub homes: CallerHomes,
     /// What was cut off results, for their callers to read on in.

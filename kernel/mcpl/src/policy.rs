@@ -6,6 +6,8 @@ use std::time::Duration;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, is_name};
 
+use crate::hooks::HookPolicy;
+use crate::push::PushPolicy;
 use crate::scopes::ScopeRules;
 
 /// How long a person may take to decide about a scope, where the configuration says nothing.
@@ -18,6 +20,10 @@ pub struct McplRules {
     pub servers: BTreeMap<ServerId, McplServerRules>,
     /// How long a person may take to decide about a scope; then it is denied.
     pub scope_patience: Duration,
+    /// `[mcpl.push]`.
+    pub push: PushPolicy,
+    /// `[mcpl.hooks]`.
+    pub hooks: HookPolicy,
 }
 
 impl Default for McplRules {
@@ -25,6 +31,8 @@ impl Default for McplRules {
         Self {
             servers: BTreeMap::new(),
             scope_patience: SCOPE_PATIENCE,
+            push: PushPolicy::default(),
+            hooks: HookPolicy::default(),
         }
     }
 }

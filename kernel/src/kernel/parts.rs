@@ -209,7 +209,8 @@ impl Parts {
         let audit = kept.audit;
         let folder = options.data_dir.join("pins");
         let mcpl =
-            McplParts::start(kernel, kept.mcpl, &directory, &approvals, &audit, &mut root).await?;
+            McplParts::start(kernel, kept.mcpl, &directory, &approvals, (&servers, &events), &audit, &mut root)
+                .await?;
         let pins = PinsHandle::new(
             folder,
             approvals.clone(),
@@ -371,6 +372,7 @@ impl Parts {
             },
             mcpl: self.mcpl.host.clone(),
             mcpl_agents: self.mcpl.agents.clone(),
+            hooks: self.mcpl.hooks.clone(),
             homes: CallerHomes::default(),
             cut_results: CutResults::default(),
             policies: Policies {

@@ -55,8 +55,8 @@ async fn host(kernel: &Kernel) -> Agent {
 
 /// What reached a server of a method.
 async fn heard(owner: &mut Agent, server: &str, method: &str) -> Vec<Value> {
-    let said = owner.call(&format!("{server}__mcpl_heard"), json!({"method": method}));
-    let said = said.await.result();
+    let tool = format!("{server}__mcpl_heard");
+    let said = owner.call(&tool, json!({"method": method})).await.result();
     said["structuredContent"]["heard"].as_array().unwrap().clone()
 }
 
@@ -255,7 +255,7 @@ async fn what_servers_add_is_judged_ordered_and_in_time() {
         let mut all = all.filter(|of| of["details"]["method"] == BEFORE && of["target"]["server_id"] == server);
         all.next().unwrap_or_else(|| panic!("no record of {server}: {found}")).clone()
     };
-    for (server, outcome) in [("alpha", "success"), ("forged", "failure"), ("slow", "timeout"), ("mute", "timeout")] {
+    for (server, outcome) in [("alpha", "SUCCESS"), ("forged", "FAILURE"), ("slow", "TIMEOUT"), ("mute", "TIMEOUT")] {
         let record = of(server);
         assert_eq!(record["result"], outcome, "{record}");
         assert_eq!(record["details"]["inferenceId"], "inf_xyz");

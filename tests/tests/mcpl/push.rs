@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mgp_tests::harness::mgp::{declaration, declaring};
-use mgp_tests::harness::process::Signal;
+use nix::sys::signal::Signal;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
@@ -227,26 +227,26 @@ async fn events_go_to_whom_the_server_is_open() {
 /// on again.
 #[tokio::test]
 async fn an_event_is_handed_to_a_host_once_whatever_happens() {
-    let entry = pushing("git.lab", &json!({"ci.alerts": push_set("x")}));
-    let rules = "[mcpl.servers.\"git.lab\"]\nenable = [\"*\"]\n[mcpl.push]\nagent_timeout_ms = 60000\n";
+    let entry = pushing("git", &json!({"ci.alerts": push_set("x")}));
+    let rules = "[mcpl.servers.git]\nenable = [\"*\"]\n[mcpl.push]\nagent_timeout_ms = 60000\n";
     let kernel = Kernel::start(&format!("{entry}{rules}")).await;
-    kernel.connected(&["git.lab"]).await;
+    kernel.connected(&["git"]).await;
     let mut owner_agent = owner(&kernel).await;
     let mut agent = host(&kernel).await;
     agent.answers("push/event", json!({"accepted": true, "inferenceId": "inf_1"}));
     let first = event("ci.alerts", "evt_1", "x");
     let asked = json!({"method": "push/event", "params": first, "leave": true});
-    owner_agent.call("git.lab__mcpl_ask", asked).await.result();
+    owner_agent.call("git__mcpl_ask", asked).await.result();
     wait_until("the host is asked", DEADLINE, async || {
         let _ = agent.request("ping", json!({})).await;
         !agent.asked().is_empty()
     })
     .await;
     let told = agent.asked()[0]["params"].clone();
-    assert_eq!(told["featureSet"], "git~lab.ci.alerts", "{told}");
-    assert_eq!(told["eventId"], "git.lab:evt_1");
+    assert_eq!(told["featureSet"], "git.ci.alerts", "{told}");
+    assert_eq!(told["eventId"], "git:evt_1");
     assert_eq!((&told["origin"], &told["payload"]), (&first["origin"], &first["payload"]));
-    let said = push(&mut owner_agent, "git.lab", &first).await["result"].clone();
+    let said = push(&mut owner_agent, "git", &first).await["result"].clone();
     assert_eq!(said["accepted"], true, "{said}");
     assert!(said["inferenceId"].is_string(), "{said}");
     assert_eq!(agent.asked().len(), 1);
@@ -256,19 +256,19 @@ async fn an_event_is_handed_to_a_host_once_whatever_happens() {
     let journal = kernel.folder().join("data/mcpl-push.journal");
     let before = std::fs::metadata(&journal).unwrap().len();
     let asked = json!({"method": "push/event", "params": second, "leave": true});
-    owner_agent.call("git.lab__mcpl_ask", asked).await.result();
+    owner_agent.call("git__mcpl_ask", asked).await.result();
     wait_until("it is written down", DEADLINE, async || {
         std::fs::metadata(&journal).unwrap().len() > before
     })
     .await;
     let folder = kernel.end(Signal::SIGKILL, DEADLINE).await;
     let kernel = Kernel::again(folder).await;
-    kernel.connected(&["git.lab"]).await;
+    kernel.connected(&["git"]).await;
     let mut owner_agent = owner(&kernel).await;
     let mut agent = host(&kernel).await;
     agent.answers("push/event", json!({"accepted": true}));
-    assert_eq!(push(&mut owner_agent, "git.lab", &first).await["result"], said);
-    let unknown = push(&mut owner_agent, "git.lab", &second).await["result"].clone();
+    assert_eq!(push(&mut owner_agent, "git", &first).await["result"], said);
+    let unknown = push(&mut owner_agent, "git", &second).await["result"].clone();
     assert_eq!(unknown["accepted"], false, "{unknown}");
     assert!(unknown["reason"].as_str().unwrap().contains("not known"), "{unknown}");
     agent.request("ping", json!({})).await.result();

@@ -15,6 +15,8 @@ use crate::config::reading::Section;
 /// Reads `[mcpl]`. A server of a stronger file stands for that of a weaker one as a whole.
 pub(crate) fn read_mcpl(mut section: Section<'_, '_, '_>, rules: &mut McplRules) {
     section.secs("scope_timeout_secs", 1..=DAY, &mut rules.scope_patience);
+    push::read_push(section.inner("push", "mcpl.push"), &mut rules.push);
+    push::read_hooks(section.inner("hooks", "mcpl.hooks"), &mut rules.hooks);
     section.each("servers", "mcpl.servers.*", |name, section| {
         let mut server = McplServerRules {
             enable: sets(section, "enable"),
