@@ -12,7 +12,7 @@ use mgp_engine::store::audit::redact::{KeptArguments, held};
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::mcp::tools::Called;
-use mgp_protocol::mention::may_mention;
+use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::mgp::audit::{Event, EventType, Failure, Outcome as Ending, Target, TraceId};
 use mgp_protocol::refusal::{CallOutcome, Denial, Refusal, UnansweredCall};
 use mgp_protocol::splice::member;

@@ -42,6 +42,16 @@ pub mod mgp {
     pub mod tools;
 }
 
+/// What agents that are MCPL hosts say, and what MCPL adds to calls.
+pub mod mcpl {
+    pub mod call;
+    pub mod channels;
+    pub mod context;
+    pub mod feature_sets;
+    pub mod inference;
+    pub mod state;
+}
+
 pub use self::answer::nothing;
 pub use self::checks::confirmation::ConfirmationRules;
 pub use self::checks::validators::Validation;

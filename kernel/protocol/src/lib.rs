@@ -13,7 +13,7 @@ pub mod ids;
 pub mod jsonrpc;
 pub mod lookalike;
 pub mod mcp;
-pub mod mention;
+pub mod mcpl;
 pub mod mgp;
 pub mod refusal;
 pub mod request_headers;

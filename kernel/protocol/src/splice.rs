@@ -4,6 +4,8 @@
 //! order. Spans are found by parsing borrowed values and comparing addresses, so an edit can only
 //! land on a value the parser saw.
 
+pub mod mention;
+
 use std::borrow::Cow;
 use std::ops::Range;
 

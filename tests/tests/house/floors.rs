@@ -9,7 +9,7 @@ type Floor = &'static [(&'static str, &'static str)];
 
 /// From the ground up. Each room of the actors is a floor of its own: it names those to its right in
 /// the picture of ARCHITECTURE.md, which are those below it here.
-const FLOORS: [Floor; 13] = [
+const FLOORS: [Floor; 15] = [
     &[
         ("kernel/protocol", "mgp-protocol"),
         ("kernel/sync", "mgp-sync"),
@@ -22,6 +22,7 @@ const FLOORS: [Floor; 13] = [
         ("discovery", "mgp-discovery"),
         ("embedding", "mgp-embedding"),
     ],
+    &[("kernel/mcpl", "mgp-mcpl-engine")],
     &[("actors/runtime", "mgp-runtime")],
     &[("actors/store", "mgp-store")],
     &[("actors/callers", "mgp-callers")],
@@ -29,6 +30,7 @@ const FLOORS: [Floor; 13] = [
     &[("actors/cluster", "mgp-cluster")],
     &[("actors/servers", "mgp-servers")],
     &[("actors/tools", "mgp-tools")],
+    &[("actors/mcpl", "mgp-mcpl")],
     &[("actors/calls", "mgp-calls")],
     &[("actors/doors", "mgp-doors")],
     &[("kernel", "mgp-kernel")],
@@ -87,6 +89,7 @@ fn engines_have_no_runtime() {
     for package in [
         "kernel/engine",
         "kernel/screening",
+        "kernel/mcpl",
         "kernel/protocol",
         "kernel/sync",
     ] {
@@ -97,6 +100,7 @@ fn engines_have_no_runtime() {
     }
     assert!(root().join("kernel/engine/clippy.toml").is_file());
     assert!(root().join("kernel/screening/clippy.toml").is_file());
+    assert!(root().join("kernel/mcpl/clippy.toml").is_file());
 }
 
 /// The imports that do not go down, said in words.

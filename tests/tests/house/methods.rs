@@ -49,10 +49,38 @@ fn method(line: &str) -> Option<(&str, String)> {
 fn address(method: &str) -> (String, String) {
     let name = method.strip_prefix("notifications/").unwrap_or(method);
     let name = name.replace("mgp.", "mgp/").replace('.', "/");
-    let family = if name.starts_with("mgp/") { "" } else { "mcp/" };
+    let family = match name.split('/').next() {
+        Some("mgp") => "",
+        Some(first) if OF_MCPL.contains(&first) => "mcpl/",
+        Some(_) | None => "mcp/",
+    };
     let path = format!("{family}{name}");
     let (module, word) = path.rsplit_once('/').unwrap();
-    (module.to_owned(), camel(word))
+    (snake(module), camel(word))
+}
+
+/// What methods of MCPL begin with.
+const OF_MCPL: [&str; 8] = [
+    "channels",
+    "context",
+    "featureSets",
+    "inference",
+    "model",
+    "push",
+    "scope",
+    "state",
+];
+
+/// `featureSets` is the file `feature_sets`.
+fn snake(module: &str) -> String {
+    let mut out = String::new();
+    for c in module.chars() {
+        if c.is_ascii_uppercase() {
+            out.push('_');
+        }
+        out.push(c.to_ascii_lowercase());
+    }
+    out
 }
 
 fn camel(word: &str) -> String {

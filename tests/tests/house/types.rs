@@ -18,6 +18,10 @@ const NAMED_BY_OTHERS: &[(&str, &str)] = &[
         "kernel/protocol/src/mgp",
         "a method's name is its address: `servers::List`",
     ),
+    (
+        "kernel/protocol/src/mcpl",
+        "a method's name is its address: `push::Event`, `inference::Request`",
+    ),
     ("kernel/src/cli/args", "the words a person types"),
 ];
 

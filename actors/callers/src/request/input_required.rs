@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use mgp_protocol::lookalike;
-use mgp_protocol::mention::may_mention;
+use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::splice::Splice;
 use serde::Deserialize;
 use serde_json::value::RawValue;

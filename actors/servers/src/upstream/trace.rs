@@ -4,7 +4,7 @@
 
 use mgp_engine::callers::request_ids::WireId;
 use mgp_protocol::dialect::Era;
-use mgp_protocol::mention::may_mention;
+use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::mgp::stream;
 use mgp_protocol::splice::{Splice, member, quoted};
 

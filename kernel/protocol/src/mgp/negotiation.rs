@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use crate::dialect::Era;
 use crate::jsonrpc::{INVALID_PARAMS, METHOD_NOT_FOUND};
-use crate::mention::may_mention;
+use crate::splice::mention::may_mention;
 use crate::splice::{Splice, member, members, quoted};
 
 /// A key of `capabilities.extensions`, where both eras may carry the declaration.

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::lookalike::Present;
 use crate::mcp::methods;
-use crate::mention::may_mention;
+use crate::splice::mention::may_mention;
 use crate::splice::{Splice, member, quoted};
 
 methods! {

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::{GivenHeader, PARAM_PREFIX, coded, differs, encode, required, unasked, unreadable};
-use crate::mention::may_mention;
+use crate::splice::mention::may_mention;
 use crate::refusal::Refusal;
 use crate::splice::members;
 

@@ -16,7 +16,7 @@ use mgp_protocol::ids::{AgentId, NodeServer};
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcp::subscriptions::Listen;
-use mgp_protocol::mention::may_mention;
+use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::mgp::callback::Respond;
 use mgp_protocol::mgp::events::Subscribe;
 use mgp_protocol::mgp::stream::{self, Cancel};

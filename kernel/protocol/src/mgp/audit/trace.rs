@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::mention::may_mention;
+use crate::splice::mention::may_mention;
 
 /// A request's trace: passed on unchanged to servers, nodes and audit events.
 ///

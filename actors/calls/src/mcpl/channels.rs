@@ -1,0 +1,1 @@
+//! `channels/*`, of agents that are MCPL hosts (MCPL §14).

@@ -1,0 +1,1 @@
+//! `context/*`, of agents that are MCPL hosts (MCPL §10).

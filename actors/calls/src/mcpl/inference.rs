@@ -1,0 +1,1 @@
+//! `inference/chunk`, of agents that are MCPL hosts (MCPL §11.4).

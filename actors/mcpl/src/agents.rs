@@ -1,0 +1,1 @@
+//! The connected agents that are MCPL hosts.

@@ -1,0 +1,1 @@
+//! What of MCPL is written to the audit log (MCPL §13.2).

@@ -1,0 +1,1 @@
+//! The registry of channels, and what goes in and out through them (MCPL §14).

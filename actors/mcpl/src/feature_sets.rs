@@ -1,0 +1,1 @@
+//! Which feature sets are enabled at which server, published (MCPL §6).

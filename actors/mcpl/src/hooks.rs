@@ -1,0 +1,1 @@
+//! Context hooks, fanned out and chained (MCPL §10).

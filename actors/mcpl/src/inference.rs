@@ -1,0 +1,1 @@
+//! Inferences that servers ask for (MCPL §11).

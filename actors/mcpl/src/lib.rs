@@ -1,0 +1,12 @@
+//! MCPL: the host that servers talk to, and what it passes on to agents that are MCPL hosts themselves.
+
+pub mod agents;
+pub mod audit;
+pub mod channels;
+pub mod feature_sets;
+pub mod hooks;
+pub mod host;
+pub mod inference;
+pub mod push;
+pub mod scopes;
+pub mod state;

@@ -1,0 +1,1 @@
+//! Push events, delivered (MCPL §9).

@@ -1,0 +1,1 @@
+//! Scopes that a person is asked about, and what was approved (MCPL §7).

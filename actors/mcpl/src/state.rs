@@ -1,0 +1,1 @@
+//! Checkpoints, kept (MCPL §8).

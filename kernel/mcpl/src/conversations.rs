@@ -1,0 +1,1 @@
+//! Ids of inferences and conversations, so that those of two agents never meet (MCPL §11).

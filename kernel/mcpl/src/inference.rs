@@ -1,0 +1,1 @@
+//! Who answers what servers ask a model (MCPL §11).

@@ -1,0 +1,16 @@
+//! What is decided of MCPL: which sets are in use, which scopes are open, what is delivered, asked and kept.
+//!
+//! Pure as the engine is: text and the time go in, a verdict comes out.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod channels;
+pub mod conversations;
+pub mod feature_sets;
+pub mod hooks;
+pub mod inference;
+pub mod names;
+pub mod policy;
+pub mod push;
+pub mod scopes;
+pub mod state;

@@ -1,0 +1,1 @@
+//! What the operator says of MCPL: `[mcpl]` of the configuration.

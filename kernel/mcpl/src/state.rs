@@ -1,0 +1,1 @@
+//! Checkpoints of stateful tools, as trees (MCPL §8).

@@ -1,0 +1,15 @@
+//! The words of MCPL 0.4 (MCP Live): what servers and hosts say to each other beside MCP.
+//!
+//! Spoken in the legacy eras only, with peers that declared `capabilities.experimental.mcpl`.
+
+pub mod channels;
+pub mod content;
+pub mod context;
+pub mod error;
+pub mod feature_sets;
+pub mod inference;
+pub mod model;
+pub mod negotiation;
+pub mod push;
+pub mod scope;
+pub mod state;

@@ -1,0 +1,1 @@
+//! Content blocks (MCPL §10.3, appendix B.1).

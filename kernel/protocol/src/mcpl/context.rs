@@ -1,0 +1,1 @@
+//! `context/*`: hooks before and after an inference (MCPL §10).

@@ -1,0 +1,1 @@
+//! The errors of MCPL (appendix A).

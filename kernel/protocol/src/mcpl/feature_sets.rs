@@ -1,0 +1,1 @@
+//! `featureSets/*`: which parts of a server are in use (MCPL §6).

@@ -1,0 +1,1 @@
+//! `capabilities.experimental.mcpl` (MCPL §5).

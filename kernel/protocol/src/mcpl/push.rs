@@ -1,0 +1,1 @@
+//! `push/event`: what servers tell unasked (MCPL §9).

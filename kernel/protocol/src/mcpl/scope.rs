@@ -1,0 +1,1 @@
+//! `scope/*`: leave for what a list does not allow (MCPL §7).

@@ -1,0 +1,1 @@
+//! `state/*`: checkpoints of what tools change (MCPL §8).

@@ -1,0 +1,1 @@
+//! `[mcpl]`: who answers inferences.

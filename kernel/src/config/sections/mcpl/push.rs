@@ -1,0 +1,1 @@
+//! `[mcpl]`: push events and hooks.

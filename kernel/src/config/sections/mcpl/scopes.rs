@@ -1,0 +1,1 @@
+//! `[mcpl.servers.*]`: sets and scopes.

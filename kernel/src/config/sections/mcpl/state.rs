@@ -1,0 +1,1 @@
+//! `[mcpl]`: checkpoints and channels.

@@ -1,0 +1,1 @@
+//! Channels (MCPL §14).

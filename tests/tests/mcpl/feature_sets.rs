@@ -1,0 +1,1 @@
+//! Feature sets (MCPL §6).

@@ -1,0 +1,1 @@
+//! Context hooks (MCPL §10).

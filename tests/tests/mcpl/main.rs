@@ -1,0 +1,14 @@
+//! MCPL, with real processes: servers that push, hook and infer, and agents that are hosts.
+
+#![allow(clippy::unwrap_used)]
+
+mod channels;
+mod feature_sets;
+mod hooks;
+mod inference;
+mod negotiation;
+mod push;
+mod scene;
+mod scopes;
+mod state;
+mod story;

@@ -1,0 +1,1 @@
+//! Push events (MCPL §9).

@@ -1,0 +1,1 @@
+//! Servers and hosts of MCPL, scripted.

@@ -1,0 +1,1 @@
+//! Scopes (MCPL §7).

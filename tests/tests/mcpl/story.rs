@@ -1,0 +1,1 @@
+//! Several servers, two channels and a host: a useful whole.
