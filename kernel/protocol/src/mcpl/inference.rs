@@ -252,7 +252,10 @@ mod tests {
         assert_eq!(request.conversation_id.as_deref(), Some("conv_123"));
         assert_eq!(request.stream, Some(false));
         let wants = request.preferences().unwrap();
-        assert_eq!((wants.max_tokens, wants.temperature), (Some(500), Some(0.7)));
+        assert_eq!(
+            (wants.max_tokens, wants.temperature),
+            (Some(500), Some(0.7))
+        );
         assert_eq!(request.turns().unwrap().len(), 1);
         for bad in [
             r#"{"messages":[]}"#,
@@ -275,8 +278,7 @@ mod tests {
     #[test]
     fn unknown_preferences_are_tolerated_and_wrong_ones_are_not() {
         let with = |preferences: &str| {
-            let text =
-                format!(r#"{{"featureSet":"a","messages":[],"preferences":{preferences}}}"#);
+            let text = format!(r#"{{"featureSet":"a","messages":[],"preferences":{preferences}}}"#);
             Request::read(&text).unwrap().preferences()
         };
         let known = with(r#"{"modelTier":"big","costTier":{"a":[1]},"model":7,"maxTokens":2}"#);
@@ -297,9 +299,18 @@ mod tests {
     /// MCPL-105: the id of a chunk is the server's own, number or text, as it wrote it.
     #[test]
     fn a_chunk_carries_the_id_as_it_was_written() {
-        for id in ["1", r#""req-7""#, "-3", "123456789012345678901234567890", r#""\u00e9""#] {
+        for id in [
+            "1",
+            r#""req-7""#,
+            "-3",
+            "123456789012345678901234567890",
+            r#""\u00e9""#,
+        ] {
             let text = chunk(&RequestId::from_json(id).unwrap(), 0, "Con\"so\n");
-            assert!(text.starts_with(&format!(r#"{{"requestId":{id},"index":0,"#)), "{text}");
+            assert!(
+                text.starts_with(&format!(r#"{{"requestId":{id},"index":0,"#)),
+                "{text}"
+            );
             let read = Chunk::read(&text).unwrap();
             assert_eq!((read.request_id.as_json(), &*read.delta), (id, "Con\"so\n"));
         }
@@ -312,12 +323,18 @@ mod tests {
     fn an_answer_is_read_and_written_as_the_document_shows_it() {
         let text = r#"{"content":"Consolidated memory summary...","model":"claude-haiku-4-5-20251001","finishReason":"end_turn","usage":{"inputTokens":450,"outputTokens":120}}"#;
         let answer = InferenceAnswer::read(text).unwrap();
-        assert_eq!((answer.to_json(), answer.usage.total()), (text.to_owned(), 570));
+        assert_eq!(
+            (answer.to_json(), answer.usage.total()),
+            (text.to_owned(), 570)
+        );
         for reason in ["max_tokens", "stop_sequence"] {
             assert!(InferenceAnswer::read(&text.replace("end_turn", reason)).is_ok());
         }
         for bad in ["stop", "EndTurn", "length", ""] {
-            assert!(InferenceAnswer::read(&text.replace("end_turn", bad)).is_err(), "{bad}");
+            assert!(
+                InferenceAnswer::read(&text.replace("end_turn", bad)).is_err(),
+                "{bad}"
+            );
         }
     }
 }

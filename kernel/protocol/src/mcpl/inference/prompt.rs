@@ -62,7 +62,8 @@ pub(super) fn read(messages: &str) -> Result<Vec<PromptTurn>, String> {
         many => return Err(format!("{many} messages; at most {TURNS_MAX} are taken")),
     }
     let read = turns.into_iter().enumerate().map(|(at, turn)| {
-        let parts = parts(turn.content).map_err(|why| format!("`messages[{at}].content`: {why}"))?;
+        let parts =
+            parts(turn.content).map_err(|why| format!("`messages[{at}].content`: {why}"))?;
         let role = turn.role;
         Ok(PromptTurn { role, parts })
     });
@@ -142,7 +143,10 @@ mod tests {
             (r#"[{"role":"user","content":[]}]"#, "no block"),
             (r#"[{"role":"user","content":[{"text":"a"}]}]"#, "type"),
             (r#"[{"role":"user","content":[{"type":"text"}]}]"#, "`text`"),
-            (r#"[{"role":"user","content":[{"type":"image","data":"a","uri":"b"}]}]"#, "uri"),
+            (
+                r#"[{"role":"user","content":[{"type":"image","data":"a","uri":"b"}]}]"#,
+                "uri",
+            ),
             (&format!("[{many}]"), "at most"),
         ] {
             let why = read(bad).unwrap_err();
