@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::model::ModelInfo;
 
 use self::budget::BudgetRules;
 use self::provider::ProviderSpec;
-use self::routes::InferenceRoutes;
+use self::routes::{InferenceRoutes, RouteKey, best};
 
 /// `[mcpl.inference]` and `[mcpl.providers.*]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct InferenceRules {
     pub model: Option<ModelInfo>,
     /// The prompt that a push event becomes; `{content}` is its text.
     pub push_prompt: Arc<str>,
+    /// Where the answer to an event goes, by the names that agents know: the set, and the channel.
+    pub channels: BTreeMap<RouteKey, Arc<str>>,
     /// Who can be asked, by name.
     pub providers: BTreeMap<Arc<str>, Arc<ProviderSpec>>,
 }
@@ -44,6 +47,7 @@ impl Default for InferenceRules {
             agent_timeout: Duration::from_secs(120),
             model: None,
             push_prompt: PUSH_PROMPT.into(),
+            channels: BTreeMap::new(),
             providers: BTreeMap::new(),
         }
     }
@@ -58,6 +62,12 @@ impl InferenceRules {
     #[must_use]
     pub fn max_tokens(&self, wished: Option<u64>) -> u64 {
         wished.map_or(self.max_tokens, |wished| wished.min(self.max_tokens))
+    }
+
+    /// The channel that the answer to an event of this set goes to.
+    #[must_use]
+    pub fn channel(&self, server: &ServerId, set: &str) -> Option<&Arc<str>> {
+        best(&self.channels, server, set)
     }
 
     /// The prompt for an event of `server`. What is put in is not read again for places.

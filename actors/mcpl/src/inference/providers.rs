@@ -50,6 +50,16 @@ pub(super) struct NoAnswer {
 }
 
 impl NoAnswer {
+    /// Nothing was asked, and it cost nothing.
+    pub(super) fn before(reason: NotInferred, words: impl Into<String>) -> Self {
+        Self::new(reason, words, false)
+    }
+
+    /// It was asked.
+    pub(super) fn after(reason: NotInferred, words: impl Into<String>) -> Self {
+        Self::new(reason, words, true)
+    }
+
     fn new(reason: NotInferred, words: impl Into<String>, began: bool) -> Self {
         let words = words.into();
         Self {

@@ -110,6 +110,19 @@ impl RouteKey {
     }
 }
 
+/// What is said of a set: of its whole name before a beginning of it, of a longer one before a shorter.
+#[must_use]
+pub fn best<'a, T>(
+    rules: &'a BTreeMap<RouteKey, T>,
+    server: &ServerId,
+    set: &str,
+) -> Option<&'a T> {
+    let name = names::set(&server.server(), set);
+    let covering = rules.iter().filter(|(key, _)| key.covers(&name));
+    let best = covering.max_by_key(|(key, _)| (!key.wild, key.name.len()));
+    best.map(|(_, said)| said)
+}
+
 /// Who answers whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InferenceRoutes {
@@ -125,15 +138,8 @@ impl InferenceRoutes {
     /// Who answers an inference of this set of a server, or of an instance of it.
     #[must_use]
     pub fn route(&self, server: &ServerId, set: &str, conversation: Option<&str>) -> &Destination {
-        let server = server.server();
-        let name = names::set(&server, set);
-        let pinned = conversation.and_then(|id| self.pins.get(&(server, id.to_owned())));
-        let ruled = || {
-            let covering = self.rules.iter().filter(|(key, _)| key.covers(&name));
-            // The whole name goes before a beginning, a longer one before a shorter.
-            let best = covering.max_by_key(|(key, _)| (!key.wild, key.name.len()));
-            best.map(|(_, destination)| destination)
-        };
+        let pinned = conversation.and_then(|id| self.pins.get(&(server.server(), id.to_owned())));
+        let ruled = || best(&self.rules, server, set);
         pinned.or_else(ruled).unwrap_or(&self.default)
     }
 

@@ -87,6 +87,22 @@ fn read_rules(mut section: Section<'_, '_, '_>, rules: &mut InferenceRules) {
             ),
         }
     }
+    for (key, channel) in section.text_map("push_channels") {
+        let named = mgp_mcpl_engine::names::parse_channel(channel.get_ref()).is_some();
+        match RouteKey::parse(key) {
+            Ok(key) if named => drop(rules.channels.insert(key, (*channel.get_ref()).into())),
+            Ok(_) => {
+                let words = format!(
+                    "`push_channels` in [mcpl.inference]: {:?} is no \"SERVER:CHANNEL\"",
+                    channel.get_ref()
+                );
+                section.refuse(channel.span(), words);
+            }
+            Err(why) => {
+                section.refuse(channel.span(), format!("`push_channels` in [mcpl.inference]: {why}"));
+            }
+        }
+    }
     section.count("max_tokens", 1..=TOKENS_MAX, &mut rules.max_tokens);
     section.count("tokens_per_day", 0..=TOKENS_MAX, &mut rules.budget.each);
     section.count("tokens_per_day_all", 0..=TOKENS_MAX, &mut rules.budget.all);
