@@ -11,8 +11,7 @@ mod pushed;
 mod tokens;
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use mgp_callers::directory::Directory;
 use mgp_mcpl_engine::conversations::Side;
@@ -38,14 +37,14 @@ use serde_json::json;
 use self::around::{Added, AroundInference, OwnInference, Passage};
 use self::parts::Parts;
 use self::providers::{NoAnswer, Providers};
-use self::tokens::{NotSetAside, Tokens};
+use self::tokens::NotSetAside;
 use crate::agents::McplAgents;
 use crate::audit::{self, McplActor, McplRecord};
 use crate::conversations::Conversations;
 use crate::host::{FromMcplServer, HostEvent, McplHost, McplNoun};
 
-pub use self::pushed::{PushedInference, PublishedAnswer};
-pub use self::tokens::UnreadableTokens;
+pub use self::pushed::{PublishedAnswer, PushedInference};
+pub use self::tokens::{Tokens, UnreadableTokens};
 
 /// Inferences of one server at once, those that wait in a line included; a further one is refused.
 const OPEN_MAX: usize = 8;
@@ -73,11 +72,18 @@ pub struct InferenceFrom {
     pub publish: EventSink<PublishedAnswer>,
 }
 
+/// The rules in force, and the lines at the providers they name.
+#[derive(Debug)]
+struct Ruled {
+    rules: InferenceRules,
+    providers: Providers,
+}
+
 #[derive(Debug)]
 struct SharedInference {
-    rules: InferenceRules,
+    /// What is under way goes on by the rules that it began with.
+    ruled: RwLock<Arc<Ruled>>,
     from: InferenceFrom,
-    providers: Providers,
     tokens: Tokens,
     /// How many each server has under way.
     open: Mutex<HashMap<ServerId, usize>>,
@@ -89,6 +95,7 @@ struct SharedInference {
 
 /// An inference that somebody asked for.
 struct InferenceOrder {
+    ruled: Arc<Ruled>,
     /// The kernel's id of it.
     id: String,
     server: ServerId,
@@ -110,24 +117,25 @@ struct Answered {
 }
 
 impl InferenceHandle {
-    /// Reads how many tokens were taken today; blocks.
-    ///
-    /// # Errors
-    /// [`UnreadableTokens`], in words for who starts the kernel.
-    pub fn open(
-        data_dir: &Path,
-        rules: InferenceRules,
-        from: InferenceFrom,
-    ) -> Result<Self, UnreadableTokens> {
-        Ok(Self(Arc::new(SharedInference {
-            providers: Providers::new(&rules.providers),
-            tokens: Tokens::open(data_dir)?,
-            rules,
+    /// By these rules.
+    #[must_use]
+    pub fn new(tokens: Tokens, rules: InferenceRules, from: InferenceFrom) -> Self {
+        Self(Arc::new(SharedInference {
+            ruled: RwLock::new(Ruled::new(rules)),
+            tokens,
             from,
             open: Mutex::default(),
             staying: Mutex::default(),
             models: Mutex::default(),
-        })))
+        }))
+    }
+
+    /// Other rules hold for what is asked from now on.
+    pub fn configure(&self, rules: InferenceRules) {
+        let mut ruled = self.0.ruled.write().unwrap_or_else(PoisonError::into_inner);
+        if ruled.rules != rules {
+            *ruled = Ruled::new(rules);
+        }
     }
 
     /// What it takes of what servers say.
@@ -182,10 +190,23 @@ impl InferenceHandle {
     }
 }
 
+impl Ruled {
+    fn new(rules: InferenceRules) -> Arc<Self> {
+        let providers = Providers::new(&rules.providers);
+        Arc::new(Self { rules, providers })
+    }
+}
+
 impl SharedInference {
+    fn ruled(&self) -> Arc<Ruled> {
+        let ruled = self.ruled.read();
+        ruled.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// `model/info`: of the agent that said last which it uses, else as configured, else of the provider that would
     /// answer the server (MCPL-109, MCPL-156).
     fn model(&self, server: &ServerId) -> Result<String, McplError> {
+        let ruled = self.ruled();
         let of_agent = || {
             let models = lock(&self.models);
             let mut newest = models.iter().rev();
@@ -199,15 +220,15 @@ impl SharedInference {
             let sets = self.from.host.sets().load();
             let set = sets.of(server)?.using(Capability::InferenceRequest).next();
             let set = set.map_or("", |(set, _)| set);
-            match self.rules.routes.route(server, set, None) {
-                Destination::Provider(name) => Some(self.rules.providers.get(name)?.info.clone()),
+            match ruled.rules.routes.route(server, set, None) {
+                Destination::Provider(name) => Some(ruled.rules.providers.get(name)?.info.clone()),
                 Destination::Nowhere
                 | Destination::AnyAgent
                 | Destination::Agent(_)
                 | Destination::Sampling(_) => None,
             }
         };
-        let model = of_agent().or_else(|| self.rules.model.clone());
+        let model = of_agent().or_else(|| ruled.rules.model.clone());
         let model = model.or_else(of_provider).ok_or_else(|| McplError {
             code: NOT_INFERRED,
             message: "No model is known: no agent has said which it uses, and none is configured"
@@ -249,6 +270,7 @@ impl SharedInference {
             }
         };
         let order = InferenceOrder {
+            ruled: self.ruled(),
             id: new_id(),
             server: server.clone(),
             set,
@@ -275,7 +297,11 @@ impl SharedInference {
         mut parts: Parts<'_>,
     ) -> Result<Answered, NoAnswer> {
         let conversation = order.conversation.as_deref();
-        let to = self.rules.routes.route(&order.server, &order.set, conversation);
+        let to = order
+            .ruled
+            .rules
+            .routes
+            .route(&order.server, &order.set, conversation);
         let answered = self.routed(order, to, &mut parts).await;
         let words = answered.as_ref().err().map(ToString::to_string);
         let answer = answered.as_ref().ok();
@@ -316,19 +342,17 @@ impl SharedInference {
             return Err(NoAnswer::before(NotInferred::NoRoute, words));
         }
         let _open = self.opened(server)?;
-        let max_tokens = self.rules.max_tokens(order.wishes.max_tokens);
-        let aside = self.set_aside(server, ceiling(&order.turns, max_tokens)).await?;
+        let max_tokens = order.ruled.rules.max_tokens(order.wishes.max_tokens);
+        let aside = self
+            .set_aside(order, ceiling(&order.turns, max_tokens))
+            .await?;
         let answered = match to {
             Destination::Provider(name) => {
                 Box::pin(self.by_provider(order, name, (depth, max_tokens), parts)).await
             }
             Destination::AnyAgent => self.by_agent(order, None, max_tokens, parts).await,
-            Destination::Agent(agent) => {
-                self.by_agent(order, Some(agent), max_tokens, parts).await
-            }
-            Destination::Sampling(agent) => {
-                self.by_sampling(order, agent, max_tokens, parts).await
-            }
+            Destination::Agent(agent) => self.by_agent(order, Some(agent), max_tokens, parts).await,
+            Destination::Sampling(agent) => self.by_sampling(order, agent, max_tokens, parts).await,
             Destination::Nowhere => unreachable!("it was refused above"),
         };
         let took = match &answered {
@@ -339,8 +363,11 @@ impl SharedInference {
         answered
     }
 
-    async fn set_aside(&self, server: &ServerId, tokens: u64) -> Result<SetAside, NoAnswer> {
-        let aside = self.tokens.set_aside(&self.rules.budget, server, tokens);
+    async fn set_aside(&self, order: &InferenceOrder, tokens: u64) -> Result<SetAside, NoAnswer> {
+        let server = &order.server;
+        let aside = self
+            .tokens
+            .set_aside(&order.ruled.rules.budget, server, tokens);
         aside.await.map_err(|why| {
             if let NotSetAside::Disk(error) = &why {
                 tracing::error!(%server, %error, "the tokens that servers take cannot be written down; nothing is asked");
@@ -357,7 +384,7 @@ impl SharedInference {
         (depth, max_tokens): (u8, u64),
         parts: &mut Parts<'_>,
     ) -> Result<Answered, NoAnswer> {
-        let Some(spec) = self.rules.providers.get(name) else {
+        let Some(spec) = order.ruled.rules.providers.get(name) else {
             let words = format!("there is no provider {name}");
             return Err(NoAnswer::before(NotInferred::NotThere, words));
         };
@@ -367,7 +394,7 @@ impl SharedInference {
         // What hooks add is paid for by who asked.
         let aside = match more {
             0 => None,
-            more => Some(self.set_aside(&order.server, more).await?),
+            more => Some(self.set_aside(order, more).await?),
         };
         let prompt = PromptOrder {
             turns: &turns,
@@ -377,10 +404,13 @@ impl SharedInference {
         };
         // Nothing leaves before all have let it through.
         let held = self.from.around.is_due(&own);
-        let asked = self.providers.ask(name, &prompt, |delta| match held {
-            true => Ok(()),
-            false => parts.add(&delta),
-        });
+        let asked = order
+            .ruled
+            .providers
+            .ask(name, &prompt, |delta| match held {
+                true => Ok(()),
+                false => parts.add(&delta),
+            });
         let answered = asked.await;
         if let Some(aside) = aside {
             // The first part has the sum of both.
@@ -407,7 +437,11 @@ impl SharedInference {
         if held {
             parts.whole(&answer.content)?;
         }
-        Ok(Answered { answer, counted: usage.is_some(), agent: None })
+        Ok(Answered {
+            answer,
+            counted: usage.is_some(),
+            agent: None,
+        })
     }
 
     /// One more inference of a server; it is one less when this is dropped.
@@ -420,7 +454,10 @@ impl SharedInference {
             return Err(NoAnswer::before(NotInferred::Busy, words));
         }
         *count += 1;
-        Ok(OpenInference { open: &self.open, server })
+        Ok(OpenInference {
+            open: &self.open,
+            server,
+        })
     }
 }
 
@@ -443,13 +480,25 @@ impl Drop for OpenInference<'_> {
 }
 
 fn own(order: &InferenceOrder, depth: u8, spec: &ProviderSpec) -> OwnInference {
-    let asked = order.turns.iter().rev().find(|turn| turn.role == PromptRole::User);
+    let asked = order
+        .turns
+        .iter()
+        .rev()
+        .find(|turn| turn.role == PromptRole::User);
     OwnInference {
         id: order.id.clone(),
-        conversation: order.conversation.clone().unwrap_or_else(|| order.id.clone()),
+        conversation: order
+            .conversation
+            .clone()
+            .unwrap_or_else(|| order.id.clone()),
         server: order.server.clone(),
         depth,
-        turn: order.turns.iter().filter(|turn| turn.role == PromptRole::User).count().saturating_sub(1),
+        turn: order
+            .turns
+            .iter()
+            .filter(|turn| turn.role == PromptRole::User)
+            .count()
+            .saturating_sub(1),
         user: asked.map(texts),
         model: spec.info.clone(),
     }
@@ -465,19 +514,49 @@ fn texts(turn: &PromptTurn) -> String {
 
 /// The turns with what hooks added, and the tokens that this may come to.
 fn with(added: Added, turns: &[PromptTurn]) -> (Vec<PromptTurn>, u64) {
-    let turn = |role, text: String| PromptTurn { role, parts: vec![PromptPart::Text(text)] };
-    let system: Vec<_> = added.system.into_iter().map(|text| turn(PromptRole::System, text)).collect();
-    let before: Vec<_> = added.before_user.into_iter().map(|text| turn(PromptRole::User, text)).collect();
-    let after: Vec<_> = added.after_user.into_iter().map(|text| turn(PromptRole::User, text)).collect();
+    let turn = |role, text: String| PromptTurn {
+        role,
+        parts: vec![PromptPart::Text(text)],
+    };
+    let system: Vec<_> = added
+        .system
+        .into_iter()
+        .map(|text| turn(PromptRole::System, text))
+        .collect();
+    let before: Vec<_> = added
+        .before_user
+        .into_iter()
+        .map(|text| turn(PromptRole::User, text))
+        .collect();
+    let after: Vec<_> = added
+        .after_user
+        .into_iter()
+        .map(|text| turn(PromptRole::User, text))
+        .collect();
     let all = [&system[..], &before[..], &after[..]].concat();
     let more = ceiling(&all, 0);
     // Behind what the asker itself has the model hold to, and around the last thing the user said.
-    let own = turns.iter().take_while(|turn| turn.role == PromptRole::System).count();
-    let last = turns.iter().rposition(|turn| turn.role == PromptRole::User).unwrap_or(turns.len());
+    let own = turns
+        .iter()
+        .take_while(|turn| turn.role == PromptRole::System)
+        .count();
+    let last = turns
+        .iter()
+        .rposition(|turn| turn.role == PromptRole::User)
+        .unwrap_or(turns.len());
     let split = last.max(own);
     let (head, tail) = (&turns[own..split], &turns[split..]);
     let (user, rest) = tail.split_at(tail.len().min(1));
-    let whole = [&turns[..own], &system[..], head, &before[..], user, &after[..], rest].concat();
+    let whole = [
+        &turns[..own],
+        &system[..],
+        head,
+        &before[..],
+        user,
+        &after[..],
+        rest,
+    ]
+    .concat();
     (whole, more)
 }
 
@@ -523,14 +602,23 @@ mod tests {
     use super::*;
 
     fn turn(role: PromptRole, text: &str) -> PromptTurn {
-        PromptTurn { role, parts: vec![PromptPart::Text(text.to_owned())] }
+        PromptTurn {
+            role,
+            parts: vec![PromptPart::Text(text.to_owned())],
+        }
     }
 
     /// What hooks add stands behind the asker's own system text, and around what the user said last.
     #[test]
     fn what_hooks_add_has_its_place() {
         use PromptRole::{Assistant, System, User};
-        let turns = [turn(System, "s"), turn(User, "1"), turn(Assistant, "a"), turn(User, "2"), turn(Assistant, "so")];
+        let turns = [
+            turn(System, "s"),
+            turn(User, "1"),
+            turn(Assistant, "a"),
+            turn(User, "2"),
+            turn(Assistant, "so"),
+        ];
         let added = || Added {
             system: vec!["S".into()],
             before_user: vec!["B".into()],

@@ -49,7 +49,7 @@ impl SharedInference {
         let sink = EventSink::new(move |part: String| drop(sender.try_send(part)));
         let exchange = agent.agent().outside();
         let asking = agent.agent().infer(&exchange, sink, &params);
-        let asking = tokio::time::timeout(self.rules.agent_timeout, asking);
+        let asking = tokio::time::timeout(order.ruled.rules.agent_timeout, asking);
         tokio::pin!(asking);
         let mut next = 0;
         let answered = loop {
@@ -70,10 +70,17 @@ impl SharedInference {
         let answer = answer.and_then(|text| InferenceAnswer::read(text).ok());
         let answer = answer.filter(|answer| answer.content.len() <= CONTENT_MAX);
         let answer = answer.ok_or_else(|| {
-            NoAnswer::after(NotInferred::Failed, "the agent's answer is none of an inference")
+            NoAnswer::after(
+                NotInferred::Failed,
+                "the agent's answer is none of an inference",
+            )
         })?;
         parts.whole(&answer.content)?;
-        Ok(Answered { answer, counted: true, agent: Some(agent.id.clone()) })
+        Ok(Answered {
+            answer,
+            counted: true,
+            agent: Some(agent.id.clone()),
+        })
     }
 
     /// The host that answers: the one that the conversation stays with, else the one that is connected longest.
@@ -85,10 +92,15 @@ impl SharedInference {
         };
         let mut all = self.from.agents.all();
         all.retain(able);
-        let place = order.conversation.clone().map(|id| (order.server.clone(), id));
+        let place = order
+            .conversation
+            .clone()
+            .map(|id| (order.server.clone(), id));
         let mut staying = lock(&self.staying);
         let stays = place.as_ref().and_then(|place| staying.get(place));
-        let at = all.iter().position(|agent| Some(&agent.connection) == stays);
+        let at = all
+            .iter()
+            .position(|agent| Some(&agent.connection) == stays);
         let found = (!all.is_empty()).then(|| all.swap_remove(at.unwrap_or(0)))?;
         if let Some(place) = place {
             if staying.len() >= STAYING_MAX {
@@ -142,16 +154,28 @@ impl SharedInference {
         })?;
         let params = sampling_params(order, max_tokens)?;
         let exchange = client.outside();
-        let asking = Agent::ask(&client, &exchange, None, CreateMessage::METHOD, Some(&params));
-        let answered = tokio::time::timeout(self.rules.agent_timeout, asking).await;
+        let asking = Agent::ask(
+            &client,
+            &exchange,
+            None,
+            CreateMessage::METHOD,
+            Some(&params),
+        );
+        let answered = tokio::time::timeout(order.ruled.rules.agent_timeout, asking).await;
         let answer = told(answered.unwrap_or(Err(Unanswered::TimedOut)))?;
         let read: Option<Sampled> = serde_json::from_slice(&answer).ok();
-        let answer = read.and_then(|it| it.answer(ceiling(&order.turns, 0))).ok_or_else(|| {
-            NoAnswer::after(NotInferred::Failed, "the client's answer is no text")
-        })?;
+        let answer = read
+            .and_then(|it| it.answer(ceiling(&order.turns, 0)))
+            .ok_or_else(|| {
+                NoAnswer::after(NotInferred::Failed, "the client's answer is no text")
+            })?;
         parts.whole(&answer.content)?;
         // Nobody said what it took: all that was set aside.
-        Ok(Answered { answer, counted: false, agent: Some(agent.clone()) })
+        Ok(Answered {
+            answer,
+            counted: false,
+            agent: Some(agent.clone()),
+        })
     }
 }
 
@@ -162,9 +186,10 @@ fn told(answered: Result<ClientAnswer, Unanswered>) -> Result<Arc<[u8]>, NoAnswe
         Ok(Ok(answer)) if answer.len() <= ANSWER_MAX => Ok(Arc::from(&answer[..])),
         Ok(Ok(_)) => Err(failed("the agent's answer is too long".to_owned())),
         Ok(Err(error)) => Err(failed(format!("the agent refused ({})", code(&error)))),
-        Err(Unanswered::TimedOut) => {
-            Err(NoAnswer::after(NotInferred::TimedOut, Unanswered::TimedOut.to_string()))
-        }
+        Err(Unanswered::TimedOut) => Err(NoAnswer::after(
+            NotInferred::TimedOut,
+            Unanswered::TimedOut.to_string(),
+        )),
         Err(why @ (Unanswered::Unready | Unanswered::Overloaded)) => {
             Err(NoAnswer::before(NotInferred::NotThere, why.to_string()))
         }
@@ -249,6 +274,11 @@ impl Sampled {
             output_tokens: content.len() as u64 / 4,
         };
         let fits = content.len() <= CONTENT_MAX;
-        fits.then_some(InferenceAnswer { content, model: self.model, finish_reason, usage })
+        fits.then_some(InferenceAnswer {
+            content,
+            model: self.model,
+            finish_reason,
+            usage,
+        })
     }
 }

@@ -42,18 +42,30 @@ pub struct PublishedAnswer {
 impl InferenceHandle {
     /// Runs an inference about an event. Only a provider answers one: agents are told events themselves.
     pub fn push(&self, pushed: PushedInference) {
-        let PushedInference { server, set, text, begun } = pushed;
-        let rules = &self.0.rules;
+        let PushedInference {
+            server,
+            set,
+            text,
+            begun,
+        } = pushed;
+        let ruled = self.0.ruled();
+        let rules = &ruled.rules;
         let to = rules.routes.route(&server, &set, None);
         if !matches!(to, Destination::Provider(_)) {
             let name = names::set(&server.server(), &set);
-            begun.send(Err(format!("no provider is configured for the events of {name}")));
+            begun.send(Err(format!(
+                "no provider is configured for the events of {name}"
+            )));
             return;
         }
         let id = new_id();
         let prompt = rules.push_prompt(server.as_str(), &text);
-        let turn = PromptTurn { role: PromptRole::User, parts: vec![PromptPart::Text(prompt)] };
+        let turn = PromptTurn {
+            role: PromptRole::User,
+            parts: vec![PromptPart::Text(prompt)],
+        };
         let order = InferenceOrder {
+            ruled: ruled.clone(),
             id: id.clone(),
             server,
             set,
@@ -68,7 +80,7 @@ impl InferenceHandle {
             begun.send(Ok(id));
             let parts = Parts::new(&inference.from.host, &order.server, None);
             let answered = Box::pin(inference.run(&order, METHOD, parts)).await;
-            let channel = inference.rules.channel(&order.server, &order.set);
+            let channel = order.ruled.rules.channel(&order.server, &order.set);
             // What became of it is in the audit log.
             let (Ok(answered), Some(channel)) = (answered, channel) else {
                 return;

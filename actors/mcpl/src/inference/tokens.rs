@@ -11,15 +11,15 @@ use mgp_runtime::time::unix_ms;
 use mgp_store::atomic_file;
 use tokio::sync::Mutex;
 
-/// The file in the data folder.
-const FILE: &str = "mcpl-tokens.json";
+/// The file in the folder of MCPL.
+const FILE: &str = "tokens.json";
 /// Longest file read, in bytes: all servers that are counted, with long names.
 const LONGEST: u64 = 4 << 20;
 const DAY_MS: u64 = 86_400_000;
 
-/// The count. Clones share it.
+/// The tokens that servers took today. Clones share the count.
 #[derive(Clone, Debug)]
-pub(super) struct Tokens(Arc<SharedTokens>);
+pub struct Tokens(Arc<SharedTokens>);
 
 #[derive(Debug)]
 struct SharedTokens {
@@ -46,9 +46,12 @@ pub struct UnreadableTokens {
 }
 
 impl Tokens {
-    /// Reads what was kept; blocks.
-    pub(super) fn open(data_dir: &Path) -> Result<Self, UnreadableTokens> {
-        let path = data_dir.join(FILE);
+    /// Reads what was kept in this folder; blocks.
+    ///
+    /// # Errors
+    /// [`UnreadableTokens`], in words for who starts the kernel.
+    pub fn open(folder: &Path) -> Result<Self, UnreadableTokens> {
+        let path = folder.join(FILE);
         let unreadable = |why: String| UnreadableTokens {
             path: path.clone(),
             why,
@@ -103,7 +106,12 @@ impl Tokens {
 impl SharedTokens {
     async fn write(&self, budget: &TokenBudget) -> io::Result<()> {
         let (path, text) = (self.path.clone(), budget.to_json());
-        let written = task::blocking("tokens", move || atomic_file::write(&path, text.as_bytes()));
+        let written = task::blocking("mcpl.tokens", move || {
+            if let Some(folder) = path.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
+            atomic_file::write(&path, text.as_bytes())
+        });
         written.await.map_err(io::Error::other)?
     }
 }
@@ -142,11 +150,12 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         let tokens = Tokens::open(&folder).unwrap();
         std::fs::remove_dir(&folder).unwrap();
+        std::fs::write(&folder, "").unwrap();
         let rules = BudgetRules::default();
         let server = ServerId::new("memory");
         let refused = tokens.set_aside(&rules, &server, 1).await;
         assert!(matches!(refused, Err(NotSetAside::Disk(_))));
-        std::fs::create_dir(&folder).unwrap();
+        std::fs::remove_file(&folder).unwrap();
         assert!(tokens.set_aside(&rules, &server, rules.each).await.is_ok());
     }
 }

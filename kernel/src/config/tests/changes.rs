@@ -135,6 +135,48 @@ set = "a" #> "b" live
 servers = [] #> ["x"] live
 tools = [] #> ["x:y"] live
 except = [] #> ["x:y"] live
+[mcpl]
+scope_timeout_secs = 10 #> 11 live
+[mcpl.servers.x]
+enable = [] #> ["a.*"] live
+disable = [] #> ["a.b"] live
+[mcpl.servers.x.tools]
+t = "a" #> "b" live
+[mcpl.servers.x.scopes.a]
+label = "{a}" #> "{b}" live
+whitelist = [] #> ["/a"] live
+blacklist = [] #> ["/a"] live
+[mcpl.servers.x.scopes.a.enrich."/a"]
+b = "c" #> "d" live
+[mcpl.inference]
+default = "none" #> "agent" live
+routes = { "x.a" = "none" } #> { "x.a" = "agent" } live
+conversations = { "x:c" = "none" } #> { "x:c" = "agent" } live
+max_tokens = 1 #> 2 live
+tokens_per_day = 1 #> 2 live
+tokens_per_day_all = 1 #> 2 live
+agent_timeout_secs = 1 #> 2 live
+push_prompt = "{content}" #> "{content}." live
+push_channels = { "x.a" = "x:a" } #> { "x.a" = "x:b" } live
+[mcpl.inference.servers.x]
+tokens_per_day = 3 #> 4 live
+[mcpl.inference.model]
+id = "m" #> "n" live
+vendor = "v" #> "w" live
+context_window = 1 #> 2 live
+capabilities = [] #> ["vision"] live
+[mcpl.providers.p]
+kind = "openai" #> "anthropic" live
+url = "https://a" #> "https://b" live
+model = "m" #> "n" live
+key = "a" #> "b" live
+timeout_secs = 1 #> 2 live
+at_once = 1 #> 2 live
+waiting = 1 #> 2 live
+max_tokens_name = "max_tokens" #> "max_completion_tokens" live
+vendor = "v" #> "w" live
+context_window = 1 #> 2 live
+capabilities = [] #> ["vision"] live
 [discovery.servers."agent.a"]
 exposure = "all" #> "pinned" waits
 [discovery.provider]
@@ -232,6 +274,7 @@ fn every_key_is_live_or_told() {
         let reaches = running.spec("x") != now.spec("x")
             || running.kernel.access.default_policy != now.kernel.access.default_policy
             || running.kernel.sets != now.kernel.sets
+            || running.kernel.mcpl != now.kernel.mcpl
             // The command line reads it each time.
             || running.kernel.registry != now.kernel.registry;
         assert_eq!(reaches, fate != "waits", "[{section}] {key}");
@@ -247,7 +290,10 @@ fn every_key_is_live_or_told() {
 
 /// A key without the name that its user chose.
 fn starred(key: &str) -> String {
-    key.replace("\"agent.a\"", "*").replace("sets.a", "sets.*")
+    key.replace("\"agent.a\"", "*")
+        .replace("sets.a", "sets.*")
+        .replace("mcpl.inference.servers.x", "mcpl.inference.servers.*")
+        .replace("mcpl.providers.p", "mcpl.providers.*")
 }
 
 /// The table has every key that is known.
