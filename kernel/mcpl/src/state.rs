@@ -5,6 +5,7 @@ pub mod document;
 mod numbers;
 pub mod patch;
 pub mod record;
+pub mod rules;
 pub mod tree;
 pub mod trees;
 

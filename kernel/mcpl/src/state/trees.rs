@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 
 use mgp_protocol::ids::AgentId;
-use mgp_protocol::mcpl::state::ResultState;
 
 use super::record::{Happened, StateRecord, TreeKey};
-use super::tree::{Carried, StateFault, StateTree, TreeStep};
+use super::tree::{Carried, Checkpoint, StateFault, StateTree, TreeStep};
 
 /// Trees of one server. More sessions than one machine's agents have open at once; at the bound the one whose session
 /// ended first goes, and where none has ended, a new one is refused.
@@ -87,29 +86,23 @@ impl StateTrees {
         }
     }
 
-    /// What this answer of the server does to the tree.
+    /// Whether there is room for a step that was judged.
     ///
     /// # Errors
-    /// [`StateFault`]: the tree stays as it is.
-    pub fn judge(
-        &self,
-        key: &TreeKey,
-        said: &ResultState<'_>,
-        at: u64,
-    ) -> Result<TreeStep, StateFault> {
-        let none = StateTree::default();
-        let step = self.trees.get(key).unwrap_or(&none).judge(said, at)?;
-        if let TreeStep::Grow(checkpoint) = &step {
-            let stays = |(other, tree): (&TreeKey, &StateTree)| match tree.ended {
-                None if other != key => tree.current().map_or(0, |current| current.bytes()),
-                Some(_) | None => 0,
-            };
-            let least: usize = self.trees.iter().map(stays).sum();
-            if least + checkpoint.bytes() > SERVER_BYTES || self.admits(key).is_err() {
-                return Err(StateFault::Full);
-            }
+    /// [`StateFault::Full`]: the tree stays as it is.
+    pub fn fits(&self, key: &TreeKey, step: &TreeStep) -> Result<(), StateFault> {
+        let TreeStep::Grow(checkpoint) = step else {
+            return Ok(());
+        };
+        let stays = |(other, tree): (&TreeKey, &StateTree)| match tree.ended {
+            None if other != key => tree.current().map_or(0, Checkpoint::bytes),
+            Some(_) | None => 0,
+        };
+        let least: usize = self.trees.iter().map(stays).sum();
+        match least + checkpoint.bytes() > SERVER_BYTES || self.admits(key).is_err() {
+            true => Err(StateFault::Full),
+            false => Ok(()),
         }
-        Ok(step)
     }
 
     /// Carries out what was judged, or reads what was written down.
@@ -144,11 +137,12 @@ impl StateTrees {
         keys.map(|tree| StateRecord::Ended { tree, at }).collect()
     }
 
-    /// The records that end every session: none of them is there any more after a start of the kernel.
+    /// The records that end every session, as no session outlives the kernel; of a server that is not there any more
+    /// (`gone`) those that end everything.
     #[must_use]
-    pub fn all_ended(&self, at: u64) -> Vec<StateRecord> {
+    pub fn all_ended(&self, gone: bool, at: u64) -> Vec<StateRecord> {
         let open = |(key, tree): &(&TreeKey, &StateTree)| {
-            key.session.is_some() && tree.ended.is_none()
+            (gone || key.session.is_some()) && tree.ended.is_none()
         };
         let keys = self.trees.iter().filter(open).map(|(key, _)| key.clone());
         keys.map(|tree| StateRecord::Ended { tree, at }).collect()
