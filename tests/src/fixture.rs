@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use doors::{http, mishap, stdio};
 pub use options::lists::ListTroubles;
+pub use options::mcpl::McplWords;
 pub use options::mgp::MgpWords;
 pub use options::{CursorLoop, HttpWays, Misstart, Options, Spoken, Switch};
 use server::{Server, tools};

@@ -6,9 +6,9 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::{GivenHeader, PARAM_PREFIX, coded, differs, encode, required, unasked, unreadable};
-use crate::splice::mention::may_mention;
 use crate::refusal::Refusal;
 use crate::splice::members;
+use crate::splice::mention::may_mention;
 
 const ANNOTATION: &str = "x-mcp-header";
 
