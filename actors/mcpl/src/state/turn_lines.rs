@@ -64,6 +64,12 @@ impl TurnLines {
         }
     }
 
+    /// True when nobody is in any line.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        locked(&self.0).is_empty()
+    }
+
     fn place(&self, key: &TreeKey) -> Option<TurnPlace> {
         let mut lines = locked(&self.0);
         let line = lines.entry(key.clone()).or_insert_with(|| {
