@@ -3,6 +3,7 @@
 //! Calls of one tree go one after the other: the next one carries what the one before left. There is no actor: a
 //! call holds the turn of its tree, and whoever drops it passes it on.
 
+mod rollback;
 mod server_states;
 mod telling;
 mod turn_lines;
@@ -12,7 +13,7 @@ mod turn_lines;
 mod tests;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use mgp_callers::request::Caller;
 use mgp_mcpl_engine::state::record::TreeKey;
 use mgp_mcpl_engine::state::rules::{SharedBy, StateRules};
 use mgp_mcpl_engine::state::tree::Carried;
+use mgp_mcpl_engine::state::trees::StateTrees;
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::randomness;
@@ -29,6 +31,7 @@ use mgp_store::journal::NotAppended;
 use self::server_states::{FILE_ENDS, ServerStates};
 use self::turn_lines::TurnPermit;
 
+pub use self::rollback::Rolling;
 pub use self::telling::{noted, spoken, without};
 
 /// How often states are looked for whose time is over. Much shorter than anybody would have them kept.
@@ -68,11 +71,14 @@ impl States {
     #[must_use]
     pub fn new(folder: PathBuf, rules: StateRules) -> Arc<Self> {
         let run = u32::from_le_bytes(randomness::bytes());
+        let kept = kept_servers(&folder).into_iter();
+        let made = |id: ServerId| (id.clone(), Arc::new(ServerStates::new(&folder, &id)));
+        let servers = Mutex::new(kept.map(made).collect());
         Arc::new(Self {
             folder,
             run: format!("{run:08x}"),
             rules,
-            servers: Mutex::default(),
+            servers,
         })
     }
 
@@ -176,7 +182,7 @@ impl States {
     /// the states.
     pub async fn looked_over(states: Weak<Self>, known: Vec<ServerId>) {
         if let Some(states) = states.upgrade() {
-            for server in states.kept_servers() {
+            for server in kept_servers(&states.folder) {
                 match states.opened(&server).await {
                     Ok(kept) => kept.end_all(!known.contains(&server)).await,
                     Err(why) => tracing::error!(%server, %why, "its states cannot be read"),
@@ -196,16 +202,43 @@ impl States {
         }
     }
 
-    /// The servers of which something is kept.
-    fn kept_servers(&self) -> Vec<ServerId> {
-        let Ok(entries) = std::fs::read_dir(&self.folder) else {
-            return Vec::new();
+    /// Whether calls of this tree take turns: something of it is kept. Of a server that never had a state this costs
+    /// one look.
+    pub async fn has(&self, server: &ServerId, key: &TreeKey) -> bool {
+        if !self.servers().contains_key(&server.server()) {
+            return false;
+        }
+        // What cannot be read is told by whoever takes the turn.
+        let Ok(states) = self.opened(server).await else {
+            return true;
         };
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        names
-            .filter_map(|name| ServerId::parse(name.strip_suffix(FILE_ENDS)?).ok())
-            .collect()
+        let has = states.trees().tree(key).is_some();
+        has
     }
+
+    /// All trees of a server, with what stands in them.
+    ///
+    /// # Errors
+    /// [`Refusal::Broken`] when what is kept cannot be read.
+    pub async fn trees(&self, server: &ServerId) -> Result<StateTrees, Refusal> {
+        if !self.servers().contains_key(server) {
+            return Ok(StateTrees::default());
+        }
+        let states = self.opened(server).await?;
+        let trees = states.trees().clone();
+        Ok(trees)
+    }
+}
+
+/// The servers of which something is kept.
+fn kept_servers(folder: &Path) -> Vec<ServerId> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names
+        .filter_map(|name| ServerId::parse(name.strip_suffix(FILE_ENDS)?).ok())
+        .collect()
 }
 
 impl StateTurn {

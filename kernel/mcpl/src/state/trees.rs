@@ -114,7 +114,8 @@ impl StateTrees {
                 let tree = self.trees.entry(key.clone()).or_default();
                 let before = tree.bytes();
                 tree.take(step);
-                tree.ended = None;
+                // A session that has ended does not begin again.
+                tree.ended = tree.ended.filter(|_| key.session.is_some());
                 self.bytes = self.bytes + tree.bytes() - before;
                 self.make_room(&key);
             }

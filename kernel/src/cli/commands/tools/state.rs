@@ -5,6 +5,8 @@ use std::fmt::Write;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::state::RolledBack;
 use mgp_protocol::mgp::kernel::state::{KeptCheckpoint, KeptState, KeptStates, Log, Rollback};
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::cli::args::{State, StateLog, StateRollback};
 use crate::cli::client::{CliContext, names, read};
@@ -25,8 +27,7 @@ fn log(context: &CliContext, typed: &StateLog) -> Result<(), Failure> {
         set: typed.set.clone(),
         agent: typed.agent.clone(),
     };
-    let answer = context.ask(Log::METHOD, &params, "reading the checkpoints");
-    let answer = answer.map_err(names::wrong)?;
+    let answer = asked(context, &typed.server, Log::METHOD, &params)?;
     context.show(&answer, |KeptStates { server_id, states }| {
         if states.is_empty() {
             return say(plain(&format!(
@@ -45,8 +46,7 @@ fn rollback(context: &CliContext, typed: &StateRollback) -> Result<(), Failure> 
         agent: typed.agent.clone(),
         session: typed.session.clone(),
     };
-    let answer = context.ask(Rollback::METHOD, &params, "asking the server");
-    let answer = answer.map_err(names::wrong)?;
+    let answer = asked(context, &typed.server, Rollback::METHOD, &params)?;
     let back: RolledBack = read(&answer)?;
     if !back.success {
         let why = back.reason.unwrap_or_else(|| "it says no reason".into());
@@ -60,6 +60,20 @@ fn rollback(context: &CliContext, typed: &StateRollback) -> Result<(), Failure> 
             "{} is back at {}; what comes then is a branch beside what was there",
             typed.server, back.checkpoint
         )))
+    })
+}
+
+/// Asks the kernel about a server that is there; one that is misspelt is told with the nearest.
+fn asked(
+    context: &CliContext,
+    server: &str,
+    method: &str,
+    params: &impl Serialize,
+) -> Result<Box<RawValue>, Failure> {
+    context.with_kernel(async |client| {
+        names::server(client, server).await?;
+        let answer = client.ask(method, params, "reading the checkpoints").await;
+        answer.map_err(names::wrong)
     })
 }
 
