@@ -86,6 +86,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
             trust_level: TrustLevel::Trusted,
             ..MgpDeclaration::default()
         },
+        mcpl: true,
         tools: Arc::default(),
         permissions: PermissionRules::default(),
         pin: PinMode::default(),

@@ -46,6 +46,7 @@ use crate::{cluster, source};
 pub use options::{OpenDoors, OpenHttpDoor, UpOptions};
 
 use announce::Announced;
+use data_folder::StoredMcpl;
 use marks::Marks;
 
 /// How long calls under way may take when their server is to stop.
@@ -75,10 +76,14 @@ pub fn run(options: UpOptions) -> Result<(), String> {
         &data_folder::grants_file(data_dir),
         &cluster::logs_folder(data_dir),
     )?;
+    let mark = secrets::hex(&randomness::bytes::<16>());
+    let marks = Marks::take(&options.data_dir, mark);
+    // First: what the others make is how the log's next start knows that there was one.
+    let audit = auditing::open(&options)?;
     let mut kept = StoredState {
-        marks: Marks::take(&options.data_dir, secrets::hex(&randomness::bytes::<16>())),
-        // First: what the others make is how the log's next start knows that there was one.
-        audit: auditing::open(&options)?,
+        marks,
+        mcpl: data_folder::mcpl(&options.data_dir, &audit)?,
+        audit,
         seal: secrets::seal_key(&options.data_dir)?,
         tasks: data_folder::tasks(&options.data_dir)?,
         roster: data_folder::roster(&options.data_dir)?,
@@ -159,6 +164,7 @@ struct StoredState {
     key: NodeKey,
     audit: AuditHandle,
     registered: Registrations,
+    mcpl: StoredMcpl,
     /// Decisions that are not in the audit log.
     unaudited: Vec<Operation>,
     /// What was there before, and is missing: in words.

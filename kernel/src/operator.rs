@@ -31,6 +31,7 @@ use mgp_callers::request::{Outcome, Request};
 use mgp_calls::known_names::NameSources;
 use mgp_doors::agent_registry::AgentRegistryHandle;
 use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
+use mgp_mcpl::host::McplHost;
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::permissions::PermissionsHandle;
 use mgp_protocol::ids::ServerId;
@@ -82,6 +83,8 @@ pub struct Operator {
     pub troubles: Troubles,
     /// What waits for a person.
     pub approvals: ApprovalsHandle,
+    /// The servers that speak MCPL.
+    pub mcpl: Arc<McplHost>,
     /// What servers may do.
     pub permissions: PermissionsHandle,
     /// The index of all tools.

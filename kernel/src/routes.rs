@@ -11,13 +11,13 @@ use mgp_calls::mcp::tasks::legacy;
 use mgp_calls::mcp::{
     completion, initialize, lists, logging, prompts, resources, roots, subscriptions, tasks, tools,
 };
-use mgp_calls::mgp;
 use mgp_calls::mgp::access::AccessTool;
 use mgp_calls::mgp::callback::CallbackTool;
 use mgp_calls::mgp::events::EventsTool;
 use mgp_calls::mgp::stream::StreamTool;
 use mgp_calls::offered::{Capability, offers};
 use mgp_calls::{Context, nothing};
+use mgp_calls::{mcpl, mgp};
 use mgp_engine::policy::access::Principal;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView, ListKind};
 use mgp_protocol::dialect::Era;
@@ -36,6 +36,17 @@ macro_rules! call {
         |table, request| {
             let calls = table.calls.clone();
             Box::pin(async move { $answer(&calls, &request $(, $more)?).await })
+        }
+    };
+}
+
+/// Taken note of where the caller is a host of MCPL.
+macro_rules! host {
+    ($note:path) => {
+        |table, caller, params| {
+            if caller.mcpl.is_some() {
+                $note(&table.calls, caller, params);
+            }
         }
     };
 }
@@ -86,6 +97,14 @@ fn from_agents(method: &str, era: Era) -> Option<Route> {
         ("tasks/result", Legacy) => mcp(call!(legacy::about, LegacyTask::Result)),
         ("tasks/cancel", Legacy) => mcp(call!(legacy::about, LegacyTask::Cancel)),
         ("tasks/list", Legacy) => mcp(call!(legacy::list)),
+
+        ("context/beforeInference", Legacy) => mcpl(call!(mcpl::context::before_inference)),
+        ("context/afterInference", Legacy) => mcpl(call!(mcpl::context::after_inference)),
+        ("state/rollback", Legacy) => mcpl(call!(mcpl::state::rollback)),
+        ("channels/list", Legacy) => mcpl(call!(mcpl::channels::list)),
+        ("channels/open", Legacy) => mcpl(call!(mcpl::channels::open)),
+        ("channels/close", Legacy) => mcpl(call!(mcpl::channels::close)),
+        ("channels/publish", Legacy) => mcpl(call!(mcpl::channels::publish)),
 
         ("mgp/access/query", _) => access(call!(mgp::access::answer, AccessTool::Query)),
         ("mgp/access/grant", _) => access(call!(mgp::access::answer, AccessTool::Grant)),
@@ -195,9 +214,28 @@ fn told_by_agents(method: &str) -> Option<fn(&Routing, &Caller, Option<&str>)> {
         "notifications/mgp.stream.gap" => |table, caller, params| {
             mgp::stream::missed(&table.calls, caller, params);
         },
-        "notifications/initialized" | "notifications/roots/list_changed" => {
+        "notifications/initialized" => |table, caller, _| {
+            roots::changed(&table.calls, caller);
+            if let Some(agent) = caller.standing() {
+                table.calls.mcpl_agents.refresh_one(&agent);
+            }
+        },
+        "notifications/roots/list_changed" => {
             |table, caller, _| roots::changed(&table.calls, caller)
         }
+        of_mcpl => return told_by_hosts(of_mcpl),
+    })
+}
+
+/// What agents tell that are hosts of MCPL; for all others nobody reads it.
+fn told_by_hosts(method: &str) -> Option<fn(&Routing, &Caller, Option<&str>)> {
+    Some(match method {
+        "featureSets/update" => host!(mcpl::feature_sets::update),
+        "context/afterInference" => host!(mcpl::context::inferred),
+        "channels/publish" => host!(mcpl::channels::published),
+        "channels/outgoing/chunk" => host!(mcpl::channels::outgoing_chunk),
+        "channels/outgoing/complete" => host!(mcpl::channels::outgoing_complete),
+        "inference/chunk" => host!(mcpl::inference::chunk),
         _ => return None,
     })
 }
@@ -224,6 +262,8 @@ enum RouteAudience {
     Agreed(Features),
     /// Who agreed to discovery, or may register servers.
     Discovery,
+    /// Agents that are hosts of MCPL.
+    McplHosts,
     Operator,
 }
 
@@ -233,6 +273,7 @@ impl RouteAudience {
             Self::Everybody => true,
             Self::Agreed(features) => caller.operator || caller.mgp.features().contains(*features),
             Self::Discovery => mgp::discovery::offered(calls, caller),
+            Self::McplHosts => caller.mcpl.is_some(),
             Self::Operator => caller.operator,
         }
     }
@@ -273,6 +314,10 @@ impl Route {
 
 const fn mcp(handler: Handler) -> Route {
     Route::new(RouteAudience::Everybody, false, handler)
+}
+
+const fn mcpl(handler: Handler) -> Route {
+    Route::new(RouteAudience::McplHosts, false, handler)
 }
 
 const fn access(handler: Handler) -> Route {
@@ -388,6 +433,7 @@ impl Routes for Routing {
         self.calls.events.leave(agent.connection);
         self.calls.cut_results.leave(agent.connection);
         self.calls.registrar.ended(agent.connection);
+        self.calls.mcpl_agents.leave(agent.connection);
         if let Some(caller) = agent.caller() {
             roots::changed(&self.calls, caller);
         }

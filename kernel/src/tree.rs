@@ -25,6 +25,7 @@ use mgp_callers::request::Answering;
 use mgp_engine::servers::lifecycle::TransitionReason;
 use mgp_engine::servers::spec::ServerSpec;
 use mgp_engine::servers::tree_plan::{Configuration, Loss, TreeEffect, TreeEvent, TreePlan};
+use mgp_mcpl_engine::policy::McplRules;
 use mgp_policy::access::AccessHandle;
 use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;
@@ -159,6 +160,8 @@ pub struct TreeActor {
     pub access: AccessHandle,
     /// The names of registered servers.
     pub names: Arc<Names>,
+    /// Who is told what servers may do in MCPL.
+    pub mcpl: EventSink<McplRules>,
     /// Ends the kernel.
     pub closing: CancellationToken,
     /// The other actors at the root.
@@ -384,6 +387,7 @@ impl TreeActor {
             // Before anybody is started with them.
             self.parts.audit.redact(loaded.secrets());
             self.narrow(&loaded).await;
+            self.mcpl.send(loaded.kernel.mcpl.clone());
             for why in self.configure(me, state, configuration(&loaded)).await {
                 if !problems.contains(&why) {
                     problems.push(why);

@@ -249,6 +249,7 @@ impl Agent {
             version,
             capabilities: ClientCapabilities::read(Some(hello.capabilities)),
             mgp: negotiation::with_client(Some(hello.capabilities), version),
+            mcpl: negotiation::mcpl_with_client(hello.capabilities),
             session: CallerSession::Open(Arc::downgrade(self)),
             activity: self.activity.clone(),
         });

@@ -115,6 +115,19 @@ impl Directory {
         clients
     }
 
+    /// The connected agents that are hosts of MCPL and may be asked and told things, the oldest connection
+    /// first.
+    #[must_use]
+    pub fn mcpl_hosts(&self) -> Vec<Arc<Agent>> {
+        let mut hosts = self.all();
+        hosts.retain(|agent| {
+            let caller = agent.caller().filter(|_| !agent.is_listening());
+            agent.is_ready() && caller.is_some_and(|caller| caller.mcpl.is_some())
+        });
+        hosts.sort_by_key(|agent| agent.connection);
+        hosts
+    }
+
     /// How many are connected.
     #[must_use]
     pub fn len(&self) -> usize {

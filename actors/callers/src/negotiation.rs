@@ -1,7 +1,10 @@
 //! The parts of MGP the kernel offers, the same to agents and to servers. The results of negotiation are in
 //! [`crate::request::Caller::mgp`] and in the link of each server.
 
+use std::sync::Arc;
+
 use mgp_protocol::dialect::Version;
+use mgp_protocol::mcpl;
 use mgp_protocol::mgp::negotiation::{self, Features, Negotiated};
 use mgp_protocol::splice::quoted;
 use serde_json::value::RawValue;
@@ -29,6 +32,19 @@ pub fn with_client(capabilities: Option<&RawValue>, version: Version) -> Negotia
         tracing::debug!("a client is spoken to in plain MCP: {why}");
     }
     negotiated
+}
+
+/// What a client with these capabilities, which says `initialize`, declares of MCPL. A malformed declaration counts
+/// as none.
+#[must_use]
+pub fn mcpl_with_client(capabilities: &RawValue) -> Option<Arc<mcpl::HostCapabilities>> {
+    match mcpl::HostCapabilities::read(Some(capabilities)) {
+        Ok(said) => said.map(Arc::new),
+        Err(why) => {
+            tracing::debug!("a client is not spoken to in MCPL: {why}");
+            None
+        }
+    }
 }
 
 /// The kernel's own `Implementation` object.

@@ -11,13 +11,14 @@ use mgp_engine::store::audit::commit::CommitRefusal;
 use mgp_engine::store::audit::redact::{KeptArguments, held};
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogTool;
+use mgp_mcpl::scopes::ScopedAction;
 use mgp_protocol::mcp::tools::Called;
-use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::mgp::audit::{Event, EventType, Failure, Outcome as Ending, Target, TraceId};
 use mgp_protocol::refusal::{CallOutcome, Denial, Refusal, UnansweredCall};
 use mgp_protocol::splice::member;
+use mgp_protocol::splice::mention::may_mention;
 use mgp_screening::validators::Validator;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::Context;
 use mgp_callers::request::{Caller, Outcome, Request};
@@ -33,6 +34,7 @@ pub(crate) struct CallFacts {
     task: OnceLock<TraceId>,
     goes_on: OnceLock<Box<str>>,
     place: OnceLock<Mutex<CalledPlace>>,
+    scope: OnceLock<Value>,
 }
 
 /// The last place that a call of one of several went to.
@@ -42,6 +44,8 @@ struct CalledPlace {
     why: String,
 }
 
+/// Signs of a scope's label that a record keeps.
+const LABEL_SHOWN: usize = 256;
 /// Longest name of a task that a record keeps, in bytes: those of servers that name theirs briefly.
 const TASK_MAX: usize = 512;
 
@@ -53,6 +57,15 @@ impl CallFacts {
         if let Some((params, arguments)) = params.zip(arguments) {
             let _ = self.arguments.set(params.slice_ref(arguments));
         }
+    }
+
+    /// The call is in a scope, and what was decided about that (MCPL §7.6).
+    pub(crate) fn is_in_scope(&self, action: &ScopedAction, approved: bool, why: &str) {
+        let label: String = action.label.chars().take(LABEL_SHOWN).collect();
+        let decision = if approved { "approved" } else { "denied" };
+        let told =
+            json!({"featureSet": action.set, "label": label, "decision": decision, "by": why});
+        let _ = self.scope.set(told);
     }
 
     /// The call belongs to a task that has a trace of its own.
@@ -235,6 +248,7 @@ impl UnderWay<'_> {
             goes_on: self.facts.goes_on.get().cloned(),
             failure,
             chosen,
+            scope: facts.and_then(|facts| facts.scope.get().cloned()),
             why: outcome.as_ref().err().map(why),
         }
     }
@@ -268,6 +282,8 @@ struct CallNote {
     failure: Option<Failure>,
     /// Why one of several places took the call.
     chosen: Option<String>,
+    /// What was decided about its scope.
+    scope: Option<Value>,
     why: Option<Map<String, Value>>,
 }
 
@@ -306,6 +322,9 @@ impl CallNote {
         }
         if let Some(chosen) = &self.chosen {
             add("place", chosen.as_str().into());
+        }
+        if let Some(scope) = &self.scope {
+            add("scope", scope.clone());
         }
         if let Some(task) = &self.goes_on {
             add(outcome::TASK, (**task).into());

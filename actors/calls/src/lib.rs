@@ -44,12 +44,20 @@ pub mod mgp {
 
 /// What agents that are MCPL hosts say, and what MCPL adds to calls.
 pub mod mcpl {
-    pub mod call;
+    use mgp_callers::request::{Outcome, Request};
+    use mgp_protocol::mcpl::McplError;
+
+    pub(crate) mod call;
     pub mod channels;
     pub mod context;
     pub mod feature_sets;
     pub mod inference;
     pub mod state;
+
+    /// Nobody answers this method here.
+    fn unanswered(request: &Request) -> Outcome {
+        Err(McplError::method_not_found(&request.method).into())
+    }
 }
 
 pub use self::answer::nothing;
@@ -72,6 +80,8 @@ use mgp_callers::tasks::Tasks;
 use mgp_cluster::replication::ReplicationHandle;
 use mgp_engine::callers::agent_asks::AnsweringAgents;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
+use mgp_mcpl::agents::McplAgents;
+use mgp_mcpl::host::McplHost;
 use mgp_protocol::ids::ServerId;
 use mgp_servers::server::ServerTable;
 use mgp_servers::upstream::Upstream;
@@ -124,6 +134,10 @@ pub struct Context {
     pub replication: ReplicationHandle,
     /// Which tools are listed for which agent.
     pub exposing: Exposing,
+    /// The servers that speak MCPL.
+    pub mcpl: Arc<McplHost>,
+    /// The agents that are hosts of MCPL.
+    pub mcpl_agents: Arc<McplAgents>,
     /// Where servers that are one of several remember their callers.
     pub homes: CallerHomes,
     /// What was cut off results, for their callers to read on in.

@@ -9,9 +9,9 @@ use mgp_engine::policy::access::Principal;
 use mgp_engine::servers::replica_mark::ReplicaMark;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::{AgentId, ServerId};
-use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
+use mgp_protocol::splice::mention::may_mention;
 
 use crate::Context;
 use crate::checks::access::may_call;

@@ -362,6 +362,7 @@ impl Inbound {
                 version: Version::LATEST_LEGACY,
                 capabilities: mcp::ClientCapabilities::default(),
                 mgp: PLAIN,
+                mcpl: None,
                 session: CallerSession::Open(Arc::downgrade(&self.agent)),
                 activity: self.agent.activity.clone(),
             })

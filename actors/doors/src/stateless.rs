@@ -16,10 +16,10 @@ use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
 use mgp_protocol::mcp::{self, ClientCapabilities};
-use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::mgp::negotiation::Negotiated;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::request_headers::{self, RequestHeaders};
+use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::splice::{member, quoted};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -103,6 +103,7 @@ impl Stateless {
             version: Version::MODERN,
             capabilities: stated.capabilities,
             mgp: stated.mgp,
+            mcpl: None,
             session: CallerSession::Stateless,
             activity,
         });

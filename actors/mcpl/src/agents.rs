@@ -1,1 +1,258 @@
-//! The connected agents that are MCPL hosts.
+//! The connected agents that are MCPL hosts: to them the kernel is one MCPL server made of all (MCPL-151).
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mgp_callers::agent::{Agent, ClientAnswer, Unanswered};
+use mgp_callers::directory::Directory;
+use mgp_callers::exchange::Delivery;
+use mgp_callers::request::Caller;
+use mgp_mcpl_engine::feature_sets::{AgentSets, FeatureSets};
+use mgp_mcpl_engine::{names, scopes};
+use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
+use mgp_protocol::jsonrpc;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mcpl::HostCapabilities;
+use mgp_protocol::mcpl::feature_sets::{Changed, FeatureSet, Update};
+use mgp_sync::snapshot::Snapshot;
+use serde_json::json;
+
+/// What the kernel declares to them beside the sets: servers come and go while an agent learns this once.
+const DECLARED: &str = r#""version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":{"streaming":true},"modelInfo":true,"channels":{"register":true,"publish":true,"observe":true,"lifecycle":true,"streaming":true}"#;
+
+/// The agents that are hosts.
+#[derive(Debug)]
+pub struct McplAgents {
+    directory: Arc<Directory>,
+    sets: Arc<Snapshot<FeatureSets>>,
+    /// Bounded as connections are: an entry goes with its connection.
+    known: Mutex<HashMap<ConnectionId, KnownHost>>,
+}
+
+/// What is known of one.
+#[derive(Clone, Debug, Default)]
+struct KnownHost {
+    /// What it wants of what it may have.
+    wants: AgentSets,
+    /// The sets it was told of, by the names it knows.
+    told: BTreeMap<String, FeatureSet>,
+}
+
+/// One of them, at this moment.
+#[derive(Clone, Debug)]
+pub struct McplAgent {
+    /// Who it is.
+    pub id: AgentId,
+    /// Its connection.
+    pub connection: ConnectionId,
+    agent: Arc<Agent>,
+    caller: Arc<Caller>,
+    declared: Arc<HostCapabilities>,
+    wants: AgentSets,
+    directory: Arc<Directory>,
+}
+
+impl McplAgents {
+    /// Nobody yet.
+    #[must_use]
+    pub fn new(directory: Arc<Directory>, sets: Arc<Snapshot<FeatureSets>>) -> Arc<Self> {
+        Arc::new(Self {
+            directory,
+            sets,
+            known: Mutex::default(),
+        })
+    }
+
+    /// Those that may be asked and told things now, the oldest connection first.
+    #[must_use]
+    pub fn all(&self) -> Vec<McplAgent> {
+        let hosts = self.directory.mcpl_hosts();
+        hosts
+            .into_iter()
+            .filter_map(|agent| self.host(agent))
+            .collect()
+    }
+
+    /// The host of this connection.
+    #[must_use]
+    pub fn get(&self, connection: ConnectionId) -> Option<McplAgent> {
+        self.host(self.directory.get(connection)?)
+    }
+
+    fn host(&self, agent: Arc<Agent>) -> Option<McplAgent> {
+        let caller = agent.caller()?.clone();
+        let wants = self
+            .known()
+            .get(&agent.connection)
+            .map(|known| known.wants.clone());
+        Some(McplAgent {
+            id: agent.id().clone(),
+            connection: agent.connection,
+            declared: caller.mcpl.clone()?,
+            wants: wants.unwrap_or_default(),
+            directory: self.directory.clone(),
+            caller,
+            agent,
+        })
+    }
+
+    /// Whether this caller lets a set through: it is a host that did not disable it, or is none.
+    #[must_use]
+    pub fn wants(&self, caller: &Caller, server: &ServerId, set: &str) -> bool {
+        let known = self.known();
+        let known = known.get(&caller.connection);
+        known.is_none_or(|known| known.wants.wants(&names::set(server, set)))
+    }
+
+    /// Whether this caller lets a scope through: it is a host whose lists do, or is none.
+    #[must_use]
+    pub fn opens_scope(&self, caller: &Caller, server: &ServerId, set: &str, label: &str) -> bool {
+        let known = self.known();
+        let said = known.get(&caller.connection);
+        let said = said.and_then(|known| known.wants.scopes(&names::set(server, set)));
+        said.is_none_or(|said| scopes::narrowed(label, said))
+    }
+
+    /// What the kernel declares to an agent that is a host, as JSON text; what it was told is remembered.
+    #[must_use]
+    pub fn declaration(&self, caller: &Caller) -> String {
+        let told = self.visible(caller);
+        let sets = serde_json::to_string(&told).expect("sets are always JSON");
+        let mut known = self.known();
+        known.entry(caller.connection).or_default().told = told;
+        format!(r#"{{{DECLARED},"featureSets":{sets}}}"#)
+    }
+
+    /// The enabled sets of the servers it sees, by the names it knows.
+    fn visible(&self, caller: &Caller) -> BTreeMap<String, FeatureSet> {
+        let sets = self.sets.load();
+        let seen = sets.servers.iter().filter(|(server, _)| {
+            caller.view.shows(server) && self.directory.opening(server)(caller)
+        });
+        let all = seen.flat_map(|(server, sets)| {
+            let enabled = sets.sets.iter().filter(|(_, held)| held.enabled);
+            enabled.map(|(name, held)| (names::set(server, name), held.set.clone()))
+        });
+        all.collect()
+    }
+
+    /// `featureSets/update` of an agent: it can only narrow what the operator lets through (MCPL-157).
+    pub fn update(&self, caller: &Caller, params: Option<&str>) {
+        let update: Update = match mcp::read(params) {
+            Ok(update) => update,
+            Err(why) => {
+                tracing::debug!(agent = %caller.agent, "featureSets/update cannot be read: {why}");
+                return;
+            }
+        };
+        let mut known = self.known();
+        if let Some(host) = known.get_mut(&caller.connection) {
+            let names: Vec<String> = host.told.keys().cloned().collect();
+            host.wants.update(&update, names.iter().map(String::as_str));
+        }
+    }
+
+    /// Tells each host which sets came and went since it was told last: after a change of servers, sets or
+    /// grants.
+    pub fn refresh(&self) {
+        for agent in self.directory.mcpl_hosts() {
+            self.refresh_one(&agent);
+        }
+    }
+
+    /// The same for one, which is ready now.
+    pub fn refresh_one(&self, agent: &Arc<Agent>) {
+        let Some(caller) = agent.caller().filter(|caller| caller.mcpl.is_some()) else {
+            return;
+        };
+        // The frame is sent under the lock, so that two of them keep their order.
+        let mut known = self.known();
+        let Some(host) = known.get_mut(&agent.connection) else {
+            return;
+        };
+        let now = self.visible(caller);
+        let added: BTreeMap<&String, &FeatureSet> = now
+            .iter()
+            .filter(|(name, set)| host.told.get(*name) != Some(*set))
+            .collect();
+        let removed: Vec<&String> = host
+            .told
+            .keys()
+            .filter(|name| !now.contains_key(*name))
+            .collect();
+        if added.is_empty() && removed.is_empty() {
+            return;
+        }
+        let params = json!({"added": added, "removed": removed}).to_string();
+        let frame = jsonrpc::notification(Changed::METHOD, Some(&params));
+        agent.tell(frame.into(), Delivery::Reliable);
+        host.told = now;
+    }
+
+    /// A connection is over.
+    pub fn leave(&self, connection: ConnectionId) {
+        self.known().remove(&connection);
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<ConnectionId, KnownHost>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl McplAgent {
+    /// What it declared.
+    #[must_use]
+    pub fn declares(&self) -> &HostCapabilities {
+        &self.declared
+    }
+
+    /// Its requests come from this caller.
+    #[must_use]
+    pub fn caller(&self) -> &Arc<Caller> {
+        &self.caller
+    }
+
+    /// Asks it something. It is told that nobody waits any more when the time is over.
+    ///
+    /// # Errors
+    /// [`Unanswered`] says why there is no answer.
+    pub async fn ask(
+        &self,
+        method: &str,
+        params: &str,
+        deadline: Duration,
+    ) -> Result<ClientAnswer, Unanswered> {
+        let exchange = self.agent.outside();
+        let asked = self.agent.ask(&exchange, None, method, Some(params));
+        match tokio::time::timeout(deadline, asked).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Unanswered::TimedOut),
+        }
+    }
+
+    /// Tells it something.
+    pub fn tell(&self, method: &str, params: &str) {
+        let frame = jsonrpc::notification(method, Some(params));
+        self.agent.tell(frame.into(), Delivery::Reliable);
+    }
+
+    /// Whether it may know of the server at all.
+    #[must_use]
+    pub fn sees(&self, server: &ServerId) -> bool {
+        self.caller.view.shows(server) && self.directory.opening(server)(&self.caller)
+    }
+
+    /// Whether it lets this set through; whether the operator does is asked elsewhere.
+    #[must_use]
+    pub fn admits(&self, server: &ServerId, set: &str) -> bool {
+        self.sees(server) && self.wants.wants(&names::set(server, set))
+    }
+
+    /// Whether it lets this scope of the set through.
+    #[must_use]
+    pub fn opens_scope(&self, server: &ServerId, set: &str, label: &str) -> bool {
+        let said = self.wants.scopes(&names::set(server, set));
+        said.is_none_or(|said| scopes::narrowed(label, said))
+    }
+}

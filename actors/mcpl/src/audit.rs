@@ -1,1 +1,138 @@
-//! What of MCPL is written to the audit log (MCPL §13.2).
+//! What of MCPL is written to the audit log (MCPL §13.2): who, which set, which inference, how it ended. Of a text
+//! never the text itself, but its size and its hash.
+
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mcpl::McplError;
+use mgp_protocol::mgp::audit::{Actor, ActorKind, EventType, Outcome, Target, TraceId};
+use mgp_protocol::refusal::Refusal;
+use mgp_runtime::randomness;
+use mgp_store::audit::{AuditHandle, by_agent, by_kernel, event};
+use serde_json::{Map, Value};
+
+/// Bytes of a name from outside that a record keeps.
+const NAME_MAX: usize = 256;
+
+/// An operation of MCPL.
+#[derive(Clone, Debug)]
+pub struct McplRecord<'a> {
+    /// The server's part in it.
+    pub server: &'a ServerId,
+    /// The method.
+    pub method: &'a str,
+    /// The set.
+    pub feature_set: Option<&'a str>,
+    /// The inference.
+    pub inference: Option<&'a str>,
+    /// The agent's part in it.
+    pub agent: Option<&'a AgentId>,
+    /// Who began it.
+    pub by: McplActor,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why, in words.
+    pub reason: Option<&'a str>,
+    /// The text that was seen; only its size and hash are kept.
+    pub text: Option<&'a [u8]>,
+    /// More: an object, or null.
+    pub more: Value,
+}
+
+/// Who began it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum McplActor {
+    /// The server.
+    Server,
+    /// The agent.
+    Agent,
+    /// The kernel.
+    Kernel,
+}
+
+impl<'a> McplRecord<'a> {
+    /// An operation that the server began and that ended well, of no inference.
+    #[must_use]
+    pub fn of_server(server: &'a ServerId, method: &'a str) -> Self {
+        Self {
+            server,
+            method,
+            feature_set: None,
+            inference: None,
+            agent: None,
+            by: McplActor::Server,
+            outcome: Outcome::Success,
+            reason: None,
+            text: None,
+            more: Value::Null,
+        }
+    }
+}
+
+/// Writes it down, without waiting.
+pub fn record(audit: &AuditHandle, record: &McplRecord<'_>) {
+    if !audit.is_on() {
+        return;
+    }
+    let mut details = match &record.more {
+        Value::Object(more) => more.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Map::new()
+        }
+    };
+    let held = |text: &str| text.chars().take(NAME_MAX).collect::<String>();
+    let mut put = |name: &str, value: Option<&str>| {
+        if let Some(value) = value {
+            details.insert(name.to_owned(), held(value).into());
+        }
+    };
+    put("method", Some(record.method));
+    put("featureSet", record.feature_set);
+    put("inferenceId", record.inference);
+    put("agent_id", record.agent.map(AgentId::as_str));
+    put("reason", record.reason);
+    if let Some(text) = record.text {
+        details.insert("text_bytes".into(), text.len().into());
+        let hash = blake3::hash(text).to_hex();
+        details.insert("text_blake3".into(), hash.as_str().into());
+    }
+    let actor = match (record.by, record.agent) {
+        (McplActor::Agent, Some(agent)) => by_agent(agent.as_str()),
+        (McplActor::Server, _) => Actor {
+            kind: ActorKind::Server,
+            id: record.server.to_string(),
+        },
+        (McplActor::Agent | McplActor::Kernel, _) => by_kernel(),
+    };
+    audit.tell(event(
+        EventType::MCPL_OPERATION,
+        actor,
+        target(record.server),
+        &TraceId::mint(randomness::bytes()),
+        record.outcome,
+        Value::Object(details),
+    ));
+}
+
+/// The server as what an event is about.
+#[must_use]
+pub fn target(server: &ServerId) -> Target {
+    Target {
+        server_id: Some(server.to_string()),
+        ..Target::default()
+    }
+}
+
+/// How an operation ended that was answered with this error: what is not enabled or not declared was denied.
+#[must_use]
+pub fn of_error(error: &McplError) -> Outcome {
+    use mgp_protocol::mcpl::error::{CHANNEL_NOT_PERMITTED, NOT_ENABLED, UNKNOWN_SET};
+    match error.code {
+        NOT_ENABLED | UNKNOWN_SET | CHANNEL_NOT_PERMITTED => Outcome::Denied,
+        _ => Outcome::Failure,
+    }
+}
+
+/// How an operation ended that got this refusal.
+#[must_use]
+pub fn of_refusal(refusal: &Refusal) -> Outcome {
+    Outcome::of_refusal(refusal).0
+}

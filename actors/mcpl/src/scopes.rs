@@ -1,1 +1,299 @@
 //! Scopes that a person is asked about, and what was approved (MCPL §7).
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
+use mgp_mcpl_engine::scopes::approvals::{ApprovedScope, ApprovedScopes, LASTING_MAX};
+use mgp_mcpl_engine::scopes::{ScopeRules, ScopeVerdict};
+use mgp_policy::approvals::ApprovalsHandle;
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mgp::approvals::Subject;
+use mgp_runtime::task;
+use mgp_runtime::time::unix_ms;
+use mgp_store::{atomic_file, trouble::explained};
+
+/// The answer that approves for good.
+const ALWAYS: &str = "always";
+/// The answer that approves until the kernel ends; `mgp approve` says it.
+const CONFIRM: &str = "confirm";
+/// Bytes of a payload that are shown to a person.
+const SHOWN: usize = 1024;
+
+/// An action that is about to be done.
+#[derive(Clone, Debug)]
+pub struct ScopedAction {
+    /// Whose set.
+    pub server: ServerId,
+    /// Which set.
+    pub set: String,
+    /// In which scope.
+    pub label: String,
+    /// What the server needs of it, as JSON text.
+    pub payload: Option<String>,
+    /// The agent that calls; `None` where the server asks for itself.
+    pub agent: Option<AgentId>,
+    /// What it calls.
+    pub tool: Option<String>,
+}
+
+/// What was decided about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecidedScope {
+    /// It may.
+    pub approved: bool,
+    /// Who says so, in words.
+    pub why: String,
+}
+
+impl DecidedScope {
+    fn yes(why: impl Into<String>) -> Self {
+        Self {
+            approved: true,
+            why: why.into(),
+        }
+    }
+
+    fn no(why: impl Into<String>) -> Self {
+        Self {
+            approved: false,
+            why: why.into(),
+        }
+    }
+}
+
+/// Reads what was approved for good. The file is made with the first one.
+///
+/// # Errors
+/// A file that cannot be read, in words.
+pub fn load(file: &Path) -> Result<Vec<ApprovedScope>, String> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => serde_json::from_str(&text).map_err(|why| {
+            let file = file.display();
+            format!("{file}: {why}; put a copy back, or remove it: then a person is asked again")
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(explained(file, &error)),
+    }
+}
+
+/// What a person said of one scope while several waited for it.
+type OneQuestion = Arc<tokio::sync::Mutex<Option<DecidedScope>>>;
+
+/// What was approved, and who is asked.
+#[derive(Debug)]
+pub struct ScopeKeeper {
+    approved: Mutex<ApprovedScopes>,
+    /// Those that a person is asked about now: several who want the same wait for one answer. Bounded as the
+    /// requests and calls are that wait.
+    asked: Mutex<HashMap<ApprovedScope, OneQuestion>>,
+    writing: tokio::sync::Mutex<()>,
+    file: PathBuf,
+    approvals: ApprovalsHandle,
+}
+
+impl ScopeKeeper {
+    /// With what was approved for good before ([`load`]), which is kept in `file`.
+    #[must_use]
+    pub fn new(lasting: Vec<ApprovedScope>, file: PathBuf, approvals: ApprovalsHandle) -> Self {
+        Self {
+            approved: Mutex::new(ApprovedScopes::new(lasting)),
+            asked: Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
+            file,
+            approvals,
+        }
+    }
+
+    /// What the lists and earlier answers say; `None` where a person has to be asked.
+    #[must_use]
+    pub fn known(&self, action: &ScopedAction, rules: &ScopeRules) -> Option<DecidedScope> {
+        match rules.judge(&action.label) {
+            ScopeVerdict::Denied(pattern) => {
+                Some(DecidedScope::no(format!("the blacklist has {pattern}")))
+            }
+            ScopeVerdict::Approved(pattern) => {
+                Some(DecidedScope::yes(format!("the whitelist has {pattern}")))
+            }
+            ScopeVerdict::Undecided(_) => self
+                .approved()
+                .has(&key(action))
+                .then(|| DecidedScope::yes("a person approved it before")),
+        }
+    }
+
+    /// Decides: by the lists, by what was approved, or by a person, who has `patience`; then it is denied
+    /// (MCPL §7.6).
+    pub async fn decide(
+        &self,
+        action: &ScopedAction,
+        rules: &ScopeRules,
+        patience: Duration,
+    ) -> DecidedScope {
+        if let Some(known) = self.known(action, rules) {
+            return known;
+        }
+        let scope = key(action);
+        let question = self.question(&scope);
+        let decided = {
+            let waited = question.try_lock().is_err();
+            let mut said = question.lock().await;
+            match (waited, said.clone(), self.known(action, rules)) {
+                (_, _, Some(known)) => known,
+                (true, Some(said), None) => said,
+                (_, _, None) => {
+                    let decided = self.ask(action, rules, patience).await;
+                    *said = Some(decided.clone());
+                    decided
+                }
+            }
+        };
+        self.asked_no_more(&scope, question);
+        decided
+    }
+
+    async fn ask(
+        &self,
+        action: &ScopedAction,
+        rules: &ScopeRules,
+        patience: Duration,
+    ) -> DecidedScope {
+        let asked = self.approvals.value(asked(action, rules, patience)).await;
+        match asked {
+            Err(why) => DecidedScope::no(why.to_string()),
+            Ok(None) => DecidedScope::no("nobody decided in time"),
+            Ok(Some(None)) => DecidedScope::no("the operator denied it"),
+            Ok(Some(Some(answer))) if answer == ALWAYS => match self.keep(key(action)).await {
+                Ok(true) => DecidedScope::yes("the operator approved it for good"),
+                Ok(false) => DecidedScope::yes(format!(
+                    "the operator approved it; {LASTING_MAX} are approved for good already, so it holds until the kernel ends"
+                )),
+                Err(why) => {
+                    tracing::error!("an approved scope is not kept: {why}");
+                    DecidedScope::yes("the operator approved it")
+                }
+            },
+            Ok(Some(Some(_))) => {
+                self.approved().approve(key(action));
+                DecidedScope::yes("the operator approved it")
+            }
+        }
+    }
+
+    /// Keeps an approval for good; false when there are too many.
+    async fn keep(&self, scope: ApprovedScope) -> Result<bool, String> {
+        let _turn = self.writing.lock().await;
+        let (kept, text) = {
+            let mut approved = self.approved();
+            let kept = approved.approve_for_good(scope);
+            let lasting: Vec<_> = approved.lasting().collect();
+            let text = serde_json::to_string_pretty(&lasting).expect("approvals are always JSON");
+            (kept, text)
+        };
+        self.write(text).await.map(|()| kept)
+    }
+
+    /// Takes back what was approved of a server's set, or of all its sets; how many these were.
+    ///
+    /// # Errors
+    /// The disk, in words: until the kernel ends they are taken back all the same.
+    pub async fn forget(&self, server: &ServerId, set: Option<&str>) -> Result<usize, String> {
+        let _turn = self.writing.lock().await;
+        let (gone, text) = {
+            let mut approved = self.approved();
+            let gone = approved.forget(server, set);
+            let lasting: Vec<_> = approved.lasting().collect();
+            let text = serde_json::to_string_pretty(&lasting).expect("approvals are always JSON");
+            (gone, text)
+        };
+        match gone {
+            0 => Ok(0),
+            _ => self.write(text).await.map(|()| gone),
+        }
+    }
+
+    async fn write(&self, text: String) -> Result<(), String> {
+        let file = self.file.clone();
+        let wrote = task::blocking("mcpl.approve_scope", move || {
+            if let Some(folder) = file.parent() {
+                std::fs::create_dir_all(folder).map_err(|error| explained(folder, &error))?;
+            }
+            atomic_file::write(&file, text.as_bytes()).map_err(|error| explained(&file, &error))
+        });
+        wrote.await.unwrap_or_else(|broken| Err(broken.to_string()))
+    }
+
+    fn question(&self, scope: &ApprovedScope) -> OneQuestion {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        // One whose asker went away is left here until it is asked for again, or somebody else is done.
+        asked.retain(|_, question| Arc::strong_count(question) > 1);
+        asked.entry(scope.clone()).or_default().clone()
+    }
+
+    fn asked_no_more(&self, scope: &ApprovedScope, question: OneQuestion) {
+        drop(question);
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if asked
+            .get(scope)
+            .is_some_and(|question| Arc::strong_count(question) == 1)
+        {
+            asked.remove(scope);
+        }
+    }
+
+    fn approved(&self) -> MutexGuard<'_, ApprovedScopes> {
+        self.approved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(action: &ScopedAction) -> ApprovedScope {
+    ApprovedScope {
+        server: action.server.clone(),
+        set: action.set.clone(),
+        label: action.label.clone(),
+        agent: action.agent.clone(),
+    }
+}
+
+/// The question. What others wrote of it stands in quotes, on one line.
+fn asked(action: &ScopedAction, rules: &ScopeRules, patience: Duration) -> ApprovalQuestion {
+    let ScopedAction {
+        server, set, label, ..
+    } = action;
+    let text = match (&action.agent, &action.tool) {
+        (Some(agent), Some(tool)) => {
+            format!("{agent} wants to call {tool:?} of {server} in the scope {label:?} ({set})")
+        }
+        (Some(agent), None) => {
+            format!("{agent} wants to act in the scope {label:?} of {server} ({set})")
+        }
+        (None, _) => format!("server {server} wants to act in the scope {label:?} ({set})"),
+    };
+    let mut details = Vec::new();
+    if let ScopeVerdict::Undecided(Some(why)) = rules.judge(label) {
+        details.push(format!("no whitelist opens it: {why}"));
+    }
+    if let Some(payload) = &action.payload {
+        let shown: String = payload.chars().take(SHOWN).collect();
+        details.push(format!("with {shown}"));
+    }
+    details.push(format!(
+        "approved, it holds for exactly this label until the kernel ends; answered with `{ALWAYS}`, for good"
+    ));
+    let patience = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+    ApprovalQuestion {
+        subject: Subject::Scope,
+        asker: match &action.agent {
+            Some(agent) => Asker::Agent(agent.clone()),
+            None => Asker::Server(server.clone()),
+        },
+        server: Some(server.clone()),
+        text,
+        details,
+        parts: Vec::new(),
+        options: Some(vec![CONFIRM.to_owned(), ALWAYS.to_owned()]),
+        until_ms: Some(unix_ms().saturating_add(patience)),
+    }
+}

@@ -34,6 +34,7 @@ use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp::ServerCapabilities;
+use mgp_protocol::mcpl;
 use mgp_protocol::mgp::negotiation::{Features, Negotiated, PLAIN};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
@@ -53,9 +54,9 @@ use mgp_runtime::ids::request_ids;
 pub use self::calls::{Call, FinalCheck, MirroredHeaders};
 pub(crate) use self::envelope::code;
 pub use self::envelope::wrapped;
-pub use self::event::{LinkEvent, ToldEvent};
+pub use self::event::{LinkEvent, McplAnswer, McplMessage, ToldEvent};
 pub use self::following::{ChannelRequest, FollowingNews};
-pub use self::from_servers::{ClientQuestion, FROM_SERVERS, FromServer};
+pub use self::from_servers::{ClientQuestion, FROM_SERVERS, FromServer, Needs};
 pub use self::late_messages::LateMessages;
 pub use self::wire::Wire;
 pub use self::wire::http::{HttpEndpoint, HttpWire, OpenError, Opened, SseWire};
@@ -82,6 +83,8 @@ pub enum List {
 pub struct Ways {
     /// False: MGP is never mentioned to the server, whatever it declares.
     pub offers_mgp: bool,
+    /// False: the same of MCPL.
+    pub offers_mcpl: bool,
     /// How it is decided which call a question of the server belongs to.
     pub asking: QuestionAttribution,
 }
@@ -101,6 +104,8 @@ pub struct Peer {
     pub instructions: Option<Box<str>>,
     /// The parts of MGP negotiated with it.
     pub mgp: Negotiated,
+    /// What it declared of MCPL, where that is spoken with it: never in the modern era.
+    pub mcpl: Option<Arc<mcpl::ServerCapabilities>>,
 }
 
 impl Peer {
@@ -145,6 +150,8 @@ pub struct Link {
     events: EventSink<LinkEvent>,
     turns: CallQueue,
     questions: Questions,
+    /// What it asks in MCPL, which is of no call.
+    mcpl_asked: Questions,
     callbacks: ServerCallbacks,
     listening: listening::Listening,
     elicited: Elicited,
@@ -218,6 +225,7 @@ impl Link {
             gate: Gate::new(),
             turns: CallQueue::default(),
             questions: Questions::default(),
+            mcpl_asked: Questions::default(),
             callbacks: ServerCallbacks::default(),
             listening: listening::Listening::default(),
             elicited: Elicited::default(),
@@ -260,6 +268,18 @@ impl Link {
     #[must_use]
     pub fn offers_mgp(&self) -> bool {
         self.ways.offers_mgp
+    }
+
+    /// Whether MGP and MCPL are offered to the server.
+    #[must_use]
+    pub fn offers(&self) -> (bool, bool) {
+        (self.ways.offers_mgp, self.ways.offers_mcpl)
+    }
+
+    /// What it declared of MCPL; `None` where that is not spoken with it.
+    #[must_use]
+    pub fn mcpl(&self) -> Option<&Arc<mcpl::ServerCapabilities>> {
+        self.legacy.get()?.mcpl.as_ref()
     }
 
     /// The negotiated parts of MGP. A server that speaks both eras may declare MGP in only one.
@@ -324,6 +344,7 @@ impl Link {
         if let Some(remark) = negotiation::remark(&peer.mgp) {
             self.log.note(&remark);
         }
+        peer.mcpl = self.declared_mcpl(&peer);
         let place = match peer.version.era() {
             Era::Legacy => &self.legacy,
             Era::Modern => &self.modern,
@@ -334,6 +355,31 @@ impl Link {
             http.set_version(peer.version);
         }
         let _ = place.set(peer);
+    }
+
+    /// What a server declares of MCPL in the era in which it is spoken, with remarks for its log.
+    fn declared_mcpl(&self, peer: &Peer) -> Option<Arc<mcpl::ServerCapabilities>> {
+        if !self.ways.offers_mcpl || !peer.version.is_legacy() {
+            return None;
+        }
+        let raw = serde_json::from_str(&peer.raw_capabilities).ok();
+        match mcpl::ServerCapabilities::read(raw) {
+            Ok(None) => None,
+            Ok(Some(said)) => {
+                let sets = said.sets.sets.len();
+                self.log.note(&format!(
+                    "it speaks MCPL {} with us: {sets} feature sets",
+                    said.version
+                ));
+                said.sets.rejected.iter().for_each(|why| self.log.note(why));
+                Some(Arc::new(said))
+            }
+            Err(why) => {
+                self.log
+                    .note(&format!("it is not spoken to in MCPL: {why}"));
+                None
+            }
+        }
     }
 
     /// The transport in use: `stdio`, `http`, `sse` or `node`.
@@ -437,6 +483,7 @@ impl Link {
             }));
         }
         self.questions.drop_all();
+        self.mcpl_asked.drop_all();
         self.wire.close();
     }
 

@@ -11,7 +11,7 @@ mod to_legacy;
 mod to_modern;
 mod trace;
 
-pub use self::outgoing::{Mirrored, Outgoing};
+pub use self::outgoing::{McplMembers, Mirrored, Outgoing};
 pub use self::standing::{FollowedTask, LegacyTasks};
 pub use self::streams::StreamWish;
 pub use self::task_requests::{LegacyTask, TaskRequest, unknown_task};

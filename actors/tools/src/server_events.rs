@@ -38,6 +38,8 @@ pub fn taken_by(
             events.server_removed(&server);
         }
         ServerEvent::Told { server, event } => events.told(server, event),
+        // Taken above.
+        ServerEvent::Mcpl { .. } | ServerEvent::McplMet { .. } => {}
         ServerEvent::Stepped(step) => {
             events.happened(KernelChannel::ServerState, || stepped(&step));
         }

@@ -1,1 +1,335 @@
 //! The feature sets that servers declare, and which of them are enabled (MCPL §6).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, SETS_MAX, ScopePatterns, Update};
+use mgp_protocol::mcpl::negotiation::Abilities;
+use mgp_protocol::mcpl::{McplError, ServerCapabilities};
+
+use crate::policy::{McplServerRules, SetReason, Switches, is_enabled};
+use crate::scopes::ScopeRules;
+
+/// Changes of its sets that a server may tell in a row; each is read, published and answered.
+pub const CHANGES_MAX: u32 = 32;
+/// How often it may tell one more, in milliseconds.
+pub const CHANGE_EVERY_MS: u64 = 1000;
+
+/// How many changes of its sets a server may tell still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangeBudget {
+    left: u32,
+    since_ms: u64,
+}
+
+impl ChangeBudget {
+    /// All of them, at this moment.
+    #[must_use]
+    pub fn full(now_ms: u64) -> Self {
+        Self {
+            left: CHANGES_MAX,
+            since_ms: now_ms,
+        }
+    }
+
+    /// Whether it may tell one more now. What is beyond is not taken: its sets stay as they were.
+    pub fn take(&mut self, now_ms: u64) -> bool {
+        let more = now_ms.saturating_sub(self.since_ms) / CHANGE_EVERY_MS;
+        self.since_ms += more * CHANGE_EVERY_MS;
+        let more = u32::try_from(more).unwrap_or(CHANGES_MAX);
+        self.left = self.left.saturating_add(more).min(CHANGES_MAX);
+        let may = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        may
+    }
+}
+
+/// The sets of all servers that speak MCPL now, published.
+#[derive(Clone, Debug, Default)]
+pub struct FeatureSets {
+    /// By the server.
+    pub servers: BTreeMap<ServerId, Arc<ServerSets>>,
+}
+
+/// The sets of one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerSets {
+    /// What it takes part in.
+    pub abilities: Abilities,
+    /// Its sets, by name.
+    pub sets: BTreeMap<String, HeldSet>,
+    /// Which set a tool belongs to, as the configuration says.
+    pub tools: BTreeMap<String, String>,
+}
+
+/// A set that a server declared, and what was decided about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldSet {
+    /// As declared.
+    pub set: FeatureSet,
+    /// Whether it is enabled.
+    pub enabled: bool,
+    /// Who says so.
+    pub reason: SetReason,
+    /// What is said of its scopes.
+    pub scope: ScopeRules,
+}
+
+/// The set a tool belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetOfTool<'a> {
+    /// To none, and that is well: no set with scopes can be meant.
+    None,
+    /// To this one.
+    One(&'a str, &'a HeldSet),
+    /// To one that is not enabled.
+    Disabled(&'a str),
+    /// To one that the configuration or the definition names, and that is not declared.
+    Undeclared(String),
+    /// It may belong to one of these, which have scopes: nobody says to which.
+    Unclear(Vec<&'a str>),
+}
+
+impl ServerSets {
+    /// The sets of a server that declared these.
+    #[must_use]
+    pub fn new(
+        said: &ServerCapabilities,
+        rules: Option<&McplServerRules>,
+        switches: Option<&Switches>,
+    ) -> Self {
+        let mut sets = Self {
+            abilities: said.abilities,
+            sets: BTreeMap::new(),
+            tools: BTreeMap::new(),
+        };
+        for (name, set) in &said.sets.sets {
+            sets.insert(name.clone(), set.clone());
+        }
+        sets.judged(rules, switches);
+        sets
+    }
+
+    fn insert(&mut self, name: String, set: FeatureSet) {
+        let held = HeldSet {
+            set,
+            enabled: false,
+            reason: SetReason::Default,
+            scope: ScopeRules::default(),
+        };
+        self.sets.insert(name, held);
+    }
+
+    /// Decides anew which sets are enabled.
+    pub fn judged(&mut self, rules: Option<&McplServerRules>, switches: Option<&Switches>) {
+        for (name, held) in &mut self.sets {
+            (held.enabled, held.reason) = is_enabled(name, &held.set, rules, switches);
+            let scope = rules.and_then(|rules| rules.scopes.get(name));
+            held.scope = scope.cloned().unwrap_or_default();
+        }
+        self.tools = rules.map(|rules| rules.tools.clone()).unwrap_or_default();
+    }
+
+    /// The server declares other sets (MCPL §6.7). What is new is decided by [`Self::judged`]. Answers what does
+    /// not fit any more.
+    pub fn change(
+        &mut self,
+        added: BTreeMap<String, FeatureSet>,
+        removed: impl Iterator<Item = impl AsRef<str>>,
+    ) -> Vec<String> {
+        for name in removed {
+            self.sets.remove(name.as_ref());
+        }
+        let mut left_out = Vec::new();
+        for (name, set) in added {
+            match self.sets.len() < SETS_MAX || self.sets.contains_key(&name) {
+                true => self.insert(name, set),
+                false => left_out.push(name),
+            }
+        }
+        left_out
+    }
+
+    /// What is told to the server: `featureSets/update` (MCPL §5.3).
+    #[must_use]
+    pub fn update(&self) -> Update {
+        let of = |enabled: bool| {
+            let named = self
+                .sets
+                .iter()
+                .filter(move |(_, held)| held.enabled == enabled);
+            named.map(|(name, _)| name.clone()).collect()
+        };
+        let scoped = self.sets.iter().filter(|(_, held)| {
+            held.enabled && (held.set.scoped || !held.scope.patterns().is_empty())
+        });
+        Update {
+            enabled: of(true),
+            disabled: of(false),
+            scopes: scoped
+                .map(|(name, held)| (name.clone(), held.scope.patterns()))
+                .collect(),
+        }
+    }
+
+    /// The set of this name, if the server may use it for this now.
+    ///
+    /// # Errors
+    /// -32003 for one that is not declared, -32001 for one that is not enabled, does not use this, or belongs
+    /// to a server that does not declare this (MCPL §6.6).
+    pub fn admits(&self, set: &str, uses: Capability) -> Result<&HeldSet, McplError> {
+        let Some(held) = self.sets.get(set) else {
+            return Err(McplError::unknown_set(set));
+        };
+        let can = held.set.uses.contains(&uses) && self.abilities.has(uses);
+        match can && held.enabled {
+            true => Ok(held),
+            false => Err(McplError::not_enabled(set, can && !held.enabled)),
+        }
+    }
+
+    /// The enabled sets that use this, of a server that declares it.
+    pub fn using(&self, uses: Capability) -> impl Iterator<Item = (&str, &HeldSet)> {
+        let declared = self.abilities.has(uses);
+        let all = self.sets.iter();
+        let using =
+            all.filter(move |(_, held)| declared && held.enabled && held.set.uses.contains(&uses));
+        using.map(|(name, held)| (name.as_str(), held))
+    }
+
+    /// The set that a tool belongs to: as the configuration says; else as its definition says in
+    /// `_meta.featureSet`; else the only one that uses tools. `defined` is what its definition says.
+    #[must_use]
+    pub fn set_of_tool(&self, tool: &str, defined: Option<&str>) -> SetOfTool<'_> {
+        if let Some(named) = self.tools.get(tool).map(String::as_str).or(defined) {
+            return match self.sets.get_key_value(named) {
+                Some((name, held)) if held.enabled => SetOfTool::One(name, held),
+                Some((name, _)) => SetOfTool::Disabled(name),
+                None => SetOfTool::Undeclared(named.chars().take(128).collect()),
+            };
+        }
+        let able = |(_, held): &(&String, &HeldSet)| held.set.uses.contains(&Capability::Tools);
+        let able: Vec<_> = self.sets.iter().filter(able).collect();
+        match able.as_slice() {
+            [] => SetOfTool::None,
+            [(name, held)] if held.enabled => SetOfTool::One(name, held),
+            [(name, _)] => SetOfTool::Disabled(name),
+            several => {
+                let scoped = several.iter().filter(|(_, held)| held.set.scoped);
+                let scoped: Vec<_> = scoped.map(|(name, _)| name.as_str()).collect();
+                match scoped.is_empty() {
+                    true => SetOfTool::None,
+                    false => SetOfTool::Unclear(scoped),
+                }
+            }
+        }
+    }
+}
+
+impl FeatureSets {
+    /// The sets of a server that speaks MCPL.
+    #[must_use]
+    pub fn of(&self, server: &ServerId) -> Option<&Arc<ServerSets>> {
+        self.servers.get(server)
+    }
+
+    /// The set of this name, if this server may use it for this now.
+    ///
+    /// # Errors
+    /// As [`ServerSets::admits`]; -32003 for a server that speaks no MCPL.
+    pub fn admits(
+        &self,
+        server: &ServerId,
+        set: &str,
+        uses: Capability,
+    ) -> Result<&HeldSet, McplError> {
+        let sets = self.of(server).ok_or_else(|| McplError::unknown_set(set))?;
+        sets.admits(set, uses)
+    }
+
+    /// The servers that have an enabled set which uses this, and declare it.
+    pub fn servers_using(
+        &self,
+        uses: Capability,
+    ) -> impl Iterator<Item = (&ServerId, &Arc<ServerSets>)> {
+        let all = self.servers.iter();
+        all.filter(move |(_, sets)| sets.using(uses).next().is_some())
+    }
+
+    /// The set that a tool of a server belongs to; none where the server speaks no MCPL.
+    #[must_use]
+    pub fn set_of_tool(
+        &self,
+        server: &ServerId,
+        tool: &str,
+        defined: Option<&str>,
+    ) -> SetOfTool<'_> {
+        match self.of(server) {
+            Some(sets) => sets.set_of_tool(tool, defined),
+            None => SetOfTool::None,
+        }
+    }
+
+    /// What is said of the scopes of a set.
+    #[must_use]
+    pub fn scope_of(&self, server: &ServerId, set: &str) -> Option<&ScopeRules> {
+        Some(&self.of(server)?.sets.get(set)?.scope)
+    }
+}
+
+/// What an agent lets through of what the operator lets through: it can only narrow (MCPL-157).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentSets {
+    /// Sets as the agent knows them, and whether it wants them. What it says nothing of it takes as it is.
+    said: BTreeMap<String, bool>,
+    /// Scopes it does not want, and those it wants alone.
+    scopes: BTreeMap<String, ScopePatterns>,
+}
+
+/// Sets that one agent may say something of; more are not there.
+const SAID_MAX: usize = 4096;
+
+impl AgentSets {
+    /// Takes up a `featureSets/update` of the agent. Wildcards are written out against `known`, the names it
+    /// can see.
+    pub fn update<'a>(&mut self, update: &Update, known: impl Iterator<Item = &'a str> + Clone) {
+        let mut say = |pattern: &str, wanted: bool| {
+            let group = pattern
+                .strip_suffix('*')
+                .filter(|g| g.is_empty() || g.ends_with('.'));
+            let named = known.clone().filter(|name| match group {
+                Some(group) => name.starts_with(group),
+                None => *name == pattern,
+            });
+            for name in named {
+                if self.said.len() < SAID_MAX || self.said.contains_key(name) {
+                    self.said.insert(name.to_owned(), wanted);
+                }
+            }
+        };
+        update.enabled.iter().for_each(|one| say(one, true));
+        update.disabled.iter().for_each(|one| say(one, false));
+        for (name, patterns) in &update.scopes {
+            let seen = known.clone().any(|one| one == name);
+            if seen && (self.scopes.len() < SAID_MAX || self.scopes.contains_key(name)) {
+                self.scopes.insert(name.clone(), patterns.clone());
+            }
+        }
+    }
+
+    /// Whether it wants a set, by the name it knows.
+    #[must_use]
+    pub fn wants(&self, name: &str) -> bool {
+        self.said.get(name).copied().unwrap_or(true)
+    }
+
+    /// What it says of the scopes of a set, by the name it knows.
+    #[must_use]
+    pub fn scopes(&self, name: &str) -> Option<&ScopePatterns> {
+        self.scopes.get(name)
+    }
+}
+
+#[cfg(test)]
+mod tests;

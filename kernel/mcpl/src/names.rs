@@ -1,1 +1,84 @@
-//! Names of sets and channels for agents, which see the servers as one.
+//! Names of sets and channels for agents, which see the servers as one (MCPL-151, MCPL-158).
+//!
+//! `SERVER.SET` and `SERVER:CHANNEL`. An id of a server may have dots, and one of another node a colon; where
+//! that would end the server's part it is written `~`, which no id has. So each name stands for one set of one
+//! server, and what is not written so for none.
+
+use mgp_protocol::ids::ServerId;
+
+/// What stands for the sign that divides a name, within the server's id.
+const INSTEAD: char = '~';
+
+/// The name of a server's set, for agents.
+#[must_use]
+pub fn set(server: &ServerId, set: &str) -> String {
+    joined(server, '.', set)
+}
+
+/// The server and the set of this name; `None` for what is none.
+#[must_use]
+pub fn parse_set(name: &str) -> Option<(ServerId, &str)> {
+    parted(name, '.')
+}
+
+/// The name of a server's channel, for agents.
+#[must_use]
+pub fn channel(server: &ServerId, channel: &str) -> String {
+    joined(server, ':', channel)
+}
+
+/// The server and the channel of this name; `None` for what is none.
+#[must_use]
+pub fn parse_channel(name: &str) -> Option<(ServerId, &str)> {
+    parted(name, ':')
+}
+
+fn joined(server: &ServerId, sign: char, own: &str) -> String {
+    let server = server.as_str().replace(sign, &INSTEAD.to_string());
+    format!("{server}{sign}{own}")
+}
+
+fn parted(name: &str, sign: char) -> Option<(ServerId, &str)> {
+    let (server, own) = name.split_once(sign)?;
+    let id = server.replace(INSTEAD, &sign.to_string());
+    let id = ServerId::parse_of_any_node(&id).ok()?;
+    (!own.is_empty() && joined(&id, sign, own) == name).then_some((id, own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_name_stands_for_one_thing() {
+        let ids = ["memory", "mind.cerebras", "a-b_c"].map(ServerId::new);
+        for id in &ids {
+            let name = set(id, "memory.retrieval");
+            assert_eq!(parse_set(&name), Some((id.clone(), "memory.retrieval")));
+            let name = channel(id, "discord:#general");
+            assert_eq!(parse_channel(&name), Some((id.clone(), "discord:#general")));
+        }
+        assert_eq!(set(&ids[1], "a"), "mind~cerebras.a");
+        for none in ["memory", ".a", "memory.", "", "a b.c", "Ünï.c", "a/b.c"] {
+            assert_eq!(parse_set(none), None, "{none}");
+        }
+        assert_eq!(parse_channel("memory.a"), None);
+    }
+
+    proptest! {
+        /// Two things never have one name.
+        #[test]
+        fn names_never_meet(
+            a in "[a-z][a-z0-9._-]{0,8}", b in "[a-z][a-z0-9._-]{0,8}",
+            x in "[a-z:.#~]{1,8}", y in "[a-z:.#~]{1,8}",
+        ) {
+            if let (Ok(a), Ok(b)) = (ServerId::parse(&a), ServerId::parse(&b)) {
+                prop_assert_eq!(set(&a, &x) == set(&b, &y), a == b && x == y);
+                prop_assert_eq!(channel(&a, &x) == channel(&b, &y), a == b && x == y);
+                let name = channel(&a, &x);
+                prop_assert_eq!(parse_channel(&name), Some((a, x.as_str())));
+            }
+        }
+    }
+}

@@ -1,1 +1,241 @@
-//! What the operator says of MCPL: `[mcpl]` of the configuration.
+//! What the operator says of MCPL: `[mcpl]` of the configuration, and what was switched since.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, is_name};
+
+use crate::scopes::ScopeRules;
+
+/// How long a person may take to decide about a scope, where the configuration says nothing.
+const SCOPE_PATIENCE: Duration = Duration::from_secs(120);
+
+/// `[mcpl]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct McplRules {
+    /// `[mcpl.servers.*]`, by the server's id.
+    pub servers: BTreeMap<ServerId, McplServerRules>,
+    /// How long a person may take to decide about a scope; then it is denied.
+    pub scope_patience: Duration,
+}
+
+impl Default for McplRules {
+    fn default() -> Self {
+        Self {
+            servers: BTreeMap::new(),
+            scope_patience: SCOPE_PATIENCE,
+        }
+    }
+}
+
+/// `[mcpl.servers.NAME]`: what one server may do beside being called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct McplServerRules {
+    /// Sets that are enabled.
+    pub enable: Vec<SetPattern>,
+    /// Sets that are not.
+    pub disable: Vec<SetPattern>,
+    /// Which set a tool belongs to, by the server's own name for the tool.
+    pub tools: BTreeMap<String, String>,
+    /// What is said of scopes, by the set.
+    pub scopes: BTreeMap<String, ScopeRules>,
+}
+
+/// A set by its name, or all whose names begin alike: `memory.*`, `*` (MCPL §6.3).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SetPattern(String);
+
+/// Why a text is no name of sets.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no name of a feature set, and none of several like `memory.*`")]
+pub struct BadSetPattern(String);
+
+impl SetPattern {
+    /// Reads `memory.retrieval`, `memory.*` or `*`.
+    ///
+    /// # Errors
+    /// [`BadSetPattern`].
+    pub fn parse(text: &str) -> Result<Self, BadSetPattern> {
+        let good = match text.strip_suffix(".*") {
+            Some(group) => is_name(group),
+            None => text == "*" || is_name(text),
+        };
+        match good {
+            true => Ok(Self(text.to_owned())),
+            false => Err(BadSetPattern(text.chars().take(200).collect())),
+        }
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// True for a name of one set.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        !self.0.ends_with('*')
+    }
+
+    /// How exactly it names this set; `None` when it does not name it.
+    #[must_use]
+    pub fn names(&self, set: &str) -> Option<usize> {
+        match self.0.strip_suffix('*') {
+            // `memory.*` begins with `memory.`, so that `memories` is not meant.
+            Some(group) => set.starts_with(group).then_some(group.len()),
+            None => (self.0 == set).then_some(usize::MAX),
+        }
+    }
+}
+
+/// Why a set is enabled, or is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetReason {
+    /// The operator's last word at the command line.
+    Switched(SetPattern),
+    /// The configuration.
+    Configured(SetPattern),
+    /// Nobody said anything of it.
+    Default,
+}
+
+impl SetReason {
+    /// For people.
+    #[must_use]
+    pub fn told(&self) -> String {
+        match self {
+            Self::Switched(pattern) => format!("switched by hand ({})", pattern.as_str()),
+            Self::Configured(pattern) => format!("[mcpl] of mgp.toml ({})", pattern.as_str()),
+            Self::Default => "default".to_owned(),
+        }
+    }
+}
+
+/// What the operator switched at the command line, of one server: it lasts.
+pub type Switches = BTreeMap<SetPattern, bool>;
+
+/// Whether a set is enabled when nobody says anything of it: only one that does nothing unasked. Its tools are
+/// called by agents, and who may call them is said elsewhere.
+#[must_use]
+pub fn by_default(set: &FeatureSet) -> bool {
+    let only_tools = set.uses.iter().all(|uses| *uses == Capability::Tools);
+    only_tools && !set.uses.is_empty()
+}
+
+/// Whether a set is enabled, and who says so. The most exact word counts; of two that are as exact that of the
+/// command line, which is the later one; of these the no.
+#[must_use]
+pub fn is_enabled(
+    name: &str,
+    set: &FeatureSet,
+    rules: Option<&McplServerRules>,
+    switches: Option<&Switches>,
+) -> (bool, SetReason) {
+    let switched = switches.into_iter().flatten().filter_map(|(pattern, on)| {
+        let exact = pattern.names(name)?;
+        Some((exact, true, !on, SetReason::Switched(pattern.clone())))
+    });
+    let said = |patterns: &[SetPattern], off: bool| {
+        let said = patterns.iter().filter_map(move |pattern| {
+            let exact = pattern.names(name)?;
+            Some((exact, false, off, SetReason::Configured(pattern.clone())))
+        });
+        said.collect::<Vec<_>>()
+    };
+    let configured = rules.into_iter().flat_map(|rules| {
+        let enabled = said(&rules.enable, false);
+        enabled.into_iter().chain(said(&rules.disable, true))
+    });
+    let last = switched
+        .chain(configured)
+        .max_by_key(|(exact, by_hand, off, _)| (*exact, *by_hand, *off));
+    match last {
+        Some((_, _, off, reason)) => (!off, reason),
+        None => (by_default(set), SetReason::Default),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patterns(all: &[&str]) -> Vec<SetPattern> {
+        let all = all.iter().map(|one| SetPattern::parse(one));
+        all.collect::<Result<_, _>>().unwrap()
+    }
+
+    fn set(uses: &[Capability]) -> FeatureSet {
+        FeatureSet {
+            description: String::new(),
+            uses: uses.iter().copied().collect(),
+            scoped: false,
+            rollback: false,
+        }
+    }
+
+    /// MCPL-110: what pushes, hooks, infers or uses channels is off until the operator says otherwise.
+    #[test]
+    fn only_tools_are_on_by_default() {
+        for one in Capability::ALL {
+            assert_eq!(by_default(&set(&[one])), one == Capability::Tools, "{one}");
+            let with_tools = set(&[Capability::Tools, one]);
+            assert_eq!(by_default(&with_tools), one == Capability::Tools);
+        }
+        assert!(!by_default(&set(&[])));
+    }
+
+    /// MCPL-036: `memory.*` means all below `memory`, and no other one.
+    #[test]
+    fn a_pattern_names_what_is_below_it() {
+        let names = |pattern: &str, set: &str| SetPattern::parse(pattern).unwrap().names(set);
+        assert!(names("memory.*", "memory.retrieval").is_some());
+        assert!(names("memory.*", "memory.a.b").is_some());
+        assert!(names("memory.a.*", "memory.a.b") > names("memory.*", "memory.a.b"));
+        assert_eq!(names("memory.*", "memory"), None);
+        assert_eq!(names("memory.*", "memories.a"), None);
+        assert_eq!(names("memory.*", "Memory.a"), None);
+        assert_eq!(names("*", "anything"), Some(0));
+        for bad in [
+            "",
+            "mem*",
+            "*.a",
+            "memory.**",
+            "a b",
+            "memory.",
+            ".*",
+            "a.*.b",
+            "é",
+        ] {
+            assert!(SetPattern::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// MCPL-110: the most exact word counts, then the later one, then the no.
+    #[test]
+    fn the_most_exact_word_counts() {
+        let hook = set(&[Capability::BeforeInference]);
+        let rules = McplServerRules {
+            enable: patterns(&["memory.*", "both"]),
+            disable: patterns(&["memory.secret", "both"]),
+            ..McplServerRules::default()
+        };
+        let on = |name: &str, switches: &[(&str, bool)]| {
+            let switches = switches.iter();
+            let switches = switches
+                .map(|(p, on)| (SetPattern::parse(p).unwrap(), *on))
+                .collect();
+            is_enabled(name, &hook, Some(&rules), Some(&switches)).0
+        };
+        assert!(on("memory.a", &[]) && !on("memory.secret", &[]) && !on("other", &[]));
+        assert!(!on("both", &[]));
+        assert!(on("memory.secret", &[("memory.secret", true)]));
+        assert!(!on("memory.secret", &[("memory.*", true)]));
+        assert!(!on("memory.a", &[("memory.*", false)]));
+        assert!(on("memory.a", &[("*", false)]));
+        assert!(on("other", &[("*", true)]));
+        let (_, why) = is_enabled("memory.a", &hook, Some(&rules), None);
+        assert_eq!(why.told(), "[mcpl] of mgp.toml (memory.*)");
+    }
+}

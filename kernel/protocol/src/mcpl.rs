@@ -13,3 +13,7 @@ pub mod negotiation;
 pub mod push;
 pub mod scope;
 pub mod state;
+
+pub use self::error::McplError;
+pub use self::negotiation::{HostCapabilities, ServerCapabilities};
+pub(crate) use crate::mcp::methods;

@@ -94,6 +94,7 @@ fn is_live(section: &str, key: &str) -> bool {
         // Only the command line looks there.
         "registry" => true,
         "secrets" | "validation" | "permissions" | "pins" | "sandbox" => true,
+        mcpl if mcpl == "mcpl" || mcpl.starts_with("mcpl.") => true,
         sets if sets.starts_with("sets.") => true,
         agents if agents.starts_with("agents.") => key == "set",
         "access" => key == "default_policy",
@@ -118,6 +119,7 @@ fn differing(one: &KernelConfig, other: &KernelConfig) -> Vec<&'static str> {
         ("lists", one.lists != other.lists),
         ("health", one.health != other.health),
         ("audit", one.audit != other.audit),
+        ("mcpl", one.mcpl != other.mcpl),
         ("access", one.access != other.access),
         ("log", one.log != other.log),
         ("agents", one.answering != other.answering),

@@ -11,6 +11,7 @@ use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::servers::health::HealthRules;
 use mgp_engine::servers::sandbox;
 use mgp_engine::servers::spec::ServerLimits;
+use mgp_mcpl_engine::policy::McplRules;
 
 use super::reading::{Env, SecretsConfig, Section};
 use super::sections::agents::read_agents;
@@ -18,6 +19,7 @@ use super::sections::audit::AuditConfig;
 use super::sections::cluster::ClusterConfig;
 use super::sections::discovery::DiscoveryConfig;
 use super::sections::http::{HttpAuth, HttpConfig};
+use super::sections::mcpl::read_mcpl;
 use super::sections::oauth::OAuthConfig;
 use super::sections::permissions::{read_permissions, read_pins};
 use super::sections::registry::RegistryConfig;
@@ -79,6 +81,8 @@ pub struct KernelConfig {
     pub cluster: ClusterConfig,
     /// `[agents.*]`: which agents answer others.
     pub answering: AnsweringAgents,
+    /// `[mcpl]`: what servers may do beside being called.
+    pub mcpl: McplRules,
     /// `[sets.*]`, and of `[agents.*]` who is held to one.
     pub sets: ToolSets,
 }
@@ -111,6 +115,7 @@ impl KernelConfig {
         self.discovery
             .read(root.own("discovery"), folder, env, &self.secrets);
         self.cluster.read(root.own("cluster"));
+        read_mcpl(root.own("mcpl"), &mut self.mcpl);
         read_sets(root, &mut self.sets);
         read_agents(root, &mut self.answering, &mut self.sets);
     }

@@ -107,6 +107,8 @@ pub(super) fn read_server(
     let mut restart = RestartRules::default();
     read_restart(&mut entry, &mut restart);
     let mgp = read_mgp(&mut entry, &mut restart, &mut tools, context.folder);
+    let mut mcpl = true;
+    entry.flag("mcpl", &mut mcpl);
     read_tools(&mut entry, &mut tools);
     entry.strings("categories", &mut tools.categories);
     entry.count("max_result_bytes", 0..=RESULT_MAX, &mut tools.result_max);
@@ -128,6 +130,7 @@ pub(super) fn read_server(
         asking,
         instances,
         mgp,
+        mcpl,
         tools: Arc::new(tools),
         permissions,
         pin,

@@ -1,7 +1,8 @@
 //! What a change in one part tells the others.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use mgp_mcpl::agents::McplAgents;
 use mgp_protocol::ids::ServerId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_servers::server::{ServerMsg, ServerTable};
@@ -12,11 +13,16 @@ use mgp_tools::subscriptions::SubscriptionsHandle;
 pub(super) fn access_changed(
     subscriptions: &SubscriptionsHandle,
     events: &EventsHandle,
+    hosts: &Arc<OnceLock<Arc<McplAgents>>>,
 ) -> EventSink<()> {
     let (subscriptions, events) = (subscriptions.clone(), events.clone());
+    let hosts = hosts.clone();
     EventSink::new(move |()| {
         subscriptions.access_changed();
         events.access_changed();
+        if let Some(hosts) = hosts.get() {
+            hosts.refresh();
+        }
     })
 }
 

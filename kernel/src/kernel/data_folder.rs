@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 use mgp_callers::tasks::{self, TaskRecord};
 use mgp_doors::agent_registry;
 use mgp_engine::doors::agent_registry::AgentRegistry;
+use mgp_mcpl::feature_sets::SetKeeper;
+use mgp_mcpl::scopes;
+use mgp_mcpl_engine::scopes::approvals::ApprovedScope;
 use mgp_policy::access::Books;
-use mgp_store::audit::Folder;
+use mgp_store::audit::{AuditHandle, Folder};
 use mgp_store::trouble::explained;
 use mgp_tools::registrar::Registrations;
 
@@ -74,6 +77,26 @@ pub(super) fn books(data_dir: &Path) -> Result<Books, String> {
         tracing::warn!("{cut}");
     }
     Ok(books)
+}
+
+/// What lasts of MCPL.
+pub(super) struct StoredMcpl {
+    /// Where it is.
+    pub(super) folder: PathBuf,
+    /// Which feature sets the operator switched.
+    pub(super) sets: SetKeeper,
+    /// Which scopes a person approved for good.
+    pub(super) scopes: Vec<ApprovedScope>,
+}
+
+/// What was switched and approved of MCPL.
+pub(super) fn mcpl(data_dir: &Path, audit: &AuditHandle) -> Result<StoredMcpl, String> {
+    let folder = data_dir.join("mcpl");
+    Ok(StoredMcpl {
+        sets: SetKeeper::open(folder.join("sets.json"), audit.clone())?,
+        scopes: scopes::load(&folder.join("scopes.json"))?,
+        folder,
+    })
 }
 
 /// The servers that were registered while a kernel ran.

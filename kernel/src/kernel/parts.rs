@@ -1,12 +1,14 @@
 //! The parts of a kernel, put together: first what stands for its whole life, then what answers.
 
 mod configured;
+mod mcpl;
 mod roots;
 
 use self::configured::{
     background, confirmation, connector, finder, needs, nothing, revocation, stateless, table,
     tasks,
 };
+use self::mcpl::McplParts;
 use self::roots::{catalog, finder_root, guard, roster, supervisor};
 use super::StoredState;
 use super::changes::{access_changed, pending_changed, pins_decided};
@@ -32,6 +34,7 @@ use mgp_doors::bodies::Bodies;
 use mgp_doors::node_door::NodeDoor;
 use mgp_doors::reception::Reception;
 use mgp_doors::revocation::Revocation;
+use mgp_mcpl::agents::McplAgents;
 use mgp_policy::access::{AccessActor, AccessHandle};
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::permissions::PermissionsHandle;
@@ -90,6 +93,7 @@ pub(super) async fn start(
         source: source.clone(),
         access: parts.access.clone(),
         names: parts.registered.clone(),
+        mcpl: parts.mcpl.configured(),
         closing: closing.clone(),
         root: parts.root.iter().cloned().chain([guard.1]).collect(),
     };
@@ -141,6 +145,7 @@ struct Parts {
     roster: AgentRegistryHandle,
     search: SearchHandle,
     registrar: Arc<Registrar>,
+    mcpl: McplParts,
     registered: Arc<Names>,
     troubles: Troubles,
     cluster: Arc<Cluster>,
@@ -168,10 +173,12 @@ impl Parts {
         let subscriptions = SubscriptionsHandle::new(Mailbox::new(following.clone()));
         let (events, hub) =
             EventsHandle::start(&directory, &servers, &kept.audit, &connector.figures).await?;
+        // The agents that are hosts are known only when the servers' host is there.
+        let hosts: Arc<OnceLock<Arc<McplAgents>>> = Arc::default();
         let access = AccessActor {
             table: table.clone(),
             directory: directory.clone(),
-            changed: access_changed(&subscriptions, &events),
+            changed: access_changed(&subscriptions, &events, &hosts),
             audit: kept.audit.clone(),
         };
         let (access, _) = Actor::spawn(None, access, (kept.books, kept.unaudited)).await?;
@@ -201,6 +208,8 @@ impl Parts {
         let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));
         let audit = kept.audit;
         let folder = options.data_dir.join("pins");
+        let mcpl =
+            McplParts::start(kernel, kept.mcpl, &directory, &approvals, &audit, &mut root).await?;
         let pins = PinsHandle::new(
             folder,
             approvals.clone(),
@@ -226,7 +235,9 @@ impl Parts {
             supervisor: supervisor("registrar", &mut root).await?,
             tree: OnceLock::new(),
         });
+        let _ = hosts.set(mcpl.agents.clone());
         Ok(Self {
+            mcpl,
             registrar,
             registered,
             troubles,
@@ -252,11 +263,11 @@ impl Parts {
 
     fn server_parts(&self, guard: &GuardHandle, connector: &Arc<Connector>) -> ServerParts {
         ServerParts {
-            events: taken_by(
+            events: self.mcpl.host.taken_by(taken_by(
                 self.catalog.clone(),
                 self.subscriptions.clone(),
                 self.events.clone(),
-            ),
+            )),
             catalog: self.catalog.clone(),
             directory: self.directory.clone(),
             guard: guard.clone(),
@@ -285,6 +296,7 @@ impl Parts {
             views: OnceLock::new(),
             troubles: self.troubles.clone(),
             approvals: self.approvals.clone(),
+            mcpl: self.mcpl.host.clone(),
             permissions: self.permissions.clone(),
             search: self.search.clone(),
             registrar: self.registrar.clone(),
@@ -357,6 +369,8 @@ impl Parts {
                 budget: kernel.discovery.budget,
                 counted: ToolCounts::default(),
             },
+            mcpl: self.mcpl.host.clone(),
+            mcpl_agents: self.mcpl.agents.clone(),
             homes: CallerHomes::default(),
             cut_results: CutResults::default(),
             policies: Policies {

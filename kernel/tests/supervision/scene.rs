@@ -134,6 +134,7 @@ impl Kernel {
             source: Arc::new(ConfigSource::new(Some(look_up), &loaded)),
             access: parts.access,
             names: Arc::new(Names::new(BTreeSet::new())),
+            mcpl: EventSink::new(|_| ()),
             closing: CancellationToken::new(),
             root: parts.root.clone(),
         };

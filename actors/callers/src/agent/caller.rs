@@ -8,6 +8,7 @@ use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::mcp::ClientCapabilities;
+use mgp_protocol::mcpl;
 use mgp_protocol::mgp::negotiation::Negotiated;
 
 use super::Agent;
@@ -32,6 +33,8 @@ pub struct Caller {
     pub capabilities: ClientCapabilities,
     /// The parts of MGP negotiated with it.
     pub mgp: Negotiated,
+    /// What it declared of MCPL, where it is a host of that: never a stateless one.
+    pub mcpl: Option<Arc<mcpl::HostCapabilities>>,
     /// Its connection or session, if any.
     pub session: CallerSession,
     /// What the operator sees of it.

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use mgp_protocol::lookalike;
-use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::splice::Splice;
+use mgp_protocol::splice::mention::may_mention;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use mgp_engine::tools::catalog::{CatalogPrompt, CatalogTool};
 use mgp_protocol::lookalike;
 use mgp_protocol::mcp::tools::Called;
-use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::splice::{Splice, members, quoted};
 use serde_json::value::RawValue;
 

@@ -42,6 +42,7 @@ pub async fn complete(cx: &Context, request: &Request) -> Outcome {
         method: "completion/complete",
         params,
         of_mgp: may_be_of_mgp(params),
+        mcpl: None,
         edit: (part, &quoted(&own)),
         token: progress_token(params)?,
         wish: None,

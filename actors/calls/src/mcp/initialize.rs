@@ -4,6 +4,7 @@ use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::SERVER_INFO;
+use mgp_protocol::mcpl;
 use mgp_protocol::splice::{members, quoted};
 
 use crate::Context;
@@ -36,6 +37,7 @@ pub fn initialize(cx: &Context, caller: &Caller) -> Outcome {
     };
     let capabilities = legacy::with_experiment(cx, &capabilities, caller);
     let capabilities = with_mgp(cx, capabilities, caller);
+    let capabilities = with_mcpl(cx, capabilities, caller);
     let instructions = instructions
         .map(|text| format!(r#","instructions":{}"#, quoted(&text)))
         .unwrap_or_default();
@@ -79,6 +81,17 @@ fn with_mgp(cx: &Context, capabilities: String, caller: &Caller) -> String {
     let of = server.as_deref().zip(trust);
     let of = of.map(|(server, trust)| (server.id.as_str(), trust.as_str()));
     negotiation::answered(capabilities, &caller.mgp, of)
+}
+
+/// MCPL-151: adds MCPL where the client declared that it is a host.
+fn with_mcpl(cx: &Context, capabilities: String, caller: &Caller) -> String {
+    match caller.mcpl {
+        Some(_) => {
+            let declaration = cx.mcpl_agents.declaration(caller);
+            mcpl::negotiation::declared_in(&capabilities, &declaration)
+        }
+        None => capabilities,
+    }
 }
 
 fn everything(cx: &Context, caller: &Caller) -> (String, String, Option<String>) {

@@ -6,8 +6,8 @@ pub mod legacy;
 use mgp_engine::callers::tasks::{Maker, NamedTask, TaskRef};
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::mcp::{self, tasks as words};
-use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::splice::{Splice, member, quoted};
 use serde_json::value::RawValue;
 

@@ -20,9 +20,10 @@ use crate::audit::{self, CallFacts};
 use crate::checks::arrival::{self, named_item};
 use crate::checks::{Check, ToolCall, access, schema};
 use crate::mcp::tasks;
+use crate::mcpl::call::CheckedCall;
 use crate::mgp::kernel_tool::KernelTool;
 use crate::mgp::tools::session;
-use crate::{Context, cut_results, mgp};
+use crate::{Context, cut_results, mcpl, mgp};
 use mgp_callers::request::{Answering, Caller, Outcome, Request};
 use mgp_servers::link::FinalCheck;
 use mgp_servers::upstream::{Mirrored, Outgoing, StreamWish};
@@ -112,6 +113,16 @@ async fn call_once(
         Some(tool) => tool,
         None => Box::pin(arriving(cx, request, &name)).await?,
     };
+    if let Some(params) = mcpl::call::without_own(cx, &tool.server, params) {
+        let again = Request {
+            caller: request.caller.clone(),
+            exchange: request.exchange.clone(),
+            method: request.method.clone(),
+            params: Some(params.into_owned().into()),
+            trace: request.trace.clone(),
+        };
+        return Box::pin(call_once(cx, &again, facts, admitted)).await;
+    }
     let wanted = WantedCall {
         call: &call,
         name: &name,
@@ -161,6 +172,13 @@ async fn call_at(
     }
     admitted.store(true, Ordering::Relaxed);
     passed.map_err(|(_, refusal)| refusal)?;
+    let mcpl = mcpl::call::before(cx, request, facts, tool, arguments).await?;
+    let checked = CheckedCall {
+        cx,
+        checked: &checked,
+        caller: &request.caller,
+        mcpl: mcpl.as_ref(),
+    };
     let under = (&cx.agents, &cx.streams.rooms);
     let wish = StreamWish::of(under, request, params, token);
     let outgoing = Outgoing {
@@ -169,6 +187,7 @@ async fn call_at(
         method: "tools/call",
         params,
         of_mgp: call.trace_id || call.mgp,
+        mcpl: mcpl.as_ref().map(|call| &call.members),
         edit: (call.name.get(), &tool.own_name_json),
         token,
         wish: wish.as_ref(),

@@ -1,1 +1,250 @@
 //! What MCPL adds to a call of a tool: its scope and its state (MCPL §7.7, §8.4).
+
+use std::borrow::Cow;
+
+use mgp_engine::tools::catalog::CatalogTool;
+use mgp_mcpl::scopes::ScopedAction;
+use mgp_mcpl_engine::feature_sets::{HeldSet, SetOfTool};
+use mgp_mcpl_engine::scopes::ScopeRules;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::lookalike::are_alike;
+use mgp_protocol::mcpl::feature_sets::Capability;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{Splice, member, members, quoted};
+use mgp_servers::link::FinalCheck;
+use mgp_servers::upstream::McplMembers;
+
+use crate::Context;
+use crate::audit::CallFacts;
+use crate::checks::ToolCall;
+use mgp_callers::request::{Caller, Request};
+
+/// The params of a call without what a caller says under the names of what the kernel says there itself: of one
+/// that holds such members alone. Only servers that speak MCPL would follow them.
+pub(crate) fn without_own<'p>(
+    cx: &Context,
+    server: &ServerId,
+    params: &'p str,
+) -> Option<Cow<'p, str>> {
+    if !cx.mcpl.speaks(server) {
+        return None;
+    }
+    let all = members(params)?;
+    let said = all.iter().map(|(name, _)| name.as_ref());
+    let said = said.filter(|name| McplMembers::NAMES.iter().any(|own| are_alike(name, own)));
+    let said: Vec<&str> = said.collect();
+    if said.is_empty() {
+        return None;
+    }
+    let mut splice = Splice::new(params);
+    splice.remove_members(params, &said);
+    Some(splice.finish())
+}
+
+/// What MCPL has to do with a call.
+#[derive(Debug, Default)]
+pub(crate) struct McplCall {
+    /// What goes with it.
+    pub(crate) members: McplMembers,
+    /// The set that its tool belongs to.
+    pub(crate) set: Option<String>,
+    /// The scope it is in, where its set has scopes.
+    scope: Option<ScopedAction>,
+}
+
+/// The checks of a call, with that of its scope.
+#[derive(Debug)]
+pub(crate) struct CheckedCall<'a> {
+    pub(crate) cx: &'a Context,
+    pub(crate) checked: &'a ToolCall<'a>,
+    pub(crate) caller: &'a Caller,
+    pub(crate) mcpl: Option<&'a McplCall>,
+}
+
+impl FinalCheck for CheckedCall<'_> {
+    fn still(&self) -> Result<(), Refusal> {
+        self.checked.still()?;
+        match self.mcpl {
+            Some(call) => call.still(self.cx, self.caller),
+            None => Ok(()),
+        }
+    }
+}
+
+impl McplCall {
+    /// Asked again when the call has waited: its set may be off by now, or its scope closed.
+    fn still(&self, cx: &Context, caller: &Caller) -> Result<(), Refusal> {
+        let (Some(set), Some(scope)) = (&self.set, &self.scope) else {
+            return Ok(());
+        };
+        let sets = cx.mcpl.sets().load();
+        let held = sets.of(&scope.server).and_then(|sets| sets.sets.get(set));
+        let Some(held) = held.filter(|held| held.enabled) else {
+            return Err(disabled(&scope.server, set));
+        };
+        let open = cx.mcpl.scopes().known(scope, &held.scope);
+        let agents = cx
+            .mcpl_agents
+            .opens_scope(caller, &scope.server, set, &scope.label);
+        match open.is_some_and(|decided| decided.approved) && agents {
+            true => Ok(()),
+            false => Err(closed(scope, "it was taken back")),
+        }
+    }
+}
+
+/// What goes with a call, after its checks and before it leaves; `None` for a tool of a server that does not
+/// speak MCPL.
+///
+/// # Errors
+/// [`Refusal::Forbidden`] with what to write where, for a tool whose set is not enabled or not clear, and for a
+/// scope that is closed.
+pub(crate) async fn before(
+    cx: &Context,
+    request: &Request,
+    facts: &CallFacts,
+    tool: &CatalogTool,
+    arguments: &str,
+) -> Result<Option<McplCall>, Refusal> {
+    if !cx.mcpl.speaks(&tool.server) {
+        return Ok(None);
+    }
+    let Some((set, held)) = set_of(cx, &request.caller, tool)? else {
+        return Ok(Some(McplCall::default()));
+    };
+    if !held.set.scoped {
+        return Ok(Some(McplCall {
+            set: Some(set),
+            ..McplCall::default()
+        }));
+    }
+    Box::pin(scoped(
+        cx,
+        request,
+        facts,
+        tool,
+        (set, held.scope),
+        arguments,
+    ))
+    .await
+    .map(Some)
+}
+
+/// The set that a tool belongs to, enabled by the operator and wanted by its caller.
+fn set_of(
+    cx: &Context,
+    caller: &Caller,
+    tool: &CatalogTool,
+) -> Result<Option<(String, HeldSet)>, Refusal> {
+    let (server, own) = (&tool.server, &*tool.own_name);
+    let defined = member(&tool.raw, "_meta").and_then(|meta| member(meta, "featureSet"));
+    let defined: Option<String> = defined.and_then(|set| serde_json::from_str(set).ok());
+    let sets = cx.mcpl.sets().load();
+    let (set, held) = match sets.set_of_tool(server, own, defined.as_deref()) {
+        SetOfTool::None => return Ok(None),
+        SetOfTool::One(set, held) => (set.to_owned(), held.clone()),
+        SetOfTool::Disabled(set) => return Err(disabled(server, set)),
+        SetOfTool::Undeclared(set) => {
+            return Err(Refusal::Forbidden(format!(
+                "tool {own} belongs to the feature set {set:?}, which server {server} does not declare"
+            )));
+        }
+        SetOfTool::Unclear(sets) => {
+            return Err(Refusal::Forbidden(format!(
+                "nobody says which feature set of {server} tool {own} belongs to, and some have scopes ({}); say it in mgp.toml: [mcpl.servers.{}.tools] {} = \"SET\"",
+                sets.join(", "),
+                toml_key(server.as_str()),
+                toml_key(own),
+            )));
+        }
+    };
+    if !held.set.uses.contains(&Capability::Tools) {
+        return Err(Refusal::Forbidden(format!(
+            "tool {own} belongs to the feature set {set}, which uses no tools"
+        )));
+    }
+    match cx.mcpl_agents.wants(caller, server, &set) {
+        true => Ok(Some((set, held))),
+        false => Err(Refusal::Forbidden(format!(
+            "this client disabled the feature set {set} of {server}"
+        ))),
+    }
+}
+
+async fn scoped(
+    cx: &Context,
+    request: &Request,
+    facts: &CallFacts,
+    tool: &CatalogTool,
+    (set, rules): (String, ScopeRules),
+    arguments: &str,
+) -> Result<McplCall, Refusal> {
+    let (server, own) = (&tool.server, &*tool.own_name);
+    let Some(template) = &rules.label else {
+        return Err(Refusal::Forbidden(format!(
+            "nobody says what the scope of tool {own} is made of; say it in mgp.toml: [mcpl.servers.{}.scopes.{}] label = \"{{ARGUMENT}}\"",
+            toml_key(server.as_str()),
+            toml_key(&set),
+        )));
+    };
+    let made = template
+        .label(arguments)
+        .map_err(|why| Refusal::Forbidden(format!("tool {own} is not called: {why}")))?;
+    let payload = rules.enriched(&made.label, Some(&made.payload));
+    let action = ScopedAction {
+        server: server.clone(),
+        set: set.clone(),
+        label: made.label,
+        payload,
+        agent: Some(request.caller.agent.clone()),
+        tool: Some(own.to_owned()),
+    };
+    if !cx
+        .mcpl_agents
+        .opens_scope(&request.caller, server, &set, &action.label)
+    {
+        facts.is_in_scope(&action, false, "its client closed it");
+        return Err(closed(&action, "this client closed it"));
+    }
+    let patience = cx.mcpl.set_keeper().rules().scope_patience;
+    let decided = cx.mcpl.scopes().decide(&action, &rules, patience).await;
+    facts.is_in_scope(&action, decided.approved, &decided.why);
+    if !decided.approved {
+        return Err(closed(&action, &decided.why));
+    }
+    let payload = match &action.payload {
+        Some(payload) => format!(r#","payload":{payload}"#),
+        None => String::new(),
+    };
+    let scope = format!(r#"{{"label":{}{payload}}}"#, quoted(&action.label));
+    Ok(McplCall {
+        members: McplMembers {
+            scope: Some(scope),
+            ..McplMembers::default()
+        },
+        set: Some(set),
+        scope: Some(action),
+    })
+}
+
+fn disabled(server: &ServerId, set: &str) -> Refusal {
+    Refusal::Forbidden(format!(
+        "the feature set {set} of {server} is not enabled; the operator enables it with `mgp mcpl sets enable {server} {set}`"
+    ))
+}
+
+fn closed(action: &ScopedAction, why: &str) -> Refusal {
+    Refusal::Forbidden(format!(
+        "the scope {:?} of {} is not open ({}): {why}",
+        action.label, action.server, action.set
+    ))
+}
+
+/// A key as it is written in TOML.
+fn toml_key(key: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    match !key.is_empty() && key.chars().all(bare) {
+        true => key.to_owned(),
+        false => format!("{key:?}"),
+    }
+}

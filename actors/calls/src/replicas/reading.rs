@@ -90,6 +90,7 @@ async fn read_at(
         method: reading.method,
         params: reading.params,
         of_mgp: may_be_of_mgp(reading.params),
+        mcpl: None,
         edit: reading.edit,
         token: reading.token,
         wish: None,

@@ -168,6 +168,7 @@ fn listening() -> Request {
             version: Version::MODERN,
             capabilities: ClientCapabilities::default(),
             mgp: PLAIN,
+            mcpl: None,
             session: CallerSession::Stateless,
             activity: Arc::default(),
         }),

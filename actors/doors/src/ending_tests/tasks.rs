@@ -36,6 +36,7 @@ fn caller(agent: &AgentId) -> Arc<Caller> {
         version: Version::MODERN,
         capabilities: ClientCapabilities::default(),
         mgp: PLAIN,
+        mcpl: None,
         session: CallerSession::Stateless,
         activity: Arc::default(),
     })

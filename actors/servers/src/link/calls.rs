@@ -187,6 +187,31 @@ impl Link {
         self.ask_by(exchange, era, method, params).await
     }
 
+    /// The same, at most so long; then the server is told that nobody waits any more.
+    ///
+    /// # Errors
+    /// As [`Self::ask_in`], and [`Refusal::TimedOut`].
+    pub async fn ask_within(
+        self: &Arc<Self>,
+        era: Era,
+        method: &str,
+        params: Option<&str>,
+        limit: Duration,
+    ) -> Outcome {
+        let exchange = Exchange::new(ReplyPath::Nowhere);
+        exchange.take_time();
+        let mut asked = std::pin::pin!(self.ask_by(exchange.clone(), era, method, params));
+        tokio::select! {
+            biased;
+            outcome = &mut asked => outcome,
+            () = tokio::time::sleep(limit) => {
+                exchange.cancel_because(Some("no answer in time".into()));
+                let _ = asked.await;
+                Err(self.silent(limit))
+            }
+        }
+    }
+
     async fn ask_by(
         self: &Arc<Self>,
         exchange: Arc<Exchange>,

@@ -57,6 +57,7 @@ async fn a_server_that_never_answers_holds_no_link() {
         "1.0",
         Ways {
             offers_mgp: false,
+            offers_mcpl: true,
             asking: QuestionAttribution::ByTurn,
         },
     );

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use mgp_engine::callers::callbacks::{NotOpened, OpenCallback};
 use mgp_engine::policy::approvals::{ApprovalQuestion, NotTaken};
 use mgp_protocol::dialect::Era;
+use mgp_protocol::jsonrpc::RequestId;
+use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mgp::audit::{Replay, Replayed};
 use mgp_protocol::mgp::permission::{Ask, Decision};
 use mgp_protocol::refusal::Refusal;
@@ -66,12 +68,32 @@ pub enum LinkEvent {
         Box<ApprovalQuestion>,
         Reply<Result<Option<Option<String>>, NotTaken>>,
     ),
+    /// The server says something of MCPL.
+    Mcpl(McplMessage),
+    /// A server that speaks MCPL has said who it is, and was told that the kernel is ready.
+    McplMet(Arc<Link>),
     /// The server asks for audit events that it missed.
     ReplayAsked(Replay, Reply<Result<Replayed, Refusal>>),
     /// The connection of this number takes no new calls.
     Unusable(u64),
     /// The connection of this number is broken, and why.
     Broken(u64, String),
+}
+
+/// The answer to a request of MCPL: the result as JSON text.
+pub type McplAnswer = Result<String, McplError>;
+
+/// What a server says of MCPL.
+#[derive(Debug)]
+pub struct McplMessage {
+    /// The number of the connection.
+    pub link: u64,
+    /// One of the methods of [`super::FROM_SERVERS`].
+    pub method: &'static str,
+    /// As sent; an empty object where there were none.
+    pub params: String,
+    /// Of a request: the server's own id, and the way to answer. One that is dropped is an internal error.
+    pub asked: Option<(RequestId, Reply<McplAnswer>)>,
 }
 
 /// An event of a server, as sent: whether it was asked for is not known here.

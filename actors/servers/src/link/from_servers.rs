@@ -9,6 +9,7 @@ use mgp_protocol::mgp::negotiation::Features;
 use super::{Link, List};
 
 use self::FromServer::{Notification, Question, Request};
+use self::Needs::Mgp;
 
 /// The handler of a method.
 #[derive(Clone, Copy, Debug)]
@@ -44,14 +45,25 @@ impl ClientQuestion {
     }
 }
 
+/// What must have been negotiated before a method is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing.
+    Nothing,
+    /// These parts of MGP.
+    Mgp(Features),
+    /// MCPL.
+    Mcpl,
+}
+
 /// For methods that need no extension.
-const NONE: Features = Features::NONE;
+const NONE: Needs = Needs::Nothing;
 
 /// Method, the extension that must have been negotiated, handler. Without the extension a notification
 /// is dropped and a request is answered with "method not found". Notifications that stand in no line:
 /// `inbound/notifications.rs`.
 #[rustfmt::skip]
-pub const FROM_SERVERS: [(&str, Features, FromServer); 25] = [
+pub const FROM_SERVERS: [(&str, Needs, FromServer); 34] = [
     ("notifications/progress", NONE, Notification(|link, params, _| link.progressed(params))),
     ("notifications/message", NONE, Notification(Link::logged)),
     ("notifications/cancelled", NONE, Notification(|link, params, _| link.cancelled(params))),
@@ -63,24 +75,33 @@ pub const FROM_SERVERS: [(&str, Features, FromServer); 25] = [
     ("notifications/tasks", NONE, Notification(|link, params, _| link.task_changed(params))),
     ("notifications/tasks/status", NONE, Notification(|link, params, _| link.task_status(params))),
     ("notifications/elicitation/complete", NONE, Notification(|link, params, _| link.elicitation_complete(params))),
-    ("notifications/mgp.lifecycle", Features::LIFECYCLE, Notification(|link, params, _| link.lifecycle_reported(params))),
-    ("notifications/mgp.event", Features::EVENTS, Notification(Link::event_told)),
-    ("notifications/mgp.events.subscribed", Features::EVENTS, Notification(|link, _, via| link.channel_agreed(via))),
-    ("notifications/mgp.audit", Features::AUDIT, Notification(|link, params, _| link.audit_reported(params))),
-    ("notifications/mgp.callback.request", Features::CALLBACKS, Notification(Link::called_back)),
-    ("notifications/mgp.stream.chunk", Features::STREAMING, Notification(|link, params, via| link.chunk_arrived(params, via))),
-    ("notifications/mgp.stream.progress", Features::PROGRESS, Notification(|link, params, via| link.stream_progressed(params, via))),
+    ("notifications/mgp.lifecycle", Mgp(Features::LIFECYCLE), Notification(|link, params, _| link.lifecycle_reported(params))),
+    ("notifications/mgp.event", Mgp(Features::EVENTS), Notification(Link::event_told)),
+    ("notifications/mgp.events.subscribed", Mgp(Features::EVENTS), Notification(|link, _, via| link.channel_agreed(via))),
+    ("notifications/mgp.audit", Mgp(Features::AUDIT), Notification(|link, params, _| link.audit_reported(params))),
+    ("notifications/mgp.callback.request", Mgp(Features::CALLBACKS), Notification(Link::called_back)),
+    ("notifications/mgp.stream.chunk", Mgp(Features::STREAMING), Notification(|link, params, via| link.chunk_arrived(params, via))),
+    ("notifications/mgp.stream.progress", Mgp(Features::PROGRESS), Notification(|link, params, via| link.stream_progressed(params, via))),
     ("ping", NONE, Request(|link, id, _| link.pinged(&id))),
-    ("mgp/permission/request", Features::PERMISSIONS, Request(Link::permission_asked)),
-    ("mgp/permission/await", Features::PERMISSIONS, Request(Link::permission_asked)),
-    ("mgp/audit/replay", Features::AUDIT, Request(Link::replay_asked)),
+    ("mgp/permission/request", Mgp(Features::PERMISSIONS), Request(Link::permission_asked)),
+    ("mgp/permission/await", Mgp(Features::PERMISSIONS), Request(Link::permission_asked)),
+    ("mgp/audit/replay", Mgp(Features::AUDIT), Request(Link::replay_asked)),
+    ("push/event", Needs::Mcpl, Request(|link, id, params| link.mcpl_asked("push/event", id, params))),
+    ("inference/request", Needs::Mcpl, Request(|link, id, params| link.mcpl_asked("inference/request", id, params))),
+    ("model/info", Needs::Mcpl, Request(|link, id, params| link.mcpl_asked("model/info", id, params))),
+    ("scope/elevate", Needs::Mcpl, Request(|link, id, params| link.mcpl_asked("scope/elevate", id, params))),
+    ("channels/register", Needs::Mcpl, Request(|link, id, params| link.mcpl_asked("channels/register", id, params))),
+    ("channels/list", Needs::Mcpl, Request(|link, id, params| link.mcpl_asked("channels/list", id, params))),
+    ("channels/incoming", Needs::Mcpl, Request(|link, id, params| link.mcpl_asked("channels/incoming", id, params))),
+    ("featureSets/changed", Needs::Mcpl, Notification(|link, params, _| link.mcpl_told("featureSets/changed", params))),
+    ("channels/changed", Needs::Mcpl, Notification(|link, params, _| link.mcpl_told("channels/changed", params))),
     ("sampling/createMessage", NONE, Question(ClientQuestion::Sampling)),
     ("elicitation/create", NONE, Question(ClientQuestion::Elicitation)),
     ("roots/list", NONE, Question(ClientQuestion::Roots)),
 ];
 
 /// The extension and the handler of this method.
-pub(super) fn from_servers(method: &str) -> Option<(Features, FromServer)> {
+pub(super) fn from_servers(method: &str) -> Option<(Needs, FromServer)> {
     let found = FROM_SERVERS.iter().find(|(known, ..)| *known == method);
     found.map(|(_, needs, taken)| (*needs, *taken))
 }
@@ -106,6 +127,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use mgp_protocol::mcp::{self, Method};
+    use mgp_protocol::mcpl;
     use mgp_protocol::mgp::{self, audit, permission};
 
     use super::*;
@@ -128,6 +150,8 @@ mod tests {
             permission::Request::METHOD,
             permission::Await::METHOD,
             audit::Replay::METHOD,
+            mcpl::feature_sets::Changed::METHOD,
+            mcpl::scope::Elevate::METHOD,
         ] {
             assert!(from_servers(typed).is_some(), "{typed}");
         }

@@ -1,6 +1,7 @@
 //! Messages from a server: answers, notifications, requests.
 
 mod events;
+mod mcpl;
 mod notifications;
 mod requests;
 mod streams;

@@ -151,7 +151,7 @@ impl Link {
     }
 
     /// Resolves when the connection is over.
-    pub(crate) async fn over(&self) {
+    pub async fn over(&self) {
         let mut over = self.listening.over.subscribe();
         let _ = over.wait_for(|over| *over).await;
     }

@@ -46,6 +46,9 @@ impl Heard {
             LinkEvent::LifecycleReported { params, .. } => params,
             LinkEvent::EventTold(event) => format!("{} {}", event.channel, event.data),
             LinkEvent::Broken(_, why) => why,
+            // Of a request the way to answer is dropped.
+            LinkEvent::Mcpl(message) => format!("{} {}", message.method, message.params),
+            LinkEvent::McplMet(_) => "met in MCPL".to_owned(),
             LinkEvent::RootsAsked(reply) => return reply.send(None),
             LinkEvent::PermissionAsked(ask, reply) => {
                 return reply.send(Decision {
@@ -110,6 +113,7 @@ impl Scripted {
             "1.0",
             Ways {
                 offers_mgp: true,
+                offers_mcpl: true,
                 asking,
             },
         );
@@ -143,6 +147,7 @@ impl Scripted {
             info: None,
             instructions: None,
             mgp: PLAIN,
+            mcpl: None,
         });
     }
 
@@ -179,6 +184,7 @@ impl Scripted {
             version: Version::MODERN,
             capabilities,
             mgp: PLAIN,
+            mcpl: None,
             session: CallerSession::Stateless,
             activity: Arc::default(),
         });

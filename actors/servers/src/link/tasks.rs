@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use mgp_engine::callers::tasks::TaskStatus;
 use mgp_engine::clock::MonotonicTime;
-use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
+use mgp_protocol::splice::mention::may_mention;
 use tokio::sync::watch;
 
 use super::Link;

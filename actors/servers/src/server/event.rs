@@ -1,6 +1,7 @@
 //! Events of servers, for the crates above this one.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::tools::catalog::ServerOffer;
@@ -8,7 +9,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::Lifecycle;
 use tokio::sync::mpsc;
 
-use crate::link::{Peer, ToldEvent};
+use crate::link::{Link, McplMessage, Peer, ToldEvent};
 use mgp_runtime::mailbox::Reply;
 
 /// When the lists of a server were fetched, in the order of [`mgp_engine::tools::catalog::ListKind`].
@@ -42,6 +43,20 @@ pub enum ServerEvent {
         server: ServerId,
         /// As sent.
         event: Box<ToldEvent>,
+    },
+    /// It says something of MCPL.
+    Mcpl {
+        /// The server.
+        server: ServerId,
+        /// As sent.
+        message: McplMessage,
+    },
+    /// It speaks MCPL, and the handshake is done: nothing was said to it since.
+    McplMet {
+        /// The server.
+        server: ServerId,
+        /// The connection.
+        link: Arc<Link>,
     },
     /// It went from one state to another.
     Stepped(Lifecycle),

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use mgp_engine::servers::spec::{Reach, ServerSpec};
+use mgp_engine::servers::spec::{Reach, ServerInstances, ServerSpec};
 use mgp_engine::servers::supervision::StopOrder;
 use mgp_engine::tools::catalog::ServerOffer;
 use mgp_protocol::mgp::permission::PermissionType;
@@ -430,6 +430,7 @@ impl ServerLife {
             &self.connector.version,
             Ways {
                 offers_mgp: self.offers_mgp(),
+                offers_mcpl: self.offers_mcpl(),
                 asking: self.spec.asking,
             },
         );
@@ -441,6 +442,12 @@ impl ServerLife {
     /// MGP is offered unless the server's configuration says `mgp = false`.
     pub(super) fn offers_mgp(&self) -> bool {
         !self.spec.mgp.suppressed
+    }
+
+    /// MCPL is offered unless the server's configuration says `mcpl = false`. One with an instance for each agent
+    /// would have as many hosts.
+    pub(super) fn offers_mcpl(&self) -> bool {
+        self.spec.mcpl && matches!(self.spec.instances, ServerInstances::Shared)
     }
 
     /// Handshake, first lists, then until told to end.

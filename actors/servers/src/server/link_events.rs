@@ -62,6 +62,14 @@ impl LinkListener {
                 let server = self.handle.key().clone();
                 self.events.send(ServerEvent::Told { server, event });
             }
+            LinkEvent::Mcpl(message) => {
+                let server = self.handle.key().clone();
+                self.events.send(ServerEvent::Mcpl { server, message });
+            }
+            LinkEvent::McplMet(link) => {
+                let server = self.handle.key().clone();
+                self.events.send(ServerEvent::McplMet { server, link });
+            }
             LinkEvent::Logged(params) => {
                 let whose = self.handle.agent();
                 self.directory.logged(&self.handle.id, &params, whose);

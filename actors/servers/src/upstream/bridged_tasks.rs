@@ -67,6 +67,7 @@ async fn say(task: &Bridged<'_>, method: &str, more: Option<(&str, &str)>) -> Ou
         method,
         params: &params,
         of_mgp: false,
+        mcpl: None,
         edit: ("", ""),
         token: None,
         wish: None,

@@ -24,6 +24,8 @@ pub struct Outgoing<'a> {
     pub params: &'a str,
     /// The params may hold members of MGP's own (see `trace.rs`).
     pub of_mgp: bool,
+    /// What MCPL adds for a server that speaks it.
+    pub mcpl: Option<&'a McplMembers>,
     /// The part of `params` that names the thing, and the server's own name to put in its place.
     pub edit: (&'a str, &'a str),
     /// The client's progress token, borrowed from `params`.
@@ -32,6 +34,22 @@ pub struct Outgoing<'a> {
     pub wish: Option<&'a StreamWish>,
     /// What HTTP headers repeat of the body for servers of the modern era.
     pub mirrored: Mirrored<'a>,
+}
+
+/// Members of the params of `tools/call` for a server that speaks MCPL, as JSON text (MCPL §7.7, §8.4).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct McplMembers {
+    /// `scope`.
+    pub scope: Option<String>,
+    /// `state`.
+    pub state: Option<String>,
+    /// `checkpoint`.
+    pub checkpoint: Option<String>,
+}
+
+impl McplMembers {
+    /// Their names. What a caller says under one of them itself reaches no server that would follow it.
+    pub const NAMES: [&'static str; 3] = ["scope", "state", "checkpoint"];
 }
 
 /// What HTTP headers repeat of the body (MCP 2026-07-28, request metadata).
@@ -72,6 +90,20 @@ impl<'a> Outgoing<'a> {
             splice.replace(token.get(), id.to_string());
         }
         splice
+    }
+
+    /// Puts what MCPL adds into the params of a call of a tool; toward servers that speak MCPL alone.
+    pub(super) fn in_mcpl(&self, link: &Link, era: Era, splice: &mut Splice<'_>) {
+        let Some(ours) = self
+            .mcpl
+            .filter(|_| era == Era::Legacy && link.mcpl().is_some())
+        else {
+            return;
+        };
+        let ours = [&ours.scope, &ours.state, &ours.checkpoint];
+        let ours = McplMembers::NAMES.iter().zip(ours);
+        let ours = ours.filter_map(|(name, json)| Some((*name, json.as_deref()?)));
+        splice.insert_members(self.params, &ours.collect::<Vec<_>>());
     }
 
     /// The headers for the arguments that a modern server wants repeated.

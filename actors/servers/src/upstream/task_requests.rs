@@ -136,6 +136,7 @@ impl<'a> TaskRequest<'a> {
             method: &request.method,
             params: self.params,
             of_mgp: may_be_of_mgp(self.params),
+            mcpl: None,
             edit: (self.id.get(), own_json),
             token: None,
             wish: None,

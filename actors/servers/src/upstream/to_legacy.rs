@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era::{self, Modern};
-use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
+use mgp_protocol::splice::mention::may_mention;
 
 use super::{Outgoing, of_peer, translated};
 use crate::levels;

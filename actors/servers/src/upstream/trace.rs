@@ -4,8 +4,8 @@
 
 use mgp_engine::callers::request_ids::WireId;
 use mgp_protocol::dialect::Era;
-use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::mgp::stream;
+use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::splice::{Splice, member, quoted};
 
 use super::Outgoing;
@@ -35,6 +35,7 @@ pub(super) fn traced(
     splice: &mut Splice<'_>,
 ) {
     let (trace, params) = (&request.trace, outgoing.params);
+    outgoing.in_mcpl(link, era, splice);
     let token = asked.token(id).map(|token| token.to_string());
     if link.mgp_in(era).is_active() {
         let id = quoted(trace.id.as_str());

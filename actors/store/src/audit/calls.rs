@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use mgp_engine::calls::outcome::{FoundCalls, recorded};
 use mgp_engine::store::audit::record::{AuditRecord, EVENT_MAX};
-use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::mgp::audit::{Event, EventType, TraceId};
 use mgp_protocol::mgp::calls::CallRecord;
 use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::mention::may_mention;
 
 use super::AuditHandle;
 use super::acknowledging::none_kept;

@@ -208,6 +208,8 @@ impl Record {
                 permissions_required: self.permissions.clone(),
                 trust_level: trust.unwrap_or(TrustLevel::Sandboxed),
             },
+            // What an agent wrote pushes nothing and takes part in no inference.
+            mcpl: false,
             tools: Arc::new(background.tools.clone()),
             permissions,
             pin: PinMode::Block,

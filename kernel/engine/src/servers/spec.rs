@@ -49,6 +49,8 @@ pub struct ServerSpec {
     pub instances: ServerInstances,
     /// `[servers.mgp]`: the extensions and permissions it declares.
     pub mgp: MgpDeclaration,
+    /// MCPL is spoken with it where it speaks that.
+    pub mcpl: bool,
     /// The operator's rules for its tools.
     pub tools: Arc<ToolRules>,
     /// The policy for its permissions.
@@ -94,6 +96,7 @@ impl ServerSpec {
             asking: QuestionAttribution::ByCall,
             instances: ServerInstances::Shared,
             mgp: MgpDeclaration::default(),
+            mcpl: false,
             tools: Arc::default(),
             permissions: PermissionRules::default(),
             pin: PinMode::Off,

@@ -1,1 +1,226 @@
-//! Content blocks (MCPL §10.3, appendix B.1).
+//! Content blocks (MCPL §10.3, appendix B.1). What the kernel only passes on stays the text it came as.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::lookalike;
+use crate::splice::quoted;
+
+/// Blocks of one content. A message of a person has a few; more are refused.
+pub const BLOCKS_MAX: usize = 1024;
+
+/// The kind of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContentKind {
+    /// `text`, with the text.
+    Text(String),
+    /// `image`.
+    Image,
+    /// `audio`.
+    Audio,
+    /// `resource`, also as MCP writes it: with the resource itself, or as `resource_link` (A-15).
+    Resource,
+}
+
+/// One block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContentBlock {
+    /// What it is.
+    pub kind: ContentKind,
+    json: Box<str>,
+}
+
+/// Blocks in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content(pub Vec<ContentBlock>);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenBlock<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    text: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    data: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    mime_type: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    uri: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "lookalike::object")]
+    resource: Option<&'a RawValue>,
+}
+
+impl ContentBlock {
+    /// A text.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        Self {
+            kind: ContentKind::Text(text.to_owned()),
+            json: format!(r#"{{"type":"text","text":{}}}"#, quoted(text)).into(),
+        }
+    }
+
+    /// The block as it came.
+    #[must_use]
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// # Errors
+    /// What is wrong with it, in words.
+    fn read(raw: &RawValue) -> Result<Self, String> {
+        let block: WrittenBlock<'_> =
+            lookalike::from_str(raw.get()).map_err(|error| lookalike::plain(&error))?;
+        let kind = match block.kind.as_ref() {
+            "text" => ContentKind::Text(
+                block
+                    .text
+                    .map(Cow::into_owned)
+                    .ok_or("a text block has no `text`")?,
+            ),
+            "image" => {
+                one_source(&block)?;
+                ContentKind::Image
+            }
+            "audio" => {
+                one_source(&block)?;
+                ContentKind::Audio
+            }
+            "resource" if block.uri.is_some() || block.resource.is_some() => ContentKind::Resource,
+            "resource_link" if block.uri.is_some() => ContentKind::Resource,
+            "resource" | "resource_link" => return Err("a resource block has no `uri`".into()),
+            other => {
+                let other: String = other.chars().take(64).collect();
+                return Err(format!("there is no content block of type {other:?}"));
+            }
+        };
+        Ok(Self {
+            kind,
+            json: raw.get().into(),
+        })
+    }
+}
+
+/// `data` with its `mimeType`, or a `uri`: one of both, never both (appendix B.1).
+fn one_source(block: &WrittenBlock<'_>) -> Result<(), String> {
+    let within = block.data.is_some() && block.mime_type.is_some();
+    match within != block.uri.is_some() {
+        true => Ok(()),
+        false => Err(format!(
+            "{} content has either `data` and `mimeType` or a `uri`",
+            block.kind
+        )),
+    }
+}
+
+impl Content {
+    /// One text.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        Self(vec![ContentBlock::text(text)])
+    }
+
+    /// Reads a list of blocks, or a plain string, which is one text (A-14, MCPL-090).
+    ///
+    /// # Errors
+    /// What is wrong with the first bad block, in words.
+    pub fn read(json: &str) -> Result<Self, String> {
+        if json.starts_with('"') {
+            let text: Cow<'_, str> = serde_json::from_str(json).map_err(|e| e.to_string())?;
+            return Ok(Self::text(&text));
+        }
+        let blocks: Vec<&RawValue> =
+            serde_json::from_str(json).map_err(|_| "content is a list of blocks or a text")?;
+        if blocks.len() > BLOCKS_MAX {
+            return Err(format!("content has more than {BLOCKS_MAX} blocks"));
+        }
+        let read = blocks.into_iter().map(ContentBlock::read);
+        Ok(Self(read.collect::<Result<_, _>>()?))
+    }
+
+    /// The list of blocks, as JSON text; never a plain string (A-14).
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let blocks: Vec<&str> = self.0.iter().map(ContentBlock::json).collect();
+        format!("[{}]", blocks.join(","))
+    }
+
+    /// All texts in it, one on a line.
+    #[must_use]
+    pub fn texts(&self) -> String {
+        let texts = self.0.iter().filter_map(|block| match &block.kind {
+            ContentKind::Text(text) => Some(text.as_str()),
+            ContentKind::Image | ContentKind::Audio | ContentKind::Resource => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Bytes of all blocks.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.0.iter().map(|block| block.json.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MCPL-137, MCPL-089, A-15: what appendix B.1 takes, and what MCP calls a resource.
+    #[test]
+    fn a_block_of_the_document_is_taken_as_it_is() {
+        for block in [
+            r#"{"type":"text","text":"hi","annotations":{}}"#,
+            r#"{"type":"image","data":"aGk=","mimeType":"image/png"}"#,
+            r#"{"type":"image","uri":"file:///a.png"}"#,
+            r#"{"type":"image","uri":"file:///a.png","mimeType":"image/png"}"#,
+            r#"{"type":"audio","data":"aGk=","mimeType":"audio/wav"}"#,
+            r#"{"type":"audio","uri":"https://a.test/a.wav"}"#,
+            r#"{"type":"resource","uri":"memo://1"}"#,
+            r#"{"type":"resource","resource":{"uri":"memo://1","text":"x"}}"#,
+            r#"{"type":"resource_link","uri":"memo://1","name":"x"}"#,
+        ] {
+            let list = format!("[{block}]");
+            assert_eq!(Content::read(&list).unwrap().to_json(), list);
+        }
+    }
+
+    /// MCPL-137: both sources or none, no text, or of no known type.
+    #[test]
+    fn a_block_that_is_none_is_refused() {
+        for block in [
+            r#"{"type":"text"}"#,
+            r#"{"type":"text","text":7}"#,
+            r#"{"type":"text","text":"a","text":"b"}"#,
+            r#"{"type":"text","text":"a","TEXT":"b"}"#,
+            r#"{"type":"image"}"#,
+            r#"{"type":"image","data":"aGk="}"#,
+            r#"{"type":"image","mimeType":"image/png"}"#,
+            r#"{"type":"image","data":"aGk=","mimeType":"image/png","uri":"file:///a"}"#,
+            r#"{"type":"audio","data":"aGk=","mimeType":"audio/wav","uri":"x"}"#,
+            r#"{"type":"resource"}"#,
+            r#"{"type":"resource_link"}"#,
+            r#"{"type":"video","uri":"x"}"#,
+            r#"{"text":"a"}"#,
+            r#"["text","a"]"#,
+            "null",
+        ] {
+            assert!(Content::read(&format!("[{block}]")).is_err(), "{block}");
+        }
+        assert!(Content::read("{}").is_err() && Content::read("7").is_err());
+        let many = vec![r#"{"type":"text","text":""}"#; BLOCKS_MAX + 1].join(",");
+        assert!(Content::read(&format!("[{many}]")).is_err());
+    }
+
+    /// MCPL-090, A-14: a plain string is one text, and leaves as a list.
+    #[test]
+    fn a_string_is_one_text() {
+        let content = Content::read(r#""a\n\"b\"""#).unwrap();
+        assert_eq!(content.to_json(), r#"[{"type":"text","text":"a\n\"b\""}]"#);
+        assert_eq!(content.texts(), "a\n\"b\"");
+        assert_eq!(Content::read("[]").unwrap(), Content::default());
+    }
+}

@@ -1,1 +1,216 @@
 //! The errors of MCPL (appendix A).
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::jsonrpc::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
+use crate::refusal::Refusal;
+use crate::splice::quoted;
+
+/// "Feature set not enabled". Other programs use this code for their own time-outs (A-45): what it is about
+/// stands in `data.featureSet`.
+pub const NOT_ENABLED: i64 = -32001;
+/// "Unknown feature set".
+pub const UNKNOWN_SET: i64 = -32003;
+/// "Checkpoint not found".
+pub const CHECKPOINT_NOT_FOUND: i64 = -32005;
+/// "Channel not permitted".
+pub const CHANNEL_NOT_PERMITTED: i64 = -32017;
+/// "Unknown channel".
+pub const UNKNOWN_CHANNEL: i64 = -32023;
+/// "Channel open failed".
+pub const CHANNEL_OPEN_FAILED: i64 = -32024;
+
+/// An answer that is an error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct McplError {
+    /// A code of this module, or one of JSON-RPC.
+    pub code: i64,
+    /// For people; of the codes of this module the document's own words, and more where there is more to say.
+    pub message: String,
+    /// For programs, as JSON text.
+    pub data: Option<String>,
+}
+
+/// `data` of [`NOT_ENABLED`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NotEnabled {
+    /// The set.
+    pub feature_set: String,
+    /// The operator can enable it.
+    pub can_enable: bool,
+}
+
+impl McplError {
+    /// An error without data.
+    #[must_use]
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            data: None,
+        }
+    }
+
+    fn about(code: i64, message: &str, member: &str, what: &str) -> Self {
+        Self {
+            code,
+            message: message.to_owned(),
+            data: Some(format!("{{{}:{}}}", quoted(member), quoted(what))),
+        }
+    }
+
+    /// -32001: the set is declared and not enabled, or does not use what was asked of it (MCPL §6.6).
+    #[must_use]
+    pub fn not_enabled(set: &str, can_enable: bool) -> Self {
+        let data = format!(
+            r#"{{"featureSet":{},"canEnable":{can_enable}}}"#,
+            quoted(set)
+        );
+        Self {
+            code: NOT_ENABLED,
+            message: "Feature set not enabled".to_owned(),
+            data: Some(data),
+        }
+    }
+
+    /// -32003: no such set is declared (MCPL §6.6).
+    #[must_use]
+    pub fn unknown_set(set: &str) -> Self {
+        Self::about(UNKNOWN_SET, "Unknown feature set", "featureSet", set)
+    }
+
+    /// -32005: the checkpoint is not there, or not any more (MCPL §8.7).
+    #[must_use]
+    pub fn checkpoint_not_found(id: &str) -> Self {
+        Self::about(
+            CHECKPOINT_NOT_FOUND,
+            "Checkpoint not found",
+            "checkpoint",
+            id,
+        )
+    }
+
+    /// -32017: the channel's scope is not open to this (MCPL §14.6).
+    #[must_use]
+    pub fn channel_not_permitted(id: &str) -> Self {
+        Self::about(
+            CHANNEL_NOT_PERMITTED,
+            "Channel not permitted",
+            "channelId",
+            id,
+        )
+    }
+
+    /// -32023: no such channel is registered (MCPL §14.6).
+    #[must_use]
+    pub fn unknown_channel(id: &str) -> Self {
+        Self::about(UNKNOWN_CHANNEL, "Unknown channel", "channelId", id)
+    }
+
+    /// -32024: the server did not open it (MCPL §14.6).
+    #[must_use]
+    pub fn channel_open_failed(why: &str) -> Self {
+        Self::about(CHANNEL_OPEN_FAILED, "Channel open failed", "reason", why)
+    }
+
+    /// -32602.
+    #[must_use]
+    pub fn bad_params(why: impl std::fmt::Display) -> Self {
+        Self::new(INVALID_PARAMS, format!("Invalid params: {why}"))
+    }
+
+    /// -32601: nobody answers this method here.
+    #[must_use]
+    pub fn method_not_found(method: &str) -> Self {
+        Self::new(METHOD_NOT_FOUND, format!("Method not found: {method}"))
+    }
+
+    /// -32603: what broke is the kernel's, or nobody could answer.
+    #[must_use]
+    pub fn internal(why: impl Into<String>) -> Self {
+        Self::new(INTERNAL_ERROR, why)
+    }
+
+    /// The error object, as JSON text.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let data = match &self.data {
+            Some(data) => format!(r#","data":{data}"#),
+            None => String::new(),
+        };
+        format!(
+            r#"{{"code":{},"message":{}{data}}}"#,
+            self.code,
+            quoted(&self.message)
+        )
+    }
+}
+
+impl From<McplError> for Refusal {
+    fn from(error: McplError) -> Self {
+        match RawValue::from_string(error.to_json()) {
+            Ok(error) => Self::Peer(error),
+            Err(broken) => Self::Broken(format!("an error that is no JSON: {broken}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MCPL-136, MCPL-041, MCPL-042, MCPL-133, MCPL-134, MCPL-135: the codes and the words of appendix A.
+    #[test]
+    fn the_errors_are_those_of_the_document() {
+        let all = [
+            (
+                McplError::not_enabled("a.b", true),
+                -32001,
+                "Feature set not enabled",
+                r#"{"featureSet":"a.b","canEnable":true}"#,
+            ),
+            (
+                McplError::unknown_set("a\"b"),
+                -32003,
+                "Unknown feature set",
+                r#"{"featureSet":"a\"b"}"#,
+            ),
+            (
+                McplError::checkpoint_not_found("c"),
+                -32005,
+                "Checkpoint not found",
+                r#"{"checkpoint":"c"}"#,
+            ),
+            (
+                McplError::channel_not_permitted("x"),
+                -32017,
+                "Channel not permitted",
+                r#"{"channelId":"x"}"#,
+            ),
+            (
+                McplError::unknown_channel("x"),
+                -32023,
+                "Unknown channel",
+                r#"{"channelId":"x"}"#,
+            ),
+            (
+                McplError::channel_open_failed("no"),
+                -32024,
+                "Channel open failed",
+                r#"{"reason":"no"}"#,
+            ),
+        ];
+        for (error, code, message, data) in all {
+            let text = format!(r#"{{"code":{code},"message":"{message}","data":{data}}}"#);
+            assert_eq!(error.to_json(), text);
+        }
+        let plain = McplError::bad_params("no label");
+        assert_eq!(
+            plain.to_json(),
+            r#"{"code":-32602,"message":"Invalid params: no label"}"#
+        );
+    }
+}

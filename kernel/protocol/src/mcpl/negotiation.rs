@@ -1,1 +1,390 @@
 //! `capabilities.experimental.mcpl` (MCPL §5).
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::feature_sets::{Capability, DeclaredSets};
+use crate::splice::mention::may_mention;
+use crate::splice::{Splice, member};
+
+/// The version this kernel announces (A-13).
+pub const VERSION: &str = "0.4";
+/// Bytes of a version that are read.
+const VERSION_MAX: usize = 32;
+
+/// What the kernel declares to servers: it is their host (MCPL §5.2).
+pub const HOST: &str = r#"{"version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":{"streaming":true},"modelInfo":true,"featureSets":true,"channels":{"register":true,"publish":true,"observe":true,"lifecycle":true,"streaming":true}}"#;
+
+/// What both sides declare: what it takes part in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// `push/event`.
+    pub push_events: bool,
+    /// `context/beforeInference`.
+    pub before_inference: bool,
+    /// `context/afterInference`.
+    pub after_inference: bool,
+    /// It is a request, and its answer is waited for.
+    pub blocking: bool,
+    /// `inference/request`.
+    pub inference_request: bool,
+    /// `inference/chunk`.
+    pub streaming: bool,
+    /// `model/info`.
+    pub model_info: bool,
+    /// `channels/*`.
+    pub channels: ChannelAbilities,
+}
+
+/// What of channels (MCPL §14.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChannelAbilities {
+    /// `channels/register`, `channels/changed`.
+    pub register: bool,
+    /// `channels/publish`.
+    pub publish: bool,
+    /// `channels/incoming`, `channels/outgoing/complete`.
+    pub observe: bool,
+    /// `channels/open`, `channels/close`.
+    pub lifecycle: bool,
+    /// `channels/outgoing/chunk`.
+    pub streaming: bool,
+}
+
+impl ChannelAbilities {
+    /// Any of them.
+    #[must_use]
+    pub fn any(self) -> bool {
+        self.register || self.publish || self.observe || self.lifecycle || self.streaming
+    }
+}
+
+impl Abilities {
+    /// Whether what a set may use is declared at all. Tools are declared in MCP's own place.
+    #[must_use]
+    pub fn has(self, capability: Capability) -> bool {
+        match capability {
+            Capability::PushEvents => self.push_events,
+            Capability::BeforeInference => self.before_inference,
+            Capability::AfterInference => self.after_inference,
+            Capability::InferenceRequest => self.inference_request,
+            Capability::Tools => true,
+            Capability::ChannelsPublish => self.channels.publish,
+            Capability::ChannelsObserve => self.channels.observe,
+        }
+    }
+}
+
+/// What a server declared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerCapabilities {
+    /// As it announced it.
+    pub version: String,
+    /// What it takes part in.
+    pub abilities: Abilities,
+    /// Its sets.
+    pub sets: DeclaredSets,
+}
+
+/// What an agent declared that is a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostCapabilities {
+    /// As it announced it.
+    pub version: String,
+    /// What it takes part in.
+    pub abilities: Abilities,
+    /// It says which sets it wants.
+    pub feature_sets: bool,
+}
+
+/// A declaration that is taken as none, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UndeclaredMcpl {
+    /// Something else than an object.
+    #[error("its `experimental.mcpl` is no object")]
+    NotAnObject,
+    /// `version` is not there, or no version.
+    #[error("its MCPL version {0:?} is none")]
+    NoVersion(String),
+    /// Another major version (A-13).
+    #[error("it speaks MCPL {0}, this kernel {VERSION}")]
+    OtherMajor(String),
+}
+
+#[derive(Default, Deserialize)]
+struct Experimental<'a> {
+    #[serde(borrow, default)]
+    mcpl: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenAbilities<'a> {
+    #[serde(borrow, default)]
+    version: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    push_events: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    context_hooks: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    inference_request: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    model_info: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    feature_sets: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    channels: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenHooks<'a> {
+    #[serde(borrow, default)]
+    before_inference: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    after_inference: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct WrittenFlags<'a> {
+    #[serde(borrow, default)]
+    blocking: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    streaming: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    register: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    publish: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    observe: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    lifecycle: Option<&'a RawValue>,
+}
+
+/// An object read as `T`; anything else is not there. Serde would take an array too.
+fn part<'a, T: Deserialize<'a> + Default>(raw: Option<&'a RawValue>) -> T {
+    raw.filter(|raw| raw.get().starts_with('{'))
+        .and_then(|raw| serde_json::from_str(raw.get()).ok())
+        .unwrap_or_default()
+}
+
+/// True for `true` only.
+fn is_true(raw: Option<&RawValue>) -> bool {
+    raw.is_some_and(|raw| raw.get() == "true")
+}
+
+/// Declared as `true`, or as an object that says more.
+fn is_declared(raw: Option<&RawValue>) -> bool {
+    raw.is_some_and(|raw| raw.get() == "true" || raw.get().starts_with('{'))
+}
+
+/// The declaration in a capabilities object, if there is one that is an object.
+fn declaration(
+    capabilities: Option<&RawValue>,
+) -> Result<Option<(String, WrittenAbilities<'_>)>, UndeclaredMcpl> {
+    let text = capabilities.map_or("", RawValue::get);
+    if !may_mention(text.as_bytes(), "mcpl") {
+        return Ok(None);
+    }
+    let Some(experimental) = member(text, "experimental") else {
+        return Ok(None);
+    };
+    let experimental: Experimental<'_> = match experimental.starts_with('{') {
+        true => serde_json::from_str(experimental).unwrap_or_default(),
+        false => Experimental::default(),
+    };
+    let Some(said) = experimental.mcpl else {
+        return Ok(None);
+    };
+    if !said.get().starts_with('{') {
+        return Err(UndeclaredMcpl::NotAnObject);
+    }
+    // A member twice: nobody knows which one counts.
+    let written: WrittenAbilities<'_> =
+        serde_json::from_str(said.get()).map_err(|_| UndeclaredMcpl::NotAnObject)?;
+    let version: Option<Cow<'_, str>> = written
+        .version
+        .and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let version: String = version
+        .unwrap_or_default()
+        .chars()
+        .take(VERSION_MAX)
+        .collect();
+    let mut parts = version.split(['.', '-', '+']);
+    let number = |part: Option<&str>| part.and_then(|part| part.parse::<u32>().ok());
+    match (number(parts.next()), number(parts.next())) {
+        (Some(0), Some(_)) => Ok(Some((version, written))),
+        (Some(_), Some(_)) => Err(UndeclaredMcpl::OtherMajor(version)),
+        _ => Err(UndeclaredMcpl::NoVersion(version)),
+    }
+}
+
+impl Abilities {
+    fn read(written: &WrittenAbilities<'_>) -> Self {
+        let hooks: WrittenHooks<'_> = part(written.context_hooks);
+        let after: WrittenFlags<'_> = part(hooks.after_inference);
+        let inference: WrittenFlags<'_> = part(written.inference_request);
+        let channels: WrittenFlags<'_> = part(written.channels);
+        Self {
+            push_events: is_true(written.push_events),
+            before_inference: is_true(hooks.before_inference),
+            after_inference: is_declared(hooks.after_inference),
+            blocking: is_true(after.blocking),
+            inference_request: is_declared(written.inference_request),
+            streaming: is_true(inference.streaming),
+            model_info: is_true(written.model_info),
+            channels: ChannelAbilities {
+                register: is_true(channels.register),
+                publish: is_true(channels.publish),
+                observe: is_true(channels.observe),
+                lifecycle: is_true(channels.lifecycle),
+                streaming: is_true(channels.streaming),
+            },
+        }
+    }
+}
+
+impl ServerCapabilities {
+    /// Reads what a server declares in its capabilities object; `None` when it says nothing of MCPL.
+    ///
+    /// # Errors
+    /// [`UndeclaredMcpl`] when it declares it in a way that cannot be followed.
+    pub fn read(capabilities: Option<&RawValue>) -> Result<Option<Self>, UndeclaredMcpl> {
+        let Some((version, written)) = declaration(capabilities)? else {
+            return Ok(None);
+        };
+        let sets = match written.feature_sets.map(RawValue::get) {
+            Some(sets) if sets != "null" && sets != "true" => DeclaredSets::read(sets),
+            Some(_) | None => DeclaredSets::default(),
+        };
+        Ok(Some(Self {
+            version,
+            abilities: Abilities::read(&written),
+            sets,
+        }))
+    }
+}
+
+impl HostCapabilities {
+    /// Reads what an agent declares in its capabilities object; `None` when it says nothing of MCPL.
+    ///
+    /// # Errors
+    /// [`UndeclaredMcpl`] when it declares it in a way that cannot be followed.
+    pub fn read(capabilities: Option<&RawValue>) -> Result<Option<Self>, UndeclaredMcpl> {
+        let Some((version, written)) = declaration(capabilities)? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            version,
+            abilities: Abilities::read(&written),
+            feature_sets: is_declared(written.feature_sets),
+        }))
+    }
+}
+
+/// A capabilities object with this declaration of MCPL, as JSON text.
+#[must_use]
+pub fn declared_in(capabilities: &str, declaration: &str) -> String {
+    let mut splice = Splice::new(capabilities);
+    match member(capabilities, "experimental").filter(|at| at.starts_with('{')) {
+        Some(experimental) => match member(experimental, "mcpl") {
+            Some(said) => splice.replace(said, declaration.to_owned()),
+            None => splice.insert_member(experimental, "mcpl", declaration),
+        },
+        None => {
+            let experimental = format!(r#"{{"mcpl":{declaration}}}"#);
+            splice.insert_member(capabilities, "experimental", &experimental);
+        }
+    }
+    splice.finish().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    fn server(mcpl: &str) -> Result<Option<ServerCapabilities>, UndeclaredMcpl> {
+        let text = raw(&format!(
+            r#"{{"tools":{{}},"experimental":{{"mcpl":{mcpl}}}}}"#
+        ));
+        ServerCapabilities::read(Some(&text))
+    }
+
+    /// MCPL-028, MCPL-005, MCPL-114: each ability stands by itself.
+    #[test]
+    fn a_declaration_is_read_ability_by_ability() {
+        let all = server(
+            r#"{"version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":{"streaming":true},"modelInfo":true,"featureSets":{"a.b":{"description":"d","uses":["tools"]}},"channels":{"register":true,"publish":true,"observe":true,"lifecycle":true,"streaming":true}}"#,
+        );
+        let all = all.unwrap().unwrap();
+        assert!(
+            Capability::ALL
+                .into_iter()
+                .all(|one| all.abilities.has(one))
+        );
+        assert!(all.abilities.blocking && all.abilities.streaming && all.abilities.model_info);
+        assert!(all.abilities.channels.lifecycle && all.abilities.channels.register);
+        assert_eq!(all.sets.sets.len(), 1);
+        let some = server(
+            r#"{"version":"0.4","pushEvents":"true","contextHooks":{"afterInference":{"blocking":false}},"inferenceRequest":true,"channels":[true]}"#,
+        );
+        let some = some.unwrap().unwrap().abilities;
+        let wanted = Abilities {
+            after_inference: true,
+            inference_request: true,
+            ..Abilities::default()
+        };
+        assert_eq!(some, wanted);
+        let host = raw(&format!(r#"{{"experimental":{{"mcpl":{HOST}}}}}"#));
+        let host = HostCapabilities::read(Some(&host)).unwrap().unwrap();
+        assert!(host.feature_sets && host.abilities == all.abilities);
+    }
+
+    /// MCPL-032, A-13: any 0.x is spoken with; others are plain.
+    #[test]
+    fn versions_that_are_not_ours() {
+        for version in ["0.3", "0.4", "0.5", "0.4.1", "0.4.1-draft", "0.12"] {
+            let declared = server(&format!(r#"{{"version":"{version}"}}"#));
+            assert_eq!(declared.unwrap().unwrap().version, version);
+        }
+        let other = server(r#"{"version":"1.0"}"#);
+        assert_eq!(other, Err(UndeclaredMcpl::OtherMajor("1.0".into())));
+        for version in [r#""""#, r#""four""#, "0.4", "null", r#""0""#] {
+            let declared = server(&format!(r#"{{"version":{version}}}"#));
+            assert!(
+                matches!(declared, Err(UndeclaredMcpl::NoVersion(_))),
+                "{version}"
+            );
+        }
+        assert!(matches!(server("{}"), Err(UndeclaredMcpl::NoVersion(_))));
+        assert_eq!(server("true"), Err(UndeclaredMcpl::NotAnObject));
+        let twice = r#"{"version":"0.4","pushEvents":false,"pushEvents":true}"#;
+        assert_eq!(server(twice), Err(UndeclaredMcpl::NotAnObject));
+        assert_eq!(ServerCapabilities::read(Some(&raw("{}"))), Ok(None));
+        let elsewhere = raw(r#"{"mcpl":{"version":"0.4"},"experimental":{"x":"mcpl"}}"#);
+        assert_eq!(ServerCapabilities::read(Some(&elsewhere)), Ok(None));
+    }
+
+    /// MCPL-004, MCPL-029: below `experimental`, beside what else stands there.
+    #[test]
+    fn a_declaration_has_its_place() {
+        let at = |capabilities: &str| declared_in(capabilities, "{}");
+        assert_eq!(at("{}"), r#"{"experimental":{"mcpl":{}}}"#);
+        assert_eq!(
+            at(r#"{"tools":{},"experimental":{"mgp":{"a":1}}}"#),
+            r#"{"tools":{},"experimental":{"mcpl":{},"mgp":{"a":1}}}"#
+        );
+        assert_eq!(
+            at(r#"{"experimental":{"mcpl":7}}"#),
+            r#"{"experimental":{"mcpl":{}}}"#
+        );
+        let said: serde_json::Value = serde_json::from_str(HOST).unwrap();
+        assert_eq!(said["version"], VERSION);
+    }
+}

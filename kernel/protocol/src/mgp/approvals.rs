@@ -73,6 +73,8 @@ pub enum Subject {
     Callback,
     /// A server that an agent registered, and whose code cannot be read before it runs.
     Registration,
+    /// An action in a scope that no list decides about.
+    Scope,
 }
 
 impl Subject {
@@ -85,6 +87,7 @@ impl Subject {
             Self::Pins => "pins",
             Self::Callback => "callback",
             Self::Registration => "registration",
+            Self::Scope => "scope",
         }
     }
 }

@@ -163,6 +163,11 @@ impl EventType {
     pub const INDEX_REFUSED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.index_refused"));
     /// A ticket for a node was made, shown, refused, used or ended.
     pub const NODE_PAIRING: Self = Self::Custom(CustomType::own("dev.cloto.mgp.node_pairing"));
+    /// Something of MCPL was asked or told.
+    pub const MCPL_OPERATION: Self = Self::Custom(CustomType::own("dev.cloto.mgp.mcpl_operation"));
+    /// The operator enabled or disabled feature sets of a server.
+    pub const FEATURE_SETS_SWITCHED: Self =
+        Self::Custom(CustomType::own("dev.cloto.mgp.feature_sets_switched"));
     /// Old records are about to be removed; names the last of them.
     pub const LOG_TRIMMED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.audit_trimmed"));
     /// The log itself was found hurt, or was mended.

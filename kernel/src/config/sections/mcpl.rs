@@ -4,3 +4,65 @@ pub(crate) mod inference;
 pub(crate) mod push;
 pub(crate) mod scopes;
 pub(crate) mod state;
+
+use mgp_mcpl_engine::policy::{McplRules, McplServerRules, SetPattern};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcpl::feature_sets::is_name;
+
+use super::DAY;
+use crate::config::reading::Section;
+
+/// Reads `[mcpl]`. A server of a stronger file stands for that of a weaker one as a whole.
+pub(crate) fn read_mcpl(mut section: Section<'_, '_, '_>, rules: &mut McplRules) {
+    section.secs("scope_timeout_secs", 1..=DAY, &mut rules.scope_patience);
+    section.each("servers", "mcpl.servers.*", |name, section| {
+        let mut server = McplServerRules {
+            enable: sets(section, "enable"),
+            disable: sets(section, "disable"),
+            ..McplServerRules::default()
+        };
+        for (tool, set) in section.text_map("tools") {
+            match is_name(set.get_ref()) {
+                true => drop(
+                    server
+                        .tools
+                        .insert(tool.to_owned(), (*set.get_ref()).to_owned()),
+                ),
+                false => {
+                    let words = format!(
+                        "`tools.{tool}` in {}: {:?} is no name of a feature set",
+                        section.name(),
+                        set.get_ref()
+                    );
+                    section.refuse(set.span(), words);
+                }
+            }
+        }
+        server.scopes = scopes::read(section);
+        match ServerId::parse_of_any_node(name) {
+            Ok(id) => drop(rules.servers.insert(id, server)),
+            // `each` reads an absent table, so that its keys are known.
+            Err(_) if name.is_empty() => {}
+            Err(why) => {
+                let whole = section.whole();
+                section.refuse(whole, format!("[mcpl.servers]: {why}"));
+            }
+        }
+    });
+    section.finish();
+}
+
+/// Names of sets, and of several at once: `memory.*`.
+fn sets(section: &mut Section<'_, '_, '_>, key: &'static str) -> Vec<SetPattern> {
+    let mut patterns = Vec::new();
+    for text in section.texts(key).unwrap_or_default() {
+        match SetPattern::parse(text.get_ref()) {
+            Ok(pattern) => patterns.push(pattern),
+            Err(why) => {
+                let words = format!("`{key}` in {}: {why}", section.name());
+                section.refuse(text.span(), words);
+            }
+        }
+    }
+    patterns
+}

@@ -135,6 +135,19 @@ set = "a" #> "b" live
 servers = [] #> ["x"] live
 tools = [] #> ["x:y"] live
 except = [] #> ["x:y"] live
+[mcpl]
+scope_timeout_secs = 10 #> 11 live
+[mcpl.servers.x]
+enable = [] #> ["a.*"] live
+disable = [] #> ["a.b"] live
+[mcpl.servers.x.tools]
+t = "a" #> "b" live
+[mcpl.servers.x.scopes.a]
+label = "{a}" #> "{b}" live
+whitelist = [] #> ["/a"] live
+blacklist = [] #> ["/a"] live
+[mcpl.servers.x.scopes.a.enrich."/a"]
+b = "c" #> "d" live
 [discovery.servers."agent.a"]
 exposure = "all" #> "pinned" waits
 [discovery.provider]
@@ -232,6 +245,7 @@ fn every_key_is_live_or_told() {
         let reaches = running.spec("x") != now.spec("x")
             || running.kernel.access.default_policy != now.kernel.access.default_policy
             || running.kernel.sets != now.kernel.sets
+            || running.kernel.mcpl != now.kernel.mcpl
             // The command line reads it each time.
             || running.kernel.registry != now.kernel.registry;
         assert_eq!(reaches, fate != "waits", "[{section}] {key}");

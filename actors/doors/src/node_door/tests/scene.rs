@@ -348,6 +348,7 @@ impl TwoNodes {
             version: Version::MODERN,
             capabilities,
             mgp: PLAIN,
+            mcpl: None,
             session: CallerSession::Stateless,
             activity: Arc::default(),
         });
@@ -470,6 +471,7 @@ fn server(
     });
     let ways = Ways {
         offers_mgp: true,
+        offers_mcpl: true,
         asking: QuestionAttribution::ByCall,
     };
     let link = Link::new(
@@ -488,6 +490,7 @@ fn server(
         info: None,
         instructions: None,
         mgp: PLAIN,
+        mcpl: None,
     });
     link
 }

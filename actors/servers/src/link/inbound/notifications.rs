@@ -8,9 +8,8 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc::{self, RequestId};
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::is_of_extension;
-use mgp_protocol::mgp::negotiation::Features;
 
-use crate::link::from_servers::{FromServer, from_servers, is_like_a_question};
+use crate::link::from_servers::{FromServer, Needs, from_servers, is_like_a_question};
 use crate::link::question::origin::Origin;
 use crate::link::{Link, LinkEvent, List, Wire, envelope};
 use mgp_callers::exchange::Delivery;
@@ -35,8 +34,12 @@ impl Link {
     }
 
     /// True when all of these were negotiated with the server.
-    pub(super) fn has_agreed(&self, needs: Features) -> bool {
-        needs == Features::NONE || self.mgp().features().contains(needs)
+    pub(super) fn has_agreed(&self, needs: Needs) -> bool {
+        match needs {
+            Needs::Nothing => true,
+            Needs::Mgp(features) => self.mgp().features().contains(features),
+            Needs::Mcpl => self.mcpl().is_some(),
+        }
     }
 
     pub(in crate::link) fn cancelled(&self, params: Option<&str>) {
@@ -68,6 +71,7 @@ impl Link {
     /// The server cancels one of its questions, or ends a listen.
     fn withdrawn(&self, id: &RequestId) {
         self.questions.withdraw(id);
+        self.mcpl_asked.withdraw(id);
         if let Some(id) = self.meant(id)
             && self.pending.with(id, |call| call.listens) == Some(true)
         {

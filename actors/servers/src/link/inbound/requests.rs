@@ -165,7 +165,7 @@ impl Link {
         self.reply(id, &question::refused(INVALID_PARAMS, &why.to_string()));
     }
 
-    fn reply(self: &Arc<Self>, id: &RequestId, answer: &ClientAnswer) {
+    pub(super) fn reply(self: &Arc<Self>, id: &RequestId, answer: &ClientAnswer) {
         let text = |bytes: &bytes::Bytes| String::from_utf8_lossy(bytes).into_owned();
         let frame = match answer {
             Ok(result) => jsonrpc::result(id.as_json(), &text(result)),

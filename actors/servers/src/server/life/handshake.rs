@@ -10,6 +10,7 @@ use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::lookalike;
 use mgp_protocol::mcp::server::{Discover, Discovered};
 use mgp_protocol::mcp::{self, Initialization, Method, ServerCapabilities};
+use mgp_protocol::mcpl;
 use mgp_protocol::mgp::negotiation::Negotiated;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::quoted;
@@ -72,11 +73,20 @@ const CAPABILITIES: &str =
 /// client may have; a question that the client at hand cannot answer is refused. Disabled
 /// questions are not declared (CMCP-084).
 #[must_use]
-pub(in crate::server) fn params(version: &str, offers_mgp: bool, consents: Consents) -> String {
+pub(in crate::server) fn params(
+    version: &str,
+    (offers_mgp, offers_mcpl): (bool, bool),
+    consents: Consents,
+) -> String {
+    let said = negotiation::declared(&consents.declared(CAPABILITIES), Era::Legacy, offers_mgp);
+    let said = match offers_mcpl {
+        true => mcpl::negotiation::declared_in(&said, mcpl::negotiation::HOST),
+        false => said,
+    };
     format!(
         r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{{"name":"mgp","title":"MGP kernel","version":{}}}}}"#,
         Version::LATEST_LEGACY,
-        negotiation::declared(&consents.declared(CAPABILITIES), Era::Legacy, offers_mgp),
+        said,
         quoted(version)
     )
 }
@@ -112,7 +122,7 @@ async fn probe(
     early_exit: &EarlyExit,
 ) -> Result<SpokenEras, HandshakeError> {
     early_exit.set(Some(SpokenEras::Legacy));
-    let params = params(version, link.offers_mgp(), link.limits.consents);
+    let params = params(version, link.offers(), link.limits.consents);
     let mut discover = Box::pin(discover(link));
     // A future: sent when it is first polled.
     let mut hello = pin!(link.ask_in(Era::Legacy, "initialize", Some(&params)));
@@ -216,7 +226,7 @@ pub(in crate::server) async fn legacy(
     link: &Arc<Link>,
     version: &str,
 ) -> Result<SpokenEras, String> {
-    let params = params(version, link.offers_mgp(), link.limits.consents);
+    let params = params(version, link.offers(), link.limits.consents);
     let answer = link
         .ask_in(Era::Legacy, "initialize", Some(&params))
         .await
@@ -236,12 +246,13 @@ pub(in crate::server) async fn complete(link: &Arc<Link>, result: &[u8]) -> Resu
         Wire::Http(http) => http
             .deliver(ready.into())
             .await
-            .map_err(|e| format!("notifications/initialized: {e}")),
+            .map_err(|e| format!("notifications/initialized: {e}"))?,
         Wire::Child(_) | Wire::Sse(_) | Wire::Node(_) => {
             link.notify("notifications/initialized", None);
-            Ok(())
         }
     }
+    link.meets_in_mcpl();
+    Ok(())
 }
 
 /// Reads the result of `initialize`.
@@ -267,6 +278,7 @@ pub(in crate::server) fn read(result: &[u8]) -> Result<Peer, String> {
         info: hello.server_info.map(|i| i.get().into()),
         instructions: hello.instructions.as_deref().map(Into::into),
         mgp: Negotiated::with(OFFERED, hello.capabilities, Era::Legacy),
+        mcpl: None,
     })
 }
 
@@ -349,6 +361,7 @@ fn discovered(result: &[u8]) -> Found {
         info: said.server_info().map(|i| i.get().into()),
         instructions: said.instructions.as_deref().map(Into::into),
         mgp: Negotiated::with(OFFERED, said.capabilities, Era::Modern),
+        mcpl: None,
     }))
 }
 

@@ -211,7 +211,11 @@ impl ServerLife {
 
     fn initialize(&self) -> Bytes {
         let consents = self.spec.limits.consents;
-        let params = handshake::params(&self.connector.version, self.offers_mgp(), consents);
+        let params = handshake::params(
+            &self.connector.version,
+            (self.offers_mgp(), self.offers_mcpl()),
+            consents,
+        );
         jsonrpc::request("0", "initialize", Some(&params)).into()
     }
 

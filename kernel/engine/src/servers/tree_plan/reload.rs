@@ -78,6 +78,7 @@ pub(super) mod tests {
             asking: QuestionAttribution::default(),
             instances: ServerInstances::default(),
             mgp: MgpDeclaration::default(),
+            mcpl: true,
             tools: Arc::default(),
             permissions: PermissionRules::default(),
             pin: PinMode::default(),

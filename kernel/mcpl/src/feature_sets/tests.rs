@@ -1,0 +1,209 @@
+use super::*;
+use crate::policy::SetPattern;
+use mgp_protocol::mcpl::error::{NOT_ENABLED, UNKNOWN_SET};
+use mgp_protocol::mcpl::feature_sets::DeclaredSets;
+
+const MEMORY: &str = r#"{
+  "memory.retrieval":{"description":"r","uses":["contextHooks.beforeInference"]},
+  "memory.extraction":{"description":"e","uses":["contextHooks.afterInference"]},
+  "memory.consolidation":{"description":"c","uses":["inferenceRequest"]},
+  "memory.proactive":{"description":"p","uses":["pushEvents"]}}"#;
+
+fn said(sets: &str) -> ServerCapabilities {
+    ServerCapabilities {
+        version: "0.4".into(),
+        abilities: Abilities {
+            push_events: true,
+            before_inference: true,
+            inference_request: true,
+            ..Abilities::default()
+        },
+        sets: DeclaredSets::read(sets),
+    }
+}
+
+fn enabling(patterns: &[&str]) -> McplServerRules {
+    let all = patterns.iter().map(|one| SetPattern::parse(one));
+    McplServerRules {
+        enable: all.collect::<Result<_, _>>().unwrap(),
+        ..McplServerRules::default()
+    }
+}
+
+/// MCPL-041, MCPL-042, MCPL-043, MCPL-085: which error for which set, and whether enabling would help.
+#[test]
+fn a_set_is_admitted_to_what_it_uses_and_no_more() {
+    let rules = enabling(&["memory.proactive", "memory.extraction"]);
+    let sets = ServerSets::new(&said(MEMORY), Some(&rules), None);
+    assert!(
+        sets.admits("memory.proactive", Capability::PushEvents)
+            .is_ok()
+    );
+    let refused = |set: &str, uses| {
+        let error = sets.admits(set, uses).unwrap_err();
+        (
+            error.code,
+            error
+                .data
+                .unwrap_or_default()
+                .contains(r#""canEnable":true"#),
+        )
+    };
+    assert_eq!(
+        refused("memory.consolidation", Capability::InferenceRequest),
+        (NOT_ENABLED, true)
+    );
+    assert_eq!(
+        refused("memory.proactive", Capability::InferenceRequest),
+        (NOT_ENABLED, false)
+    );
+    // The server declares no hook after an inference, whatever its set says.
+    assert_eq!(
+        refused("memory.extraction", Capability::AfterInference),
+        (NOT_ENABLED, false)
+    );
+    for unknown in [
+        "memory",
+        "memory.*",
+        "Memory.proactive",
+        "",
+        "memory.proactive ",
+    ] {
+        assert_eq!(
+            refused(unknown, Capability::PushEvents),
+            (UNKNOWN_SET, false),
+            "{unknown:?}"
+        );
+    }
+    assert_eq!(sets.using(Capability::PushEvents).count(), 1);
+    assert_eq!(sets.using(Capability::AfterInference).count(), 0);
+}
+
+/// MCPL-030, MCPL-031, MCPL-036, MCPL-047: what the server is told.
+#[test]
+fn an_update_names_every_set_once() {
+    let mut rules = enabling(&["memory.*"]);
+    let scope = ScopeRules {
+        whitelist: vec![crate::scopes::ScopePattern::parse("/project/**").unwrap()],
+        ..ScopeRules::default()
+    };
+    rules.scopes.insert("files.edit".into(), scope);
+    let sets = format!(
+        r#"{},"files.edit":{{"description":"f","uses":["tools"],"scoped":true}},"other":{{"description":"o","uses":["pushEvents"]}}}}"#,
+        MEMORY.trim_end_matches('}').to_owned() + "}"
+    );
+    let sets = ServerSets::new(&said(&sets), Some(&rules), None);
+    let update = serde_json::to_string(&sets.update()).unwrap();
+    assert_eq!(
+        update,
+        r#"{"enabled":["files.edit","memory.consolidation","memory.extraction","memory.proactive","memory.retrieval"],"disabled":["other"],"scopes":{"files.edit":{"whitelist":["/project/**"]}}}"#
+    );
+}
+
+/// MCPL-045: new sets follow the policy, removed ones are unknown, and no number of changes grows without bound.
+#[test]
+fn changes_follow_the_policy() {
+    let rules = enabling(&["memory.semantic"]);
+    let mut sets = ServerSets::new(&said(MEMORY), Some(&rules), None);
+    let added = DeclaredSets::read(
+        r#"{"memory.semantic":{"description":"s","uses":["contextHooks.beforeInference"]},"memory.other":{"description":"s","uses":["contextHooks.beforeInference"]}}"#,
+    );
+    let left_out = sets.change(added.sets, ["memory.proactive", "never"].into_iter());
+    sets.judged(Some(&rules), None);
+    assert!(left_out.is_empty());
+    assert!(
+        sets.admits("memory.semantic", Capability::BeforeInference)
+            .is_ok()
+    );
+    assert!(
+        sets.admits("memory.other", Capability::BeforeInference)
+            .is_err()
+    );
+    let gone = sets.admits("memory.proactive", Capability::PushEvents);
+    assert_eq!(gone.unwrap_err().code, UNKNOWN_SET);
+    for n in 0..10_000 {
+        let one = format!(r#"{{"n{n}":{{"description":"d","uses":["pushEvents"]}}}}"#);
+        sets.change(DeclaredSets::read(&one).sets, std::iter::empty::<&str>());
+    }
+    assert_eq!(sets.sets.len(), SETS_MAX);
+    // One that is there may say otherwise, and is decided anew.
+    let again =
+        DeclaredSets::read(r#"{"memory.semantic":{"description":"x","uses":["pushEvents"]}}"#);
+    assert!(
+        sets.change(again.sets, std::iter::empty::<&str>())
+            .is_empty()
+    );
+    assert!(
+        sets.admits("memory.semantic", Capability::BeforeInference)
+            .is_err()
+    );
+}
+
+/// A million changes in a second are 32, and later one more for each second.
+#[test]
+fn changes_are_bounded_in_time() {
+    let mut budget = ChangeBudget::full(0);
+    let taken = (0..1_000_000).filter(|n| budget.take(n / 1001));
+    assert_eq!(taken.count(), CHANGES_MAX as usize);
+    assert!(budget.take(2 * CHANGE_EVERY_MS) && budget.take(2 * CHANGE_EVERY_MS));
+    assert!(!budget.take(2 * CHANGE_EVERY_MS + 1));
+}
+
+/// A tool's set: as configured, as defined, or the only one that can be meant.
+#[test]
+fn a_tool_belongs_to_the_set_that_is_meant() {
+    let scoped = r#"{"files.edit":{"description":"f","uses":["tools"],"scoped":true}}"#;
+    let one = ServerSets::new(&said(scoped), None, None);
+    assert!(matches!(
+        one.set_of_tool("edit", None),
+        SetOfTool::One("files.edit", _)
+    ));
+    assert!(matches!(
+        one.set_of_tool("edit", Some("x")),
+        SetOfTool::Undeclared(_)
+    ));
+    let two = r#"{"files.edit":{"description":"f","uses":["tools"],"scoped":true},"files.read":{"description":"f","uses":["tools"]}}"#;
+    let mut rules = McplServerRules::default();
+    rules.tools.insert("edit".into(), "files.edit".into());
+    let two = ServerSets::new(&said(two), Some(&rules), None);
+    assert!(matches!(
+        two.set_of_tool("edit", Some("files.read")),
+        SetOfTool::One("files.edit", _)
+    ));
+    assert!(matches!(
+        two.set_of_tool("read", Some("files.read")),
+        SetOfTool::One("files.read", _)
+    ));
+    assert_eq!(
+        two.set_of_tool("other", None),
+        SetOfTool::Unclear(vec!["files.edit"])
+    );
+    assert_eq!(
+        ServerSets::new(&said(MEMORY), None, None).set_of_tool("x", None),
+        SetOfTool::None
+    );
+    let off = McplServerRules {
+        disable: vec![SetPattern::parse("*").unwrap()],
+        ..McplServerRules::default()
+    };
+    let off = ServerSets::new(&said(scoped), Some(&off), None);
+    assert_eq!(
+        off.set_of_tool("edit", None),
+        SetOfTool::Disabled("files.edit")
+    );
+}
+
+/// MCPL-157: an agent says what it does not want of what it can see, and nothing else.
+#[test]
+fn an_agent_says_what_it_wants() {
+    let mut wants = AgentSets::default();
+    let known = ["mem.memory.a", "mem.memory.b", "fs.files"];
+    let update: Update = serde_json::from_str(r#"{"enabled":["mem.memory.b","never"],"disabled":["mem.*"],"scopes":{"fs.files":{"whitelist":["/a/**"]},"never":{}}}"#).unwrap();
+    wants.update(&update, known.iter().copied());
+    assert!(!wants.wants("mem.memory.a") && !wants.wants("mem.memory.b"));
+    assert!(wants.wants("fs.files") && wants.scopes("fs.files").is_some());
+    assert!(wants.scopes("never").is_none());
+    let back: Update = serde_json::from_str(r#"{"enabled":["mem.memory.b"]}"#).unwrap();
+    wants.update(&back, known.iter().copied());
+    assert!(wants.wants("mem.memory.b"));
+}

@@ -1,0 +1,140 @@
+//! What a person approved: a label of a set, for one agent or for the server itself (MCPL §7.6).
+
+use std::collections::{BTreeSet, VecDeque};
+
+use mgp_protocol::ids::{AgentId, ServerId};
+use serde::{Deserialize, Serialize};
+
+/// Approvals kept for good. A person gave each; more are kept until the kernel ends.
+pub const LASTING_MAX: usize = 4096;
+/// Approvals kept until the kernel ends; of more the oldest is forgotten, and a person is asked again.
+pub const SESSION_MAX: usize = 4096;
+
+/// Something approved.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ApprovedScope {
+    /// Whose set.
+    pub server: ServerId,
+    /// Which set.
+    pub set: String,
+    /// Exactly this label.
+    pub label: String,
+    /// The agent whose calls may; `None` for what the server does by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentId>,
+}
+
+/// All that is approved.
+#[derive(Clone, Debug, Default)]
+pub struct ApprovedScopes {
+    lasting: BTreeSet<ApprovedScope>,
+    session: BTreeSet<ApprovedScope>,
+    order: VecDeque<ApprovedScope>,
+}
+
+impl ApprovedScopes {
+    /// What was approved for good before.
+    #[must_use]
+    pub fn new(lasting: impl IntoIterator<Item = ApprovedScope>) -> Self {
+        Self {
+            lasting: lasting.into_iter().take(LASTING_MAX).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether it was approved.
+    #[must_use]
+    pub fn has(&self, scope: &ApprovedScope) -> bool {
+        self.lasting.contains(scope) || self.session.contains(scope)
+    }
+
+    /// Approved until the kernel ends.
+    pub fn approve(&mut self, scope: ApprovedScope) {
+        if self.session.insert(scope.clone()) {
+            self.order.push_back(scope);
+        }
+        if self.order.len() > SESSION_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.session.remove(&oldest);
+        }
+    }
+
+    /// Approved for good; false when there are too many, and it is kept until the kernel ends.
+    pub fn approve_for_good(&mut self, scope: ApprovedScope) -> bool {
+        match self.lasting.len() < LASTING_MAX || self.lasting.contains(&scope) {
+            true => {
+                self.lasting.insert(scope);
+                true
+            }
+            false => {
+                self.approve(scope);
+                false
+            }
+        }
+    }
+
+    /// Takes back what was approved of this set, or of all sets of the server; how many these were.
+    pub fn forget(&mut self, server: &ServerId, set: Option<&str>) -> usize {
+        let meant = |scope: &ApprovedScope| {
+            scope.server == *server && set.is_none_or(|set| scope.set == set)
+        };
+        let before = self.lasting.len() + self.session.len();
+        self.lasting.retain(|scope| !meant(scope));
+        self.session.retain(|scope| !meant(scope));
+        self.order.retain(|scope| !meant(scope));
+        before - self.lasting.len() - self.session.len()
+    }
+
+    /// Those for good, in their order.
+    pub fn lasting(&self) -> impl Iterator<Item = &ApprovedScope> {
+        self.lasting.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(label: &str, agent: Option<&str>) -> ApprovedScope {
+        ApprovedScope {
+            server: ServerId::new("fs"),
+            set: "files.edit".into(),
+            label: label.into(),
+            agent: agent.map(AgentId::new),
+        }
+    }
+
+    /// MCPL-056: what one may, another one may not; what was approved for good stays.
+    #[test]
+    fn an_approval_is_for_one_label_of_one_agent() {
+        let mut all = ApprovedScopes::new([scope("/good", None)]);
+        all.approve(scope("/a", Some("agent.one")));
+        assert!(all.has(&scope("/a", Some("agent.one"))) && all.has(&scope("/good", None)));
+        for other in [
+            scope("/a", Some("agent.two")),
+            scope("/a", None),
+            scope("/a/", Some("agent.one")),
+        ] {
+            assert!(!all.has(&other), "{other:?}");
+        }
+        assert!(all.approve_for_good(scope("/b", None)));
+        assert_eq!(all.lasting().count(), 2);
+        assert_eq!(all.forget(&ServerId::new("fs"), Some("files.edit")), 3);
+        assert!(!all.has(&scope("/good", None)));
+    }
+
+    /// A million approvals are no more than the bound; the oldest is asked about again.
+    #[test]
+    fn approvals_are_bounded() {
+        let mut all = ApprovedScopes::default();
+        for n in 0..SESSION_MAX + 10 {
+            all.approve(scope(&format!("/{n}"), None));
+        }
+        assert!(!all.has(&scope("/0", None)) && all.has(&scope("/10", None)));
+        for n in 0..=LASTING_MAX {
+            let good = all.approve_for_good(scope(&format!("/g{n}"), None));
+            assert_eq!(good, n < LASTING_MAX);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Labels of scopes, and the ways in which they may be read.
+
+use unicode_normalization::UnicodeNormalization;
+
+/// Bytes of a label.
+pub const LABEL_MAX: usize = 1024;
+
+/// Whether a label can be read in one way only, so that a whitelist may open it.
+///
+/// # Errors
+/// What about it can be read in another way, in words.
+pub fn is_normal(label: &str) -> Result<(), &'static str> {
+    if label.is_empty() || label.len() > LABEL_MAX {
+        return Err("it is empty or too long");
+    }
+    let hidden = |c: char| c.is_control() || is_unseen(c) || (c.is_whitespace() && c != ' ');
+    if label.chars().any(hidden) {
+        return Err("it has signs that are not seen");
+    }
+    if label.contains('\\') {
+        return Err("it has a backslash, which divides folders for some readers");
+    }
+    if label.split('/').any(|part| part.trim() != part) {
+        return Err("a space stands at the beginning or the end of a part");
+    }
+    let parts: Vec<&str> = label.split('/').collect();
+    let inner = parts.iter().enumerate();
+    if inner.clone().any(|(at, part)| part.is_empty() && at != 0) {
+        return Err("a part between slashes is empty");
+    }
+    if parts.iter().any(|part| matches!(*part, "." | "..")) {
+        return Err("it has a part that names another place (`.` or `..`)");
+    }
+    if parts.len() > 1
+        && parts
+            .iter()
+            .any(|part| part.len() > 1 && part.ends_with('.'))
+    {
+        return Err("a part ends with a dot, which some readers leave out");
+    }
+    if has_escapes(label) {
+        return Err("it has percent signs that some readers take for escapes");
+    }
+    if !label.is_ascii() {
+        if label.nfkc().ne(label.chars()) {
+            return Err("it has letters that have another form");
+        }
+        if mixes_scripts(label) {
+            return Err("a word of it mixes letters that look alike");
+        }
+    }
+    Ok(())
+}
+
+/// Signs that show nothing, or change how what is near them is shown.
+fn is_unseen(c: char) -> bool {
+    matches!(
+        u32::from(c),
+        0xAD | 0x034F | 0x061C | 0x115F | 0x1160 | 0x17B4 | 0x17B5
+            | 0x180B..=0x180F | 0x200B..=0x200F | 0x2028..=0x202E | 0x2060..=0x206F
+            | 0x3164 | 0xFE00..=0xFE0F | 0xFEFF | 0xFFA0 | 0xFFF0..=0xFFFB | 0xE0000..=0xE0FFF
+    )
+}
+
+fn has_escapes(label: &str) -> bool {
+    let bytes = label.as_bytes();
+    let hex = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_hexdigit);
+    let escape = |at: usize| hex(at + 1) && hex(at + 2) || bytes.get(at + 1) == Some(&b'%');
+    (0..bytes.len()).any(|at| bytes[at] == b'%' && escape(at))
+}
+
+/// Whether a word has letters of Latin and of another script at once: `pаypal` with a Cyrillic а.
+fn mixes_scripts(label: &str) -> bool {
+    label.split(|c: char| !c.is_alphabetic()).any(|word| {
+        let latin = |c: char| matches!(u32::from(c), 0..=0x024F | 0x1E00..=0x1EFF);
+        word.chars().any(latin) && !word.chars().all(latin)
+    })
+}
+
+/// All that a label may be read as, each folded: as it stands, with its escapes read, with its folders resolved.
+/// A blacklist closes a label when it names any of these.
+#[must_use]
+pub fn readings(label: &str) -> Vec<String> {
+    // Far beyond a label that is ever approved; what is longer is not read to its end.
+    let end = (0..=label.len().min(4 * LABEL_MAX))
+        .rev()
+        .find(|at| label.is_char_boundary(*at));
+    let mut text = label[..end.unwrap_or_default()].to_owned();
+    let mut all = vec![folded(&text)];
+    let mut add = |reading: String| {
+        if !all.contains(&reading) {
+            all.push(reading);
+        }
+    };
+    // Escapes of escapes.
+    for _ in 0..3 {
+        text = unescaped(&text);
+        let plain = folded(&text);
+        add(resolved(&plain));
+        // What a reader in C takes of it.
+        add(resolved(plain.split('\0').next().unwrap_or_default()));
+        add(plain);
+    }
+    all
+}
+
+/// Without case, other forms of letters, signs that are not seen, and backslashes.
+#[must_use]
+pub fn folded(text: &str) -> String {
+    let folded: String = text
+        .nfkc()
+        .filter(|c| !is_unseen(*c))
+        .flat_map(char::to_lowercase)
+        .map(|c| match c {
+            '\\' => '/',
+            'ı' => 'i',
+            'ſ' => 's',
+            other => other,
+        })
+        .collect();
+    // Case and form can make each other anew.
+    folded.nfkc().collect()
+}
+
+/// With `.`, `..` and `//` resolved, and what stands around parts and is left out by some readers.
+fn resolved(text: &str) -> String {
+    let rooted = text.starts_with('/');
+    let mut parts: Vec<&str> = Vec::new();
+    for part in text.split('/') {
+        let part = part.trim_matches(|c: char| c.is_whitespace() || c.is_control());
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => match part.trim_end_matches(['.', ' ']) {
+                "" => {}
+                part => parts.push(part),
+            },
+        }
+    }
+    let joined = parts.join("/");
+    match rooted {
+        true => format!("/{joined}"),
+        false => joined,
+    }
+}
+
+fn unescaped(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let hex = |at: usize| bytes.get(at).and_then(|b| char::from(*b).to_digit(16));
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        match (bytes[at], hex(at + 1), hex(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push(u8::try_from(high * 16 + low).unwrap_or_default());
+                at += 3;
+            }
+            (byte, ..) => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}

@@ -1,0 +1,251 @@
+//! How the label of a call is made of its arguments: `label = "{path}"`, `label = "{guild}/{channel}"`.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use mgp_protocol::lookalike::are_alike;
+use mgp_protocol::splice::{members, quoted};
+use serde_json::value::RawValue;
+
+/// Bytes of a template.
+const TEMPLATE_MAX: usize = 512;
+
+/// A template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelTemplate {
+    text: String,
+    parts: Vec<TemplatePart>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum TemplatePart {
+    Words(String),
+    Argument(String),
+}
+
+/// Why a text is no template.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadTemplate {
+    /// A brace that is not closed, or closes nothing, or has nothing in it.
+    #[error(
+        "a label is made of words and arguments in braces, like \"{{path}}\" or \"{{guild}}/{{channel}}\""
+    )]
+    Braces,
+    /// It names no argument, so all calls would have one label.
+    #[error("a label has at least one argument in braces, like \"{{path}}\"")]
+    NoArgument,
+    /// Nobody could tell where the one ends and the other begins.
+    #[error("between two arguments of a label there are words, like \"{{guild}}/{{channel}}\"")]
+    Touching,
+    /// It is too long.
+    #[error("a label's template has at most {TEMPLATE_MAX} bytes")]
+    TooLong,
+}
+
+/// Why a call has no label.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoLabel {
+    /// An argument is not there.
+    #[error("its scope is made of the argument `{0}`, which is not there")]
+    Missing(String),
+    /// An argument stands there twice, or beside one that some readers take for it.
+    #[error("its scope is made of the argument `{0}`, and there are several of it")]
+    Several(String),
+    /// An argument is neither a text nor a number nor a truth value.
+    #[error("its scope is made of the argument `{0}`, which is no text")]
+    NotText(String),
+    /// An argument holds what divides it from the next one.
+    #[error("its scope is made of the argument `{0}`, which may not have {1:?} in it")]
+    Divides(String, String),
+}
+
+/// The label of a call, and the arguments it was made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeLabel {
+    /// The label.
+    pub label: String,
+    /// The arguments, as an object in JSON.
+    pub payload: String,
+}
+
+impl LabelTemplate {
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// [`BadTemplate`].
+    pub fn parse(text: &str) -> Result<Self, BadTemplate> {
+        if text.len() > TEMPLATE_MAX {
+            return Err(BadTemplate::TooLong);
+        }
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['{', '}']) {
+            let (words, tail) = rest.split_at(at);
+            let tail = tail.strip_prefix('{').ok_or(BadTemplate::Braces)?;
+            let (argument, after) = tail.split_once('}').ok_or(BadTemplate::Braces)?;
+            if argument.is_empty() || argument.contains('{') {
+                return Err(BadTemplate::Braces);
+            }
+            if !words.is_empty() {
+                parts.push(TemplatePart::Words(words.to_owned()));
+            } else if !parts.is_empty() {
+                return Err(BadTemplate::Touching);
+            }
+            parts.push(TemplatePart::Argument(argument.to_owned()));
+            rest = after;
+        }
+        if !rest.is_empty() {
+            parts.push(TemplatePart::Words(rest.to_owned()));
+        }
+        let argument = |part: &TemplatePart| matches!(part, TemplatePart::Argument(_));
+        match parts.iter().any(argument) {
+            true => Ok(Self {
+                text: text.to_owned(),
+                parts,
+            }),
+            false => Err(BadTemplate::NoArgument),
+        }
+    }
+
+    /// The label of a call with these arguments, an object in JSON.
+    ///
+    /// # Errors
+    /// [`NoLabel`]: such a call has no scope, and does not leave.
+    pub fn label(&self, arguments: &str) -> Result<MadeLabel, NoLabel> {
+        let given = members(arguments).unwrap_or_default();
+        let mut label = String::new();
+        let mut payload: Vec<(&str, &str)> = Vec::new();
+        for (at, part) in self.parts.iter().enumerate() {
+            match part {
+                TemplatePart::Words(words) => label.push_str(words),
+                TemplatePart::Argument(name) => {
+                    let (value, json) = argument(&given, name)?;
+                    if let (Some(TemplatePart::Words(next)), false) =
+                        (self.parts.get(at + 1), at + 2 >= self.parts.len())
+                        && value.contains(next.as_str())
+                    {
+                        return Err(NoLabel::Divides(name.clone(), next.clone()));
+                    }
+                    label.push_str(&value);
+                    if !payload.iter().any(|(known, _)| known == name) {
+                        payload.push((name, json));
+                    }
+                }
+            }
+        }
+        let payload = payload.iter();
+        let payload: Vec<String> = payload
+            .map(|(name, json)| format!("{}:{json}", quoted(name)))
+            .collect();
+        Ok(MadeLabel {
+            label,
+            payload: format!("{{{}}}", payload.join(",")),
+        })
+    }
+}
+
+impl fmt::Display for LabelTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn argument<'a>(
+    given: &'a [(Cow<'a, str>, &'a RawValue)],
+    name: &str,
+) -> Result<(Cow<'a, str>, &'a str), NoLabel> {
+    let mut alike = given.iter().filter(|(known, _)| are_alike(known, name));
+    let (known, value) = alike
+        .next()
+        .ok_or_else(|| NoLabel::Missing(name.to_owned()))?;
+    if alike.next().is_some() {
+        return Err(NoLabel::Several(name.to_owned()));
+    }
+    if known != name {
+        return Err(NoLabel::Missing(name.to_owned()));
+    }
+    let json = value.get();
+    let text = match json.as_bytes().first() {
+        Some(b'"') => serde_json::from_str::<String>(json).ok().map(Cow::Owned),
+        // A number is read in many ways when it is long.
+        Some(b'-' | b'0'..=b'9') => json.parse::<i64>().ok().map(|_| Cow::Borrowed(json)),
+        Some(b't' | b'f') => Some(Cow::Borrowed(json)),
+        _ => None,
+    };
+    let text = text.ok_or_else(|| NoLabel::NotText(name.to_owned()))?;
+    Ok((text, json))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(template: &str, arguments: &str) -> Result<MadeLabel, NoLabel> {
+        LabelTemplate::parse(template).unwrap().label(arguments)
+    }
+
+    /// MCPL-058: the label and the payload of the example of §7.7.
+    #[test]
+    fn a_label_is_made_of_arguments() {
+        let one = made("{path}", r#"{"path":"/project/src/main.ts","text":"x"}"#).unwrap();
+        assert_eq!(one.label, "/project/src/main.ts");
+        assert_eq!(one.payload, r#"{"path":"/project/src/main.ts"}"#);
+        let two = made(
+            "discord:{guild}/{channel}",
+            r##"{"channel":"#a","guild":7}"##,
+        )
+        .unwrap();
+        assert_eq!(
+            (two.label.as_str(), two.payload.as_str()),
+            ("discord:7/#a", r##"{"guild":7,"channel":"#a"}"##)
+        );
+    }
+
+    /// What could be read as another label has none.
+    #[test]
+    fn a_call_without_a_clear_label_has_none() {
+        let path = |arguments: &str| made("{path}", arguments).unwrap_err();
+        assert_eq!(path("{}"), NoLabel::Missing("path".into()));
+        assert_eq!(path(r#"{"Path":"/a"}"#), NoLabel::Missing("path".into()));
+        assert_eq!(
+            path(r#"{"path":"/a","path":"/b"}"#),
+            NoLabel::Several("path".into())
+        );
+        assert_eq!(
+            path(r#"{"path":"/a","PATH":"/b"}"#),
+            NoLabel::Several("path".into())
+        );
+        for value in [
+            "null",
+            "[\"/a\"]",
+            "{}",
+            "1.5",
+            "1e3",
+            "99999999999999999999",
+        ] {
+            assert_eq!(
+                path(&format!(r#"{{"path":{value}}}"#)),
+                NoLabel::NotText("path".into())
+            );
+        }
+        let divided = made("{guild}/{channel}", r#"{"guild":"acme/x","channel":"y"}"#);
+        assert_eq!(divided, Err(NoLabel::Divides("guild".into(), "/".into())));
+        assert!(made("fs:{path}", r#"{"path":"/a/b"}"#).is_ok());
+        assert!(made("{path}/", r#"{"path":"/a/b"}"#).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_template_is_told() {
+        for (bad, why) in [
+            ("{path", BadTemplate::Braces),
+            ("path}", BadTemplate::Braces),
+            ("{}", BadTemplate::Braces),
+            ("{a{b}}", BadTemplate::Braces),
+            ("path", BadTemplate::NoArgument),
+            ("", BadTemplate::NoArgument),
+            ("{a}{b}", BadTemplate::Touching),
+        ] {
+            assert_eq!(LabelTemplate::parse(bad), Err(why), "{bad}");
+        }
+    }
+}
