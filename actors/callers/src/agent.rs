@@ -1,8 +1,8 @@
 //! One connection of one agent: its state, and the way to send to it.
 
 pub mod activity;
-mod chunks;
 pub mod caller;
+mod chunks;
 mod outward;
 pub mod stateless_clients;
 pub mod supervisor;

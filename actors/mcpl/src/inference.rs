@@ -1,1 +1,4 @@
 //! Inferences that servers ask for (MCPL §11).
+
+mod providers;
+mod tokens;

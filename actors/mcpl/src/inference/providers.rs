@@ -235,3 +235,6 @@ fn failed(bad: &BadAnswer) -> NoAnswer {
 fn gone(reason: NotInferred) -> NoAnswer {
     NoAnswer::new(reason, "nobody takes the parts of the answer", true)
 }
+
+#[cfg(test)]
+mod tests;

@@ -103,9 +103,7 @@ impl Tokens {
 impl SharedTokens {
     async fn write(&self, budget: &TokenBudget) -> io::Result<()> {
         let (path, text) = (self.path.clone(), budget.to_json());
-        let written = task::blocking("tokens", move || {
-            atomic_file::write(&path, text.as_bytes())
-        });
+        let written = task::blocking("tokens", move || atomic_file::write(&path, text.as_bytes()));
         written.await.map_err(io::Error::other)?
     }
 }

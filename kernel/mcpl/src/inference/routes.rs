@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use mgp_protocol::ids::{AgentId, ServerId};
 
+use crate::names;
+
 /// Who answers an inference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Destination {
@@ -64,59 +66,47 @@ impl fmt::Display for Destination {
     }
 }
 
-/// The sets of a rule: a server or any, and a name or the beginning of one.
+/// The sets of a rule: `SERVER.SET`, or the beginning of such names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RouteKey {
-    /// `None` for any.
-    server: Option<ServerId>,
     /// The whole name, or what stands before the star.
-    set: String,
+    name: String,
     /// All names that begin so.
     wild: bool,
 }
 
 impl RouteKey {
-    /// Reads `SERVER:SET`; `*` for any server, `memory.*` for all sets of that beginning, `*` for all.
+    /// Reads `memory.memory.consolidation`; `memory.memory.*` for all sets of that beginning, `memory.*` for all of a
+    /// server.
     ///
     /// # Errors
     /// In words.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wants = || format!("{text:?} is no \"SERVER:SET\"");
-        let (server, set) = text.split_once(':').ok_or_else(wants)?;
-        let server = match server {
-            "*" => None,
-            // Instances of a server are held to its rules.
-            named => Some(ServerId::parse_of_any_node(named).map_err(|e| e.to_string())?),
-        };
-        let (set, wild) = match set.strip_suffix('*') {
-            Some("") => ("", true),
-            // `memory*` would mean `memory2.x`, too, which nobody expects of dotted names.
+        let wants = || format!("{text:?} is no \"SERVER.SET\"");
+        let (name, wild) = match text.strip_suffix('*') {
+            // `memory.m*` would mean `memory.mail`, too, which nobody expects of dotted names.
             Some(before) if before.ends_with('.') => (before, true),
-            Some(_) => return Err(format!("{text:?}: a star stands alone or after a dot")),
-            None => (set, false),
+            Some(_) => return Err(format!("{text:?}: a star stands after a dot")),
+            None => (text, false),
         };
-        match set.contains('*') || (set.is_empty() && !wild) {
-            true => Err(wants()),
-            false => Ok(Self {
-                server,
-                set: set.to_owned(),
+        let whole = match wild {
+            true => format!("{name}x"),
+            false => name.to_owned(),
+        };
+        match names::parse_set(&whole) {
+            Some(_) if !name.contains('*') => Ok(Self {
+                name: name.to_owned(),
                 wild,
             }),
+            Some(_) | None => Err(wants()),
         }
     }
 
-    fn covers(&self, server: &ServerId, set: &str) -> bool {
-        let named = self.server.as_ref().is_none_or(|named| named == server);
-        named
-            && match self.wild {
-                true => set.starts_with(&self.set),
-                false => set == self.set,
-            }
-    }
-
-    /// A higher one goes first: the server by name, then the whole name of the set, then the longer beginning.
-    fn weight(&self) -> (bool, bool, usize) {
-        (self.server.is_some(), !self.wild, self.set.len())
+    fn covers(&self, name: &str) -> bool {
+        match self.wild {
+            true => name.starts_with(&self.name),
+            false => name == self.name,
+        }
     }
 }
 
@@ -136,13 +126,12 @@ impl InferenceRoutes {
     #[must_use]
     pub fn route(&self, server: &ServerId, set: &str, conversation: Option<&str>) -> &Destination {
         let server = server.server();
-        let pinned = conversation.and_then(|id| self.pins.get(&(server.clone(), id.to_owned())));
+        let name = names::set(&server, set);
+        let pinned = conversation.and_then(|id| self.pins.get(&(server, id.to_owned())));
         let ruled = || {
-            let covering = self
-                .rules
-                .iter()
-                .filter(|(key, _)| key.covers(&server, set));
-            let best = covering.max_by_key(|(key, _)| key.weight());
+            let covering = self.rules.iter().filter(|(key, _)| key.covers(&name));
+            // The whole name goes before a beginning, a longer one before a shorter.
+            let best = covering.max_by_key(|(key, _)| (!key.wild, key.name.len()));
             best.map(|(_, destination)| destination)
         };
         pinned.or_else(ruled).unwrap_or(&self.default)
@@ -168,12 +157,11 @@ mod tests {
         InferenceRoutes {
             default: Destination::Nowhere,
             rules: [
-                rule("memory:memory.consolidation", "provider:small"),
-                rule("memory:memory.*", "provider:wild"),
-                rule("memory:memory.deep.*", "provider:deep"),
-                rule("*:compliance.redaction", "provider:big"),
-                rule("*:memory.*", "agent"),
-                rule("notes:*", "agent:agent.alice"),
+                rule("memory.memory.consolidation", "provider:small"),
+                rule("memory.memory.*", "provider:wild"),
+                rule("memory.memory.deep.*", "provider:deep"),
+                rule("a~b.c", "agent"),
+                rule("notes.*", "agent:agent.alice"),
             ]
             .into(),
             pins: [(
@@ -208,14 +196,13 @@ mod tests {
             ("memory", "memory", None, "none"),
             ("memory", "memoryx.a", None, "none"),
             ("memory", "Memory.other", None, "none"),
-            ("other", "memory.x", None, "agent"),
-            ("other", "compliance.redaction", None, "provider:big"),
-            ("other", "x", None, "none"),
             // A conversation is pinned for the server that names it so, and for no other.
-            ("other", "memory.x", Some("conv_123"), "agent"),
+            ("notes", "memory.x", Some("conv_123"), "agent:agent.alice"),
             ("notes", "anything", None, "agent:agent.alice"),
-            // Named by its server, a wildcard goes before the whole name for any server.
-            ("notes", "compliance.redaction", None, "agent:agent.alice"),
+            // A name of two parts is that of one server and one set, whatever dots they have.
+            ("a.b", "c", None, "agent"),
+            ("a", "b.c", None, "none"),
+            ("notes.a", "x", None, "none"),
         ] {
             let found = routes.route(&ServerId::new(server), set, conversation);
             assert_eq!(found.to_string(), goes, "{server}:{set} {conversation:?}");

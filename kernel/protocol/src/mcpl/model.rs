@@ -37,8 +37,9 @@ impl ModelInfo {
     /// In words: a member that is missing or of another kind, or longer than any model's is.
     pub fn read(text: &str) -> Result<Self, String> {
         let info: Self = crate::lookalike::from_object(text).map_err(|e| e.to_string())?;
-        let words = info.capabilities.iter().chain([&info.id, &info.vendor]);
-        let long = words.clone().any(|word| word.len() > WORD_MAX);
+        let is_long = |word: &String| word.len() > WORD_MAX;
+        let long = is_long(&info.id) || is_long(&info.vendor);
+        let long = long || info.capabilities.iter().any(is_long);
         if long || info.capabilities.len() > CAPABILITIES_MAX {
             return Err(format!(
                 "a model has {CAPABILITIES_MAX} capabilities at most, each word {WORD_MAX} bytes at most"
