@@ -53,7 +53,7 @@ pub struct Channels {
     host: Arc<McplHost>,
     agents: Arc<McplAgents>,
     conversations: Conversations,
-    rules: ChannelRules,
+    rules: Mutex<Arc<ChannelRules>>,
     /// By server; bounded as servers are.
     servers: Mutex<BTreeMap<ServerId, ServerChannels>>,
     threads: Mutex<Threads>,
@@ -72,7 +72,7 @@ impl Channels {
             host,
             agents,
             conversations,
-            rules,
+            rules: Mutex::new(Arc::new(rules)),
             servers: Mutex::default(),
             threads: Mutex::default(),
         })
@@ -80,8 +80,15 @@ impl Channels {
 
     /// `[mcpl.channels]`.
     #[must_use]
-    pub fn rules(&self) -> &ChannelRules {
-        &self.rules
+    pub fn rules(&self) -> Arc<ChannelRules> {
+        let rules = self.rules.lock();
+        rules.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The configuration says something else: it holds from the next message on.
+    pub fn configure(&self, rules: ChannelRules) {
+        let mut held = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        *held = Arc::new(rules);
     }
 
     /// This part of MCPL, for the host. Holds the channels weakly.
@@ -301,10 +308,10 @@ impl Channels {
         }
     }
 
-    /// What a hook may be told of channels (MCPL §14.4), of a caller who sees these servers.
+    /// Where is published what does not say where (MCPL-147): by the name agents know.
     #[must_use]
-    pub fn default_outgoing(&self) -> Option<&str> {
-        self.rules.default_outgoing.as_deref()
+    pub fn default_outgoing(&self) -> Option<String> {
+        self.rules().default_outgoing.clone()
     }
 }
 

@@ -43,7 +43,7 @@ pub struct States {
     folder: PathBuf,
     /// Tells the sessions of this run of the kernel from those of others.
     run: String,
-    rules: StateRules,
+    rules: Mutex<Arc<StateRules>>,
     servers: Mutex<HashMap<ServerId, Arc<ServerStates>>>,
 }
 
@@ -77,22 +77,29 @@ impl States {
         Arc::new(Self {
             folder,
             run: format!("{run:08x}"),
-            rules,
+            rules: Mutex::new(Arc::new(rules)),
             servers,
         })
     }
 
     /// `[mcpl.state]`.
     #[must_use]
-    pub fn rules(&self) -> &StateRules {
-        &self.rules
+    pub fn rules(&self) -> Arc<StateRules> {
+        let rules = self.rules.lock();
+        rules.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The configuration says something else: it holds from the next call on.
+    pub fn configure(&self, rules: StateRules) {
+        let mut held = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        *held = Arc::new(rules);
     }
 
     /// Whose tree a call of this set goes on from; `None` where nothing is kept.
     #[must_use]
     pub fn key(&self, server: &ServerId, set: &str, caller: &Caller) -> Option<TreeKey> {
         let agent = Some(caller.agent.clone());
-        let (agent, session) = match self.rules.shared_by(server, set) {
+        let (agent, session) = match self.rules().shared_by(server, set) {
             SharedBy::Nobody => return None,
             SharedBy::Everyone => (None, None),
             SharedBy::Agent => (agent, None),
@@ -169,9 +176,11 @@ impl States {
 
     /// A server was taken out for good: its states go when their time is over, unless it comes back before.
     pub fn server_removed(&self, server: &ServerId) {
-        let states = self.of(&server.server());
+        let Some(states) = self.servers().get(&server.server()).cloned() else {
+            return;
+        };
         let ends = async move {
-            if states.exists() && states.open().await.is_ok() {
+            if states.open().await.is_ok() {
                 states.end_all(true).await;
             }
         };
@@ -180,11 +189,11 @@ impl States {
 
     /// Reads what was kept, ends the sessions of the run before, and from now on takes out what is over. Ends with
     /// the states.
-    pub async fn looked_over(states: Weak<Self>, known: Vec<ServerId>) {
+    pub async fn looked_over(states: Weak<Self>) {
         if let Some(states) = states.upgrade() {
             for server in kept_servers(&states.folder) {
                 match states.opened(&server).await {
-                    Ok(kept) => kept.end_all(!known.contains(&server)).await,
+                    Ok(kept) => kept.end_all(false).await,
                     Err(why) => tracing::error!(%server, %why, "its states cannot be read"),
                 }
             }
@@ -193,7 +202,7 @@ impl States {
             let Some(states) = states.upgrade() else {
                 return;
             };
-            let (keep, all) = (states.rules.keep_ended, states.all());
+            let (keep, all) = (states.rules().keep_ended, states.all());
             drop(states);
             for server in all {
                 server.expire(keep).await;

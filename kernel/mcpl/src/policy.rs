@@ -6,7 +6,9 @@ use std::time::Duration;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, is_name};
 
+use crate::channels::rules::ChannelRules;
 use crate::scopes::ScopeRules;
+use crate::state::rules::StateRules;
 
 /// How long a person may take to decide about a scope, where the configuration says nothing.
 const SCOPE_PATIENCE: Duration = Duration::from_secs(120);
@@ -18,6 +20,10 @@ pub struct McplRules {
     pub servers: BTreeMap<ServerId, McplServerRules>,
     /// How long a person may take to decide about a scope; then it is denied.
     pub scope_patience: Duration,
+    /// `[mcpl.state]`.
+    pub state: StateRules,
+    /// `[mcpl.channels]`.
+    pub channels: ChannelRules,
 }
 
 impl Default for McplRules {
@@ -25,6 +31,8 @@ impl Default for McplRules {
         Self {
             servers: BTreeMap::new(),
             scope_patience: SCOPE_PATIENCE,
+            state: StateRules::default(),
+            channels: ChannelRules::default(),
         }
     }
 }

@@ -87,6 +87,8 @@ pub(super) struct StoredMcpl {
     pub(super) sets: SetKeeper,
     /// Which scopes a person approved for good.
     pub(super) scopes: Vec<ApprovedScope>,
+    /// What ids of conversations are made with.
+    pub(super) ids: [u8; 32],
 }
 
 /// What was switched and approved of MCPL.
@@ -95,6 +97,7 @@ pub(super) fn mcpl(data_dir: &Path, audit: &AuditHandle) -> Result<StoredMcpl, S
     Ok(StoredMcpl {
         sets: SetKeeper::open(folder.join("sets.json"), audit.clone())?,
         scopes: scopes::load(&folder.join("scopes.json"))?,
+        ids: super::secrets::ids_key(data_dir)?,
         folder,
     })
 }

@@ -151,7 +151,7 @@ impl Channels {
         let set = set.ok_or_else(|| "Channel not permitted".to_owned())?;
         let content = Content::read(said.content.get())?;
         let name = names::channel(server, &said.channel_id);
-        let content = moderated(&self.rules.moderation, &name, Way::In, content);
+        let content = moderated(&self.rules().moderation, &name, Way::In, content);
         let content = content.ok_or_else(|| "a rule of the operator drops it".to_owned())?;
         let mut splice = Splice::new(raw);
         splice.remove_members(raw, &["channelId", "content", "conversationId"]);
@@ -177,13 +177,14 @@ impl Channels {
             message.channel.clone(),
             message.thread.clone(),
         );
+        let rules = self.rules();
         let before = self.threads().agent(&thread).cloned();
         let mut all: Vec<_> = agents
             .values()
             .filter(|agent| agent.declares().abilities.channels.any() && agent.sees(server))
             .filter(|agent| lets_through(Some(agent), server, set, &message.channel))
             .filter_map(|agent| {
-                let place = self.rules.place(&agent.id)?;
+                let place = rules.place(&agent.id)?;
                 let again = before.as_ref() == Some(&agent.id);
                 Some((!again, place, agent.connection))
             })

@@ -37,7 +37,7 @@ impl Channels {
         params: Option<&str>,
     ) -> Result<(), McplError> {
         let said: Chunk<'_> = mcp::read(params).map_err(McplError::bad_params)?;
-        if moderates(&self.rules.moderation, &said.channel_id, Way::Out) {
+        if moderates(&self.rules().moderation, &said.channel_id, Way::Out) {
             return Ok(());
         }
         let observers = self.observers(caller, sees, &said.channel_id, true)?;
@@ -69,8 +69,8 @@ impl Channels {
     ) -> Result<(), McplError> {
         let said: Complete<'_> = mcp::read(params).map_err(McplError::bad_params)?;
         let content = Content::read(said.content.get()).map_err(McplError::bad_params)?;
-        let rules = &self.rules.moderation;
-        let Some(content) = moderated(rules, &said.channel_id, Way::Out, content) else {
+        let rules = self.rules();
+        let Some(content) = moderated(&rules.moderation, &said.channel_id, Way::Out, content) else {
             return Ok(());
         };
         let content = content.to_json();

@@ -44,7 +44,8 @@ impl Channels {
         params: Option<&str>,
     ) -> Result<Publishing, McplError> {
         let said: Publish<'_> = mcp::read(params).map_err(McplError::bad_params)?;
-        let named = said.channel_id.as_deref().or(self.default_outgoing());
+        let default = self.default_outgoing();
+        let named = said.channel_id.as_deref().or(default.as_deref());
         let name = named.ok_or_else(|| {
             McplError::bad_params("`channelId` is missing, and the operator named no default channel")
         })?;
@@ -54,7 +55,7 @@ impl Channels {
         let set = set.filter(|_| channel.goes_out()).ok_or_else(refused)?;
         let content = Content::read(said.content.get()).map_err(McplError::bad_params)?;
         let full = names::channel(&server, &channel.id);
-        let content = moderated(&self.rules.moderation, &full, Way::Out, content);
+        let content = moderated(&self.rules().moderation, &full, Way::Out, content);
         let content = content.map(|content| content.to_json());
         let to = Side::Server(server.clone());
         let conversation = said.conversation_id.as_deref().unwrap_or(name);

@@ -62,11 +62,6 @@ impl ServerStates {
         self.trees.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True when something of it was ever kept.
-    pub(super) fn exists(&self) -> bool {
-        self.journal.initialized() || self.path.exists()
-    }
-
     /// Reads what is on disk, the first time.
     pub(super) async fn open(&self) -> Result<&Journal, String> {
         let open = || async {

@@ -49,6 +49,8 @@ pub(crate) fn read_mcpl(mut section: Section<'_, '_, '_>, rules: &mut McplRules)
             }
         }
     });
+    state::read_state(section.inner("state", "mcpl.state"), &mut rules.state);
+    state::read_channels(section.inner("channels", "mcpl.channels"), &mut rules.channels);
     section.finish();
 }
 
