@@ -7,7 +7,9 @@ use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, is_name};
 
 use crate::inference::InferenceRules;
+use crate::channels::rules::ChannelRules;
 use crate::scopes::ScopeRules;
+use crate::state::rules::StateRules;
 
 /// How long a person may take to decide about a scope, where the configuration says nothing.
 const SCOPE_PATIENCE: Duration = Duration::from_secs(120);
@@ -21,6 +23,10 @@ pub struct McplRules {
     pub scope_patience: Duration,
     /// `[mcpl.inference]` and `[mcpl.providers.*]`.
     pub inference: InferenceRules,
+    /// `[mcpl.state]`.
+    pub state: StateRules,
+    /// `[mcpl.channels]`.
+    pub channels: ChannelRules,
 }
 
 impl Default for McplRules {
@@ -29,6 +35,8 @@ impl Default for McplRules {
             servers: BTreeMap::new(),
             scope_patience: SCOPE_PATIENCE,
             inference: InferenceRules::default(),
+            state: StateRules::default(),
+            channels: ChannelRules::default(),
         }
     }
 }

@@ -4,6 +4,7 @@ pub mod lan;
 pub mod nodes;
 pub mod sets;
 pub mod shares;
+pub mod state;
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
 //! `mgp tools …`, and the sets they are in.
 
 pub(super) mod sets;
+pub(super) mod state;
 
 use std::path::PathBuf;
 

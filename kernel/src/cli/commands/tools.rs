@@ -5,6 +5,7 @@ mod away;
 mod call;
 mod find;
 pub(super) mod sets;
+pub(super) mod state;
 
 use std::collections::HashMap;
 
