@@ -6,6 +6,7 @@
 mod incoming;
 mod lifecycle;
 mod observing;
+mod own;
 mod publishing;
 mod threads;
 

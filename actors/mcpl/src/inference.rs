@@ -5,6 +5,7 @@
 
 mod agents;
 pub mod around;
+mod hooked;
 mod parts;
 mod providers;
 mod pushed;
@@ -43,6 +44,7 @@ use crate::audit::{self, McplActor, McplRecord};
 use crate::conversations::Conversations;
 use crate::host::{FromMcplServer, HostEvent, McplHost, McplNoun};
 
+pub use self::hooked::passed_ids;
 pub use self::pushed::{PublishedAnswer, PushedInference};
 pub use self::tokens::{Tokens, UnreadableTokens};
 
@@ -138,14 +140,22 @@ impl InferenceHandle {
         }
     }
 
-    /// What it takes of what servers say.
+    /// What it takes of what servers say. Holds itself weakly.
     #[must_use]
     pub fn noun(&self) -> McplNoun {
-        let (takes, hears) = (self.clone(), self.clone());
+        let (takes, hears) = (Arc::downgrade(&self.0), Arc::downgrade(&self.0));
         McplNoun {
             methods: &[Request::METHOD, Info::METHOD],
-            takes: EventSink::new(move |said| takes.said(said)),
-            hears: EventSink::new(move |event| hears.heard(&event)),
+            takes: EventSink::new(move |said| {
+                if let Some(inference) = takes.upgrade() {
+                    Self(inference).said(said);
+                }
+            }),
+            hears: EventSink::new(move |event| {
+                if let Some(inference) = hears.upgrade() {
+                    Self(inference).heard(&event);
+                }
+            }),
         }
     }
 

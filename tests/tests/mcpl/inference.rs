@@ -65,7 +65,6 @@ fn reason(answer: &Value) -> &str {
 async fn a_provider_answers_by_the_operators_rules() {
     let provider = Provider::start().await;
     let config = [
-        OPEN.to_owned(),
         inferring("memory"),
         inferring("poor"),
         enabled("memory"),
@@ -79,7 +78,7 @@ async fn a_provider_answers_by_the_operators_rules() {
         provider.section("claude", "anthropic", "key = \"${PROVIDER_KEY}\""),
     ]
     .concat();
-    let kernel = Kernel::with_environment(&config, &[("PROVIDER_KEY", "sk-hush")]).await;
+    let kernel = Kernel::with_environment(&format!("{OPEN}{config}"), &[("PROVIDER_KEY", "sk-hush")]).await;
     kernel.connected(&["memory", "poor"]).await;
     let mut owner = owner(&kernel).await;
 
@@ -191,7 +190,6 @@ async fn a_provider_answers_by_the_operators_rules() {
 #[tokio::test]
 async fn an_agent_answers_where_the_rule_leads_to_it() {
     let config = [
-        OPEN.to_owned(),
         inferring("memory"),
         inferring("notes"),
         enabled("memory"),
@@ -201,7 +199,7 @@ async fn an_agent_answers_where_the_rule_leads_to_it() {
             .to_owned(),
     ]
     .concat();
-    let kernel = Kernel::with_config(&config).await;
+    let kernel = Kernel::start(&config).await;
     kernel.connected(&["memory", "notes"]).await;
     let mut owner = owner(&kernel).await;
     for asked in [request("memory.consolidation", "a"), request("memory.claude", "a")] {
