@@ -103,6 +103,10 @@ impl Providers {
         let by = Instant::now() + line.spec.timeout;
         let asking = async {
             let _turn = line.turns.acquire().await;
+            // Its turn came when its time was over.
+            if Instant::now() >= by {
+                return Err(NoAnswer::before(NotInferred::TimedOut, "its turn came too late"));
+            }
             self.asked(&line.spec, order, &mut part, &mut began).await
         };
         let answered = timeout_at(by, asking).await;
