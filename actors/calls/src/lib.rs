@@ -82,6 +82,7 @@ use mgp_engine::callers::agent_asks::AnsweringAgents;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_mcpl::agents::McplAgents;
 use mgp_mcpl::channels::Channels;
+use mgp_mcpl::hooks::Hooks;
 use mgp_mcpl::host::McplHost;
 use mgp_mcpl::state::States;
 use mgp_protocol::ids::ServerId;
@@ -144,6 +145,8 @@ pub struct Context {
     pub states: Arc<States>,
     /// The channels of MCPL.
     pub channels: Arc<Channels>,
+    /// What servers add before inferences, and change behind them.
+    pub hooks: Hooks,
     /// Where servers that are one of several remember their callers.
     pub homes: CallerHomes,
     /// What was cut off results, for their callers to read on in.

@@ -6,6 +6,7 @@
 mod agents;
 pub mod around;
 mod hooked;
+mod models;
 mod parts;
 mod providers;
 mod pushed;
@@ -28,7 +29,7 @@ use mgp_protocol::mcpl::inference::{
     InferenceAnswer, InferencePreferences, NOT_INFERRED, NotInferred, PromptPart, PromptRole,
     PromptTurn, Request, TokenUsage,
 };
-use mgp_protocol::mcpl::model::{Info, ModelInfo};
+use mgp_protocol::mcpl::model::Info;
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::splice::quoted;
 use mgp_runtime::event_sink::EventSink;
@@ -45,6 +46,7 @@ use crate::conversations::Conversations;
 use crate::host::{FromMcplServer, HostEvent, McplHost, McplNoun};
 
 pub use self::hooked::passed_ids;
+pub use self::models::SeenModels;
 pub use self::pushed::{PublishedAnswer, PushedInference};
 pub use self::tokens::{Tokens, UnreadableTokens};
 
@@ -68,6 +70,8 @@ pub struct InferenceFrom {
     pub directory: Arc<Directory>,
     /// Ids, as each side is told them.
     pub ids: Conversations,
+    /// The models of agents.
+    pub models: SeenModels,
     /// What stands before and behind the kernel's own inferences.
     pub around: Arc<dyn AroundInference>,
     /// Takes the answers to push events that are to be published.
@@ -91,8 +95,6 @@ struct SharedInference {
     open: Mutex<HashMap<ServerId, usize>>,
     /// The agent that a conversation stays with.
     staying: Mutex<BTreeMap<(ServerId, String), ConnectionId>>,
-    /// The model of each agent, the newest last. Bounded by the connections: one entry each.
-    models: Mutex<Vec<(ConnectionId, ModelInfo)>>,
 }
 
 /// An inference that somebody asked for.
@@ -128,7 +130,6 @@ impl InferenceHandle {
             from,
             open: Mutex::default(),
             staying: Mutex::default(),
-            models: Mutex::default(),
         }))
     }
 
@@ -157,17 +158,6 @@ impl InferenceHandle {
                 }
             }),
         }
-    }
-
-    /// The model of an agent, as it said it at a hook. What is no model says nothing.
-    pub fn model_seen(&self, connection: ConnectionId, model: &str) {
-        let Ok(model) = ModelInfo::read(model) else {
-            return;
-        };
-        let mut models = lock(&self.0.models);
-        // Those that are gone say nothing any more.
-        models.retain(|(of, _)| *of != connection && self.0.from.agents.get(*of).is_some());
-        models.push((connection, model));
     }
 
     fn heard(&self, event: &HostEvent) {
@@ -218,13 +208,10 @@ impl SharedInference {
     fn model(&self, server: &ServerId) -> Result<String, McplError> {
         let ruled = self.ruled();
         let of_agent = || {
-            let models = lock(&self.models);
-            let mut newest = models.iter().rev();
-            let seen = newest.find(|(connection, _)| {
-                let agent = self.from.agents.get(*connection);
+            self.from.models.newest(|connection| {
+                let agent = self.from.agents.get(connection);
                 agent.is_some_and(|agent| agent.sees(server))
-            });
-            seen.map(|(_, model)| model.clone())
+            })
         };
         let of_provider = || {
             let sets = self.from.host.sets().load();

@@ -64,6 +64,13 @@ pub struct PushInference {
 #[derive(Debug, Clone)]
 pub struct PushHandle(Arc<SharedPush>);
 
+/// The events that earlier lives of the kernel have taken.
+#[derive(Debug)]
+pub struct KeptPushes {
+    memory: PushMemory,
+    journal: Journal,
+}
+
 /// What push events are handed to.
 #[derive(Debug)]
 pub struct PushTo {
@@ -105,16 +112,12 @@ struct NewPush {
     rule: PushRule,
 }
 
-impl PushHandle {
+impl KeptPushes {
     /// Opens the memory in the data folder. Blocks.
     ///
     /// # Errors
     /// [`UnusableJournal`], in words for who starts the kernel.
-    pub fn open(
-        data_dir: &Path,
-        policy: PushPolicy,
-        to: PushTo,
-    ) -> Result<Self, UnusableJournal> {
+    pub fn open(data_dir: &Path) -> Result<Self, UnusableJournal> {
         let opened = Journal::open(&data_dir.join(JOURNAL), KIND)?;
         if let Some(cut) = opened.cut {
             tracing::warn!("{cut}");
@@ -123,16 +126,27 @@ impl PushHandle {
         if unread > 0 {
             tracing::warn!(unread, "some push events that were answered are not known any more");
         }
-        let state = PushState {
+        Ok(Self {
             memory,
+            journal: opened.journal,
+        })
+    }
+}
+
+impl PushHandle {
+    /// Takes events by these rules.
+    #[must_use]
+    pub fn new(kept: KeptPushes, policy: PushPolicy, to: PushTo) -> Self {
+        let state = PushState {
+            memory: kept.memory,
             ..PushState::default()
         };
-        Ok(Self(Arc::new(SharedPush {
+        Self(Arc::new(SharedPush {
             to,
             policy: RwLock::new(Arc::new(policy)),
-            journal: opened.journal,
+            journal: kept.journal,
             state: Mutex::new(state),
-        })))
+        }))
     }
 
     /// Takes `push/event` of all servers.

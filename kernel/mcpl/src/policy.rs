@@ -8,6 +8,8 @@ use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, is_name};
 
 use crate::inference::InferenceRules;
 use crate::channels::rules::ChannelRules;
+use crate::hooks::HookPolicy;
+use crate::push::PushPolicy;
 use crate::scopes::ScopeRules;
 use crate::state::rules::StateRules;
 
@@ -27,6 +29,10 @@ pub struct McplRules {
     pub state: StateRules,
     /// `[mcpl.channels]`.
     pub channels: ChannelRules,
+    /// `[mcpl.push]`.
+    pub push: PushPolicy,
+    /// `[mcpl.hooks]`.
+    pub hooks: HookPolicy,
 }
 
 impl Default for McplRules {
@@ -37,6 +43,8 @@ impl Default for McplRules {
             inference: InferenceRules::default(),
             state: StateRules::default(),
             channels: ChannelRules::default(),
+            push: PushPolicy::default(),
+            hooks: HookPolicy::default(),
         }
     }
 }

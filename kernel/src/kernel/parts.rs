@@ -209,7 +209,8 @@ impl Parts {
         let audit = kept.audit;
         let folder = options.data_dir.join("pins");
         let mcpl =
-            McplParts::start(kernel, kept.mcpl, &directory, &approvals, &audit, &mut root).await?;
+            McplParts::start(kernel, kept.mcpl, &directory, &approvals, (&servers, &events), &audit, &mut root)
+                .await?;
         let pins = PinsHandle::new(
             folder,
             approvals.clone(),
@@ -373,6 +374,7 @@ impl Parts {
             mcpl_agents: self.mcpl.agents.clone(),
             states: self.mcpl.states.clone(),
             channels: self.mcpl.channels.clone(),
+            hooks: self.mcpl.hooks.clone(),
             homes: CallerHomes::default(),
             cut_results: CutResults::default(),
             policies: Policies {

@@ -55,8 +55,8 @@ async fn host(kernel: &Kernel) -> Agent {
 
 /// What reached a server of a method.
 async fn heard(owner: &mut Agent, server: &str, method: &str) -> Vec<Value> {
-    let said = owner.call(&format!("{server}__mcpl_heard"), json!({"method": method}));
-    let said = said.await.result();
+    let tool = format!("{server}__mcpl_heard");
+    let said = owner.call(&tool, json!({"method": method})).await.result();
     said["structuredContent"]["heard"].as_array().unwrap().clone()
 }
 

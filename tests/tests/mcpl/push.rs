@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mgp_tests::harness::mgp::{declaration, declaring};
-use mgp_tests::harness::process::Signal;
+use nix::sys::signal::Signal;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 

@@ -23,6 +23,8 @@ pub(crate) fn read_mcpl(
     rules: &mut McplRules,
 ) {
     section.secs("scope_timeout_secs", 1..=DAY, &mut rules.scope_patience);
+    push::read_push(section.inner("push", "mcpl.push"), &mut rules.push);
+    push::read_hooks(section.inner("hooks", "mcpl.hooks"), &mut rules.hooks);
     section.each("servers", "mcpl.servers.*", |name, section| {
         let mut server = McplServerRules {
             enable: sets(section, "enable"),

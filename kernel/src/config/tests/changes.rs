@@ -137,6 +137,24 @@ tools = [] #> ["x:y"] live
 except = [] #> ["x:y"] live
 [mcpl]
 scope_timeout_secs = 10 #> 11 live
+[mcpl.push]
+per_minute = 1 #> 2 live
+quiet_hours = "22:00-07:00 Z" #> "23:00-07:00 Z" live
+inference = true #> false live
+server_per_minute = 1 #> 2 live
+agent_timeout_ms = 1 #> 2 live
+[mcpl.push.sets."agent.a"]
+per_minute = 1 #> 2 live
+quiet_hours = "22:00-07:00 Z" #> "23:00-07:00 Z" live
+inference = false #> true live
+[mcpl.hooks]
+before_timeout_ms = 1 #> 2 live
+after_timeout_ms = 1 #> 2 live
+server_bytes = 1 #> 2 live
+bytes = 1 #> 2 live
+channels = true #> false live
+order = [] #> ["a"] live
+fail_closed = [] #> ["a"] live
 [mcpl.servers.x]
 enable = [] #> ["a.*"] live
 disable = [] #> ["a.b"] live

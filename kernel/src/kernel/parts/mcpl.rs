@@ -6,17 +6,21 @@ use mgp_callers::directory::Directory;
 use mgp_mcpl::agents::McplAgents;
 use mgp_mcpl::channels::Channels;
 use mgp_mcpl::conversations::Conversations;
+use mgp_mcpl::hooks::{Hooks, HooksFrom, ModelSeen};
 use mgp_mcpl::host::{McplHost, McplNoun};
-use mgp_mcpl::inference::around::NothingAround;
-use mgp_mcpl::inference::{InferenceFrom, InferenceHandle};
+use mgp_mcpl::inference::{
+    InferenceFrom, InferenceHandle, PublishedAnswer, PushedInference, SeenModels, passed_ids,
+};
+use mgp_mcpl::push::{PushHandle, PushInference, PushTo};
 use mgp_mcpl::scopes::ScopeKeeper;
 use mgp_mcpl::state::States;
 use mgp_mcpl_engine::policy::McplRules;
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task;
-use mgp_servers::server::ServerEvent;
+use mgp_servers::server::{ServerEvent, ServerTable};
 use mgp_store::audit::AuditHandle;
+use mgp_tools::events::EventsHandle;
 use ractor::SpawnErr;
 
 use super::super::data_folder::StoredMcpl;
@@ -27,7 +31,9 @@ use crate::tree::RootActor;
 pub(super) struct McplParts {
     pub(super) host: Arc<McplHost>,
     pub(super) agents: Arc<McplAgents>,
-    pub(super) inference: InferenceHandle,
+    pub(super) hooks: Hooks,
+    push: PushHandle,
+    inference: InferenceHandle,
     pub(super) states: Arc<States>,
     pub(super) channels: Arc<Channels>,
 }
@@ -39,6 +45,7 @@ impl McplParts {
         kept: StoredMcpl,
         directory: &Arc<Directory>,
         approvals: &ApprovalsHandle,
+        (servers, events): (&Arc<ServerTable>, &EventsHandle),
         audit: &AuditHandle,
         root: &mut Vec<RootActor>,
     ) -> Result<Self, SpawnErr> {
@@ -55,6 +62,19 @@ impl McplParts {
         task::detached("mcpl.states", States::looked_over(Arc::downgrade(&states)));
         let rules = kernel.mcpl.channels.clone();
         let channels = Channels::new(host.clone(), agents.clone(), conversations.clone(), rules);
+        let models = SeenModels::default();
+        let seen = models.clone();
+        let hooks = Hooks::new(
+            kernel.mcpl.hooks.clone(),
+            HooksFrom {
+                host: host.clone(),
+                ids: passed_ids(&conversations),
+                models: EventSink::new(move |it: ModelSeen| {
+                    seen.seen(it.agent.connection, &it.model);
+                }),
+                servers: servers.clone(),
+            },
+        );
         let inference = InferenceHandle::new(
             kept.tokens,
             kernel.mcpl.inference.clone(),
@@ -62,12 +82,26 @@ impl McplParts {
                 host: host.clone(),
                 agents: agents.clone(),
                 directory: directory.clone(),
-                ids: conversations,
-                around: Arc::new(NothingAround),
-                publish: EventSink::new(drop),
+                ids: conversations.clone(),
+                models,
+                around: Arc::new(hooks.clone()),
+                publish: publishing(&channels),
+            },
+        );
+        let push = PushHandle::new(
+            kept.push,
+            kernel.mcpl.push.clone(),
+            PushTo {
+                host: host.clone(),
+                agents: agents.clone(),
+                events: events.clone(),
+                inference: pushed(&inference),
+                ids: passed_ids(&conversations),
+                servers: servers.clone(),
             },
         );
         let mut nouns = nouns(&agents);
+        nouns.push(push.noun());
         nouns.push(channels.noun());
         nouns.push(inference.noun());
         host.attend(nouns);
@@ -75,6 +109,8 @@ impl McplParts {
         Ok(Self {
             host,
             agents,
+            hooks,
+            push,
             inference,
             states,
             channels,
@@ -95,8 +131,11 @@ impl McplParts {
     /// Takes up what the configuration says.
     pub(super) fn configured(&self) -> EventSink<McplRules> {
         let (host, inference) = (self.host.clone(), self.inference.clone());
+        let (hooks, push) = (self.hooks.clone(), self.push.clone());
         let (states, channels) = (self.states.clone(), self.channels.clone());
         EventSink::new(move |rules: McplRules| {
+            hooks.set_policy(rules.hooks.clone());
+            push.set_policy(rules.push.clone());
             inference.configure(rules.inference.clone());
             states.configure(rules.state.clone());
             channels.configure(rules.channels.clone());
@@ -116,4 +155,28 @@ fn nouns(agents: &Arc<McplAgents>) -> Vec<McplNoun> {
             hears: EventSink::new(move |_| agents.refresh()),
         },
     ]
+}
+
+/// Publishes the answers to push events.
+fn publishing(channels: &Arc<Channels>) -> EventSink<PublishedAnswer> {
+    let channels = channels.clone();
+    EventSink::new(move |answer: PublishedAnswer| {
+        let channels = channels.clone();
+        task::detached("mcpl.publish", async move {
+            channels.publish_own(&answer).await;
+        });
+    })
+}
+
+/// Runs the inferences that push events lead to.
+fn pushed(inference: &InferenceHandle) -> EventSink<PushInference> {
+    let inference = inference.clone();
+    EventSink::new(move |pushed: PushInference| {
+        inference.push(PushedInference {
+            server: pushed.server,
+            set: pushed.set,
+            text: pushed.content.texts(),
+            begun: pushed.begun,
+        });
+    })
 }

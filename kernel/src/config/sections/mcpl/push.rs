@@ -1,11 +1,11 @@
 //! `[mcpl.push]` and `[mcpl.hooks]`: push events and hooks.
 
 use mgp_mcpl_engine::hooks::HookPolicy;
+use mgp_mcpl_engine::policy::SetPattern;
 use mgp_mcpl_engine::push::limits::QuietHours;
 use mgp_mcpl_engine::push::{PushPolicy, PushRule};
 use mgp_protocol::ids::ServerId;
 
-use super::SetPattern;
 use crate::config::reading::Section;
 
 /// More than any server sends.
