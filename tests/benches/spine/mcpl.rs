@@ -19,13 +19,15 @@ const TURNS: usize = 9;
 /// Two kernels; the median of each, and of the differences of the pairs.
 pub(crate) async fn table(options: &Options) -> Table {
     let (_plain, mut plain) = subject("plain", &[]).await;
-    let infers = json!({"description": "x", "uses": ["inferenceRequest", "contextHooks.beforeInference"]});
+    let infers =
+        json!({"description": "x", "uses": ["inferenceRequest", "contextHooks.beforeInference"]});
     let declared = json!({
         "version": "0.4", "pushEvents": true, "inferenceRequest": {"streaming": true},
         "contextHooks": {"beforeInference": true, "afterInference": {"blocking": true}},
         "featureSets": {"memory.consolidation": infers},
     });
-    let (_mcpl, mut mcpl) = subject("MCPL, nothing enabled", &["--mcpl", &declared.to_string()]).await;
+    let (_mcpl, mut mcpl) =
+        subject("MCPL, nothing enabled", &["--mcpl", &declared.to_string()]).await;
     let request = Request::echo(Talk::Session, 32);
     let bounds = options.bounds(CALLS, SECONDS);
     let (mut ours, mut theirs, mut more) = (Vec::new(), Vec::new(), Vec::new());
@@ -62,7 +64,12 @@ pub(crate) async fn table(options: &Options) -> Table {
     ];
     Table {
         title: "tools/call echo, 32 B, to a server that speaks MCPL",
-        columns: &["server", "gateway CPU µs/call", "more, median of the pairs", "calls/s"],
+        columns: &[
+            "server",
+            "gateway CPU µs/call",
+            "more, median of the pairs",
+            "calls/s",
+        ],
         rows,
     }
 }

@@ -38,7 +38,10 @@ async fn owner(kernel: &Kernel) -> Agent {
 
 /// What the host answers a server.
 async fn asks(owner: &mut Agent, server: &str, asked: Value) -> Value {
-    let said = owner.call(&format!("{server}__mcpl_ask"), asked).await.result();
+    let said = owner
+        .call(&format!("{server}__mcpl_ask"), asked)
+        .await
+        .result();
     said["structuredContent"].clone()
 }
 
@@ -49,8 +52,14 @@ fn request(set: &str, text: &str) -> Value {
 /// The chunks that reached a server, oldest first.
 async fn chunks(owner: &mut Agent, server: &str) -> Vec<Value> {
     let asked = json!({"method": "inference/chunk"});
-    let said = owner.call(&format!("{server}__mcpl_heard"), asked).await.result();
-    said["structuredContent"]["heard"].as_array().unwrap().clone()
+    let said = owner
+        .call(&format!("{server}__mcpl_heard"), asked)
+        .await
+        .result();
+    said["structuredContent"]["heard"]
+        .as_array()
+        .unwrap()
+        .clone()
 }
 
 fn reason(answer: &Value) -> &str {
@@ -78,21 +87,45 @@ async fn a_provider_answers_by_the_operators_rules() {
         provider.section("claude", "anthropic", "key = \"${PROVIDER_KEY}\""),
     ]
     .concat();
-    let kernel = Kernel::with_environment(&format!("{OPEN}{config}"), &[("PROVIDER_KEY", "sk-hush")]).await;
+    let kernel =
+        Kernel::with_environment(&format!("{OPEN}{config}"), &[("PROVIDER_KEY", "sk-hush")]).await;
     kernel.connected(&["memory", "poor"]).await;
     let mut owner = owner(&kernel).await;
 
     // What is no request, or is not open.
     for (asked, code) in [
-        (json!({"messages": [{"role": "user", "content": "a"}]}), -32602),
+        (
+            json!({"messages": [{"role": "user", "content": "a"}]}),
+            -32602,
+        ),
         (json!({"featureSet": "memory.consolidation"}), -32602),
-        (json!({"featureSet": "memory.consolidation", "messages": []}), -32602),
-        (json!({"featureSet": "memory.consolidation", "messages": [{"role": "user", "content": 1}]}), -32602),
-        (json!({"featureSet": "none", "messages": [{"role": "user", "content": "a"}]}), -32003),
-        (json!({"featureSet": "off", "messages": [{"role": "user", "content": "a"}]}), -32001),
-        (json!({"featureSet": "pushes", "messages": [{"role": "user", "content": "a"}]}), -32001),
+        (
+            json!({"featureSet": "memory.consolidation", "messages": []}),
+            -32602,
+        ),
+        (
+            json!({"featureSet": "memory.consolidation", "messages": [{"role": "user", "content": 1}]}),
+            -32602,
+        ),
+        (
+            json!({"featureSet": "none", "messages": [{"role": "user", "content": "a"}]}),
+            -32003,
+        ),
+        (
+            json!({"featureSet": "off", "messages": [{"role": "user", "content": "a"}]}),
+            -32001,
+        ),
+        (
+            json!({"featureSet": "pushes", "messages": [{"role": "user", "content": "a"}]}),
+            -32001,
+        ),
     ] {
-        let answer = asks(&mut owner, "memory", json!({"method": REQUEST, "params": asked})).await;
+        let answer = asks(
+            &mut owner,
+            "memory",
+            json!({"method": REQUEST, "params": asked}),
+        )
+        .await;
         assert_eq!(answer["error"]["code"], code, "{asked}: {answer}");
     }
     let answer = asks(&mut owner, "memory", request("memory.nowhere", "a")).await;
@@ -108,9 +141,20 @@ async fn a_provider_answers_by_the_operators_rules() {
         "usage": {"inputTokens": 2, "outputTokens": 3}});
     assert_eq!(answer["result"], wanted);
     let sent = provider.last();
-    assert_eq!((&sent["model"], &sent["max_tokens"], &sent["temperature"]), (&json!("openai-small"), &json!(400), &json!(0.5)));
-    assert_eq!(sent["messages"][0], json!({"role": "system", "content": "be brief"}));
-    let length = asks(&mut owner, "memory", request("memory.consolidation", "!length")).await;
+    assert_eq!(
+        (&sent["model"], &sent["max_tokens"], &sent["temperature"]),
+        (&json!("openai-small"), &json!(400), &json!(0.5))
+    );
+    assert_eq!(
+        sent["messages"][0],
+        json!({"role": "system", "content": "be brief"})
+    );
+    let length = asks(
+        &mut owner,
+        "memory",
+        request("memory.consolidation", "!length"),
+    )
+    .await;
     assert_eq!(length["result"]["finishReason"], "max_tokens");
     let (head, _) = provider.heard().pop().unwrap();
     assert!(head.contains("authorization: Bearer sk-hush"), "{head}");
@@ -133,7 +177,10 @@ async fn a_provider_answers_by_the_operators_rules() {
         let mut whole = String::new();
         for (index, part) in parts.iter().enumerate() {
             assert!(part.get("id").is_none(), "{part}");
-            assert_eq!((&part["params"]["requestId"], &part["params"]["index"]), (&id, &json!(index)));
+            assert_eq!(
+                (&part["params"]["requestId"], &part["params"]["index"]),
+                (&id, &json!(index))
+            );
             whole += part["params"]["delta"].as_str().unwrap();
         }
         assert_eq!((whole.as_str(), parts.len()), ("echo: hello", 3));
@@ -141,7 +188,12 @@ async fn a_provider_answers_by_the_operators_rules() {
     }
 
     // What fails is told in the kernel's words.
-    for (text, stream) in [("!401", false), ("!close", true), ("!huge", false), ("!cut", true)] {
+    for (text, stream) in [
+        ("!401", false),
+        ("!close", true),
+        ("!huge", false),
+        ("!cut", true),
+    ] {
         let before = provider.heard().len();
         let mut asked = request("memory.consolidation", text);
         asked["params"]["stream"] = json!(stream);
@@ -152,27 +204,51 @@ async fn a_provider_answers_by_the_operators_rules() {
     }
 
     // model/info, of the provider that would answer.
-    let info = asks(&mut owner, "memory", json!({"method": "model/info", "params": {}})).await;
+    let info = asks(
+        &mut owner,
+        "memory",
+        json!({"method": "model/info", "params": {}}),
+    )
+    .await;
     let wanted = json!({"id": "anthropic-small", "vendor": "anthropic", "contextWindow": 8192, "capabilities": []});
     assert_eq!(info["result"], wanted, "of its first set that infers");
 
     // A budget: what might exceed it does not go.
-    let answer = asks(&mut owner, "poor", request("memory.consolidation", &"x".repeat(500))).await;
+    let answer = asks(
+        &mut owner,
+        "poor",
+        request("memory.consolidation", &"x".repeat(500)),
+    )
+    .await;
     assert_eq!(answer["result"]["usage"]["inputTokens"], 500);
     let before = provider.heard().len();
-    let instance = asks(&mut owner, "poor", request("memory.claude", &"x".repeat(200))).await;
+    let instance = asks(
+        &mut owner,
+        "poor",
+        request("memory.claude", &"x".repeat(200)),
+    )
+    .await;
     assert_eq!(reason(&instance), "budget");
     assert_eq!(provider.heard().len(), before);
 
     // The audit log says which model and how much, and never what.
-    let log = kernel.mgp(&["audit", "tail", "-n", "200", "--json"]).await.stdout;
+    let log = kernel
+        .mgp(&["audit", "tail", "-n", "200", "--json"])
+        .await
+        .stdout;
     let log = String::from_utf8(log).unwrap();
-    assert!(log.contains("gpt-real") && log.contains("input_tokens"), "{log}");
+    assert!(
+        log.contains("gpt-real") && log.contains("input_tokens"),
+        "{log}"
+    );
     assert!(!log.contains("echo: hi") && !log.contains("hush"), "{log}");
 
     // After a restart the day goes on.
     let folder = kernel.end(Signal::SIGTERM, DEADLINE).await;
-    let files = std::process::Command::new("grep").args(["-rl", "sk-hush"]).arg(folder.path()).output();
+    let files = std::process::Command::new("grep")
+        .args(["-rl", "sk-hush"])
+        .arg(folder.path())
+        .output();
     assert_eq!(String::from_utf8_lossy(&files.unwrap().stdout), "");
     let written = std::fs::read_to_string(folder.path().join("mgp.toml")).unwrap();
     let written = written.replace("${PROVIDER_KEY}", "sk-other");
@@ -180,7 +256,12 @@ async fn a_provider_answers_by_the_operators_rules() {
     let kernel = Kernel::again(folder).await;
     kernel.connected(&["poor"]).await;
     let mut owner = self::owner(&kernel).await;
-    let answer = asks(&mut owner, "poor", request("memory.consolidation", &"x".repeat(200))).await;
+    let answer = asks(
+        &mut owner,
+        "poor",
+        request("memory.consolidation", &"x".repeat(200)),
+    )
+    .await;
     assert_eq!(reason(&answer), "budget");
 }
 
@@ -202,7 +283,10 @@ async fn an_agent_answers_where_the_rule_leads_to_it() {
     let kernel = Kernel::start(&config).await;
     kernel.connected(&["memory", "notes"]).await;
     let mut owner = owner(&kernel).await;
-    for asked in [request("memory.consolidation", "a"), request("memory.claude", "a")] {
+    for asked in [
+        request("memory.consolidation", "a"),
+        request("memory.claude", "a"),
+    ] {
         for server in ["memory", "notes"] {
             let answer = asks(&mut owner, server, asked.clone()).await;
             assert_eq!(reason(&answer), "notThere", "{server}");
@@ -227,7 +311,10 @@ async fn an_agent_answers_where_the_rule_leads_to_it() {
         wait_until("an answer", DEADLINE, async || {
             let asked = json!({"method": REQUEST});
             let heard = owner.call("memory__mcpl_heard", asked).await.result();
-            answers = heard["structuredContent"]["heard"].as_array().unwrap().clone();
+            answers = heard["structuredContent"]["heard"]
+                .as_array()
+                .unwrap()
+                .clone();
             answers.len() > at
         })
         .await;
@@ -235,9 +322,18 @@ async fn an_agent_answers_where_the_rule_leads_to_it() {
     };
     asks(&mut owner, "memory", streamed("conv_1", json!("req-1"))).await;
     let (id, params) = first.asked(REQUEST).await;
-    assert_eq!((&params["featureSet"], &params["stream"]), (&json!("memory.memory.consolidation"), &json!(true)));
-    assert_eq!(params["messages"], json!([{"role": "user", "content": "hi"}]));
-    assert_eq!(params["preferences"], json!({"modelTier": "big", "maxTokens": 4096}));
+    assert_eq!(
+        (&params["featureSet"], &params["stream"]),
+        (&json!("memory.memory.consolidation"), &json!(true))
+    );
+    assert_eq!(
+        params["messages"],
+        json!([{"role": "user", "content": "hi"}])
+    );
+    assert_eq!(
+        params["preferences"],
+        json!({"modelTier": "big", "maxTokens": 4096})
+    );
     let conversation = params["conversationId"].as_str().unwrap().to_owned();
     assert!(conversation.starts_with("conv_") && conversation != "conv_1");
     // Another agent's parts with the same id, and one's own with another id, reach nobody.
@@ -250,9 +346,19 @@ async fn an_agent_answers_where_the_rule_leads_to_it() {
     let answer = left(&mut owner, 0).await;
     assert_eq!(answer["result"]["content"], "Hello!", "{answer}");
     let heard = chunks(&mut owner, "memory").await;
-    let deltas: Vec<_> = heard.iter().map(|chunk| (&chunk["params"]["requestId"], &chunk["params"]["delta"])).collect();
+    let deltas: Vec<_> = heard
+        .iter()
+        .map(|chunk| (&chunk["params"]["requestId"], &chunk["params"]["delta"]))
+        .collect();
     let own = json!("req-1");
-    assert_eq!(deltas, [(&own, &json!("Hel")), (&own, &json!("lo")), (&own, &json!("!"))]);
+    assert_eq!(
+        deltas,
+        [
+            (&own, &json!("Hel")),
+            (&own, &json!("lo")),
+            (&own, &json!("!"))
+        ]
+    );
     assert!(second.is_spared(REQUEST).await);
 
     // The same conversation has the same id, and stays with its agent; another server's has another.
@@ -276,17 +382,32 @@ async fn an_agent_answers_where_the_rule_leads_to_it() {
     assert_eq!(reason(&left(&mut owner, 3).await), "failed");
     asks(&mut owner, "memory", streamed("conv_1", json!(10))).await;
     let (id, params) = second.asked(REQUEST).await;
-    assert_ne!(params["conversationId"], conversation.as_str(), "another client is told another id");
+    assert_ne!(
+        params["conversationId"],
+        conversation.as_str(),
+        "another client is told another id"
+    );
     second.answers(&id, "mine").await;
     assert_eq!(left(&mut owner, 4).await["result"]["content"], "mine");
 
     // A person is asked by sampling alone.
     let mut person = kernel.stdio_agent(None);
-    person.answers("sampling/createMessage", json!({"role": "assistant", "model": "hers", "stopReason": "maxTokens",
-        "content": {"type": "text", "text": "as she says"}}));
-    person.initialize("2025-06-18", r#"{"sampling":{}}"#).await.result();
+    person.answers(
+        "sampling/createMessage",
+        json!({"role": "assistant", "model": "hers", "stopReason": "maxTokens",
+        "content": {"type": "text", "text": "as she says"}}),
+    );
+    person
+        .initialize("2025-06-18", r#"{"sampling":{}}"#)
+        .await
+        .result();
     let asking = async {
-        let answer = asks(&mut owner, "notes", request("memory.consolidation", "may I?")).await;
+        let answer = asks(
+            &mut owner,
+            "notes",
+            request("memory.consolidation", "may I?"),
+        )
+        .await;
         assert_eq!(answer["result"]["content"], "as she says", "{answer}");
         assert_eq!(answer["result"]["finishReason"], "max_tokens");
     };
@@ -297,5 +418,8 @@ async fn an_agent_answers_where_the_rule_leads_to_it() {
         }
     };
     tokio::join!(asking, idle);
-    assert_eq!(person.asked()[0]["params"]["messages"][0]["content"]["text"], "may I?");
+    assert_eq!(
+        person.asked()[0]["params"]["messages"][0]["content"]["text"],
+        "may I?"
+    );
 }

@@ -36,9 +36,19 @@ impl Channels {
             return self.not_published(answer, &error);
         };
         let name = names::channel(&server, &channel.id);
-        let content = moderated(&self.rules().moderation, &name, Way::Out, Content::text(&answer.text));
-        let (from, to) = (Side::Server(answer.server.clone()), Side::Server(server.clone()));
-        let conversation = self.conversations.conversation(&from, &to, &answer.inference);
+        let content = moderated(
+            &self.rules().moderation,
+            &name,
+            Way::Out,
+            Content::text(&answer.text),
+        );
+        let (from, to) = (
+            Side::Server(answer.server.clone()),
+            Side::Server(server.clone()),
+        );
+        let conversation = self
+            .conversations
+            .conversation(&from, &to, &answer.inference);
         let (outcome, text) = match content {
             None => (Outcome::Denied, None),
             Some(content) => {
@@ -48,7 +58,9 @@ impl Channels {
                     quoted(&conversation),
                     quoted(&channel.id),
                 );
-                let asked = self.host.asks(&server, Publish::METHOD, &params, AT_THE_PLATFORM);
+                let asked = self
+                    .host
+                    .asks(&server, Publish::METHOD, &params, AT_THE_PLATFORM);
                 let outcome = match asked.await {
                     Ok(_) => Outcome::Success,
                     Err(refusal) => audit::of_refusal(&refusal),

@@ -105,7 +105,10 @@ impl Providers {
             let _turn = line.turns.acquire().await;
             // Its turn came when its time was over.
             if Instant::now() >= by {
-                return Err(NoAnswer::before(NotInferred::TimedOut, "its turn came too late"));
+                return Err(NoAnswer::before(
+                    NotInferred::TimedOut,
+                    "its turn came too late",
+                ));
             }
             self.asked(&line.spec, order, &mut part, &mut began).await
         };

@@ -24,9 +24,11 @@ impl Host {
             "contextHooks": {"beforeInference": true}});
         let params = json!({"protocolVersion": "2025-06-18", "clientInfo": {"name": "host", "version": "1"},
             "capabilities": {"experimental": {"mcpl": mcpl}}});
-        host.says(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})).await;
+        host.says(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}))
+            .await;
         assert!(host.next().await["result"]["capabilities"]["experimental"]["mcpl"].is_object());
-        host.says(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        host.says(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            .await;
         host
     }
 
@@ -59,12 +61,14 @@ impl Host {
 
     pub(crate) async fn chunk(&mut self, id: &Value, index: u64, delta: &str) {
         let params = json!({"requestId": id, "index": index, "delta": delta});
-        self.says(&json!({"jsonrpc": "2.0", "method": "inference/chunk", "params": params})).await;
+        self.says(&json!({"jsonrpc": "2.0", "method": "inference/chunk", "params": params}))
+            .await;
     }
 
     pub(crate) async fn answers(&mut self, id: &Value, content: &str) {
         let result = json!({"content": content, "model": "theirs", "finishReason": "end_turn",
             "usage": {"inputTokens": 5, "outputTokens": 2}});
-        self.says(&json!({"jsonrpc": "2.0", "id": id, "result": result})).await;
+        self.says(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
+            .await;
     }
 }

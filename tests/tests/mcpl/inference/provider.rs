@@ -26,7 +26,11 @@ impl Provider {
                 tokio::spawn(async move { serve(stream, &told).await });
             }
         });
-        Self { address, heard, serving }
+        Self {
+            address,
+            heard,
+            serving,
+        }
     }
 
     /// Its section under this name.
@@ -83,14 +87,20 @@ async fn serve(stream: TcpStream, heard: &Mutex<Vec<(String, Value)>>) -> Option
         "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         text.len()
     );
-    stream.write_all(format!("{head}{text}").as_bytes()).await.ok()
+    stream
+        .write_all(format!("{head}{text}").as_bytes())
+        .await
+        .ok()
 }
 
 /// The text of a turn in either format.
 fn text(turn: &Value) -> String {
     match &turn["content"] {
         Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        Value::Array(parts) => parts
+            .iter()
+            .filter_map(|part| part["text"].as_str())
+            .collect(),
         _ => String::new(),
     }
 }
@@ -101,12 +111,18 @@ fn answer(openai: bool, body: &Value) -> Option<(&'static str, &'static str, Str
     let json_of = |status, value: Value| Some((status, "application/json", value.to_string()));
     match asked.as_str() {
         "!401" => {
-            return json_of("401 Unauthorized", json!({"error": {"message": "bad key sk-hush", "code": "invalid_api_key"}}));
+            return json_of(
+                "401 Unauthorized",
+                json!({"error": {"message": "bad key sk-hush", "code": "invalid_api_key"}}),
+            );
         }
         "!close" => return None,
         "!huge" => {
             let content = "x".repeat((1 << 20) + 1);
-            return json_of("200 OK", json!({"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}));
+            return json_of(
+                "200 OK",
+                json!({"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}),
+            );
         }
         _ => {}
     }
@@ -118,10 +134,14 @@ fn answer(openai: bool, body: &Value) -> Option<(&'static str, &'static str, Str
         return json_of(
             "200 OK",
             match openai {
-                true => json!({"model": "gpt-real", "choices": [{"index": 0, "message": {"content": content}, "finish_reason": stop}],
-                    "usage": {"prompt_tokens": input, "completion_tokens": output}}),
-                false => json!({"type": "message", "model": "claude-real", "content": [{"type": "text", "text": content}],
-                    "stop_reason": "end_turn", "usage": {"input_tokens": input, "output_tokens": output}}),
+                true => {
+                    json!({"model": "gpt-real", "choices": [{"index": 0, "message": {"content": content}, "finish_reason": stop}],
+                    "usage": {"prompt_tokens": input, "completion_tokens": output}})
+                }
+                false => {
+                    json!({"type": "message", "model": "claude-real", "content": [{"type": "text", "text": content}],
+                    "stop_reason": "end_turn", "usage": {"input_tokens": input, "output_tokens": output}})
+                }
             },
         );
     }
@@ -147,6 +167,9 @@ fn answer(openai: bool, body: &Value) -> Option<(&'static str, &'static str, Str
             ],
         });
     }
-    let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let stream: String = events
+        .iter()
+        .map(|event| format!("data: {event}\n\n"))
+        .collect();
     Some(("200 OK", "text/event-stream", stream))
 }
