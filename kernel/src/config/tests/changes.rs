@@ -312,6 +312,8 @@ fn starred(key: &str) -> String {
         .replace("sets.a", "sets.*")
         .replace("mcpl.inference.servers.x", "mcpl.inference.servers.*")
         .replace("mcpl.providers.p", "mcpl.providers.*")
+        .replace("mcpl.servers.x", "mcpl.servers.*")
+        .replace("scopes.a", "scopes.*")
 }
 
 /// The table has every key that is known.
