@@ -18,8 +18,8 @@ use mgp_mcpl_engine::hooks::nesting::{HookDepths, NestedInference, may_hear};
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcpl::context::AfterInference;
 use mgp_protocol::mcpl::feature_sets::Capability;
-use mgp_runtime::event_sink::EventSink;
 use mgp_protocol::mgp::audit::Outcome;
+use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task;
 use mgp_runtime::time::moment;
 use mgp_servers::server::ServerTable;
@@ -160,7 +160,11 @@ impl Hooks {
 
     /// Other rules hold from now on.
     pub fn set_policy(&self, policy: HookPolicy) {
-        *self.0.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+        *self
+            .0
+            .policy
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
     }
 
     /// What is held back behind inferences.
@@ -187,7 +191,9 @@ impl Hooks {
     /// [`UNTOLD_MAX`] of these are under way, a further one is told nobody.
     pub fn inferred(&self, origin: HookOrigin, params: String) {
         let Ok(room) = self.0.untold.clone().try_acquire_owned() else {
-            tracing::warn!("context/afterInference comes faster than servers answer; one is told nobody");
+            tracing::warn!(
+                "context/afterInference comes faster than servers answer; one is told nobody"
+            );
             return;
         };
         let hooks = self.clone();
@@ -339,6 +345,9 @@ impl HookOrigin {
 /// alone.
 pub(crate) fn is_for(servers: &ServerTable, agent: &McplAgent, server: &ServerId) -> bool {
     let id = server.server();
-    let key = servers.load().get(&id).map(|handle| handle.events_key_of(agent.caller()));
+    let key = servers
+        .load()
+        .get(&id)
+        .map(|handle| handle.events_key_of(agent.caller()));
     key.as_ref() == Some(server) && agent.sees(&id)
 }

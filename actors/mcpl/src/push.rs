@@ -17,10 +17,10 @@ use mgp_mcpl_engine::push::limits::PushRates;
 use mgp_mcpl_engine::push::memory::{EventBody, Known, MemoryEntry, PushMemory};
 use mgp_mcpl_engine::push::{BYTES_MAX, PushPolicy, PushRule, channel, parse_iso8601};
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mcpl::content::Content;
 use mgp_protocol::mcpl::feature_sets::Capability;
-use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::push::{Event, PushAnswer};
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_runtime::event_sink::EventSink;
@@ -124,7 +124,10 @@ impl KeptPushes {
         }
         let (memory, unread) = PushMemory::restored(&opened.entries, unix_ms());
         if unread > 0 {
-            tracing::warn!(unread, "some push events that were answered are not known any more");
+            tracing::warn!(
+                unread,
+                "some push events that were answered are not known any more"
+            );
         }
         Ok(Self {
             memory,
@@ -161,7 +164,9 @@ impl PushHandle {
                 }
             }),
             hears: EventSink::new(move |event| match event {
-                HostEvent::Met(server) | HostEvent::Gone(server) | HostEvent::SetsChanged(server) => {
+                HostEvent::Met(server)
+                | HostEvent::Gone(server)
+                | HostEvent::SetsChanged(server) => {
                     hears.sets_changed(&server);
                 }
             }),
@@ -170,7 +175,11 @@ impl PushHandle {
 
     /// Other rules hold from now on.
     pub fn set_policy(&self, policy: PushPolicy) {
-        *self.0.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+        *self
+            .0
+            .policy
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
     }
 
     /// The sets of a server changed, or it has gone: its channels on the bus are those of its enabled sets that
@@ -297,11 +306,14 @@ impl SharedPush {
         let sets = self.to.host.sets().load();
         let admitted = sets.admits(server, &event.feature_set, Capability::PushEvents);
         admitted.map_err(|error| {
-            self.to.recorded(server, &event, of_error(&error), Some(&error.message));
+            self.to
+                .recorded(server, &event, of_error(&error), Some(&error.message));
             AtOnce::Error(error)
         })?;
         if parse_iso8601(&event.timestamp).is_none() {
-            return Err(bad("timestamp is no moment of ISO 8601, like 2026-01-23T10:30:00Z".into()));
+            return Err(bad(
+                "timestamp is no moment of ISO 8601, like 2026-01-23T10:30:00Z".into(),
+            ));
         }
         let content = Content::read(event.content().get());
         let content = content.map_err(|why| bad(format!("payload.content: {why}")))?;
@@ -352,7 +364,8 @@ impl SharedPush {
             // Nothing of it is in the journal yet.
             let _ = state.memory.released(server, id);
             drop(guard);
-            self.to.recorded(server, &event, Outcome::Denied, Some(&why));
+            self.to
+                .recorded(server, &event, Outcome::Denied, Some(&why));
             return no(&why);
         }
         // Under the lock: the entries of the journal have the order of what they say.

@@ -36,7 +36,9 @@ pub use servers::{
     Add, Connect, Export, FromRegistry, Import, Login, Logout, Logs, Named, NamedSecret,
     RegistryAddress, Removed, Restarted, Search, Secrets, Servers, SetSecret, Update,
 };
+pub use tools::mcpl::{FeatureSets, ForgetScopes, Mcpl, SwitchedSets};
 pub use tools::sets::{NamedSet, Sets};
+pub use tools::state::{State, StateLog, StateRollback};
 pub use tools::{Call, Find, ListTools, Tools};
 pub use trust::{Trust, Untrust};
 pub use up::{Complete, CompletionShell, Completions, Doctor, Service, ServiceInstall, Stdio, Up};
@@ -152,9 +154,15 @@ pub enum Command {
     /// List and call tools.
     #[command(subcommand)]
     Tools(Tools),
+    /// Say what servers that speak MCPL may do beside being called.
+    #[command(subcommand)]
+    Mcpl(Mcpl),
     /// Show the named sets of servers and tools.
     #[command(subcommand)]
     Sets(Sets),
+    /// Show the states of stateful tools, and go back.
+    #[command(subcommand)]
+    State(State),
     /// List and read resources.
     #[command(subcommand)]
     Resources(Resources),

@@ -264,7 +264,7 @@ impl Parts {
 
     fn server_parts(&self, guard: &GuardHandle, connector: &Arc<Connector>) -> ServerParts {
         ServerParts {
-            events: self.mcpl.host.taken_by(taken_by(
+            events: self.mcpl.taken_by(taken_by(
                 self.catalog.clone(),
                 self.subscriptions.clone(),
                 self.events.clone(),
@@ -372,6 +372,8 @@ impl Parts {
             },
             mcpl: self.mcpl.host.clone(),
             mcpl_agents: self.mcpl.agents.clone(),
+            states: self.mcpl.states.clone(),
+            channels: self.mcpl.channels.clone(),
             hooks: self.mcpl.hooks.clone(),
             homes: CallerHomes::default(),
             cut_results: CutResults::default(),

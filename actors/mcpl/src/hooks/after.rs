@@ -49,7 +49,10 @@ impl AfterChain {
             AfterVerdict::Modified(text) => format!(r#","modifiedResponse":{}"#, quoted(text)),
             AfterVerdict::Withheld(_) => return None,
         };
-        let set = self.changed_by.as_ref().or(self.said.first().map(|(set, _)| set));
+        let set = self
+            .changed_by
+            .as_ref()
+            .or(self.said.first().map(|(set, _)| set));
         let Some(set) = set else {
             return Some("{}".into());
         };
@@ -60,11 +63,19 @@ impl AfterChain {
             [] => String::new(),
             [(_, only)] => format!(r#","metadata":{only}"#),
             several => {
-                let several = several.iter().map(|(set, of)| format!("{}:{of}", quoted(set)));
-                format!(r#","metadata":{{{}}}"#, several.collect::<Vec<_>>().join(","))
+                let several = several
+                    .iter()
+                    .map(|(set, of)| format!("{}:{of}", quoted(set)));
+                format!(
+                    r#","metadata":{{{}}}"#,
+                    several.collect::<Vec<_>>().join(",")
+                )
             }
         };
-        Some(format!(r#"{{"featureSet":{}{modified}{metadata}}}"#, quoted(set)))
+        Some(format!(
+            r#"{{"featureSet":{}{modified}{metadata}}}"#,
+            quoted(set)
+        ))
     }
 }
 
@@ -94,7 +105,9 @@ impl SharedHooks {
         };
         // One that has to let it through and takes no part now: nobody sees a word of it.
         let absent = policy.fail_closed.iter().find(|server| {
-            let takes_part = taking.iter().any(|taking| taking.server.server() == **server);
+            let takes_part = taking
+                .iter()
+                .any(|taking| taking.server.server() == **server);
             origin.knows(server) && !takes_part
         });
         if let Some(server) = absent {
@@ -116,7 +129,8 @@ impl SharedHooks {
             let server = &taking.server;
             let answered = self.ask_after(origin, told, (taking, &text), until).await;
             let answered = answered.and_then(|result| {
-                let may_use = |set: &str| self.may_use(origin, server, set, Capability::AfterInference);
+                let may_use =
+                    |set: &str| self.may_use(origin, server, set, Capability::AfterInference);
                 judge_after(&result, &may_use).map_err(|why| (Outcome::Failure, why))
             });
             match answered {
@@ -169,7 +183,8 @@ impl SharedHooks {
         }
         let params = self.after_params(origin, told, &taking.server, text);
         let _pending = self.begins(origin, &taking.server);
-        self.asked(&taking.server, AfterInference::METHOD, &params, until).await
+        self.asked(&taking.server, AfterInference::METHOD, &params, until)
+            .await
     }
 
     fn after_params(
@@ -201,7 +216,10 @@ impl SharedHooks {
             let server = &taking.server;
             let params = self.after_params(origin, told, server, text);
             self.depths().tells(server, origin.depth(), moment());
-            let sent = self.from.host.tells(server, AfterInference::METHOD, &params);
+            let sent = self
+                .from
+                .host
+                .tells(server, AfterInference::METHOD, &params);
             let why = sent.err().map(|refusal| refusal.to_string());
             self.recorded(
                 origin,
@@ -234,6 +252,9 @@ fn seen<'a>(server: &'a ServerId, told: &'a AfterInference<'_>, text: Option<&'a
 fn withheld(server: &ServerId, why: &str) -> AfterVerdict {
     let server = server.server();
     AfterVerdict::Withheld(
-        format!("the answer is withheld: server {server} has to let it through, and did not ({why})").into(),
+        format!(
+            "the answer is withheld: server {server} has to let it through, and did not ({why})"
+        )
+        .into(),
     )
 }

@@ -16,8 +16,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::audit::of_refusal;
 use super::{HookOrigin, Hooks, ModelSeen, PassedId, Seen, SharedHooks, Taking};
+use crate::audit::of_refusal;
 
 /// What goes into a context.
 #[derive(Debug, Default)]
@@ -35,7 +35,11 @@ impl BeforeVerdict {
     pub fn to_json(&self) -> String {
         let set = self.set.as_deref().map(quoted);
         let set = set.map(|set| format!(r#""featureSet":{set},"#));
-        let all: Vec<_> = self.injections.iter().map(FencedInjection::to_json).collect();
+        let all: Vec<_> = self
+            .injections
+            .iter()
+            .map(FencedInjection::to_json)
+            .collect();
         format!(
             r#"{{{}"contextInjections":[{}]}}"#,
             set.unwrap_or_default(),
@@ -59,13 +63,16 @@ impl Hooks {
         let taking = hooks.taking(origin, Capability::BeforeInference);
         let until = Instant::now() + policy.before;
         let mark = FenceMark::new(randomness::bytes());
-        let asks = taking.iter().map(|taking| hooks.ask_before(origin, asked, taking, until));
+        let asks = taking
+            .iter()
+            .map(|taking| hooks.ask_before(origin, asked, taking, until));
         let answers = join_all(asks).await;
         let mut judged = Vec::new();
         for (taking, answer) in taking.iter().zip(answers) {
             let server = &taking.server;
             let of_server = answer.and_then(|result| {
-                let may_use = |set: &str| hooks.may_use(origin, server, set, Capability::BeforeInference);
+                let may_use =
+                    |set: &str| hooks.may_use(origin, server, set, Capability::BeforeInference);
                 let read = judge_before(server, &result, &may_use, (&policy, &mark));
                 read.map_err(|why| (Outcome::Failure, why))
             });
@@ -98,15 +105,18 @@ impl Hooks {
                 }
             }
         }
-        let first = judged.iter().min_by_key(|of| {
-            taking.iter().position(|taking| taking.server == of.server)
-        });
+        let first = judged
+            .iter()
+            .min_by_key(|of| taking.iter().position(|taking| taking.server == of.server));
         let first = first.map(|of: &ServerInjections| names::set(&of.server.server(), &of.set));
         let merged = merge(judged, &policy);
         for server in &merged.too_much {
             tracing::warn!(%server, "what it adds to a context is left out: all together it is too much");
         }
-        let of_injection = merged.injections.first().map(|of| names::set(&of.server.server(), &of.set));
+        let of_injection = merged
+            .injections
+            .first()
+            .map(|of| names::set(&of.server.server(), &of.set));
         BeforeVerdict {
             injections: merged.injections,
             set: of_injection.or(first),
@@ -135,7 +145,8 @@ impl SharedHooks {
         };
         let params = serde_json::to_string(&told).expect("what was read is JSON");
         let _pending = self.begins(origin, server);
-        self.asked(server, BeforeInference::METHOD, &params, until).await
+        self.asked(server, BeforeInference::METHOD, &params, until)
+            .await
     }
 
     /// Asks one server; the time ends with the hook's.

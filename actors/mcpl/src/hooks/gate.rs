@@ -64,9 +64,13 @@ impl AfterGate {
         let mut verdict = self.lock().entry(key);
         let concluded = verdict.wait_for(Option::is_some);
         match tokio::time::timeout(wait, concluded).await {
-            Ok(Ok(verdict)) => verdict.clone().unwrap_or_else(|| nothing("it has no verdict")),
+            Ok(Ok(verdict)) => verdict
+                .clone()
+                .unwrap_or_else(|| nothing("it has no verdict")),
             Ok(Err(_)) => nothing("too many inferences are under way"),
-            Err(_) => nothing("the servers behind the inference were not asked, or did not answer, in time"),
+            Err(_) => nothing(
+                "the servers behind the inference were not asked, or did not answer, in time",
+            ),
         }
     }
 
@@ -107,7 +111,9 @@ impl GateState {
     /// The oldest go, but never the last one.
     fn make_room(&mut self) {
         while self.order.len() > 1 && (self.order.len() > REMEMBERED || self.bytes > BYTES) {
-            let Some(oldest) = self.order.pop_front() else { return };
+            let Some(oldest) = self.order.pop_front() else {
+                return;
+            };
             let gone = self.inferences.remove(&oldest);
             let bytes = gone.and_then(|gone| gone.borrow().as_ref().map(AfterVerdict::bytes));
             self.bytes -= bytes.unwrap_or(0);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use mgp_callers::agent::Unanswered;
 use mgp_mcpl_engine::names;
 use mgp_mcpl_engine::push::{PushPolicy, channel};
-use mgp_callers::agent::Unanswered;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::lookalike;
 use mgp_protocol::mcp::Method;
@@ -91,7 +91,12 @@ impl PushTo {
             true => Outcome::Success,
             false => Outcome::Failure,
         };
-        self.recorded(&new.server, &event, outcome, delivered.answer.reason.as_deref());
+        self.recorded(
+            &new.server,
+            &event,
+            outcome,
+            delivered.answer.reason.as_deref(),
+        );
         delivered
     }
 
@@ -163,7 +168,8 @@ impl PushTo {
                 Some(Taken::Yes(id)) => {
                     let origin = HookOrigin::Agent(agent.clone());
                     let told = |id: String| {
-                        self.ids.told(&origin, &new.server, PassedId::Inference, &id)
+                        self.ids
+                            .told(&origin, &new.server, PassedId::Inference, &id)
                     };
                     let id = id.map(told);
                     return Some(Taken::Yes(id));
@@ -195,7 +201,9 @@ impl PushTo {
                 Err(Unanswered::Unready | Unanswered::Overloaded) => return None,
                 Err(Unanswered::TimedOut) => {}
                 Err(Unanswered::Gone | Unanswered::Cancelled) => {
-                    return Some(Taken::Unknown("the agent went away before it answered".into()));
+                    return Some(Taken::Unknown(
+                        "the agent went away before it answered".into(),
+                    ));
                 }
             }
         }

@@ -1,9 +1,11 @@
 //! `mgp/kernel/*`: the kernel about itself. For the operator.
 
 pub mod lan;
+pub mod mcpl;
 pub mod nodes;
 pub mod sets;
 pub mod shares;
+pub mod state;
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,8 @@
 //! `mgp tools …`, and the sets they are in.
 
+pub(super) mod mcpl;
 pub(super) mod sets;
+pub(super) mod state;
 
 use std::path::PathBuf;
 

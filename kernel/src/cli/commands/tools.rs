@@ -4,7 +4,9 @@ pub(super) mod arguments;
 mod away;
 mod call;
 mod find;
+pub(super) mod mcpl;
 pub(super) mod sets;
+pub(super) mod state;
 
 use std::collections::HashMap;
 
