@@ -121,6 +121,8 @@ impl LoadedConfig {
         let logins = self.servers.iter().filter_map(|s| s.as_ref().ok());
         let logins = logins.flat_map(|spec| spec.login.secrets().cloned());
         let own = self.kernel.discovery.secret().map(str::to_owned);
+        let own = own.into_iter();
+        let own = own.chain(sections::mcpl::inference::keys(&self.kernel.mcpl.inference).cloned());
         // Those within a longer text may stand alone somewhere, too.
         let had = self.had.iter().cloned();
         servers

@@ -169,6 +169,8 @@ fn of_operator(method: &str) -> Option<Route> {
         "mgp/kernel/shares/add" => operator(operate!(share)),
         "mgp/kernel/shares/remove" => operator(operate!(unshare)),
         "mgp/kernel/shares/list" => operator(|t, _| ready(t.operator.list_shares())),
+        "mgp/kernel/state/log" => operator(call!(mcpl::state::log)),
+        "mgp/kernel/state/rollback" => operator(call!(mcpl::state::roll_back_for_operator)),
         "mgp/kernel/sets/list" => operator(|t, _| ready(t.operator.list_sets())),
         "mgp/kernel/mcpl/sets" => operator(|t, _| ready(t.operator.list_feature_sets())),
         "mgp/kernel/mcpl/switch" => operator(operate!(switch_feature_sets)),
@@ -436,6 +438,7 @@ impl Routes for Routing {
         self.calls.events.leave(agent.connection);
         self.calls.cut_results.leave(agent.connection);
         self.calls.registrar.ended(agent.connection);
+        self.calls.states.session_ended(agent.id(), agent.connection);
         self.calls.mcpl_agents.leave(agent.connection);
         if let Some(caller) = agent.caller() {
             roots::changed(&self.calls, caller);

@@ -2,6 +2,7 @@
 
 pub mod activity;
 pub mod caller;
+mod chunks;
 mod outward;
 pub mod stateless_clients;
 pub mod supervisor;
@@ -104,6 +105,8 @@ struct PendingQuestion {
     answer: oneshot::Sender<ClientAnswer>,
     /// Receives the client's progress; with the progress token as JSON text.
     progress: Option<(Box<str>, EventSink<String>)>,
+    /// Receives the parts of an inference.
+    parts: Option<EventSink<String>>,
 }
 
 impl Agent {
@@ -463,12 +466,25 @@ impl Agent {
         method: &str,
         params: Option<&str>,
     ) -> Result<ClientAnswer, Unanswered> {
+        self.ask_and_hear(exchange, (progress, None), method, params)
+            .await
+    }
+
+    /// The same; of an inference, its parts are heard, too.
+    async fn ask_and_hear(
+        &self,
+        exchange: &Exchange,
+        (progress, parts): (Option<EventSink<String>>, Option<EventSink<String>>),
+        method: &str,
+        params: Option<&str>,
+    ) -> Result<ClientAnswer, Unanswered> {
         self.may_be_asked(exchange).await?;
         let (sender, answer) = oneshot::channel();
         let token = params.and_then(|params| progress_token(params).ok().flatten());
         let asked = PendingQuestion {
             answer: sender,
             progress: token.map(|token| token.get().into()).zip(progress),
+            parts,
         };
         let number = self.asked.insert(asked).map_err(|refused| match refused {
             NotAdmitted::Full(_) => Unanswered::Overloaded,

@@ -88,6 +88,18 @@ impl Directory {
         all.max_by_key(|agent| agent.connection)
     }
 
+    /// The newest connection of an agent whose client can be asked by `sampling/createMessage`.
+    #[must_use]
+    pub fn sampling(&self, id: &AgentId) -> Option<Arc<Agent>> {
+        let takes = |agent: &Arc<Agent>| {
+            let caller = agent.caller().filter(|_| !agent.is_listening());
+            let samples = caller.is_some_and(|caller| caller.capabilities.sampling);
+            agent.id() == id && agent.is_ready() && samples
+        };
+        let all = self.all().into_iter().filter(takes);
+        all.max_by_key(|agent| agent.connection)
+    }
+
     /// The connected agents, without the operator.
     pub fn ids(&self) -> impl Iterator<Item = AgentId> + use<> {
         let agents = self.all().into_iter();

@@ -81,7 +81,10 @@ use mgp_cluster::replication::ReplicationHandle;
 use mgp_engine::callers::agent_asks::AnsweringAgents;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_mcpl::agents::McplAgents;
+use mgp_mcpl::channels::Channels;
+use mgp_mcpl::hooks::Hooks;
 use mgp_mcpl::host::McplHost;
+use mgp_mcpl::state::States;
 use mgp_protocol::ids::ServerId;
 use mgp_servers::server::ServerTable;
 use mgp_servers::upstream::Upstream;
@@ -138,6 +141,12 @@ pub struct Context {
     pub mcpl: Arc<McplHost>,
     /// The agents that are hosts of MCPL.
     pub mcpl_agents: Arc<McplAgents>,
+    /// The states of stateful tools.
+    pub states: Arc<States>,
+    /// The channels of MCPL.
+    pub channels: Arc<Channels>,
+    /// What servers add before inferences, and change behind them.
+    pub hooks: Hooks,
     /// Where servers that are one of several remember their callers.
     pub homes: CallerHomes,
     /// What was cut off results, for their callers to read on in.

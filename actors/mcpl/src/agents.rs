@@ -213,6 +213,12 @@ impl McplAgent {
         &self.caller
     }
 
+    /// Its connection, for what is more than a question and its answer.
+    #[must_use]
+    pub(crate) fn agent(&self) -> &Arc<Agent> {
+        &self.agent
+    }
+
     /// Asks it something. It is told that nobody waits any more when the time is over.
     ///
     /// # Errors

@@ -1,1 +1,339 @@
 //! The registry of channels, and what goes in and out through them (MCPL §14).
+//!
+//! Servers and agents each know a channel by a name of their own: a server its id, agents `SERVER:CHANNEL`. So an id of
+//! one server never reaches another one, and two with one id never meet.
+
+mod incoming;
+mod lifecycle;
+mod observing;
+mod own;
+mod publishing;
+mod threads;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mgp_callers::request::Caller;
+use mgp_mcpl_engine::channels::permits;
+use mgp_mcpl_engine::channels::registry::{RegisteredChannel, ServerChannels};
+use mgp_mcpl_engine::channels::rules::ChannelRules;
+use mgp_mcpl_engine::names;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mcpl::McplError;
+use mgp_protocol::mcpl::channels::{Changed, Incoming, List, Register};
+use mgp_protocol::mcpl::feature_sets::Capability;
+use mgp_protocol::splice::quoted;
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::task;
+use mgp_servers::link::McplAnswer;
+
+use self::threads::Threads;
+use crate::agents::{McplAgent, McplAgents};
+use crate::conversations::Conversations;
+use crate::host::{FromMcplServer, HostEvent, McplHost, McplNoun};
+
+pub use self::lifecycle::Refused;
+pub use self::publishing::Publishing;
+
+/// How long a server may take to open, close or publish: it talks to a platform.
+const AT_THE_PLATFORM: Duration = Duration::from_secs(30);
+
+/// What servers say of channels.
+const METHODS: &[&str] = &[
+    Register::METHOD,
+    Changed::METHOD,
+    List::METHOD,
+    Incoming::METHOD,
+];
+
+/// All channels.
+#[derive(Debug)]
+pub struct Channels {
+    host: Arc<McplHost>,
+    agents: Arc<McplAgents>,
+    conversations: Conversations,
+    rules: Mutex<Arc<ChannelRules>>,
+    /// By server; bounded as servers are.
+    servers: Mutex<BTreeMap<ServerId, ServerChannels>>,
+    threads: Mutex<Threads>,
+}
+
+impl Channels {
+    /// No channels yet.
+    #[must_use]
+    pub fn new(
+        host: Arc<McplHost>,
+        agents: Arc<McplAgents>,
+        conversations: Conversations,
+        rules: ChannelRules,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            host,
+            agents,
+            conversations,
+            rules: Mutex::new(Arc::new(rules)),
+            servers: Mutex::default(),
+            threads: Mutex::default(),
+        })
+    }
+
+    /// `[mcpl.channels]`.
+    #[must_use]
+    pub fn rules(&self) -> Arc<ChannelRules> {
+        let rules = self.rules.lock();
+        rules.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The configuration says something else: it holds from the next message on.
+    pub fn configure(&self, rules: ChannelRules) {
+        let mut held = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        *held = Arc::new(rules);
+    }
+
+    /// This part of MCPL, for the host. Holds the channels weakly.
+    #[must_use]
+    pub fn noun(self: &Arc<Self>) -> McplNoun {
+        let (takes, hears) = (Arc::downgrade(self), Arc::downgrade(self));
+        McplNoun {
+            methods: METHODS,
+            takes: EventSink::new(move |said| {
+                if let Some(channels) = takes.upgrade() {
+                    channels.said(said);
+                }
+            }),
+            hears: EventSink::new(move |event| {
+                if let Some(channels) = hears.upgrade() {
+                    channels.hears(event);
+                }
+            }),
+        }
+    }
+
+    fn servers(&self) -> MutexGuard<'_, BTreeMap<ServerId, ServerChannels>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Threads> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn said(self: &Arc<Self>, said: FromMcplServer) {
+        let FromMcplServer {
+            server, message, ..
+        } = said;
+        if message.method == Incoming::METHOD {
+            if let Some((_, mut reply)) = message.asked {
+                let channels = self.clone();
+                task::detached("mcpl.incoming", async move {
+                    let answer = tokio::select! {
+                        answer = channels.incoming(&server, &message.params) => answer,
+                        () = reply.closed() => return,
+                    };
+                    reply.send(answer);
+                });
+            }
+            return;
+        }
+        let answer = match message.method {
+            Register::METHOD => self.registers(&server, &message.params),
+            List::METHOD => self.listed_to(&server),
+            _ => self.changes(&server, &message.params),
+        };
+        match message.asked {
+            Some((_, reply)) => reply.send(answer),
+            None => {
+                if let Err(error) = answer {
+                    tracing::warn!(%server, %error, method = message.method, "not taken");
+                }
+            }
+        }
+    }
+
+    fn hears(self: &Arc<Self>, event: HostEvent) {
+        match event {
+            HostEvent::Met(server) => {
+                let again = {
+                    let mut servers = self.servers();
+                    let channels = servers.entry(server.clone()).or_default();
+                    channels.lost();
+                    channels.to_reopen()
+                };
+                if !again.is_empty() {
+                    let channels = self.clone();
+                    task::detached("mcpl.reopen", async move {
+                        channels.reopen(&server, again).await;
+                    });
+                }
+            }
+            HostEvent::Gone(server) => {
+                if !self.host.speaks(&server) {
+                    let gone = self.names_of(&server);
+                    let mut servers = self.servers();
+                    if let Some(channels) = servers.get_mut(&server) {
+                        channels.lost();
+                        if channels.to_reopen().is_empty() {
+                            servers.remove(&server);
+                        }
+                    }
+                    drop(servers);
+                    self.tell(&server, &[], &gone);
+                }
+            }
+            HostEvent::SetsChanged(_) => {}
+        }
+    }
+
+    fn names_of(&self, server: &ServerId) -> Vec<String> {
+        let servers = self.servers();
+        let channels = servers.get(server).into_iter();
+        let channels = channels.flat_map(ServerChannels::iter);
+        channels
+            .map(|one| names::channel(server, &one.id))
+            .collect()
+    }
+
+    /// `channels/register` of a server that declares it.
+    fn registers(&self, server: &ServerId, params: &str) -> McplAnswer {
+        self.declares(server, Register::METHOD)?;
+        let said: Register<'_> = mcp::read(Some(params)).map_err(McplError::bad_params)?;
+        let ids = {
+            let mut servers = self.servers();
+            let channels = servers.entry(server.clone()).or_default();
+            let all = said.channels.iter().map(|one| one.get());
+            channels.register(all).map_err(McplError::bad_params)?
+        };
+        self.tell(server, &ids, &[]);
+        let ids: Vec<String> = ids.iter().map(|id| quoted(id)).collect();
+        Ok(format!(r#"{{"registered":[{}]}}"#, ids.join(",")))
+    }
+
+    /// `channels/changed` of a server.
+    fn changes(&self, server: &ServerId, params: &str) -> McplAnswer {
+        self.declares(server, Changed::METHOD)?;
+        let said: Changed<'_> = mcp::read(Some(params)).map_err(McplError::bad_params)?;
+        let (ids, gone) = {
+            let mut servers = self.servers();
+            let channels = servers.entry(server.clone()).or_default();
+            let mut gone = Vec::new();
+            for id in &said.removed {
+                if channels.get(id).is_some() {
+                    gone.push(names::channel(server, id));
+                    channels.remove(id);
+                }
+            }
+            let all: Vec<&str> = said
+                .added
+                .iter()
+                .chain(&said.updated)
+                .map(|one| one.get())
+                .collect();
+            let ids = channels
+                .register(all.into_iter())
+                .map_err(McplError::bad_params);
+            (ids, gone)
+        };
+        self.tell(server, ids.as_deref().unwrap_or_default(), &gone);
+        ids.map(|_| "{}".to_owned())
+    }
+
+    fn declares(&self, server: &ServerId, method: &str) -> Result<(), McplError> {
+        let sets = self.host.sets().load();
+        let declared = sets.of(server).map(|sets| sets.abilities.channels);
+        match declared.is_some_and(|channels| channels.register) {
+            true => Ok(()),
+            false => Err(McplError::method_not_found(method)),
+        }
+    }
+
+    /// `channels/list` of a server: its own.
+    fn listed_to(&self, server: &ServerId) -> McplAnswer {
+        let servers = self.servers();
+        let channels = servers.get(server).into_iter();
+        let channels = channels.flat_map(ServerChannels::iter);
+        let channels: Vec<&str> = channels.map(RegisteredChannel::json).collect();
+        Ok(format!(r#"{{"channels":[{}]}}"#, channels.join(",")))
+    }
+
+    /// `channels/list` of an agent: those of all servers it sees, by the names it knows, as far as it may publish to
+    /// or observe them.
+    #[must_use]
+    pub fn listed(&self, sees: impl Fn(&ServerId) -> bool) -> String {
+        let sets = self.host.sets().load();
+        let servers = self.servers();
+        let mut all = Vec::new();
+        for (server, channels) in servers.iter().filter(|(server, _)| sees(server)) {
+            let Some(sets) = sets.of(server) else {
+                continue;
+            };
+            for channel in channels.iter() {
+                let open = |uses| permits::permitted(sets, uses, &channel.id).is_some();
+                if open(Capability::ChannelsPublish) || open(Capability::ChannelsObserve) {
+                    all.push(channel.described(&names::channel(server, &channel.id)));
+                }
+            }
+        }
+        format!(r#"{{"channels":[{}]}}"#, all.join(","))
+    }
+
+    /// The channel of this name, for one who sees these servers. One of a server that is not seen is not there.
+    pub(crate) fn named(
+        &self,
+        name: &str,
+        sees: impl Fn(&ServerId) -> bool,
+    ) -> Result<(ServerId, RegisteredChannel), McplError> {
+        let unknown = || McplError::unknown_channel(name);
+        if permits::is_pseudo(name) {
+            return Err(McplError::channel_not_permitted(name));
+        }
+        let (server, own) = names::parse_channel(name).ok_or_else(unknown)?;
+        if !sees(&server) {
+            return Err(unknown());
+        }
+        let servers = self.servers();
+        let channel = servers.get(&server).and_then(|channels| channels.get(own));
+        Ok((server.clone(), channel.ok_or_else(unknown)?.clone()))
+    }
+
+    /// Tells the agents that keep a list what came and went.
+    fn tell(&self, server: &ServerId, came: &[Arc<str>], gone: &[String]) {
+        if came.is_empty() && gone.is_empty() {
+            return;
+        }
+        let added: Vec<String> = {
+            let servers = self.servers();
+            let channels = servers.get(server);
+            let came = came.iter().filter_map(|id| channels?.get(id));
+            came.map(|one| one.described(&names::channel(server, &one.id)))
+                .collect()
+        };
+        let gone: Vec<String> = gone.iter().map(|name| quoted(name)).collect();
+        let params = format!(
+            r#"{{"added":[{}],"removed":[{}],"updated":[]}}"#,
+            added.join(","),
+            gone.join(",")
+        );
+        for agent in self.agents.all() {
+            if agent.declares().abilities.channels.register && agent.sees(server) {
+                agent.tell(Changed::METHOD, &params);
+            }
+        }
+    }
+
+    /// Where is published what does not say where (MCPL-147): by the name agents know.
+    #[must_use]
+    pub fn default_outgoing(&self) -> Option<String> {
+        self.rules().default_outgoing.clone()
+    }
+}
+
+/// Whether an agent lets this be done at a channel; one that is no MCPL host has nothing to say.
+fn lets_through(host: Option<&McplAgent>, server: &ServerId, set: &str, channel: &str) -> bool {
+    host.is_none_or(|host| host.admits(server, set) && host.opens_scope(server, set, channel))
+}
+
+/// The side of a caller in the table of ids.
+fn side(caller: &Caller) -> mgp_mcpl_engine::conversations::Side {
+    mgp_mcpl_engine::conversations::Side::agent(&caller.agent, caller.connection)
+}

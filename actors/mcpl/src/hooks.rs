@@ -1,1 +1,353 @@
 //! Context hooks, fanned out and chained (MCPL §10).
+//!
+//! Before an inference all servers that take part are asked at once; behind it those whose answer is waited for are
+//! asked one after the other, in the order of [`HookPolicy::sort`], each with the text as the one before it left it.
+//! The others are told of the text that goes on, after that. A server takes part that declares the hook, has an
+//! enabled set that uses it, and may be used by whose inference it is; nobody else sees a word of it (MCPL-145).
+
+mod after;
+mod before;
+mod gate;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use mgp_mcpl_engine::feature_sets::ServerSets;
+use mgp_mcpl_engine::hooks::HookPolicy;
+use mgp_mcpl_engine::hooks::nesting::{HookDepths, NestedInference, may_hear};
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mcpl::context::AfterInference;
+use mgp_protocol::mcpl::feature_sets::Capability;
+use mgp_protocol::mgp::audit::Outcome;
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::task;
+use mgp_runtime::time::moment;
+use mgp_servers::server::ServerTable;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+pub use self::after::AfterVerdict;
+pub use self::before::BeforeVerdict;
+pub use self::gate::{AfterGate, GateKey};
+use crate::agents::McplAgent;
+use crate::audit::{self, McplActor, McplRecord};
+use crate::host::McplHost;
+
+/// Inferences under way behind which no agent waits.
+pub const UNTOLD_MAX: usize = 64;
+
+/// Whose inference it is.
+#[derive(Clone, Debug)]
+pub enum HookOrigin {
+    /// An agent's own.
+    Agent(McplAgent),
+    /// The kernel's own, for a server that asked for it or pushed an event. Of an agent it has nothing.
+    Server {
+        /// Which. It is not asked about its own.
+        server: ServerId,
+        /// As [`Hooks::inference_depth`] said.
+        depth: u8,
+    },
+}
+
+/// An id of somebody else's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassedId {
+    /// Of an inference.
+    Inference,
+    /// Of a conversation.
+    Conversation,
+}
+
+/// Gives the id that a server is told for what another side calls otherwise, so that two agents' `conv_1` never meet.
+#[derive(Clone)]
+pub struct PassId(Arc<PassIdOf>);
+
+type PassIdOf = dyn Fn(&HookOrigin, &ServerId, PassedId, &str) -> String + Send + Sync;
+
+impl PassId {
+    /// Asks this function.
+    pub fn new(
+        pass: impl Fn(&HookOrigin, &ServerId, PassedId, &str) -> String + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(pass))
+    }
+
+    /// What `server` is told.
+    #[must_use]
+    pub fn told(&self, of: &HookOrigin, server: &ServerId, kind: PassedId, id: &str) -> String {
+        (self.0)(of, server, kind, id)
+    }
+}
+
+impl fmt::Debug for PassId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PassId")
+    }
+}
+
+/// The model of an agent's inference, as it said it at a hook: the kernel has no model of its own.
+#[derive(Clone, Debug)]
+pub struct ModelSeen {
+    /// Whose inference it is.
+    pub agent: McplAgent,
+    /// As `model/info` tells it, as JSON text.
+    pub model: String,
+}
+
+/// What hooks are made of.
+#[derive(Debug)]
+pub struct HooksFrom {
+    /// Who is a server, and with which sets.
+    pub host: Arc<McplHost>,
+    /// Ids, as servers are told them.
+    pub ids: PassId,
+    /// Hears of the models that agents use.
+    pub models: EventSink<ModelSeen>,
+    /// Whose an instance is.
+    pub servers: Arc<ServerTable>,
+}
+
+/// Asks servers before and behind inferences.
+#[derive(Clone, Debug)]
+pub struct Hooks(Arc<SharedHooks>);
+
+#[derive(Debug)]
+struct SharedHooks {
+    from: HooksFrom,
+    policy: RwLock<Arc<HookPolicy>>,
+    depths: Mutex<HookDepths>,
+    gate: AfterGate,
+    untold: Arc<Semaphore>,
+}
+
+/// A server that takes part.
+struct Taking {
+    server: ServerId,
+    sets: Arc<ServerSets>,
+}
+
+/// What a server was shown, and how it ended.
+struct Seen<'a> {
+    server: &'a ServerId,
+    method: &'a str,
+    inference: &'a str,
+    feature_set: Option<&'a str>,
+    outcome: Outcome,
+    reason: Option<&'a str>,
+    text: Option<&'a str>,
+    more: Value,
+}
+
+/// Ends the wait for a server's answer, however it ends.
+struct Pending<'a> {
+    hooks: &'a SharedHooks,
+    server: &'a ServerId,
+}
+
+impl Hooks {
+    /// Hooks by these rules.
+    #[must_use]
+    pub fn new(policy: HookPolicy, from: HooksFrom) -> Self {
+        Self(Arc::new(SharedHooks {
+            from,
+            policy: RwLock::new(Arc::new(policy)),
+            depths: Mutex::default(),
+            gate: AfterGate::default(),
+            untold: Arc::new(Semaphore::new(UNTOLD_MAX)),
+        }))
+    }
+
+    /// Other rules hold from now on.
+    pub fn set_policy(&self, policy: HookPolicy) {
+        *self
+            .0
+            .policy
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+    }
+
+    /// What is held back behind inferences.
+    #[must_use]
+    pub fn gate(&self) -> &AfterGate {
+        &self.0.gate
+    }
+
+    /// Whether an answer of this server to a hook is waited for: it must not ask for an inference meanwhile.
+    #[must_use]
+    pub fn is_pending(&self, server: &ServerId) -> bool {
+        self.0.depths().is_pending(server)
+    }
+
+    /// The depth of an inference that a server asks for now, for [`HookOrigin::Server`].
+    ///
+    /// # Errors
+    /// Why it gets none (MCPL §10.7).
+    pub fn inference_depth(&self, server: &ServerId) -> Result<u8, NestedInference> {
+        self.0.depths().of_inference(server, moment())
+    }
+
+    /// Word of an inference whose agent does not wait: the servers behind it are asked and told all the same. Where
+    /// [`UNTOLD_MAX`] of these are under way, a further one is told nobody.
+    pub fn inferred(&self, origin: HookOrigin, params: String) {
+        let Ok(room) = self.0.untold.clone().try_acquire_owned() else {
+            tracing::warn!(
+                "context/afterInference comes faster than servers answer; one is told nobody"
+            );
+            return;
+        };
+        let hooks = self.clone();
+        task::detached("mcpl.inferred", async move {
+            match AfterInference::read(&params) {
+                Ok(told) => drop(hooks.after(&origin, &told).await),
+                Err(why) => tracing::debug!("context/afterInference cannot be read: {why}"),
+            }
+            drop(room);
+        });
+    }
+
+    /// Whether a server has to be waited for behind an inference of this origin: until it has answered, nothing of
+    /// the inference leaves.
+    #[must_use]
+    pub fn is_after_due(&self, origin: &HookOrigin) -> bool {
+        let policy = self.0.policy();
+        let closed = || policy.fail_closed.iter().any(|server| origin.knows(server));
+        let all = self.0.taking(origin, Capability::AfterInference);
+        all.iter().any(|taking| taking.sets.abilities.blocking) || closed()
+    }
+}
+
+impl SharedHooks {
+    fn depths(&self) -> MutexGuard<'_, HookDepths> {
+        self.depths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn policy(&self) -> Arc<HookPolicy> {
+        let policy = self.policy.read();
+        policy.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The servers that take part in a hook, in their order.
+    fn taking(&self, origin: &HookOrigin, uses: Capability) -> Vec<Taking> {
+        let sets = self.from.host.sets().load();
+        let depth = origin.depth();
+        let hears = |server: &ServerId, sets: &ServerSets| {
+            let asks = sets.using(Capability::InferenceRequest).next().is_some();
+            let waited_for = uses == Capability::AfterInference && sets.abilities.blocking;
+            may_hear(depth, asks, waited_for)
+                && self.sees(origin, server)
+                && sets.using(uses).any(|(set, _)| origin.admits(server, set))
+        };
+        let all = sets.servers_using(uses);
+        let all = all.filter(|(server, sets)| hears(server, sets));
+        let mut all: Vec<_> = all
+            .map(|(server, sets)| Taking {
+                server: server.clone(),
+                sets: sets.clone(),
+            })
+            .collect();
+        self.policy().sort(&mut all, |taking| &taking.server);
+        all
+    }
+
+    /// Whether a server's answer may come in the name of this set, by what is enabled now.
+    fn may_use(
+        &self,
+        origin: &HookOrigin,
+        server: &ServerId,
+        set: &str,
+        uses: Capability,
+    ) -> Result<(), String> {
+        let sets = self.from.host.sets().load();
+        let admitted = sets.admits(server, set, uses);
+        admitted.map_err(|error| format!("{} ({set:?})", error.message))?;
+        match origin.admits(server, set) {
+            true => Ok(()),
+            false => Err(format!("the agent does not want the set {set:?}")),
+        }
+    }
+
+    fn sees(&self, origin: &HookOrigin, server: &ServerId) -> bool {
+        match origin {
+            HookOrigin::Agent(agent) => is_for(&self.from.servers, agent, server),
+            // An instance is one agent's own.
+            HookOrigin::Server { .. } => origin.knows(server) && !server.is_instance(),
+        }
+    }
+
+    /// Writes down that a server saw a text, and what it said.
+    fn recorded(&self, origin: &HookOrigin, seen: Seen<'_>) {
+        let record = McplRecord {
+            server: seen.server,
+            method: seen.method,
+            feature_set: seen.feature_set,
+            inference: Some(seen.inference),
+            agent: origin.agent(),
+            by: match origin {
+                HookOrigin::Agent(_) => McplActor::Agent,
+                HookOrigin::Server { .. } => McplActor::Kernel,
+            },
+            outcome: seen.outcome,
+            reason: seen.reason,
+            text: seen.text.map(str::as_bytes),
+            more: seen.more,
+        };
+        audit::record(self.from.host.audit(), &record);
+    }
+
+    fn begins<'a>(&'a self, origin: &HookOrigin, server: &'a ServerId) -> Pending<'a> {
+        self.depths().begins(server, origin.depth(), moment());
+        Pending {
+            hooks: self,
+            server,
+        }
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.hooks.depths().ends(self.server);
+    }
+}
+
+impl HookOrigin {
+    fn depth(&self) -> u8 {
+        match self {
+            Self::Agent(_) => 0,
+            Self::Server { depth, .. } => *depth,
+        }
+    }
+
+    /// Whether its inferences are shown to a server of this id.
+    fn knows(&self, server: &ServerId) -> bool {
+        match self {
+            Self::Agent(agent) => agent.sees(server),
+            Self::Server { server: own, .. } => own.server() != server.server(),
+        }
+    }
+
+    fn admits(&self, server: &ServerId, set: &str) -> bool {
+        match self {
+            Self::Agent(agent) => agent.admits(&server.server(), set),
+            Self::Server { .. } => true,
+        }
+    }
+
+    fn agent(&self) -> Option<&AgentId> {
+        match self {
+            Self::Agent(agent) => Some(&agent.id),
+            Self::Server { .. } => None,
+        }
+    }
+}
+
+/// Whether a server, or an instance of one, serves this agent: one that has an instance for itself is served by that
+/// alone.
+pub(crate) fn is_for(servers: &ServerTable, agent: &McplAgent, server: &ServerId) -> bool {
+    let id = server.server();
+    let key = servers
+        .load()
+        .get(&id)
+        .map(|handle| handle.events_key_of(agent.caller()));
+    key.as_ref() == Some(server) && agent.sees(&id)
+}

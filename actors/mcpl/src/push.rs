@@ -1,1 +1,410 @@
-//! Push events, delivered (MCPL §9).
+//! Push events, delivered (MCPL §9): checked, written down before anybody hears of them, handed on once, and
+//! answered the same at each try.
+//!
+//! Who is asked, in this order: the kernel's own inference, where the operator says so of the set; else the agents
+//! that are MCPL hosts and take push events, the one that is connected longest first, until one takes it. All others
+//! hear of it on the bus. It is accepted when one of these took it, or when somebody follows its channel.
+
+mod delivery;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use mgp_mcpl_engine::names;
+use mgp_mcpl_engine::push::limits::PushRates;
+use mgp_mcpl_engine::push::memory::{EventBody, Known, MemoryEntry, PushMemory};
+use mgp_mcpl_engine::push::{BYTES_MAX, PushPolicy, PushRule, channel, parse_iso8601};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mcpl::McplError;
+use mgp_protocol::mcpl::content::Content;
+use mgp_protocol::mcpl::feature_sets::Capability;
+use mgp_protocol::mcpl::push::{Event, PushAnswer};
+use mgp_protocol::mgp::audit::Outcome;
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::mailbox::Reply;
+use mgp_runtime::task;
+use mgp_runtime::time::{moment, unix_ms};
+use mgp_servers::link::McplAnswer;
+use mgp_servers::server::ServerTable;
+use mgp_store::journal::{Journal, NotAppended, UnusableJournal};
+use mgp_tools::events::{EventsHandle, PushChannel};
+
+use self::delivery::Delivered;
+use crate::agents::McplAgents;
+use crate::audit::of_error;
+use crate::hooks::PassId;
+use crate::host::{FromMcplServer, HostEvent, McplHost, McplNoun};
+
+/// The journal in the data folder.
+const JOURNAL: &str = "mcpl-push.journal";
+/// What the journal is called in its own header.
+const KIND: &str = "mgp mcpl push events";
+
+/// An event that is to lead to an inference of the kernel's own.
+#[derive(Debug)]
+pub struct PushInference {
+    /// Who pushed it.
+    pub server: ServerId,
+    /// In the name of which of its sets.
+    pub set: String,
+    /// The server's id of the event.
+    pub event_id: String,
+    /// Where it comes from, as the server put it.
+    pub origin: Option<String>,
+    /// What it says.
+    pub content: Content,
+    /// Answered with the id of the inference as soon as it has begun, or with why there is none.
+    pub begun: Reply<Result<String, String>>,
+}
+
+/// Takes push events of servers.
+#[derive(Debug, Clone)]
+pub struct PushHandle(Arc<SharedPush>);
+
+/// The events that earlier lives of the kernel have taken.
+#[derive(Debug)]
+pub struct KeptPushes {
+    memory: PushMemory,
+    journal: Journal,
+}
+
+/// What push events are handed to.
+#[derive(Debug)]
+pub struct PushTo {
+    /// Who is a server, and with which sets.
+    pub host: Arc<McplHost>,
+    /// Who is asked.
+    pub agents: Arc<McplAgents>,
+    /// Where all others hear of it.
+    pub events: EventsHandle,
+    /// Begins inferences of the kernel's own.
+    pub inference: EventSink<PushInference>,
+    /// Ids of inferences, as the server is told them.
+    pub ids: PassId,
+    /// Whose an instance is.
+    pub servers: Arc<ServerTable>,
+}
+
+#[derive(Debug)]
+struct SharedPush {
+    to: PushTo,
+    policy: RwLock<Arc<PushPolicy>>,
+    journal: Journal,
+    state: Mutex<PushState>,
+}
+
+#[derive(Debug, Default)]
+struct PushState {
+    memory: PushMemory,
+    rates: PushRates,
+    /// Those who asked again while an event was under way.
+    waiting: HashMap<(ServerId, String), Vec<Reply<McplAnswer>>>,
+}
+
+/// An event that is new, and what it takes to hand it on.
+struct NewPush {
+    server: ServerId,
+    params: String,
+    content: Content,
+    rule: PushRule,
+}
+
+impl KeptPushes {
+    /// Opens the memory in the data folder. Blocks.
+    ///
+    /// # Errors
+    /// [`UnusableJournal`], in words for who starts the kernel.
+    pub fn open(data_dir: &Path) -> Result<Self, UnusableJournal> {
+        let opened = Journal::open(&data_dir.join(JOURNAL), KIND)?;
+        if let Some(cut) = opened.cut {
+            tracing::warn!("{cut}");
+        }
+        let (memory, unread) = PushMemory::restored(&opened.entries, unix_ms());
+        if unread > 0 {
+            tracing::warn!(
+                unread,
+                "some push events that were answered are not known any more"
+            );
+        }
+        Ok(Self {
+            memory,
+            journal: opened.journal,
+        })
+    }
+}
+
+impl PushHandle {
+    /// Takes events by these rules.
+    #[must_use]
+    pub fn new(kept: KeptPushes, policy: PushPolicy, to: PushTo) -> Self {
+        let state = PushState {
+            memory: kept.memory,
+            ..PushState::default()
+        };
+        Self(Arc::new(SharedPush {
+            to,
+            policy: RwLock::new(Arc::new(policy)),
+            journal: kept.journal,
+            state: Mutex::new(state),
+        }))
+    }
+
+    /// Takes `push/event` of all servers.
+    #[must_use]
+    pub fn noun(&self) -> McplNoun {
+        let (takes, hears) = (self.clone(), self.clone());
+        McplNoun {
+            methods: &[Event::METHOD],
+            takes: EventSink::new(move |said: FromMcplServer| {
+                if let Some((_, reply)) = said.message.asked {
+                    takes.event(said.server, said.message.params, reply);
+                }
+            }),
+            hears: EventSink::new(move |event| match event {
+                HostEvent::Met(server)
+                | HostEvent::Gone(server)
+                | HostEvent::SetsChanged(server) => {
+                    hears.sets_changed(&server);
+                }
+            }),
+        }
+    }
+
+    /// Other rules hold from now on.
+    pub fn set_policy(&self, policy: PushPolicy) {
+        *self
+            .0
+            .policy
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+    }
+
+    /// The sets of a server changed, or it has gone: its channels on the bus are those of its enabled sets that
+    /// push.
+    pub fn sets_changed(&self, server: &ServerId) {
+        let sets = self.0.to.host.sets().load();
+        let using = sets.of(server).map(|sets| {
+            let using = sets.using(Capability::PushEvents);
+            let channels = using.map(|(name, held)| PushChannel {
+                set: name.to_owned(),
+                channel: channel(&server.server(), name),
+                description: held.set.description.clone(),
+            });
+            channels.collect::<Vec<_>>()
+        });
+        let channels = using.unwrap_or_default();
+        self.0.to.events.push_channels(server.clone(), channels);
+    }
+
+    /// `push/event`. The answer comes when somebody has taken it, or nobody will.
+    pub fn event(&self, server: ServerId, params: String, reply: Reply<McplAnswer>) {
+        let Some((open, written)) = self.0.begin(server, params, reply) else {
+            return;
+        };
+        task::detached("mcpl.push", async move {
+            let shared = open.shared.clone();
+            let outcome = match written.await {
+                Ok(()) => shared.to.deliver(&shared.policy(), &open.new).await,
+                // Nobody has heard of it.
+                Err(error) => Delivered::released(format!(
+                    "the event cannot be written down ({error}), and is not taken before it is"
+                )),
+            };
+            open.conclude(outcome);
+        });
+    }
+}
+
+/// Resolves when the entry of an event is on disk.
+type Written = Pin<Box<dyn Future<Output = Result<(), NotAppended>> + Send>>;
+
+/// An event that is under way. However it ends, it is answered.
+struct OpenPush {
+    shared: Arc<SharedPush>,
+    new: NewPush,
+    reply: Option<Reply<McplAnswer>>,
+}
+
+impl OpenPush {
+    fn conclude(mut self, outcome: Delivered) {
+        self.end(outcome);
+    }
+
+    fn end(&mut self, outcome: Delivered) {
+        if let Some(reply) = self.reply.take() {
+            self.shared.conclude(&self.new, outcome, reply);
+        }
+    }
+}
+
+impl Drop for OpenPush {
+    fn drop(&mut self) {
+        self.end(Delivered::unknown("handing the event on broke off"));
+    }
+}
+
+/// What is answered at once.
+enum AtOnce {
+    Error(McplError),
+    Answer(PushAnswer),
+}
+
+impl SharedPush {
+    fn lock(&self) -> MutexGuard<'_, PushState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn policy(&self) -> Arc<PushPolicy> {
+        let policy = self.policy.read();
+        policy.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Answers at once what can be; the rest is under way.
+    fn begin(
+        self: &Arc<Self>,
+        server: ServerId,
+        params: String,
+        reply: Reply<McplAnswer>,
+    ) -> Option<(OpenPush, Written)> {
+        let mut reply = Some(reply);
+        let begun = self.judged(&server, &params).and_then(|(content, rule)| {
+            let written = self.remembered((&server, &params), &rule, &mut reply)?;
+            Ok(written.map(|written| (content, rule, written)))
+        });
+        let answer = match begun {
+            Ok(None) => return None,
+            Ok(Some((content, rule, written))) => {
+                let new = NewPush {
+                    server,
+                    params,
+                    content,
+                    rule,
+                };
+                let open = OpenPush {
+                    shared: self.clone(),
+                    new,
+                    reply,
+                };
+                return Some((open, written));
+            }
+            Err(AtOnce::Error(error)) => Err(error),
+            Err(AtOnce::Answer(answer)) => Ok(answer.text()),
+        };
+        if let Some(reply) = reply {
+            reply.send(answer);
+        }
+        None
+    }
+
+    /// What can be said without looking into the memory.
+    fn judged(&self, server: &ServerId, params: &str) -> Result<(Content, PushRule), AtOnce> {
+        let bad = |why: String| AtOnce::Error(McplError::bad_params(why));
+        let event = Event::read(params).map_err(bad)?;
+        let sets = self.to.host.sets().load();
+        let admitted = sets.admits(server, &event.feature_set, Capability::PushEvents);
+        admitted.map_err(|error| {
+            self.to
+                .recorded(server, &event, of_error(&error), Some(&error.message));
+            AtOnce::Error(error)
+        })?;
+        if parse_iso8601(&event.timestamp).is_none() {
+            return Err(bad(
+                "timestamp is no moment of ISO 8601, like 2026-01-23T10:30:00Z".into(),
+            ));
+        }
+        let content = Content::read(event.content().get());
+        let content = content.map_err(|why| bad(format!("payload.content: {why}")))?;
+        if params.len() > BYTES_MAX {
+            return Err(AtOnce::Answer(PushAnswer::refused(format!(
+                "the event has {} bytes; at most {BYTES_MAX} are taken: name a resource that holds the rest",
+                params.len()
+            ))));
+        }
+        let policy = self.policy();
+        let rule = policy.rule(&names::set(&server.server(), &event.feature_set));
+        Ok((content, rule.clone()))
+    }
+
+    /// Remembers an event that is new, and gives the way of its entry to the disk; none where the event is under
+    /// way already, and `reply` waits for its answer.
+    fn remembered(
+        &self,
+        (server, params): (&ServerId, &str),
+        rule: &PushRule,
+        reply: &mut Option<Reply<McplAnswer>>,
+    ) -> Result<Option<Written>, AtOnce> {
+        let event = Event::read(params).expect("it was read before");
+        let (body, policy) = (EventBody::of(&event), self.policy());
+        let (id, now_ms) = (&*event.event_id, unix_ms());
+        let no = |why: &str| Err(AtOnce::Answer(PushAnswer::refused(why)));
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let entry = match state.memory.begin(server, id, body, now_ms) {
+            Known::New(entry) => entry,
+            Known::Answered(answer) => return Err(AtOnce::Answer(answer)),
+            Known::UnderWay => {
+                let waiting = state.waiting.entry((server.clone(), id.to_owned()));
+                waiting.or_default().extend(reply.take());
+                return Ok(None);
+            }
+            Known::Differs => {
+                return no(
+                    "another event of this server had this eventId, and said something else: each event needs an id of its own",
+                );
+            }
+            Known::Full => {
+                return no("too many events of this server are under way: send it again later");
+            }
+        };
+        let set = (server, &*event.feature_set);
+        if let Err(why) = state.rates.take(set, (&policy, rule), (moment(), now_ms)) {
+            // Nothing of it is in the journal yet.
+            let _ = state.memory.released(server, id);
+            drop(guard);
+            self.to
+                .recorded(server, &event, Outcome::Denied, Some(&why));
+            return no(&why);
+        }
+        // Under the lock: the entries of the journal have the order of what they say.
+        Ok(Some(Box::pin(self.journal.append_now(entry.to_bytes()))))
+    }
+
+    /// It is answered, to all who asked.
+    fn conclude(&self, new: &NewPush, outcome: Delivered, reply: Reply<McplAnswer>) {
+        let event = Event::read(&new.params).expect("it was read before");
+        let waiting = {
+            let mut guard = self.lock();
+            let state = &mut *guard;
+            let (server, id) = (&new.server, &*event.event_id);
+            let entry = match outcome.released {
+                true => state.memory.released(server, id),
+                false => state.memory.answered(server, id, &outcome.answer),
+            };
+            if let Some(entry) = entry {
+                write(self.journal.append_now(entry.to_bytes()));
+            }
+            if let Some(all) = state.memory.compacted() {
+                let all = all.iter().map(MemoryEntry::to_bytes).collect();
+                write(self.journal.replace_now(all));
+            }
+            state.waiting.remove(&(server.clone(), id.to_owned()))
+        };
+        let text = outcome.answer.text();
+        for also in waiting.into_iter().flatten() {
+            also.send(Ok(text.clone()));
+        }
+        reply.send(Ok(text));
+    }
+}
+
+/// What was done is done: where this is not written down, a later start knows only that it was begun.
+fn write(writing: impl Future<Output = Result<(), NotAppended>> + Send + 'static) {
+    task::detached("mcpl.push.journal", async move {
+        if let Err(error) = writing.await {
+            tracing::warn!(%error, "the answer to a push event is not written down");
+        }
+    });
+}

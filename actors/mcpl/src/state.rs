@@ -1,1 +1,295 @@
-//! Checkpoints, kept (MCPL §8).
+//! Checkpoints, kept (MCPL §8): each server's in a journal of its own, on disk before a call is answered.
+//!
+//! Calls of one tree go one after the other: the next one carries what the one before left. There is no actor: a
+//! call holds the turn of its tree, and whoever drops it passes it on.
+
+mod rollback;
+mod server_states;
+mod telling;
+mod turn_lines;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use mgp_callers::request::Caller;
+use mgp_mcpl_engine::state::record::TreeKey;
+use mgp_mcpl_engine::state::rules::{SharedBy, StateRules};
+use mgp_mcpl_engine::state::tree::Carried;
+use mgp_mcpl_engine::state::trees::StateTrees;
+use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
+use mgp_protocol::refusal::Refusal;
+use mgp_runtime::randomness;
+use mgp_runtime::task::{self, TaskBroken};
+use mgp_store::journal::NotAppended;
+
+use self::server_states::{FILE_ENDS, ServerStates};
+use self::turn_lines::TurnPermit;
+
+pub use self::rollback::Rolling;
+pub use self::telling::{noted, spoken, without};
+
+/// How often states are looked for whose time is over. Much shorter than anybody would have them kept.
+const LOOKED_OVER: Duration = Duration::from_secs(600);
+
+/// The states of all servers.
+#[derive(Debug)]
+pub struct States {
+    folder: PathBuf,
+    /// Tells the sessions of this run of the kernel from those of others.
+    run: String,
+    rules: Mutex<Arc<StateRules>>,
+    servers: Mutex<HashMap<ServerId, Arc<ServerStates>>>,
+}
+
+/// The turn of a call: no other call of its tree is under way until it is dropped.
+#[derive(Debug)]
+pub struct StateTurn {
+    /// What the call carries.
+    pub carried: Carried,
+    server: Arc<ServerStates>,
+    key: TreeKey,
+    _permit: TurnPermit,
+}
+
+/// Where a tree stands after a result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// What the next call goes on from.
+    pub checkpoint: Option<Arc<str>>,
+    /// Why what the server said is not kept.
+    pub refused: Option<String>,
+}
+
+impl States {
+    /// The states in this folder, which is made when there is something to keep.
+    #[must_use]
+    pub fn new(folder: PathBuf, rules: StateRules) -> Arc<Self> {
+        let run = u32::from_le_bytes(randomness::bytes());
+        let kept = kept_servers(&folder).into_iter();
+        let made = |id: ServerId| (id.clone(), Arc::new(ServerStates::new(&folder, &id)));
+        let servers = Mutex::new(kept.map(made).collect());
+        Arc::new(Self {
+            folder,
+            run: format!("{run:08x}"),
+            rules: Mutex::new(Arc::new(rules)),
+            servers,
+        })
+    }
+
+    /// `[mcpl.state]`.
+    #[must_use]
+    pub fn rules(&self) -> Arc<StateRules> {
+        let rules = self.rules.lock();
+        rules.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The configuration says something else: it holds from the next call on.
+    pub fn configure(&self, rules: StateRules) {
+        let mut held = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        *held = Arc::new(rules);
+    }
+
+    /// Whose tree a call of this set goes on from; `None` where nothing is kept.
+    #[must_use]
+    pub fn key(&self, server: &ServerId, set: &str, caller: &Caller) -> Option<TreeKey> {
+        let agent = Some(caller.agent.clone());
+        let (agent, session) = match self.rules().shared_by(server, set) {
+            SharedBy::Nobody => return None,
+            SharedBy::Everyone => (None, None),
+            SharedBy::Agent => (agent, None),
+            // A client that has no session goes on from the state of its agent.
+            SharedBy::Session if caller.is_alone() => (agent, None),
+            SharedBy::Session => (agent, Some(self.session(caller.connection))),
+        };
+        Some(TreeKey {
+            set: set.into(),
+            agent,
+            session,
+        })
+    }
+
+    fn session(&self, connection: ConnectionId) -> Arc<str> {
+        format!("{}-{}", self.run, connection.0).into()
+    }
+
+    /// Waits for the turn of this tree. Dropping the future leaves the line.
+    ///
+    /// # Errors
+    /// [`Refusal::Overloaded`] when too many wait, it takes too long, or there is no room for another state;
+    /// [`Refusal::Broken`] when what is kept cannot be read.
+    pub async fn turn(&self, server: &ServerId, key: TreeKey) -> Result<StateTurn, Refusal> {
+        let server = self.opened(server).await?;
+        let permit = server.lines.turn(&key).await?;
+        let trees = server.trees();
+        trees.admits(&key).map_err(|full| Refusal::Overloaded {
+            what: full.to_string(),
+        })?;
+        let carried = trees.carried(&key);
+        drop(trees);
+        Ok(StateTurn {
+            carried,
+            server,
+            key,
+            _permit: permit,
+        })
+    }
+
+    /// The states of this server, read from the disk at first.
+    ///
+    /// # Errors
+    /// [`Refusal::Broken`], in words for the operator.
+    pub(crate) async fn opened(&self, server: &ServerId) -> Result<Arc<ServerStates>, Refusal> {
+        let states = self.of(&server.server());
+        states.open().await.map_err(Refusal::Broken)?;
+        Ok(states)
+    }
+
+    fn of(&self, server: &ServerId) -> Arc<ServerStates> {
+        let mut servers = self.servers();
+        let made = || Arc::new(ServerStates::new(&self.folder, server));
+        servers.entry(server.clone()).or_insert_with(made).clone()
+    }
+
+    fn servers(&self) -> MutexGuard<'_, HashMap<ServerId, Arc<ServerStates>>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn all(&self) -> Vec<Arc<ServerStates>> {
+        self.servers().values().cloned().collect()
+    }
+
+    /// A session of an agent has ended: its states go when their time is over.
+    pub fn session_ended(&self, agent: &AgentId, connection: ConnectionId) {
+        let session = self.session(connection);
+        for server in self.all() {
+            let (agent, session) = (agent.clone(), session.clone());
+            let ends = async move { server.end_session(&agent, &session).await };
+            task::detached("state of an ended session", ends);
+        }
+    }
+
+    /// A server was taken out for good: its states go when their time is over, unless it comes back before.
+    pub fn server_removed(&self, server: &ServerId) {
+        let Some(states) = self.servers().get(&server.server()).cloned() else {
+            return;
+        };
+        let ends = async move {
+            if states.open().await.is_ok() {
+                states.end_all(true).await;
+            }
+        };
+        task::detached("states of a removed server", ends);
+    }
+
+    /// Reads what was kept, ends the sessions of the run before, and from now on takes out what is over. Ends with
+    /// the states.
+    pub async fn looked_over(states: Weak<Self>) {
+        if let Some(states) = states.upgrade() {
+            for server in kept_servers(&states.folder) {
+                match states.opened(&server).await {
+                    Ok(kept) => kept.end_all(false).await,
+                    Err(why) => tracing::error!(%server, %why, "its states cannot be read"),
+                }
+            }
+        }
+        loop {
+            let Some(states) = states.upgrade() else {
+                return;
+            };
+            let (keep, all) = (states.rules().keep_ended, states.all());
+            drop(states);
+            for server in all {
+                server.expire(keep).await;
+            }
+            tokio::time::sleep(LOOKED_OVER).await;
+        }
+    }
+
+    /// Whether calls of this tree take turns: something of it is kept. Of a server that never had a state this costs
+    /// one look.
+    pub async fn has(&self, server: &ServerId, key: &TreeKey) -> bool {
+        if !self.servers().contains_key(&server.server()) {
+            return false;
+        }
+        // What cannot be read is told by whoever takes the turn.
+        let Ok(states) = self.opened(server).await else {
+            return true;
+        };
+        let has = states.trees().tree(key).is_some();
+        has
+    }
+
+    /// All trees of a server, with what stands in them.
+    ///
+    /// # Errors
+    /// [`Refusal::Broken`] when what is kept cannot be read.
+    pub async fn trees(&self, server: &ServerId) -> Result<StateTrees, Refusal> {
+        if !self.servers().contains_key(server) {
+            return Ok(StateTrees::default());
+        }
+        let states = self.opened(server).await?;
+        let trees = states.trees().clone();
+        Ok(trees)
+    }
+}
+
+/// The servers of which something is kept.
+fn kept_servers(folder: &Path) -> Vec<ServerId> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names
+        .filter_map(|name| ServerId::parse(name.strip_suffix(FILE_ENDS)?).ok())
+        .collect()
+}
+
+impl StateTurn {
+    /// Keeps what the server answered as its state, and passes the turn on. Goes on to the end when its caller
+    /// does not: what is on disk is what the next call carries.
+    ///
+    /// # Errors
+    /// [`Refusal::Broken`] when the disk does not take it; the tree stays where it was.
+    pub async fn settle(self, said: String) -> Result<Standing, Refusal> {
+        let settles = task::supervised("state of a result", async move {
+            self.server.settle(&self.key, &said).await
+        });
+        let settled = settles.detach().await;
+        match settled.map_err(|_| TaskBroken::Aborted).flatten() {
+            Ok(settled) => settled.map_err(|why| not_kept(&why)),
+            Err(broken) => Err(Refusal::Broken(broken.to_string())),
+        }
+    }
+
+    /// True when the tree has this checkpoint.
+    #[must_use]
+    pub fn has(&self, checkpoint: &str) -> bool {
+        let trees = self.server.trees();
+        let tree = trees.tree(&self.key);
+        tree.is_some_and(|tree| tree.has(checkpoint))
+    }
+
+    /// The server is back at an earlier checkpoint: so is the tree.
+    ///
+    /// # Errors
+    /// As [`Self::settle`].
+    pub async fn moved(self, checkpoint: String) -> Result<Standing, Refusal> {
+        let said = format!(
+            r#"{{"checkpoint":{}}}"#,
+            mgp_protocol::splice::quoted(&checkpoint)
+        );
+        self.settle(said).await
+    }
+}
+
+fn not_kept(why: &NotAppended) -> Refusal {
+    Refusal::Broken(format!(
+        "the tool did its work, but the state that it answered could not be kept, and the next call goes on from the one before: {why}"
+    ))
+}

@@ -210,6 +210,23 @@ impl Journal {
             .await
     }
 
+    /// As [`Self::append`] and [`Self::replace`], for one who holds a lock: the entries have their place among the
+    /// others when this returns, and the outcome comes later.
+    pub fn append_now(
+        &self,
+        payload: Vec<u8>,
+    ) -> impl Future<Output = Result<(), NotAppended>> + Send + use<> {
+        self.order_now(|told| JournalOrder::Append(vec![payload], told))
+    }
+
+    /// See [`Self::append_now`].
+    pub fn replace_now(
+        &self,
+        entries: Vec<Vec<u8>>,
+    ) -> impl Future<Output = Result<(), NotAppended>> + Send + use<> {
+        self.order_now(|told| JournalOrder::Replace(entries, told))
+    }
+
     /// Cuts off an unfinished last entry.
     ///
     /// # Errors
@@ -231,12 +248,23 @@ impl Journal {
     }
 
     async fn order(&self, order: impl FnOnce(Told) -> JournalOrder) -> Result<(), NotAppended> {
+        self.order_now(order).await
+    }
+
+    /// The order is given when this returns; its outcome comes later.
+    fn order_now<O: FnOnce(Told) -> JournalOrder>(
+        &self,
+        order: O,
+    ) -> impl Future<Output = Result<(), NotAppended>> + Send + use<O> {
         let (told, outcome) = oneshot::channel();
-        self.orders.try_send(order(told)).map_err(|e| match e {
+        let given = self.orders.try_send(order(told)).map_err(|e| match e {
             mpsc::TrySendError::Full(_) => NotAppended::Overloaded,
             mpsc::TrySendError::Disconnected(_) => gone(),
-        })?;
-        outcome.await.unwrap_or_else(|_| Err(gone()))
+        });
+        async move {
+            given?;
+            outcome.await.unwrap_or_else(|_| Err(gone()))
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod hub;
 mod last;
 mod log;
 mod opening;
+mod pushes;
 mod resources;
 mod subscription;
 mod upstream;
@@ -31,6 +32,7 @@ use tokio::sync::oneshot;
 pub use self::at_nodes::NodeNews;
 use self::hub::EventsActor;
 pub use self::last::LastEvents;
+pub use self::pushes::{PushChannel, PushedEvent};
 use mgp_callers::agent::Agent;
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::Exchange;
@@ -102,6 +104,10 @@ pub enum EventsMsg {
     Happened(Box<KernelEvent>),
     /// Records of the audit log, each with its number.
     Recorded(Vec<(u64, String)>, Reply<()>),
+    /// These are the channels of a server's push events; none when it has gone.
+    PushChannels(ServerId, Vec<PushChannel>),
+    /// A server pushed an event; answered with how many hear of it.
+    Pushed(Box<PushedEvent>, Reply<usize>),
     /// A subscription was too slow.
     Overtaken(SubscriptionNumber),
     /// Other things are open to agents from now on.
@@ -268,6 +274,23 @@ impl EventsHandle {
             let event = Box::new(event());
             let _ = self.mailbox.tell(EventsMsg::Happened(event));
         }
+    }
+
+    /// These are the channels of a server's push events from now on; none when it has gone.
+    pub fn push_channels(&self, server: ServerId, channels: Vec<PushChannel>) {
+        let told = EventsMsg::PushChannels(server, channels);
+        let _ = self.mailbox.remind(told);
+    }
+
+    /// A server pushed an event: it goes to all who follow its channel and may hear of it, and is kept for who
+    /// reads its resource. Answers how many follow it.
+    ///
+    /// # Errors
+    /// Only when the kernel itself is in trouble.
+    pub async fn pushed(&self, event: PushedEvent) -> Result<usize, Refusal> {
+        let event = Box::new(event);
+        let asked = |reply| EventsMsg::Pushed(event, reply);
+        self.mailbox.ask(asked).await.map_err(broken)
     }
 
     /// Other things are open to agents from now on.

@@ -6,7 +6,12 @@ use std::time::Duration;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, is_name};
 
+use crate::inference::InferenceRules;
+use crate::channels::rules::ChannelRules;
+use crate::hooks::HookPolicy;
+use crate::push::PushPolicy;
 use crate::scopes::ScopeRules;
+use crate::state::rules::StateRules;
 
 /// How long a person may take to decide about a scope, where the configuration says nothing.
 const SCOPE_PATIENCE: Duration = Duration::from_secs(120);
@@ -18,6 +23,16 @@ pub struct McplRules {
     pub servers: BTreeMap<ServerId, McplServerRules>,
     /// How long a person may take to decide about a scope; then it is denied.
     pub scope_patience: Duration,
+    /// `[mcpl.inference]` and `[mcpl.providers.*]`.
+    pub inference: InferenceRules,
+    /// `[mcpl.state]`.
+    pub state: StateRules,
+    /// `[mcpl.channels]`.
+    pub channels: ChannelRules,
+    /// `[mcpl.push]`.
+    pub push: PushPolicy,
+    /// `[mcpl.hooks]`.
+    pub hooks: HookPolicy,
 }
 
 impl Default for McplRules {
@@ -25,6 +40,11 @@ impl Default for McplRules {
         Self {
             servers: BTreeMap::new(),
             scope_patience: SCOPE_PATIENCE,
+            inference: InferenceRules::default(),
+            state: StateRules::default(),
+            channels: ChannelRules::default(),
+            push: PushPolicy::default(),
+            hooks: HookPolicy::default(),
         }
     }
 }

@@ -1,1 +1,13 @@
-//! Checkpoints of stateful tools, as trees (MCPL §8).
+//! Checkpoints of stateful tools, as trees (MCPL §8): one for each server, feature set, agent and session, or shared
+//! where the operator says so.
+
+pub mod document;
+mod numbers;
+pub mod patch;
+pub mod record;
+pub mod rules;
+pub mod tree;
+pub mod trees;
+
+#[cfg(test)]
+mod tests;

@@ -462,6 +462,34 @@ pub mod calls {
     }
 }
 
+/// `mgp/state/*`: what agents without MCPL may do with the states of tools (MCPL §8).
+pub mod state {
+    use crate::mcp::methods;
+
+    methods! { "mgp/state/rollback" => Rollback }
+
+    request! {
+        /// `mgp/state/rollback`; answers [`RolledBack`](crate::mcpl::state::RolledBack).
+        Rollback {
+            /// `SERVER.SET`.
+            feature_set: String,
+            /// Where to go back to.
+            checkpoint: String,
+        }
+    }
+}
+
+/// `mgp/channels/*`: what agents without MCPL may do with channels (MCPL §14).
+pub mod channels {
+    use crate::mcp::methods;
+
+    methods! { "mgp/channels/publish" => Publish }
+
+    /// `mgp/channels/publish`; its params and its answer are those of `channels/publish` of MCPL.
+    #[derive(Debug)]
+    pub struct Publish;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,6 +38,7 @@ pub use servers::{
 };
 pub use tools::mcpl::{FeatureSets, ForgetScopes, Mcpl, SwitchedSets};
 pub use tools::sets::{NamedSet, Sets};
+pub use tools::state::{State, StateLog, StateRollback};
 pub use tools::{Call, Find, ListTools, Tools};
 pub use trust::{Trust, Untrust};
 pub use up::{Complete, CompletionShell, Completions, Doctor, Service, ServiceInstall, Stdio, Up};
@@ -159,6 +160,9 @@ pub enum Command {
     /// Show the named sets of servers and tools.
     #[command(subcommand)]
     Sets(Sets),
+    /// Show the states of stateful tools, and go back.
+    #[command(subcommand)]
+    State(State),
     /// List and read resources.
     #[command(subcommand)]
     Resources(Resources),

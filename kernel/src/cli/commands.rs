@@ -46,6 +46,7 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Tools(typed) => tools::run(context, &typed),
         Command::Mcpl(typed) => tools::mcpl::run(context, typed),
         Command::Sets(typed) => tools::sets::run(context, &typed),
+        Command::State(typed) => tools::state::run(context, &typed),
         Command::Resources(typed) => resources::run(context, &typed),
         Command::Prompts(typed) => prompts::run(context, &typed),
         Command::Calls(typed) => calls::run(context, &typed),

@@ -115,7 +115,7 @@ impl KernelConfig {
         self.discovery
             .read(root.own("discovery"), folder, env, &self.secrets);
         self.cluster.read(root.own("cluster"));
-        read_mcpl(root.own("mcpl"), &mut self.mcpl);
+        read_mcpl(root.own("mcpl"), folder, env, &self.secrets, &mut self.mcpl);
         read_sets(root, &mut self.sets);
         read_agents(root, &mut self.answering, &mut self.sets);
     }

@@ -35,6 +35,13 @@ pub fn secret_references(text: &str) -> Vec<SecretReference> {
     if let Some(value) = provider.and_then(|provider| provider.get("key")) {
         add(value, None, "discovery.provider.key", &mut found);
     }
+    let providers = table.get("mcpl").and_then(|it| it.get("providers"));
+    for (name, provider) in providers.and_then(Value::as_table).into_iter().flatten() {
+        if let Some(value) = provider.get("key") {
+            let key = format!("mcpl.providers.{name}.key");
+            add(value, None, &key, &mut found);
+        }
+    }
     found.sort();
     found.dedup();
     found
@@ -58,6 +65,8 @@ mod tests {
         let text = r#"
 [discovery.provider]
 key = "secret:openai"
+[mcpl.providers.small]
+key = "secret:small"
 [[servers]]
 id = "a"
 command = "x"
@@ -83,7 +92,8 @@ login = { client_secret = "secret:client" }
                 "github a env.TOKEN",
                 "github b headers.Authorization",
                 "openai - discovery.provider.key",
-                "pw a env.URL"
+                "pw a env.URL",
+                "small - mcpl.providers.small.key"
             ]
         );
         assert!(secret_references("[x").is_empty());

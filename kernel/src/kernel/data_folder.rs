@@ -8,6 +8,8 @@ use mgp_callers::tasks::{self, TaskRecord};
 use mgp_doors::agent_registry;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_mcpl::feature_sets::SetKeeper;
+use mgp_mcpl::inference::Tokens;
+use mgp_mcpl::push::KeptPushes;
 use mgp_mcpl::scopes;
 use mgp_mcpl_engine::scopes::approvals::ApprovedScope;
 use mgp_policy::access::Books;
@@ -87,6 +89,11 @@ pub(super) struct StoredMcpl {
     pub(super) sets: SetKeeper,
     /// Which scopes a person approved for good.
     pub(super) scopes: Vec<ApprovedScope>,
+    /// What ids of conversations are made with.
+    pub(super) ids: [u8; 32],
+    /// How many tokens servers took today.
+    pub(super) tokens: Tokens,
+    pub(super) push: KeptPushes,
 }
 
 /// What was switched and approved of MCPL.
@@ -95,6 +102,9 @@ pub(super) fn mcpl(data_dir: &Path, audit: &AuditHandle) -> Result<StoredMcpl, S
     Ok(StoredMcpl {
         sets: SetKeeper::open(folder.join("sets.json"), audit.clone())?,
         scopes: scopes::load(&folder.join("scopes.json"))?,
+        ids: super::secrets::ids_key(data_dir)?,
+        tokens: Tokens::open(&folder).map_err(|why| why.to_string())?,
+        push: KeptPushes::open(data_dir).map_err(|e| e.to_string())?,
         folder,
     })
 }

@@ -209,7 +209,8 @@ impl Parts {
         let audit = kept.audit;
         let folder = options.data_dir.join("pins");
         let mcpl =
-            McplParts::start(kernel, kept.mcpl, &directory, &approvals, &audit, &mut root).await?;
+            McplParts::start(kernel, kept.mcpl, &directory, &approvals, (&servers, &events), &audit, &mut root)
+                .await?;
         let pins = PinsHandle::new(
             folder,
             approvals.clone(),
@@ -263,7 +264,7 @@ impl Parts {
 
     fn server_parts(&self, guard: &GuardHandle, connector: &Arc<Connector>) -> ServerParts {
         ServerParts {
-            events: self.mcpl.host.taken_by(taken_by(
+            events: self.mcpl.taken_by(taken_by(
                 self.catalog.clone(),
                 self.subscriptions.clone(),
                 self.events.clone(),
@@ -371,6 +372,9 @@ impl Parts {
             },
             mcpl: self.mcpl.host.clone(),
             mcpl_agents: self.mcpl.agents.clone(),
+            states: self.mcpl.states.clone(),
+            channels: self.mcpl.channels.clone(),
+            hooks: self.mcpl.hooks.clone(),
             homes: CallerHomes::default(),
             cut_results: CutResults::default(),
             policies: Policies {

@@ -15,6 +15,8 @@ use crate::renewed_key::NODE_KEY;
 
 /// What comes of a token that is removed.
 const NEW_TOKEN: &str = "a new one is made at the next start, which whoever had this one needs";
+/// What removing the key that seals costs.
+const SEALED: &str = "what clients hold of suspended calls and tasks is lost";
 /// Shortest text that is taken for a token, in bytes: one of 32 hexadecimal digits has 128 bits.
 const TOKEN_MIN: usize = 32;
 
@@ -44,11 +46,14 @@ pub(super) fn token(data_dir: &Path) -> Result<(String, PathBuf), String> {
 /// kernel gave out in an earlier life.
 pub(super) fn seal_key(data_dir: &Path) -> Result<SealKey, String> {
     let path = data_dir.join("seal.key");
-    let bytes = key(
-        &path,
-        "what clients hold of suspended calls and tasks is lost",
-    )?;
-    Ok(SealKey::new(bytes))
+    Ok(SealKey::new(key(&path, SEALED)?))
+}
+
+/// The key of the ids that servers and agents are told for each other's conversations: made of the one that seals, so
+/// that they are the same in the next life, too.
+pub(super) fn ids_key(data_dir: &Path) -> Result<[u8; 32], String> {
+    let sealing = key(&data_dir.join("seal.key"), SEALED)?;
+    Ok(blake3::derive_key("mgp 2026-11 ids of conversations", &sealing))
 }
 
 /// The key this node signs with: made at the first start, never replaced by itself.

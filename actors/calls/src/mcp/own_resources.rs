@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mgp_engine::tools::catalog::{CatalogView, ListKind};
+use mgp_protocol::mcpl::push;
 use mgp_protocol::mgp::approvals::PENDING_URI;
 use mgp_protocol::mgp::events::RESOURCES;
 use mgp_protocol::mgp::negotiation::Features;
@@ -20,6 +21,8 @@ const INDEX: &str = "mgp://events";
 const CHANNELS: &str = r#"{"uri":"mgp://events","name":"mgp_events","title":"Channels of events","description":"The channels there are; the last events of one are mgp://events/CHANNEL","mimeType":"application/json"}"#;
 const EVENTS: &str = r#"{"uriTemplate":"mgp://events/{channel}","name":"mgp_events_channel","title":"Last events of a channel","description":"The last events of a channel, such as tool.completed, as far as you may hear of them","mimeType":"application/json"}"#;
 
+const PUSHES: &str = r#"{"uriTemplate":"mgp://push/{server}/{set}","name":"mgp_push_events","title":"Last push events of a feature set","description":"The last events that a server pushed in the name of one of its feature sets","mimeType":"application/json"}"#;
+
 /// True for a URI of the kernel's own: the list of what waits, which is there for the operator only, and the
 /// last events of a channel.
 pub(crate) fn is_own(caller: &Caller, uri: &str) -> bool {
@@ -28,7 +31,8 @@ pub(crate) fn is_own(caller: &Caller, uri: &str) -> bool {
 
 /// True for the last events of a channel, and for the list of channels.
 pub(crate) fn is_of_events(caller: &Caller, uri: &str) -> bool {
-    caller.view.is_merged() && (uri == INDEX || uri.starts_with(RESOURCES))
+    let named = uri == INDEX || uri.starts_with(RESOURCES) || uri.starts_with(push::RESOURCES);
+    caller.view.is_merged() && named
 }
 
 /// The answer to `resources/read` of one of them.
@@ -69,7 +73,8 @@ fn own_entries(caller: &Caller, kind: ListKind) -> (&'static [u8], Vec<String>) 
             (br#"{"resources":["#, all)
         }
         ListKind::Templates => {
-            let all = events.then(|| EVENTS.to_owned()).into_iter().collect();
+            let both = [EVENTS, PUSHES].map(str::to_owned);
+            let all = both.into_iter().filter(|_| events).collect();
             (br#"{"resourceTemplates":["#, all)
         }
         ListKind::Tools | ListKind::Prompts => (b"", Vec::new()),

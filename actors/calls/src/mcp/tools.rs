@@ -209,6 +209,10 @@ async fn call_at(
             Next::Done(outcome) => break outcome?,
         }
     };
+    let result = match mcpl {
+        Some(call) => mcpl::call::after(cx, request, call, result).await?,
+        None => result,
+    };
     let answer = match tasks::announced(cx, request, tool, &result)? {
         Some(task) => {
             facts.goes_on(&task);

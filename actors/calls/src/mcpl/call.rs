@@ -2,14 +2,22 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use mgp_engine::tools::catalog::CatalogTool;
+use mgp_mcpl::audit::{self, McplRecord};
 use mgp_mcpl::scopes::ScopedAction;
+use mgp_mcpl::state::{self, StateTurn};
 use mgp_mcpl_engine::feature_sets::{HeldSet, SetOfTool};
+use mgp_mcpl_engine::names;
 use mgp_mcpl_engine::scopes::ScopeRules;
+use mgp_mcpl_engine::state::tree::Carried;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::lookalike::are_alike;
 use mgp_protocol::mcpl::feature_sets::Capability;
+use mgp_protocol::mcpl::state::StateNote;
+use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::splice::{Splice, member, members, quoted};
 use mgp_servers::link::FinalCheck;
 use mgp_servers::upstream::McplMembers;
@@ -46,8 +54,10 @@ pub(crate) fn without_own<'p>(
 pub(crate) struct McplCall {
     /// What goes with it.
     pub(crate) members: McplMembers,
-    /// The set that its tool belongs to.
-    pub(crate) set: Option<String>,
+    /// The set that its tool belongs to, and whose it is.
+    set: Option<(ServerId, String)>,
+    /// Its turn among the calls of one state, where its set has one.
+    turn: Option<StateTurn>,
     /// The scope it is in, where its set has scopes.
     scope: Option<ScopedAction>,
 }
@@ -74,13 +84,16 @@ impl FinalCheck for CheckedCall<'_> {
 impl McplCall {
     /// Asked again when the call has waited: its set may be off by now, or its scope closed.
     fn still(&self, cx: &Context, caller: &Caller) -> Result<(), Refusal> {
-        let (Some(set), Some(scope)) = (&self.set, &self.scope) else {
+        let Some((server, set)) = &self.set else {
             return Ok(());
         };
         let sets = cx.mcpl.sets().load();
-        let held = sets.of(&scope.server).and_then(|sets| sets.sets.get(set));
+        let held = sets.of(server).and_then(|sets| sets.sets.get(set));
         let Some(held) = held.filter(|held| held.enabled) else {
-            return Err(disabled(&scope.server, set));
+            return Err(disabled(server, set));
+        };
+        let Some(scope) = &self.scope else {
+            return Ok(());
         };
         let open = cx.mcpl.scopes().known(scope, &held.scope);
         let agents = cx
@@ -112,22 +125,98 @@ pub(crate) async fn before(
     let Some((set, held)) = set_of(cx, &request.caller, tool)? else {
         return Ok(Some(McplCall::default()));
     };
-    if !held.set.scoped {
-        return Ok(Some(McplCall {
-            set: Some(set),
-            ..McplCall::default()
-        }));
+    let rolls_back = held.set.rollback;
+    let mut call = McplCall {
+        set: Some((tool.server.clone(), set.clone())),
+        ..McplCall::default()
+    };
+    if held.set.scoped {
+        let rules = (set.clone(), held.scope);
+        call = Box::pin(scoped(cx, request, facts, tool, rules, arguments)).await?;
     }
-    Box::pin(scoped(
-        cx,
-        request,
-        facts,
-        tool,
-        (set, held.scope),
-        arguments,
-    ))
-    .await
-    .map(Some)
+    // Last, so that nobody waits for the turn of a call that a person thinks about.
+    Box::pin(with_state(cx, request, tool, &set, rolls_back, &mut call)).await?;
+    Ok(Some(call))
+}
+
+/// Waits for the turn of a call whose set has a state, and puts the state into it (MCPL §8.4).
+async fn with_state(
+    cx: &Context,
+    request: &Request,
+    tool: &CatalogTool,
+    set: &str,
+    rolls_back: bool,
+    call: &mut McplCall,
+) -> Result<(), Refusal> {
+    let Some(key) = cx.states.key(&tool.server, set, &request.caller) else {
+        return Ok(());
+    };
+    if !rolls_back && !cx.states.has(&tool.server, &key).await {
+        return Ok(());
+    }
+    let turn = tokio::select! {
+        turn = cx.states.turn(&tool.server, key) => turn?,
+        () = request.exchange.cancelled() => return Err(Refusal::Cancelled),
+    };
+    match &turn.carried {
+        Carried::Nothing => {}
+        Carried::State(data) => call.members.state = Some(data.to_string()),
+        Carried::Checkpoint(id) => call.members.checkpoint = Some(quoted(id)),
+    }
+    call.turn = Some(turn);
+    Ok(())
+}
+
+/// The result as its caller reads it: without the state in it, which is kept (MCPL §8.2).
+///
+/// # Errors
+/// [`Refusal::Broken`] when the disk does not take the state.
+pub(crate) async fn after(
+    cx: &Context,
+    request: &Request,
+    call: McplCall,
+    result: Bytes,
+) -> Result<Bytes, Refusal> {
+    let text = std::str::from_utf8(&result).unwrap_or_default();
+    let state = may_mention(&result, "state").then(|| state::without(text)).flatten();
+    let Some((shown, said)) = state else {
+        return Ok(result);
+    };
+    let Some((server, set)) = call.set else {
+        tracing::warn!("a tool that belongs to no feature set answered a state; it is not kept");
+        return Ok(shown.into());
+    };
+    let turn = match call.turn {
+        Some(turn) => turn,
+        None => match cx.states.key(&server, &set, &request.caller) {
+            Some(key) => cx.states.turn(&server, key).await?,
+            None => return Ok(shown.into()),
+        },
+    };
+    let standing = turn.settle(said).await?;
+    if let Some(why) = &standing.refused {
+        let record = McplRecord {
+            feature_set: Some(&set),
+            agent: Some(&request.caller.agent),
+            outcome: Outcome::Failure,
+            reason: Some(why),
+            ..McplRecord::of_server(&server, "tools/call")
+        };
+        audit::record(cx.mcpl.audit(), &record);
+    }
+    let shown = match (request.caller.mcpl.is_some(), &standing.refused) {
+        (true, _) => state::noted(
+            &shown,
+            &StateNote {
+                feature_set: names::set(&server, &set),
+                checkpoint: standing.checkpoint.as_deref().map(str::to_owned),
+                refused: standing.refused.clone(),
+            },
+        ),
+        (false, Some(why)) => state::spoken(&shown, why),
+        (false, None) => shown,
+    };
+    Ok(shown.into())
 }
 
 /// The set that a tool belongs to, enabled by the operator and wanted by its caller.
@@ -266,8 +355,9 @@ async fn scoped(
             scope: Some(scope),
             ..McplMembers::default()
         },
-        set: Some(set),
+        set: Some((server.clone(), set)),
         scope: Some(action),
+        turn: None,
     })
 }
 

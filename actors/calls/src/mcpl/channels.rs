@@ -1,46 +1,108 @@
-//! `channels/*`, of agents that are MCPL hosts (MCPL §14).
+//! `channels/*`, of agents that are MCPL hosts (MCPL §14), and publishing as a tool for others who may.
+
+use mgp_mcpl::channels::Refused;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp;
+use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
-use crate::mcpl::unanswered;
+use crate::answer::json;
+use crate::checks::access;
 use mgp_callers::request::{Caller, Outcome, Request};
+
+/// Whether a caller may know of a server: of one it may not, no channel is there.
+fn sees<'a>(cx: &'a Context, caller: &'a Caller) -> impl Fn(&ServerId) -> bool + 'a {
+    move |server| caller.view.shows(server) && access::sees(cx, caller, server)
+}
 
 /// `channels/list`.
 ///
 /// # Errors
-/// Nobody answers it yet.
-pub async fn list(_: &Context, request: &Request) -> Outcome {
-    unanswered(request)
+/// None at present; the type is that of every answer.
+pub async fn list(cx: &Context, request: &Request) -> Outcome {
+    Ok(cx.channels.listed(sees(cx, &request.caller)).into())
 }
 
 /// `channels/open`.
 ///
 /// # Errors
-/// Nobody answers it yet.
-pub async fn open(_: &Context, request: &Request) -> Outcome {
-    unanswered(request)
+/// -32024, or invalid params.
+pub async fn open(cx: &Context, request: &Request) -> Outcome {
+    let caller = &request.caller;
+    cx.policies.rates.call(&caller.agent)?;
+    let opened = cx.channels.open(caller, sees(cx, caller), request.params.as_deref());
+    Ok(opened.await?.into())
 }
 
 /// `channels/close`.
 ///
 /// # Errors
-/// Nobody answers it yet.
-pub async fn close(_: &Context, request: &Request) -> Outcome {
-    unanswered(request)
+/// Those of MCPL §14.6, or the server's own.
+pub async fn close(cx: &Context, request: &Request) -> Outcome {
+    let caller = &request.caller;
+    cx.policies.rates.call(&caller.agent)?;
+    let closed = cx.channels.close(caller, sees(cx, caller), request.params.as_deref());
+    closed.await.map_err(|refused| match refused {
+        Refused::Mcpl(error) => Refusal::from(error),
+        Refused::Kernel(refusal) => refusal,
+    })
 }
 
-/// `channels/publish`, as a request.
+/// `channels/publish` as a request: the answer comes from the server.
 ///
 /// # Errors
-/// Nobody answers it yet.
-pub async fn publish(_: &Context, request: &Request) -> Outcome {
-    unanswered(request)
+/// Those of MCPL §14.6, or the server's own.
+pub async fn publish(cx: &Context, request: &Request) -> Outcome {
+    by_tool(cx, request, request.params.as_deref()).await
 }
 
-/// `channels/publish`, as a notification.
-pub fn published(_: &Context, _: &Caller, _: Option<&str>) {}
+/// The same as a tool of the kernel.
+pub(crate) async fn by_tool(cx: &Context, request: &Request, params: Option<&str>) -> Outcome {
+    let caller = &request.caller;
+    cx.policies.rates.call(&caller.agent)?;
+    let publishing = cx.channels.publishing(caller, sees(cx, caller), params)?;
+    json(&cx.channels.publish(caller, publishing).await?)
+}
+
+/// `channels/publish` as a notification.
+pub fn published(cx: &Context, caller: &Caller, params: Option<&str>) {
+    let publishing = cx.channels.publishing(caller, sees(cx, caller), params);
+    let done = cx
+        .policies
+        .rates
+        .call(&caller.agent)
+        .and_then(|()| Ok(publishing?))
+        .and_then(|publishing| cx.channels.publish_unasked(caller, &publishing));
+    unheard(caller, "channels/publish", done);
+}
 
 /// `channels/outgoing/chunk`.
-pub fn outgoing_chunk(_: &Context, _: &Caller, _: Option<&str>) {}
+pub fn outgoing_chunk(cx: &Context, caller: &Caller, params: Option<&str>) {
+    let told = cx.channels.outgoing_chunk(caller, sees(cx, caller), params);
+    unheard(caller, "channels/outgoing/chunk", told.map_err(Into::into));
+}
 
 /// `channels/outgoing/complete`.
-pub fn outgoing_complete(_: &Context, _: &Caller, _: Option<&str>) {}
+pub fn outgoing_complete(cx: &Context, caller: &Caller, params: Option<&str>) {
+    let told = cx.channels.outgoing_complete(caller, sees(cx, caller), params);
+    unheard(caller, "channels/outgoing/complete", told.map_err(Into::into));
+}
+
+/// A notification has no answer: what became of it stands in the log.
+fn unheard(caller: &Caller, method: &str, done: Result<(), Refusal>) {
+    if let Err(why) = done {
+        tracing::info!(agent = %caller.agent, method, %why, "not taken");
+    }
+}
+
+/// The tool is there for the agents that the operator gave it to.
+pub(crate) fn listed(cx: &Context, caller: &Caller) -> Option<&'static str> {
+    let has = cx.channels.rules().has_tool(&caller.agent);
+    has.then_some(mgp::channels::Publish::METHOD)
+}
+
+/// True when this tool is `mgp.channels.publish`, for who has it.
+pub(crate) fn is_tool(cx: &Context, caller: &Caller, name: &str) -> bool {
+    mgp::spells(mgp::channels::Publish::METHOD, name) && listed(cx, caller).is_some()
+}

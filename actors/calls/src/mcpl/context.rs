@@ -1,24 +1,57 @@
-//! `context/*`, of agents that are MCPL hosts (MCPL §10).
+//! `context/*`, of agents that are MCPL hosts (MCPL §10): the kernel asks the servers it stands for.
+
+use mgp_mcpl::hooks::{AfterVerdict, HookOrigin};
+use mgp_protocol::jsonrpc::INTERNAL_ERROR;
+use mgp_protocol::mcpl::McplError;
+use mgp_protocol::mcpl::context::{AfterInference, BeforeInference};
+use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
+use crate::answer::required;
 use crate::mcpl::unanswered;
 use mgp_callers::request::{Caller, Outcome, Request};
 
-/// `context/beforeInference`.
+/// `context/beforeInference`: what all servers that take part add, in one answer (MCPL-152).
 ///
 /// # Errors
-/// Nobody answers it yet.
-pub async fn before_inference(_: &Context, request: &Request) -> Outcome {
-    unanswered(request)
+/// Params that cannot be read.
+pub async fn before_inference(cx: &Context, request: &Request) -> Outcome {
+    let Some(origin) = origin(cx, &request.caller) else {
+        return unanswered(request);
+    };
+    let asked = BeforeInference::read(required(request)?).map_err(Refusal::BadParams)?;
+    let verdict = cx.hooks.before(&origin, &asked).await;
+    Ok(verdict.to_json().into())
 }
 
-/// `context/afterInference`, as a request.
+/// `context/afterInference`, as a request: what is left of an answer when all servers that are waited for have seen it
+/// (MCPL-153).
 ///
 /// # Errors
-/// Nobody answers it yet.
-pub async fn after_inference(_: &Context, request: &Request) -> Outcome {
-    unanswered(request)
+/// Params that cannot be read; an answer that is withheld, in words for the user.
+pub async fn after_inference(cx: &Context, request: &Request) -> Outcome {
+    let Some(origin) = origin(cx, &request.caller) else {
+        return unanswered(request);
+    };
+    let told = AfterInference::read(required(request)?).map_err(Refusal::BadParams)?;
+    let chain = cx.hooks.after(&origin, &told).await;
+    match (chain.to_json(), chain.verdict) {
+        (_, AfterVerdict::Withheld(why)) => {
+            Err(McplError::new(INTERNAL_ERROR, why.to_string()).into())
+        }
+        (answer, _) => Ok(answer.unwrap_or_else(|| "{}".into()).into()),
+    }
 }
 
-/// `context/afterInference`, as a notification.
-pub fn inferred(_: &Context, _: &Caller, _: Option<&str>) {}
+/// `context/afterInference`, as a notification: the servers are asked and told as of a request, and the agent, which
+/// does not wait, hears nothing of it. What it sends out of this inference through the kernel waits all the same.
+pub fn inferred(cx: &Context, caller: &Caller, params: Option<&str>) {
+    if let Some(origin) = origin(cx, caller) {
+        cx.hooks.inferred(origin, params.unwrap_or("{}").to_owned());
+    }
+}
+
+/// The agent as the origin of an inference; none when it is no host, or has gone.
+fn origin(cx: &Context, caller: &Caller) -> Option<HookOrigin> {
+    cx.mcpl_agents.get(caller.connection).map(HookOrigin::Agent)
+}

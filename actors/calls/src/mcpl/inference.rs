@@ -3,5 +3,9 @@
 use crate::Context;
 use mgp_callers::request::Caller;
 
-/// `inference/chunk`.
-pub fn chunk(_: &Context, _: &Caller, _: Option<&str>) {}
+/// `inference/chunk`: of an inference that this agent was asked for.
+pub fn chunk(_: &Context, caller: &Caller, params: Option<&str>) {
+    if let (Some(agent), Some(params)) = (caller.standing(), params) {
+        agent.chunked(params);
+    }
+}

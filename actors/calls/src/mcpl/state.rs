@@ -1,13 +1,163 @@
-//! `state/rollback`, of agents that are MCPL hosts (MCPL §8.5).
+//! `state/rollback`, of agents that are MCPL hosts (MCPL §8.5), as a tool for others who may, and what the operator
+//! asks of states.
+
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_mcpl::state::Rolling;
+use mgp_mcpl_engine::names;
+use mgp_mcpl_engine::state::record::TreeKey;
+use mgp_mcpl_engine::state::tree::StateTree;
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mcpl::McplError;
+use mgp_protocol::mcpl::state::Rollback;
+use mgp_protocol::mgp;
+use mgp_protocol::mgp::kernel::state::{self, KeptCheckpoint, KeptState, KeptStates};
+use mgp_protocol::refusal::Refusal;
 
 use crate::Context;
-use crate::mcpl::unanswered;
-use mgp_callers::request::{Outcome, Request};
+use crate::answer::json;
+use crate::checks::access;
+use mgp_callers::request::{Caller, Outcome, Request};
 
 /// `state/rollback`.
 ///
 /// # Errors
-/// Nobody answers it yet.
-pub async fn rollback(_: &Context, request: &Request) -> Outcome {
-    unanswered(request)
+/// Those of MCPL §8.7 and §6.6.
+pub async fn rollback(cx: &Context, request: &Request) -> Outcome {
+    let said: Rollback = mcp::read(request.params.as_deref())?;
+    roll_back(cx, &request.caller, &said.feature_set, &said.checkpoint).await
+}
+
+/// The same as a tool of the kernel.
+pub(crate) async fn by_tool(cx: &Context, request: &Request, params: Option<&str>) -> Outcome {
+    let said: mgp::state::Rollback = mcp::read(params)?;
+    roll_back(cx, &request.caller, &said.feature_set, &said.checkpoint).await
+}
+
+/// The tool is there for the agents that the operator gave it to.
+pub(crate) fn listed(cx: &Context, caller: &Caller) -> Option<&'static str> {
+    let has = cx.states.rules().has_tool(&caller.agent);
+    has.then_some(mgp::state::Rollback::METHOD)
+}
+
+/// True when this tool is `mgp.state.rollback`, for who has it.
+pub(crate) fn is_tool(cx: &Context, caller: &Caller, name: &str) -> bool {
+    mgp::spells(mgp::state::Rollback::METHOD, name) && listed(cx, caller).is_some()
+}
+
+/// Rolls the caller's own state back.
+async fn roll_back(cx: &Context, caller: &Caller, name: &str, checkpoint: &str) -> Outcome {
+    cx.policies.rates.call(&caller.agent)?;
+    let unknown = || McplError::unknown_set(name);
+    let (server, set) = names::parse_set(name).ok_or_else(unknown)?;
+    // One that it may not know of is not there.
+    if !caller.view.shows(&server) || !access::sees(cx, caller, &server) {
+        return Err(unknown().into());
+    }
+    if !cx.mcpl_agents.wants(caller, &server, set) {
+        return Err(McplError::not_enabled(name, false).into());
+    }
+    let lost = || McplError::checkpoint_not_found(checkpoint);
+    let key = cx.states.key(&server, set, caller).ok_or_else(lost)?;
+    let rolling = Rolling {
+        server: &server,
+        key: &key,
+        checkpoint,
+        by: Some(&caller.agent),
+    };
+    json(&cx.states.roll_back(&cx.mcpl, rolling).await?)
+}
+
+/// `mgp/kernel/state/log`, for the operator.
+///
+/// # Errors
+/// [`Refusal::BadParams`]; [`Refusal::Broken`] when what is kept cannot be read.
+pub async fn log(cx: &Context, request: &Request) -> Outcome {
+    let asked: state::Log = mcp::read(request.params.as_deref())?;
+    let server = server(&asked.server)?;
+    let agent = asked.agent.as_deref().map(agent).transpose()?;
+    let trees = cx.states.trees(&server).await?;
+    let wanted = trees.iter().filter(|(key, _)| {
+        let set = asked.set.as_deref().is_none_or(|set| *key.set == *set);
+        set && (agent.is_none() || key.agent == agent)
+    });
+    json(&KeptStates {
+        server_id: server.to_string(),
+        states: wanted.map(|(key, tree)| kept(key, tree)).collect(),
+    })
+}
+
+/// `mgp/kernel/state/rollback`, for the operator.
+///
+/// # Errors
+/// As [`rollback`]; [`Refusal::BadParams`] where several states have the checkpoint.
+pub async fn roll_back_for_operator(cx: &Context, request: &Request) -> Outcome {
+    let asked: state::Rollback = mcp::read(request.params.as_deref())?;
+    let server = server(&asked.server)?;
+    let agent = asked.agent.as_deref().map(agent).transpose()?;
+    let trees = cx.states.trees(&server).await?;
+    let meant = trees.iter().filter(|(key, tree)| {
+        let set = asked.set.as_deref().is_none_or(|set| *key.set == *set);
+        let session = key.session.as_deref().unwrap_or_default();
+        let session = asked.session.as_deref().is_none_or(|typed| session.starts_with(typed));
+        set && session && (agent.is_none() || key.agent == agent) && tree.has(&asked.checkpoint)
+    });
+    let meant: Vec<&TreeKey> = meant.map(|(key, _)| key).collect();
+    let key = match meant.as_slice() {
+        [] => return Err(McplError::checkpoint_not_found(&asked.checkpoint).into()),
+        [one] => *one,
+        several => {
+            let told: Vec<String> = several.iter().take(8).map(|key| in_words(key)).collect();
+            return Err(Refusal::BadParams(format!(
+                "{} states of {server} have checkpoint {:?}: {}; say which one with --set, --agent and --session",
+                several.len(),
+                asked.checkpoint,
+                told.join("; ")
+            )));
+        }
+    };
+    let rolling = Rolling {
+        server: &server,
+        key,
+        checkpoint: &asked.checkpoint,
+        by: None,
+    };
+    json(&cx.states.roll_back(&cx.mcpl, rolling).await?)
+}
+
+fn in_words(key: &TreeKey) -> String {
+    let agent = key.agent.as_ref().map_or("everyone", AgentId::as_str);
+    let session = key.session.as_deref().map(|id| format!(", session {id}"));
+    format!("{}, {agent}{}", key.set, session.unwrap_or_default())
+}
+
+fn server(typed: &str) -> Result<ServerId, Refusal> {
+    let server = ServerId::parse(typed);
+    server.map_err(|why| Refusal::BadParams(format!("`server`: {why}")))
+}
+
+fn agent(typed: &str) -> Result<AgentId, Refusal> {
+    let agent = AgentId::parse(typed);
+    agent.map_err(|why| Refusal::BadParams(format!("`agent`: {why}")))
+}
+
+fn kept(key: &TreeKey, tree: &StateTree) -> KeptState {
+    let current = tree.current().map(|current| current.id.clone());
+    let checkpoints = tree.lineage().map(|(one, parent_at)| KeptCheckpoint {
+        checkpoint: one.id.to_string(),
+        parent: one.parent.as_deref().map(str::to_owned),
+        parent_at,
+        at: rfc3339_ms(one.at),
+        bytes: one.data.as_ref().map(|data| data.len() as u64),
+        current: current.as_ref() == Some(&one.id),
+    });
+    KeptState {
+        feature_set: key.set.to_string(),
+        agent_id: key.agent.as_ref().map(ToString::to_string),
+        session: key.session.as_deref().map(str::to_owned),
+        ended_at: tree.ended.map(rfc3339_ms),
+        checkpoints: checkpoints.collect(),
+        pruned: tree.pruned(),
+        bytes: tree.bytes() as u64,
+    }
 }

@@ -11,6 +11,7 @@ use super::stream::{self, StreamTool};
 use crate::Context;
 use crate::answer::structured;
 use crate::cut_results;
+use crate::mcpl;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_protocol::mgp::discovery::DiscoveryTool;
 use mgp_protocol::mgp::negotiation::Features;
@@ -28,7 +29,9 @@ pub(crate) fn listed(cx: &Context, caller: &Caller) -> Vec<String> {
         .chain(callback::listed(caller))
         .chain(events::listed(caller))
         .chain(stream::listed(caller))
-        .chain(cut_results::listed(cx, caller));
+        .chain(cut_results::listed(cx, caller))
+        .chain(mcpl::state::listed(cx, caller))
+        .chain(mcpl::channels::listed(cx, caller));
     let mut all = discovery::registering_tools(cx, caller, security);
     all.extend(methods.filter_map(|method| definition(method, security)));
     all
@@ -46,6 +49,10 @@ pub(crate) enum KernelTool {
     ReadOn,
     /// `mgp/discovery/*`.
     Discovery(DiscoveryTool),
+    /// `mgp/channels/publish`.
+    Publish,
+    /// `mgp/state/rollback`.
+    RollBack,
     /// `mgp/stream/*`.
     Stream(StreamTool),
     /// `mgp/events/*`.
@@ -63,6 +70,12 @@ impl KernelTool {
         }
         if cut_results::is_tool(cx, caller, name) {
             return Some(Self::ReadOn);
+        }
+        if mcpl::state::is_tool(cx, caller, name) {
+            return Some(Self::RollBack);
+        }
+        if mcpl::channels::is_tool(cx, caller, name) {
+            return Some(Self::Publish);
         }
         let access = access::tool(caller, name).map(Self::Access);
         let callback = || callback::tool(caller, name).map(Self::Callback);
@@ -94,6 +107,8 @@ impl KernelTool {
             Self::Access(tool) => access::answered(cx, request, tool, params).await,
             Self::AskAgent => agent::answered(cx, request, params).await,
             Self::ReadOn => cut_results::read(cx, request, params),
+            Self::Publish => mcpl::channels::by_tool(cx, request, params).await,
+            Self::RollBack => mcpl::state::by_tool(cx, request, params).await,
             Self::Callback(tool) => callback::answered(cx, request, tool, params),
             Self::Discovery(tool) => discovery::answered(cx, request, tool, params).await,
             Self::Stream(tool) => stream::answered(cx, request, tool, params).await,

@@ -15,6 +15,7 @@ use mgp_protocol::mgp::events::Severity;
 use mgp_protocol::splice::quoted;
 use mgp_sync::feed::{Feed, FeedLimits};
 
+use super::pushes::PushedEvent;
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Caller;
 use mgp_runtime::time::unix_ms;
@@ -87,6 +88,20 @@ impl EventEntry {
         let said = said.filter(|text| text.starts_with('"') && text.len() <= TIMESTAMP_MAX);
         let timestamp = said.map_or_else(|| quoted(&rfc3339_ms(unix_ms())), str::to_owned);
         let more = format!(r#","_mgp.server_id":{}"#, quoted(server.as_str()));
+        Arc::new(Self {
+            severity: None,
+            channel: event.channel.as_str().into(),
+            tail: tail(&quoted(&event.channel), &timestamp, &event.data, &more),
+            scope: EventScope::of_server(server),
+            for_agents: None,
+        })
+    }
+
+    /// A push event of an MCPL server.
+    pub(super) fn pushed(event: &PushedEvent) -> Arc<Self> {
+        let server = event.server.server();
+        let more = format!(r#","_mgp.server_id":{}"#, quoted(server.as_str()));
+        let timestamp = quoted(&event.timestamp);
         Arc::new(Self {
             severity: None,
             channel: event.channel.as_str().into(),

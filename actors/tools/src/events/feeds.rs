@@ -6,6 +6,7 @@ use std::sync::Arc;
 use mgp_engine::tools::events::channels::KernelChannel;
 use mgp_engine::tools::events::{Attributed, Events, SubscriptionNumber, Topic};
 use mgp_protocol::ids::{ConnectionId, ServerId};
+use mgp_protocol::mcpl::push::CHANNELS;
 use mgp_protocol::mgp::events::{ChannelPattern, Severity, Subscribed};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::feed::Doorbell;
@@ -14,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::at_nodes::FollowedAtNodes;
 use super::entry::{EventEntry, EventFeed, limits};
+use super::pushes::PushChannel;
 use super::subscription::{FeedKey, SubscriptionMsg};
 use super::{EventsMsg, FollowingOver, log};
 use mgp_runtime::mailbox::{Mailbox, Reply};
@@ -30,6 +32,8 @@ pub(super) struct EventsState {
     pub(super) at_nodes: FollowedAtNodes,
     /// The last events of each channel that somebody follows.
     pub(super) feeds: BTreeMap<FeedKey, Arc<EventFeed>>,
+    /// The channels of the push events of each server; no entry is empty.
+    pub(super) pushes: BTreeMap<ServerId, Vec<PushChannel>>,
     /// Who follows the kernel's own channels; no entry is empty.
     pub(super) of_kernel: BTreeMap<KernelChannel, BTreeSet<SubscriptionNumber>>,
     pub(super) open: BTreeMap<SubscriptionNumber, OpenSubscription>,
@@ -61,6 +65,10 @@ pub(super) struct OpenSubscription {
     pub(super) bell: Arc<Doorbell>,
     pub(super) of_kernel: BTreeSet<KernelChannel>,
     pub(super) follows: BTreeSet<FeedKey>,
+    /// The push events it asked for.
+    pub(super) pushes: Vec<ChannelPattern>,
+    /// The servers whose push events may come to it.
+    pub(super) push_reach: BTreeSet<ServerId>,
     /// Of an agent of another node, whose request stays open: where it is told that it is over.
     pub(super) over: Option<oneshot::Sender<FollowingOver>>,
 }
@@ -86,7 +94,9 @@ impl EventsState {
         let own = open.of_kernel.iter().copied().map(FeedKey::Kernel);
         let at_servers = self.engine.followed(number).into_iter();
         let at_servers = at_servers.map(|(server, topic)| FeedKey::Server(server, topic));
-        let wanted: BTreeSet<_> = own.chain(at_servers).collect();
+        let pushes = open.push_reach.iter().filter(|_| !open.pushes.is_empty());
+        let pushes = pushes.cloned().map(FeedKey::Push);
+        let wanted: BTreeSet<_> = own.chain(at_servers).chain(pushes).collect();
         let before = std::mem::replace(&mut open.follows, wanted.clone());
         for key in wanted.difference(&before) {
             let feed = self.feeds.entry(key.clone()).or_default().clone();
@@ -104,21 +114,27 @@ impl EventsState {
 
     /// A feed that nobody follows is not kept.
     pub(super) fn free(&mut self, key: &FeedKey) {
-        if self.followers(key).next().is_none() {
+        let kept = matches!(key, FeedKey::Push(server) if self.pushes.contains_key(server));
+        if !kept && self.followers(key).next().is_none() {
             self.feeds.remove(key);
         }
     }
 
-    pub(super) fn followers(
-        &self,
-        key: &FeedKey,
-    ) -> Box<dyn Iterator<Item = SubscriptionNumber> + '_> {
+    pub(super) fn followers<'a>(
+        &'a self,
+        key: &'a FeedKey,
+    ) -> Box<dyn Iterator<Item = SubscriptionNumber> + 'a> {
         match key {
             FeedKey::Kernel(channel) => {
                 let followers = self.of_kernel.get(channel);
                 Box::new(followers.into_iter().flatten().copied())
             }
             FeedKey::Server(server, topic) => Box::new(self.engine.followers(server, topic)),
+            FeedKey::Push(_) => {
+                let all = self.open.iter();
+                let following = all.filter(|(_, open)| open.follows.contains(key));
+                Box::new(following.map(|(number, _)| *number))
+            }
         }
     }
 
@@ -158,6 +174,8 @@ impl EventsState {
         };
         let server = at_node.as_ref().unwrap_or(server);
         let named = ChannelPattern::parse(&event.channel).filter(|name| !name.is_wide());
+        // In the names of push events the kernel speaks, and those of other nodes.
+        let named = named.filter(|_| at_node.is_some() || !event.channel.starts_with(CHANNELS));
         let entry = EventEntry::of_server(server, event);
         let attributed = named.map_or(Attributed::Unasked, |_| {
             let kept = (entry, event.missed);

@@ -14,7 +14,6 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use super::at_nodes::FollowedAtNodes;
 use super::entry::{EventAccess, EventEntry};
 use super::feeds::{EventsState, OpenSubscription};
-use super::last::channel_of;
 use super::subscription::{FeedKey, SubscriptionMsg};
 use super::{EventsMsg, FollowingOver, LastEvents, bit, log, resources, unknown, upstream};
 use mgp_callers::directory::Directory;
@@ -54,6 +53,7 @@ impl Actor for EventsActor {
             engine: Events::default(),
             at_nodes: FollowedAtNodes::default(),
             feeds: BTreeMap::new(),
+            pushes: BTreeMap::new(),
             of_kernel: BTreeMap::new(),
             open: BTreeMap::new(),
             by_id: HashMap::new(),
@@ -109,6 +109,8 @@ impl Actor for EventsActor {
                 state.recorded(&records);
                 reply.send(());
             }
+            EventsMsg::PushChannels(server, all) => self.push_channels(state, server, all),
+            EventsMsg::Pushed(event, reply) => reply.send(self.pushed(state, &event)),
             EventsMsg::Overtaken(number) => self.dropped(state, number),
             EventsMsg::AccessChanged => self.access_changed(state),
         }
@@ -237,6 +239,7 @@ impl EventsActor {
         let effects = state.engine.narrow(number, |_| false);
         if let Some(open) = state.open.get_mut(&number) {
             let of_kernel = std::mem::take(&mut open.of_kernel);
+            open.pushes.clear();
             state.leave_kernel(number, &of_kernel);
         }
         self.follow_sources(state);
@@ -294,6 +297,7 @@ impl EventsActor {
             let caller = agent.as_ref().and_then(|agent| agent.caller());
             let reach = caller.map(|caller| self.reach(state, caller));
             let effects = state.engine.reaches(number, reach.unwrap_or_default());
+            self.push_access(state, number);
             self.settle(state, number, effects);
             self.end_if_closed(state, number);
         }
@@ -321,15 +325,17 @@ impl EventsActor {
 
     /// Where the last events of a resource are.
     fn last(&self, state: &EventsState, caller: &Caller, uri: &str) -> Result<LastEvents, Refusal> {
-        let channel = channel_of(uri)?;
+        let channel = self.channel_for(state, caller, uri)?;
         let own = self.own_channels(std::slice::from_ref(&channel), caller);
         let (logged, live): (Vec<_>, Vec<_>) = own.into_iter().partition(|own| own.is_logged());
         let reach = self.reach(state, caller);
+        let pushing = self.push_reach(state, caller);
         let has = |key: &FeedKey| match key {
             FeedKey::Kernel(of) => live.contains(of),
             FeedKey::Server(server, topic) => {
                 reach.contains(server) && topic.severity == Severity::Debug
             }
+            FeedKey::Push(server) => pushing.contains(server),
         };
         let feeds = state.feeds.iter().filter(|(key, _)| has(key));
         let feeds = feeds.map(|(_, feed)| feed.clone()).collect();
@@ -363,7 +369,8 @@ impl EventsActor {
             description: None,
             logged: false,
         });
-        own.chain(of_servers).collect()
+        let pushes = self.push_channels_of(state, caller);
+        own.chain(of_servers).chain(pushes).collect()
     }
 
     /// Makes a subscription follow the feeds it should, and carries out what is wanted of servers.

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::entry::{EventAccess, EventEntry};
 use super::feeds::{EventsState, OpenSubscription, OpeningSubscription};
 use super::hub::{EventsActor, watched};
-use super::last::channel_of;
+use super::pushes;
 use super::subscription::{EarlierEvents, EventDelivery, SubscriptionActor, SubscriptionMsg};
 use super::{EventsMsg, EventsRequest, FollowingOver, log};
 use mgp_callers::agent::Agent;
@@ -125,6 +125,8 @@ impl EventsActor {
         state.last += 1;
         let number = state.last;
         let bell = Arc::new(Doorbell::new());
+        let pushes = new.channels.iter().filter(|of| pushes::may_cover(of));
+        let pushes: Vec<_> = pushes.cloned().collect();
         let actor = SubscriptionActor {
             number,
             id: new.id.clone(),
@@ -136,6 +138,7 @@ impl EventsActor {
             hub: state.me.clone(),
             begun: new.begun,
             waits_for_earlier: new.after.is_some(),
+            pushes: pushes.clone(),
         };
         let (actor, _) = Actor::spawn_linked(None, actor, (), state.cell.clone())
             .await
@@ -147,6 +150,11 @@ impl EventsActor {
             bell,
             of_kernel: self.own_channels(&new.channels, &new.caller),
             follows: BTreeSet::new(),
+            push_reach: match pushes.is_empty() {
+                true => BTreeSet::new(),
+                false => self.push_reach(state, &new.caller),
+            },
+            pushes,
             over: new.over,
         };
         for channel in &open.of_kernel {
@@ -235,7 +243,8 @@ impl EventsActor {
             let told = |topic: &Topic| topic.channels.covers(channel.as_str());
             // Whoever asks for another node looks again later.
             let stands = channel.is_standing() && open.over.is_none();
-            own || stands || topics.iter().any(|t| t.channels == channel || told(t))
+            let pushed = state.has_push_channel(number, &channel);
+            own || stands || pushed || topics.iter().any(|t| t.channels == channel || told(t))
         };
         let (subscribed, unsupported): (Vec<_>, Vec<_>) =
             opening.asked.into_iter().partition(supported);
@@ -246,6 +255,7 @@ impl EventsActor {
         let subscription_id = open.id.to_string();
         let keeps =
             |topic: &Topic| topic.severity == opening.severity && kept.contains(&topic.channels);
+        state.narrow_pushes(number, &kept);
         let effects = state.engine.narrow(number, keeps);
         self.settle(state, number, effects);
         opening.reply.send(Ok(Subscribed {
@@ -266,9 +276,9 @@ impl EventsActor {
             return Ok(());
         }
         let unknown = || Refusal::UnknownResource(uri.to_owned());
-        let channel = channel_of(uri)?;
         let agent = self.directory.get(who).ok_or_else(unknown)?;
         let caller = agent.caller().cloned().ok_or_else(unknown)?;
+        let channel = self.channel_for(state, &caller, uri)?;
         may_subscribe(state, who, 1)?;
         let new = NewSubscription {
             agent,

@@ -11,7 +11,8 @@ use mgp_engine::tools::events::Topic;
 use mgp_engine::tools::events::channels::KernelChannel;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
-use mgp_protocol::mgp::events::{REPLAYED, REPLAYED_MAX, Replayed, Severity};
+use mgp_protocol::mcpl::push::CHANNELS;
+use mgp_protocol::mgp::events::{ChannelPattern, REPLAYED, REPLAYED_MAX, Replayed, Severity};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::quoted;
 use mgp_sync::feed::Doorbell;
@@ -50,6 +51,8 @@ pub(super) enum FeedKey {
     Kernel(KernelChannel),
     /// What a server was asked for.
     Server(ServerId, Topic),
+    /// What an MCPL server pushes.
+    Push(ServerId),
 }
 
 /// How its agent hears of events.
@@ -85,6 +88,8 @@ pub(super) enum SubscriptionMsg {
     Follow(FeedKey, Arc<EventFeed>, u64),
     /// It does not any more.
     Unfollow(FeedKey),
+    /// It hears of these push events only.
+    Pushes(Vec<ChannelPattern>),
     /// What it waits for before all others.
     Earlier(EarlierEvents),
     /// `mgp/events/replay`: after this event, at most so many.
@@ -106,12 +111,16 @@ pub(super) struct SubscriptionActor {
     pub(super) begun: Weak<Exchange>,
     /// Events from before it began come first.
     pub(super) waits_for_earlier: bool,
+    /// The push events it asked for.
+    pub(super) pushes: Vec<ChannelPattern>,
 }
 
 #[derive(Debug)]
 pub(super) struct SubscriptionState {
     me: Mailbox<SubscriptionMsg>,
     feeds: BTreeMap<FeedKey, (Arc<EventFeed>, u64)>,
+    /// The push events it hears of.
+    pushes: Vec<ChannelPattern>,
     /// Those from before it began; `None` while they are waited for.
     earlier: Option<VecDeque<Arc<EventEntry>>>,
     /// The number of its last event.
@@ -141,6 +150,7 @@ impl Actor for SubscriptionActor {
             later: Some(self.opens(&me)),
             me,
             feeds: BTreeMap::new(),
+            pushes: self.pushes.clone(),
             earlier: (!self.waits_for_earlier).then(VecDeque::new),
             seq: 0,
             sent: VecDeque::new(),
@@ -166,6 +176,7 @@ impl Actor for SubscriptionActor {
                 self.look(state);
             }
             SubscriptionMsg::Unfollow(key) => drop(state.feeds.remove(&key)),
+            SubscriptionMsg::Pushes(pushes) => state.pushes = pushes,
             SubscriptionMsg::Earlier(earlier) => {
                 state.skip(earlier.missed);
                 state.earlier = Some(earlier.events.into());
@@ -359,18 +370,21 @@ impl Hearer<'_> {
     /// told to agents: it is one number then.
     fn numbers(&self, key: &FeedKey, gone: u64) -> u64 {
         match key {
-            FeedKey::Kernel(_) if !self.operator => gone.min(1),
-            FeedKey::Kernel(_) | FeedKey::Server(..) => gone,
+            FeedKey::Kernel(_) | FeedKey::Push(_) if !self.operator => gone.min(1),
+            FeedKey::Kernel(_) | FeedKey::Push(_) | FeedKey::Server(..) => gone,
         }
     }
 
-    fn wants(&self, event: &EventEntry) -> bool {
+    fn wants(&self, event: &EventEntry, pushes: &[ChannelPattern]) -> bool {
         let severe = event.severity.is_none_or(|it| it >= self.of.severity);
-        severe && self.access.hears(event)
+        // The feed of a server has the events of all its sets.
+        let meant = !event.channel().starts_with(CHANNELS)
+            || pushes.iter().any(|of| of.covers(event.channel()));
+        severe && meant && self.access.hears(event)
     }
 
     fn send(&self, state: &mut SubscriptionState, event: &Arc<EventEntry>) -> Result<(), Pause> {
-        if !self.wants(event) {
+        if !self.wants(event, &state.pushes) {
             return Ok(());
         }
         match &self.of.delivery {
@@ -407,7 +421,7 @@ impl Hearer<'_> {
                 .map_or(feed.newest() + 1, |(first, _)| *first);
             state.skip(self.numbers(&key, first.saturating_sub(place + 1)));
             for (_, event) in left.events {
-                if self.wants(&event) {
+                if self.wants(&event, &state.pushes) {
                     state.seq += 1;
                     state.remember(Arc::downgrade(&event));
                 }

@@ -1,1 +1,245 @@
 //! `context/*`: hooks before and after an inference (MCPL §10).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::lookalike;
+use crate::mcp::methods;
+
+methods! {
+    "context/beforeInference" => BeforeInference<'_>,
+    "context/afterInference" => AfterInference<'_>,
+}
+
+/// `context/beforeInference` (§10.1, §14.4). What nobody here reads stays the text it came as.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BeforeInference<'a> {
+    /// Of this inference.
+    #[serde(borrow)]
+    pub inference_id: Cow<'a, str>,
+    /// The same at each turn.
+    #[serde(borrow)]
+    pub conversation_id: Cow<'a, str>,
+    /// From 0 on.
+    pub turn_index: u64,
+    /// What the user said; none where the model goes on by itself.
+    #[serde(borrow, deserialize_with = "nullable")]
+    pub user_message: Option<Cow<'a, str>>,
+    /// The model, as `model/info` tells it.
+    #[serde(borrow, deserialize_with = "lookalike::required_object")]
+    pub model: &'a RawValue,
+    /// Where the message came from, and where the answer may go (§14.4).
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "lookalike::object",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub channels: Option<&'a RawValue>,
+}
+
+/// `context/afterInference` (§10.5): a notification, or a request whose answer is waited for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AfterInference<'a> {
+    /// Of this inference.
+    #[serde(borrow)]
+    pub inference_id: Cow<'a, str>,
+    /// The same at each turn.
+    #[serde(borrow)]
+    pub conversation_id: Cow<'a, str>,
+    /// From 0 on.
+    pub turn_index: u64,
+    /// What the user said; none where the model went on by itself.
+    #[serde(borrow, deserialize_with = "nullable")]
+    pub user_message: Option<Cow<'a, str>>,
+    /// What the model answered.
+    #[serde(borrow)]
+    pub assistant_message: Cow<'a, str>,
+    /// The model, as `model/info` tells it.
+    #[serde(borrow, deserialize_with = "lookalike::required_object")]
+    pub model: &'a RawValue,
+    /// What it cost: `{inputTokens, outputTokens}`.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "lookalike::object",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub usage: Option<&'a RawValue>,
+}
+
+/// A member that has to be there, and may be `null`.
+fn nullable<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+    d: D,
+) -> Result<Option<Cow<'a, str>>, D::Error> {
+    struct Nullable;
+    impl<'de> serde::de::Visitor<'de> for Nullable {
+        type Value = Option<Cow<'de, str>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string or null")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+            Ok(Some(Cow::Borrowed(text)))
+        }
+
+        fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+            Ok(Some(Cow::Owned(text.to_owned())))
+        }
+    }
+    d.deserialize_any(Nullable)
+}
+
+/// Where something is put into the context (B.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Position {
+    /// With the instructions of the system.
+    System,
+    /// Before what the user said.
+    BeforeUser,
+    /// After it.
+    AfterUser,
+}
+
+/// A server's answer to `context/beforeInference` (§10.2). Each injection is judged for itself.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BeforeInferenceResult<'a> {
+    /// In the name of which set it answers.
+    #[serde(borrow)]
+    pub feature_set: Cow<'a, str>,
+    /// What it would add.
+    #[serde(borrow, default)]
+    pub context_injections: Vec<&'a RawValue>,
+}
+
+/// One thing that a server would add (§10.4).
+#[derive(Debug, Deserialize)]
+pub struct Injection<'a> {
+    /// What the server calls this kind of thing.
+    #[serde(borrow)]
+    pub namespace: Cow<'a, str>,
+    /// Where it goes.
+    pub position: Position,
+    /// A text, or blocks.
+    #[serde(borrow)]
+    pub content: &'a RawValue,
+    /// Whatever else the server says of it.
+    #[serde(borrow, default, deserialize_with = "lookalike::object")]
+    pub metadata: Option<&'a RawValue>,
+}
+
+/// A server's answer to `context/afterInference` as a request (§10.5).
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AfterInferenceResult<'a> {
+    /// In the name of which set it answers.
+    #[serde(borrow)]
+    pub feature_set: Cow<'a, str>,
+    /// What stands for the model's answer from now on.
+    #[serde(borrow, default)]
+    pub modified_response: Option<Cow<'a, str>>,
+    /// Whatever else the server says of it.
+    #[serde(borrow, default, deserialize_with = "lookalike::object")]
+    pub metadata: Option<&'a RawValue>,
+}
+
+macro_rules! read {
+    ($($word:ident),*) => {
+        $(impl<'a> $word<'a> {
+            /// Reads it; what else is in it is passed over.
+            ///
+            /// # Errors
+            /// Words that name the member that is missing or wrong.
+            pub fn read(text: &'a str) -> Result<Self, String> {
+                lookalike::from_object(text).map_err(|e| lookalike::plain(&e))
+            }
+        })*
+    };
+}
+
+read!(
+    BeforeInference,
+    AfterInference,
+    BeforeInferenceResult,
+    Injection,
+    AfterInferenceResult
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// §10.1, as it stands.
+    const BEFORE: &str = r#"{
+        "inferenceId": "inf_xyz", "conversationId": "conv_123", "turnIndex": 7, "userMessage": null,
+        "model": { "id": "claude-opus-4-5-20251101", "vendor": "anthropic", "contextWindow": 200000, "capabilities": ["vision", "tools"] }
+    }"#;
+
+    /// MCPL-086: `userMessage` has to be there, and may be null; a turn is a whole number from 0 on.
+    #[test]
+    fn the_request_before_an_inference_is_read_and_nothing_less() {
+        let read = BeforeInference::read(BEFORE).unwrap();
+        assert_eq!((read.turn_index, read.user_message), (7, None));
+        let whole: serde_json::Value = serde_json::from_str(BEFORE).unwrap();
+        for member in [
+            "inferenceId",
+            "conversationId",
+            "turnIndex",
+            "userMessage",
+            "model",
+        ] {
+            let mut less = whole.clone();
+            less.as_object_mut().unwrap().remove(member);
+            let words = BeforeInference::read(&less.to_string()).unwrap_err();
+            assert!(words.contains(&format!("`{member}`")), "{words}");
+        }
+        for (from, to) in [
+            (r#""turnIndex": 7"#, r#""turnIndex": -1"#),
+            (r#""turnIndex": 7"#, r#""turnIndex": 7.5"#),
+            (r#""userMessage": null"#, r#""userMessage": 7"#),
+        ] {
+            assert!(
+                BeforeInference::read(&BEFORE.replace(from, to)).is_err(),
+                "{to}"
+            );
+        }
+    }
+
+    /// What was read is written again with all its members, and no more.
+    #[test]
+    fn a_request_is_written_as_the_document_has_it() {
+        let said = BEFORE.replace("null", r#""a \"b\"""#);
+        let read = BeforeInference::read(&said).unwrap();
+        assert_eq!(read.user_message.as_deref(), Some("a \"b\""));
+        let written = serde_json::to_string(&read).unwrap();
+        let same = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(same(&written), same(&said));
+    }
+
+    /// B.3: three positions, in the spelling of the document.
+    #[test]
+    fn positions_are_these_three() {
+        for (text, position) in [
+            (r#""system""#, Position::System),
+            (r#""beforeUser""#, Position::BeforeUser),
+            (r#""afterUser""#, Position::AfterUser),
+        ] {
+            assert_eq!(serde_json::from_str::<Position>(text).unwrap(), position);
+        }
+        for other in [r#""System""#, r#""before_user""#, r#""""#, "null", "0"] {
+            assert!(serde_json::from_str::<Position>(other).is_err(), "{other}");
+        }
+    }
+}

@@ -181,7 +181,7 @@ impl ChannelPattern {
     /// True for patterns that stand whether there is such a channel now or not.
     #[must_use]
     pub fn is_standing(&self) -> bool {
-        &*self.0 == "*" || Self::STANDARD.contains(&&*self.0)
+        matches!(&*self.0, "*" | "push.*") || Self::STANDARD.contains(&&*self.0)
     }
 
     /// Whether a channel is meant, or, of another pattern, each that it may stand for.

@@ -5,6 +5,7 @@ pub mod mcpl;
 pub mod nodes;
 pub mod sets;
 pub mod shares;
+pub mod state;
 
 use std::collections::BTreeMap;
 

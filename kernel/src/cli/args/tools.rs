@@ -2,6 +2,7 @@
 
 pub(super) mod mcpl;
 pub(super) mod sets;
+pub(super) mod state;
 
 use std::path::PathBuf;
 

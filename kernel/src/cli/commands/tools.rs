@@ -6,6 +6,7 @@ mod call;
 mod find;
 pub(super) mod mcpl;
 pub(super) mod sets;
+pub(super) mod state;
 
 use std::collections::HashMap;
 

@@ -5,16 +5,26 @@ pub(crate) mod push;
 pub(crate) mod scopes;
 pub(crate) mod state;
 
+use std::path::Path;
+
 use mgp_mcpl_engine::policy::{McplRules, McplServerRules, SetPattern};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::feature_sets::is_name;
 
 use super::DAY;
-use crate::config::reading::Section;
+use crate::config::reading::{Env, SecretsConfig, Section};
 
 /// Reads `[mcpl]`. A server of a stronger file stands for that of a weaker one as a whole.
-pub(crate) fn read_mcpl(mut section: Section<'_, '_, '_>, rules: &mut McplRules) {
+pub(crate) fn read_mcpl(
+    mut section: Section<'_, '_, '_>,
+    folder: &Path,
+    env: &Env<'_>,
+    secrets: &SecretsConfig,
+    rules: &mut McplRules,
+) {
     section.secs("scope_timeout_secs", 1..=DAY, &mut rules.scope_patience);
+    push::read_push(section.inner("push", "mcpl.push"), &mut rules.push);
+    push::read_hooks(section.inner("hooks", "mcpl.hooks"), &mut rules.hooks);
     section.each("servers", "mcpl.servers.*", |name, section| {
         let mut server = McplServerRules {
             enable: sets(section, "enable"),
@@ -49,6 +59,9 @@ pub(crate) fn read_mcpl(mut section: Section<'_, '_, '_>, rules: &mut McplRules)
             }
         }
     });
+    inference::read_inference(&mut section, folder, env, secrets, &mut rules.inference);
+    state::read_state(section.inner("state", "mcpl.state"), &mut rules.state);
+    state::read_channels(section.inner("channels", "mcpl.channels"), &mut rules.channels);
     section.finish();
 }
 

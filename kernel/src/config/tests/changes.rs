@@ -137,6 +137,24 @@ tools = [] #> ["x:y"] live
 except = [] #> ["x:y"] live
 [mcpl]
 scope_timeout_secs = 10 #> 11 live
+[mcpl.push]
+per_minute = 1 #> 2 live
+quiet_hours = "22:00-07:00 Z" #> "23:00-07:00 Z" live
+inference = true #> false live
+server_per_minute = 1 #> 2 live
+agent_timeout_ms = 1 #> 2 live
+[mcpl.push.sets."agent.a"]
+per_minute = 1 #> 2 live
+quiet_hours = "22:00-07:00 Z" #> "23:00-07:00 Z" live
+inference = false #> true live
+[mcpl.hooks]
+before_timeout_ms = 1 #> 2 live
+after_timeout_ms = 1 #> 2 live
+server_bytes = 1 #> 2 live
+bytes = 1 #> 2 live
+channels = true #> false live
+order = [] #> ["a"] live
+fail_closed = [] #> ["a"] live
 [mcpl.servers.x]
 enable = [] #> ["a.*"] live
 disable = [] #> ["a.b"] live
@@ -148,6 +166,35 @@ whitelist = [] #> ["/a"] live
 blacklist = [] #> ["/a"] live
 [mcpl.servers.x.scopes.a.enrich."/a"]
 b = "c" #> "d" live
+[mcpl.inference]
+default = "none" #> "agent" live
+routes = { "x.a" = "none" } #> { "x.a" = "agent" } live
+conversations = { "x:c" = "none" } #> { "x:c" = "agent" } live
+max_tokens = 1 #> 2 live
+tokens_per_day = 1 #> 2 live
+tokens_per_day_all = 1 #> 2 live
+agent_timeout_secs = 1 #> 2 live
+push_prompt = "{content}" #> "{content}." live
+push_channels = { "x.a" = "x:a" } #> { "x.a" = "x:b" } live
+[mcpl.inference.servers.x]
+tokens_per_day = 3 #> 4 live
+[mcpl.inference.model]
+id = "m" #> "n" live
+vendor = "v" #> "w" live
+context_window = 1 #> 2 live
+capabilities = [] #> ["vision"] live
+[mcpl.providers.p]
+kind = "openai" #> "anthropic" live
+url = "https://a" #> "https://b" live
+model = "m" #> "n" live
+key = "a" #> "b" live
+timeout_secs = 1 #> 2 live
+at_once = 1 #> 2 live
+waiting = 1 #> 2 live
+max_tokens_name = "max_tokens" #> "max_completion_tokens" live
+vendor = "v" #> "w" live
+context_window = 1 #> 2 live
+capabilities = [] #> ["vision"] live
 [discovery.servers."agent.a"]
 exposure = "all" #> "pinned" waits
 [discovery.provider]
@@ -263,6 +310,8 @@ fn every_key_is_live_or_told() {
 fn starred(key: &str) -> String {
     key.replace("\"agent.a\"", "*")
         .replace("sets.a", "sets.*")
+        .replace("mcpl.inference.servers.x", "mcpl.inference.servers.*")
+        .replace("mcpl.providers.p", "mcpl.providers.*")
         .replace("mcpl.servers.x", "mcpl.servers.*")
         .replace("scopes.a", "scopes.*")
 }

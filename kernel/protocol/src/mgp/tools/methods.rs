@@ -14,7 +14,7 @@ struct MethodTool {
 }
 
 /// Each schema is that of the params of its method.
-const ALL: [MethodTool; 10] = [
+const ALL: [MethodTool; 12] = [
     MethodTool {
         method: "mgp/agent/ask",
         title: "Ask an agent",
@@ -70,6 +70,20 @@ const ALL: [MethodTool; 10] = [
         description: "Lists the channels of events there are.",
         reads: true,
         schema: r#"{"type":"object","properties":{},"additionalProperties":false}"#,
+    },
+    MethodTool {
+        method: "mgp/state/rollback",
+        title: "Go back",
+        description: "Brings the state of a server's tools back to an earlier checkpoint.",
+        reads: false,
+        schema: r#"{"type":"object","properties":{"feature_set":{"type":"string","description":"Such as notes.notes.edit: the server and its feature set"},"checkpoint":{"type":"string"}},"required":["feature_set","checkpoint"],"additionalProperties":false}"#,
+    },
+    MethodTool {
+        method: "mgp/channels/publish",
+        title: "Publish",
+        description: "Sends a message to a channel of a server, such as chat:discord:#general.",
+        reads: false,
+        schema: r#"{"type":"object","properties":{"channelId":{"type":"string","description":"The server and its channel; where the operator named a default, it may be absent"},"content":{"type":["string","array"],"description":"A text, or content blocks"},"conversationId":{"type":"string"}},"required":["content"],"additionalProperties":false}"#,
     },
     MethodTool {
         method: "mgp/stream/cancel",

@@ -1,1 +1,94 @@
-//! `[mcpl]`: checkpoints and channels.
+//! `[mcpl.state]` and `[mcpl.channels]`: checkpoints and channels.
+
+use mgp_mcpl_engine::channels::moderation::{ModerationRule, RULES_MAX, Way};
+use mgp_mcpl_engine::channels::rules::ChannelRules;
+use mgp_mcpl_engine::names;
+use mgp_mcpl_engine::state::rules::{SharedBy, StateRules};
+
+use crate::config::reading::Section;
+
+const SHARED_BY: [(&str, SharedBy); 4] = [
+    ("nobody", SharedBy::Nobody),
+    ("session", SharedBy::Session),
+    ("agent", SharedBy::Agent),
+    ("everyone", SharedBy::Everyone),
+];
+const WAYS: [(&str, Option<Way>); 3] = [
+    ("both", None),
+    ("in", Some(Way::In)),
+    ("out", Some(Way::Out)),
+];
+/// A year: what ended longer ago nobody looks for.
+const KEEP_MAX_SECS: u64 = 366 * 24 * 60 * 60;
+
+/// `[mcpl.state]`.
+pub(crate) fn read_state(mut section: Section<'_, '_, '_>, rules: &mut StateRules) {
+    section.choice("shared_by", &SHARED_BY, &mut rules.shared_by);
+    section.secs("keep_ended_secs", 1..=KEEP_MAX_SECS, &mut rules.keep_ended);
+    section.strings("tool_for", &mut rules.tool_for);
+    for (set, word) in section.text_map("sets") {
+        let by = SharedBy::parse(word.get_ref());
+        let known = SHARED_BY.map(|(word, _)| word).join("\", \"");
+        match (names::parse_set(set), by) {
+            (Some(_), Some(by)) => {
+                rules.sets.insert(set.to_owned(), by);
+            }
+            (None, _) => section.refuse(
+                word.span(),
+                format!("`sets` in [mcpl.state] wants \"SERVER.SET\" = …; {set:?} is none"),
+            ),
+            (Some(_), None) => section.refuse(
+                word.span(),
+                format!("`sets.{set}` in [mcpl.state] is one of \"{known}\""),
+            ),
+        }
+    }
+    section.finish();
+}
+
+/// `[mcpl.channels]`.
+pub(crate) fn read_channels(mut section: Section<'_, '_, '_>, rules: &mut ChannelRules) {
+    if let Some(name) = section.text("default_outgoing") {
+        match names::parse_channel(name.get_ref()) {
+            Some(_) => rules.default_outgoing = Some((*name.get_ref()).to_owned()),
+            None => section.refuse(
+                name.span(),
+                "`default_outgoing` in [mcpl.channels] wants \"SERVER:CHANNEL\"",
+            ),
+        }
+    }
+    section.strings("incoming_to", &mut rules.incoming_to);
+    section.strings("tool_for", &mut rules.tool_for);
+    let mut read = Vec::new();
+    section.each("moderation", "mcpl.channels.moderation.*", |name, rule| {
+        let channels = rule.text("channels");
+        let pattern = rule.text("pattern");
+        let with = rule.text("with").map(|with| (*with.get_ref()).to_owned());
+        let mut way = None;
+        rule.choice("way", &WAYS, &mut way);
+        // `each` reads an absent table, so that its keys are known.
+        if name.is_empty() {
+            return;
+        }
+        let channels = channels.as_ref().map_or("**", |channels| channels.get_ref());
+        let Some(pattern) = pattern else {
+            let whole = rule.whole();
+            return rule.refuse(whole, format!("`pattern` is missing in {}", rule.name()));
+        };
+        match ModerationRule::parse(channels, way, pattern.get_ref(), with) {
+            Ok(one) => read.push(one),
+            Err(why) => {
+                let words = format!("{}: {why}", rule.name());
+                rule.refuse(pattern.span(), words);
+            }
+        }
+    });
+    if read.len() > RULES_MAX {
+        let whole = section.whole();
+        section.refuse(whole, format!("[mcpl.channels] has more than {RULES_MAX} rules of moderation"));
+    }
+    if !read.is_empty() {
+        rules.moderation = read;
+    }
+    section.finish();
+}

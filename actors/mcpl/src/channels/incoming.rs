@@ -1,0 +1,307 @@
+//! `channels/incoming`: each message is offered to agents, one after the other, until one takes it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mgp_mcpl_engine::channels::moderation::{Way, moderated};
+use mgp_mcpl_engine::channels::permits;
+use mgp_mcpl_engine::channels::registry::is_id;
+use mgp_mcpl_engine::conversations::Side;
+use mgp_mcpl_engine::names;
+use mgp_protocol::ids::{ConnectionId, ServerId};
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mcpl::McplError;
+use mgp_protocol::mcpl::channels::{BATCH_MAX, Incoming, IncomingMessage, Taken, TakenBatch};
+use mgp_protocol::mcpl::content::Content;
+use mgp_protocol::mcpl::feature_sets::Capability;
+use mgp_protocol::mgp::audit::Outcome;
+use mgp_protocol::splice::{Splice, quoted};
+use mgp_servers::link::McplAnswer;
+use serde_json::json;
+
+use super::{Channels, lets_through, side};
+use crate::agents::McplAgent;
+use crate::audit::{self, McplActor, McplRecord};
+
+/// How long an agent may take to say whether it takes messages.
+const OFFERED: Duration = Duration::from_secs(10);
+/// Agents that one message is offered to.
+const OFFERS: usize = 8;
+
+/// A message on its way to an agent.
+#[derive(Debug)]
+struct OfferedMessage {
+    id: String,
+    channel: String,
+    thread: Option<String>,
+    /// As agents are given it, but for the conversation.
+    json: String,
+    set: String,
+    bytes: usize,
+    /// Who it may be offered to, the first one last.
+    to: Vec<ConnectionId>,
+    taken: Option<Taken>,
+    /// Why nobody took it so far.
+    reason: String,
+}
+
+impl Channels {
+    /// Offers each message of a batch.
+    pub(super) async fn incoming(&self, server: &ServerId, params: &str) -> McplAnswer {
+        let said: Incoming<'_> = mcp::read(Some(params)).map_err(McplError::bad_params)?;
+        if said.messages.len() > BATCH_MAX {
+            let words = format!("more than {BATCH_MAX} messages");
+            return Err(McplError::bad_params(words));
+        }
+        let agents: BTreeMap<ConnectionId, McplAgent> = {
+            let all = self.agents.all().into_iter();
+            all.map(|agent| (agent.connection, agent)).collect()
+        };
+        let mut messages = Vec::with_capacity(said.messages.len());
+        for raw in said.messages {
+            messages.push(self.judged(server, raw.get(), &agents)?);
+        }
+        loop {
+            // Those that go to the same agent next go together.
+            let mut next: BTreeMap<ConnectionId, Vec<usize>> = BTreeMap::new();
+            for (at, message) in messages.iter_mut().enumerate() {
+                if message.taken.is_none()
+                    && let Some(to) = message.to.pop()
+                {
+                    next.entry(to).or_default().push(at);
+                }
+            }
+            if next.is_empty() {
+                break;
+            }
+            for (to, places) in next {
+                if let Some(agent) = agents.get(&to) {
+                    self.offer(server, agent, &mut messages, &places).await;
+                }
+            }
+        }
+        let results = messages.into_iter().map(|message| {
+            let refused = Taken {
+                message_id: message.id.clone(),
+                accepted: false,
+                conversation_id: None,
+                reason: Some(message.reason),
+            };
+            message.taken.unwrap_or(refused)
+        });
+        let batch = TakenBatch {
+            results: results.collect(),
+        };
+        Ok(serde_json::to_string(&batch).expect("an answer is always JSON"))
+    }
+
+    /// Reads a message and says who it may be offered to: nobody, with the reason, where it may not come in.
+    fn judged(
+        &self,
+        server: &ServerId,
+        raw: &str,
+        agents: &BTreeMap<ConnectionId, McplAgent>,
+    ) -> Result<OfferedMessage, McplError> {
+        let said: IncomingMessage<'_> = mcp::read(Some(raw)).map_err(McplError::bad_params)?;
+        if !is_id(&said.message_id) {
+            return Err(McplError::bad_params("`messageId` is no id"));
+        }
+        let mut message = OfferedMessage {
+            id: said.message_id.to_string(),
+            channel: said.channel_id.to_string(),
+            thread: said.thread_id.as_deref().map(str::to_owned),
+            json: String::new(),
+            set: String::new(),
+            bytes: said.content.get().len(),
+            to: Vec::new(),
+            taken: None,
+            reason: "no agent takes messages of this channel".into(),
+        };
+        match self.admitted(server, raw, &said) {
+            Ok((set, json)) => {
+                message.to = self.candidates(server, &set, &message, agents);
+                (message.set, message.json) = (set, json);
+            }
+            Err(why) => {
+                message.reason = why.clone();
+                self.told(server, &message, None, Outcome::Denied, Some(&why));
+            }
+        }
+        Ok(message)
+    }
+
+    /// The set that lets a message in, and the message as agents are given it; or why it stays out.
+    fn admitted(
+        &self,
+        server: &ServerId,
+        raw: &str,
+        said: &IncomingMessage<'_>,
+    ) -> Result<(String, String), String> {
+        let unknown = || "Unknown channel".to_owned();
+        let comes_in = {
+            let servers = self.servers();
+            let channel = servers
+                .get(server)
+                .and_then(|all| all.get(&said.channel_id));
+            channel.ok_or_else(unknown)?.comes_in()
+        };
+        let sets = self.host.sets().load();
+        let of_server = sets.of(server).ok_or_else(unknown)?;
+        let open = |uses| permits::permitted(of_server, uses, &said.channel_id);
+        let set = open(Capability::ChannelsObserve).or_else(|| open(Capability::ChannelsPublish));
+        let set = set.filter(|_| comes_in);
+        let set = set.ok_or_else(|| "Channel not permitted".to_owned())?;
+        let content = Content::read(said.content.get())?;
+        let name = names::channel(server, &said.channel_id);
+        let content = moderated(&self.rules().moderation, &name, Way::In, content);
+        let content = content.ok_or_else(|| "a rule of the operator drops it".to_owned())?;
+        let mut splice = Splice::new(raw);
+        splice.remove_members(raw, &["channelId", "content", "conversationId"]);
+        let rest = splice.finish().into_owned();
+        let mut splice = Splice::new(&rest);
+        splice.insert_members(
+            &rest,
+            &[
+                ("channelId", &quoted(&name)),
+                ("content", &content.to_json()),
+            ],
+        );
+        Ok((set.to_owned(), splice.finish().into_owned()))
+    }
+
+    /// Who a message is offered to, the first one last: who took the thread before, then as the operator named them.
+    fn candidates(
+        &self,
+        server: &ServerId,
+        set: &str,
+        message: &OfferedMessage,
+        agents: &BTreeMap<ConnectionId, McplAgent>,
+    ) -> Vec<ConnectionId> {
+        let thread = (
+            server.clone(),
+            message.channel.clone(),
+            message.thread.clone(),
+        );
+        let rules = self.rules();
+        let before = self.threads().agent(&thread).cloned();
+        let mut all: Vec<_> = agents
+            .values()
+            .filter(|agent| agent.declares().abilities.channels.any() && agent.sees(server))
+            .filter(|agent| lets_through(Some(agent), server, set, &message.channel))
+            .filter_map(|agent| {
+                let place = rules.place(&agent.id)?;
+                let again = before.as_ref() == Some(&agent.id);
+                Some((!again, place, agent.connection))
+            })
+            .collect();
+        all.sort();
+        all.truncate(OFFERS);
+        all.into_iter().rev().map(|(_, _, to)| to).collect()
+    }
+
+    async fn offer(
+        &self,
+        server: &ServerId,
+        agent: &McplAgent,
+        messages: &mut [OfferedMessage],
+        places: &[usize],
+    ) {
+        let to = side(agent.caller());
+        let suggested: Vec<String> = places
+            .iter()
+            .map(|at| self.suggested(server, &to, &messages[*at]))
+            .collect();
+        let offered = places.iter().zip(&suggested).map(|(at, conversation)| {
+            let json = &messages[*at].json;
+            let mut splice = Splice::new(json);
+            splice.insert_member(json, "conversationId", &quoted(conversation));
+            splice.finish().into_owned()
+        });
+        let offered: Vec<String> = offered.collect();
+        let params = format!(r#"{{"messages":[{}]}}"#, offered.join(","));
+        let answer = agent.ask(Incoming::METHOD, &params, OFFERED).await;
+        let batch = match answer {
+            Ok(Ok(result)) => {
+                let text = std::str::from_utf8(&result).unwrap_or_default();
+                mcp::read::<TakenBatch>(Some(text)).map_err(|why| why.to_string())
+            }
+            Ok(Err(_)) => Err("the agent answered with an error".to_owned()),
+            Err(why) => Err(why.to_string()),
+        };
+        let mut answers = match batch {
+            Ok(batch) => batch.results,
+            Err(why) => {
+                for at in places {
+                    messages[*at].reason = why.clone();
+                    self.told(
+                        server,
+                        &messages[*at],
+                        Some(agent),
+                        Outcome::Failure,
+                        Some(&why),
+                    );
+                }
+                return;
+            }
+        };
+        for (at, conversation) in places.iter().zip(suggested) {
+            let message = &mut messages[*at];
+            let answer = answers.iter().position(|one| one.message_id == message.id);
+            let Some(answer) = answer.map(|at| answers.remove(at)) else {
+                message.reason = "the agent did not say that it takes it".into();
+                continue;
+            };
+            if !answer.accepted {
+                message.reason = answer
+                    .reason
+                    .unwrap_or_else(|| "the agent does not take it".into());
+                self.told(server, message, Some(agent), Outcome::Denied, None);
+                continue;
+            }
+            let own = answer.conversation_id.unwrap_or(conversation);
+            let told = Side::Server(server.clone());
+            message.taken = Some(Taken {
+                message_id: message.id.clone(),
+                accepted: true,
+                conversation_id: Some(self.conversations.conversation(&to, &told, &own)),
+                reason: None,
+            });
+            let thread = (
+                server.clone(),
+                message.channel.clone(),
+                message.thread.clone(),
+            );
+            self.threads().taken(thread, agent.id.clone());
+            self.told(server, message, Some(agent), Outcome::Success, None);
+        }
+    }
+
+    /// The conversation of a thread, as an agent is told it: the same each time, and after a restart.
+    fn suggested(&self, server: &ServerId, to: &Side, message: &OfferedMessage) -> String {
+        let thread = json!([server.as_str(), message.channel, message.thread]).to_string();
+        self.conversations.conversation(&Side::Kernel, to, &thread)
+    }
+
+    fn told(
+        &self,
+        server: &ServerId,
+        message: &OfferedMessage,
+        agent: Option<&McplAgent>,
+        outcome: Outcome,
+        reason: Option<&str>,
+    ) {
+        let record = McplRecord {
+            feature_set: Some(&message.set)
+                .filter(|set| !set.is_empty())
+                .map(String::as_str),
+            agent: agent.map(|agent| &agent.id),
+            by: McplActor::Server,
+            outcome,
+            reason,
+            text: Some(message.json.as_bytes()).filter(|text| !text.is_empty()),
+            more: json!({"channel": message.channel, "bytes": message.bytes}),
+            ..McplRecord::of_server(server, Incoming::METHOD)
+        };
+        audit::record(self.host.audit(), &record);
+    }
+}

@@ -1,0 +1,232 @@
+//! `channels/open` and `channels/close`: asked of the server that has the channel, and opened again after its restart.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mgp_callers::request::Caller;
+use mgp_mcpl_engine::channels::permits;
+use mgp_mcpl_engine::names;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mcpl::McplError;
+use mgp_protocol::mcpl::channels::{Close, Closed, Open, Opened};
+use mgp_protocol::mcpl::error::CHANNEL_OPEN_FAILED;
+use mgp_protocol::mcpl::feature_sets::Capability;
+use mgp_protocol::mgp::audit::Outcome;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{member, quoted};
+use serde_json::json;
+
+use super::{AT_THE_PLATFORM, Channels, lets_through};
+use crate::audit::{self, McplActor, McplRecord};
+
+impl Channels {
+    /// `channels/open` of a caller who sees these servers; answers the channel under the name it knows.
+    ///
+    /// # Errors
+    /// -32024 with the server's reason, or invalid params where it could be several servers.
+    pub async fn open(
+        &self,
+        caller: &Caller,
+        sees: impl Fn(&ServerId) -> bool,
+        params: Option<&str>,
+    ) -> Result<String, McplError> {
+        let (server, own) = {
+            let said: Open<'_> = mcp::read(params).map_err(McplError::bad_params)?;
+            let server = self.opener(&sees, said.server.as_deref())?;
+            let raw = |value: Option<&serde_json::value::RawValue>| {
+                value.map_or("{}".to_owned(), |value| value.get().to_owned())
+            };
+            let own = format!(
+                r#"{{"type":{},"address":{},"metadata":{}}}"#,
+                quoted(&said.kind),
+                raw(said.address),
+                raw(said.metadata)
+            );
+            (server, own)
+        };
+        let opened = self.open_at(&server, &own).await;
+        let record = McplRecord {
+            agent: Some(&caller.agent),
+            by: McplActor::Agent,
+            outcome: match &opened {
+                Ok(_) => Outcome::Success,
+                Err(error) => audit::of_error(error),
+            },
+            reason: opened.as_ref().err().map(|error| error.message.as_str()),
+            more: json!({"channel": opened.as_ref().ok()}),
+            ..McplRecord::of_server(&server, Open::METHOD)
+        };
+        audit::record(self.host.audit(), &record);
+        let id = opened?;
+        let name = names::channel(&server, &id);
+        let servers = self.servers();
+        let channel = servers.get(&server).and_then(|channels| channels.get(&id));
+        let described = channel.map(|channel| channel.described(&name));
+        let gone = || McplError::channel_open_failed("it was closed again");
+        Ok(format!(r#"{{"channel":{}}}"#, described.ok_or_else(gone)?))
+    }
+
+    /// The one server that can be meant: it opens channels, and some enabled set of it uses them.
+    fn opener(
+        &self,
+        sees: &impl Fn(&ServerId) -> bool,
+        said: Option<&str>,
+    ) -> Result<ServerId, McplError> {
+        let sets = self.host.sets().load();
+        let can = sets.servers.iter().filter(|(server, sets)| {
+            let uses = |uses| sets.using(uses).next().is_some();
+            let used = uses(Capability::ChannelsPublish) || uses(Capability::ChannelsObserve);
+            sets.abilities.channels.lifecycle && used && sees(server)
+        });
+        let mut can: Vec<&ServerId> = can.map(|(server, _)| server).collect();
+        can.retain(|server| said.is_none_or(|said| server.as_str() == said));
+        match can.as_slice() {
+            [one] => Ok((*one).clone()),
+            [] => Err(McplError::channel_open_failed(
+                "no server here opens channels",
+            )),
+            several => {
+                let named: Vec<&str> = several.iter().map(|one| one.as_str()).collect();
+                let words = format!("`serverId` is missing: {} open channels", named.join(", "));
+                Err(McplError::bad_params(words))
+            }
+        }
+    }
+
+    /// Asks the server, and registers what it opened.
+    async fn open_at(&self, server: &ServerId, params: &str) -> Result<Arc<str>, McplError> {
+        let asked = self
+            .host
+            .asks(server, Open::METHOD, params, AT_THE_PLATFORM);
+        let answer = asked.await.map_err(|refusal| failed(&refusal))?;
+        let faulty = || McplError::channel_open_failed("the server answered no channel");
+        let text = std::str::from_utf8(&answer).map_err(|_| faulty())?;
+        let opened: Opened<'_> = mcp::read(Some(text)).map_err(|_| faulty())?;
+        let id = {
+            let mut servers = self.servers();
+            let channels = servers.entry(server.clone()).or_default();
+            let opened = channels.opened(opened.channel.get(), params);
+            opened.map_err(|why| McplError::channel_open_failed(&why.to_string()))?
+        };
+        self.tell(server, std::slice::from_ref(&id), &[]);
+        Ok(id)
+    }
+
+    /// Opens again what was open before the server's restart.
+    pub(super) async fn reopen(&self, server: &ServerId, all: Vec<Arc<str>>) {
+        for params in all {
+            let opened = self.open_at(server, &params).await;
+            let record = McplRecord {
+                by: McplActor::Kernel,
+                outcome: match &opened {
+                    Ok(_) => Outcome::Success,
+                    Err(error) => audit::of_error(error),
+                },
+                reason: Some("after a restart of the server"),
+                more: json!({"channel": opened.as_ref().ok()}),
+                ..McplRecord::of_server(server, Open::METHOD)
+            };
+            audit::record(self.host.audit(), &record);
+            if let Err(error) = opened {
+                tracing::warn!(%server, %error, "a channel is not opened again");
+            }
+        }
+    }
+
+    /// `channels/close` of a caller who sees these servers.
+    ///
+    /// # Errors
+    /// Those of MCPL §14.6, or the server's own.
+    pub async fn close(
+        &self,
+        caller: &Caller,
+        sees: impl Fn(&ServerId) -> bool,
+        params: Option<&str>,
+    ) -> Result<Bytes, Refused> {
+        let said: Close<'_> = mcp::read(params).map_err(McplError::bad_params)?;
+        let (server, channel) = self.named(&said.channel_id, sees)?;
+        let refused = || McplError::channel_not_permitted(&said.channel_id);
+        let set = {
+            let sets = self.host.sets().load();
+            let of_server = sets.of(&server).ok_or_else(refused)?;
+            let open = |uses| permits::permitted(of_server, uses, &channel.id);
+            let set =
+                open(Capability::ChannelsPublish).or_else(|| open(Capability::ChannelsObserve));
+            let set = set.filter(|_| of_server.abilities.channels.lifecycle);
+            set.ok_or_else(refused)?.to_owned()
+        };
+        let host = self.agents.get(caller.connection);
+        if !lets_through(host.as_ref(), &server, &set, &channel.id) {
+            return Err(refused().into());
+        }
+        let own = format!(r#"{{"channelId":{}}}"#, quoted(&channel.id));
+        let asked = self
+            .host
+            .asks(&server, Close::METHOD, &own, AT_THE_PLATFORM);
+        let answer = asked.await;
+        let closed = answer.as_ref().is_ok_and(|answer| {
+            serde_json::from_slice::<Closed>(answer).is_ok_and(|answer| answer.closed)
+        });
+        if closed {
+            if let Some(channels) = self.servers().get_mut(&server) {
+                channels.remove(&channel.id);
+            }
+            self.tell(&server, &[], &[names::channel(&server, &channel.id)]);
+        }
+        let record = McplRecord {
+            feature_set: Some(&set),
+            agent: Some(&caller.agent),
+            by: McplActor::Agent,
+            outcome: match &answer {
+                Ok(_) if closed => Outcome::Success,
+                Ok(_) => Outcome::Failure,
+                Err(refusal) => audit::of_refusal(refusal),
+            },
+            more: json!({"channel": &*channel.id}),
+            ..McplRecord::of_server(&server, Close::METHOD)
+        };
+        audit::record(self.host.audit(), &record);
+        answer?;
+        Ok(format!(r#"{{"closed":{closed}}}"#).into())
+    }
+}
+
+/// A no of MCPL, or one of the kernel's.
+#[derive(Debug)]
+pub enum Refused {
+    /// Of MCPL.
+    Mcpl(McplError),
+    /// Of the kernel or the server.
+    Kernel(Refusal),
+}
+
+impl From<McplError> for Refused {
+    fn from(error: McplError) -> Self {
+        Self::Mcpl(error)
+    }
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self::Kernel(refusal)
+    }
+}
+
+/// Why a server did not open a channel: its own error where that is one of opening, and in its words.
+fn failed(refusal: &Refusal) -> McplError {
+    let Refusal::Peer(error) = refusal else {
+        return McplError::channel_open_failed(&refusal.to_string());
+    };
+    let own = member(error.get(), "code") == Some(&CHANNEL_OPEN_FAILED.to_string());
+    let data = member(error.get(), "data").filter(|_| own);
+    let words = member(error.get(), "message");
+    let words: String = words
+        .and_then(|words| serde_json::from_str(words).ok())
+        .unwrap_or_else(|| "it answered with an error".into());
+    let mut error = McplError::channel_open_failed(&words);
+    if let Some(data) = data {
+        error.data = Some(data.to_owned());
+    }
+    error
+}

@@ -1,0 +1,181 @@
+//! `channels/outgoing/*`: what an agent writes, told to who may observe the channel (MCPL §14.3).
+
+use mgp_callers::request::Caller;
+use mgp_mcpl_engine::channels::moderation::{Way, moderated, moderates};
+use mgp_mcpl_engine::channels::permits;
+use mgp_mcpl_engine::conversations::Side;
+use mgp_mcpl_engine::names;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mcpl::McplError;
+use mgp_protocol::mcpl::channels::outgoing::{Chunk, Complete};
+use mgp_protocol::mcpl::content::Content;
+use mgp_protocol::mcpl::feature_sets::Capability;
+use mgp_protocol::splice::quoted;
+use serde_json::json;
+
+use super::{Channels, lets_through, side};
+use crate::audit::{self, McplActor, McplRecord};
+
+/// Who observes a channel, and what it is called there.
+struct Observer {
+    server: ServerId,
+    set: String,
+    channel: String,
+}
+
+impl Channels {
+    /// `channels/outgoing/chunk` of a caller who sees these servers. Where a rule moderates the channel, no part is
+    /// told before the whole: what a rule finds may stand across two parts.
+    ///
+    /// # Errors
+    /// Those of MCPL §14.6, or invalid params: the agent is told none, as it asked nothing.
+    pub fn outgoing_chunk(
+        &self,
+        caller: &Caller,
+        sees: impl Fn(&ServerId) -> bool,
+        params: Option<&str>,
+    ) -> Result<(), McplError> {
+        let said: Chunk<'_> = mcp::read(params).map_err(McplError::bad_params)?;
+        if moderates(&self.rules().moderation, &said.channel_id, Way::Out) {
+            return Ok(());
+        }
+        let observers = self.observers(caller, sees, &said.channel_id, true)?;
+        for observer in observers {
+            let ids = self.ids(
+                caller,
+                &observer,
+                &said.inference_id,
+                said.conversation_id.as_deref(),
+            );
+            let params = format!(
+                r#"{{{ids},"index":{},"delta":{}}}"#,
+                said.index,
+                quoted(&said.delta)
+            );
+            let _ = self.host.tells(&observer.server, Chunk::METHOD, &params);
+            // One record for what is written in parts; the whole has its own.
+            if said.index == 0 {
+                self.observed(
+                    caller,
+                    &observer,
+                    Chunk::METHOD,
+                    &said.inference_id,
+                    &said.delta,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// `channels/outgoing/complete`.
+    ///
+    /// # Errors
+    /// As [`Self::outgoing_chunk`].
+    pub fn outgoing_complete(
+        &self,
+        caller: &Caller,
+        sees: impl Fn(&ServerId) -> bool,
+        params: Option<&str>,
+    ) -> Result<(), McplError> {
+        let said: Complete<'_> = mcp::read(params).map_err(McplError::bad_params)?;
+        let content = Content::read(said.content.get()).map_err(McplError::bad_params)?;
+        let rules = self.rules();
+        let Some(content) = moderated(&rules.moderation, &said.channel_id, Way::Out, content)
+        else {
+            return Ok(());
+        };
+        let content = content.to_json();
+        for observer in self.observers(caller, sees, &said.channel_id, false)? {
+            let ids = self.ids(
+                caller,
+                &observer,
+                &said.inference_id,
+                said.conversation_id.as_deref(),
+            );
+            let params = format!(r#"{{{ids},"content":{content}}}"#);
+            let _ = self.host.tells(&observer.server, Complete::METHOD, &params);
+            self.observed(
+                caller,
+                &observer,
+                Complete::METHOD,
+                &said.inference_id,
+                &content,
+            );
+        }
+        Ok(())
+    }
+
+    /// Who may observe a channel: its own server alone; of a channel that is no server's, all that may.
+    fn observers(
+        &self,
+        caller: &Caller,
+        sees: impl Fn(&ServerId) -> bool,
+        name: &str,
+        in_parts: bool,
+    ) -> Result<Vec<Observer>, McplError> {
+        let sets = self.host.sets().load();
+        let host = self.agents.get(caller.connection);
+        let observer = |server: &ServerId, channel: &str| {
+            let of_server = sets.of(server)?;
+            let abilities = of_server.abilities.channels;
+            if !abilities.observe || (in_parts && !abilities.streaming) {
+                return None;
+            }
+            let set = permits::permitted(of_server, Capability::ChannelsObserve, channel)?;
+            let open = lets_through(host.as_ref(), server, set, channel);
+            open.then(|| Observer {
+                server: server.clone(),
+                set: set.to_owned(),
+                channel: channel.to_owned(),
+            })
+        };
+        if permits::is_pseudo(name) {
+            let seen = sets.servers.keys().filter(|server| sees(server));
+            return Ok(seen.filter_map(|server| observer(server, name)).collect());
+        }
+        let (server, channel) = self.named(name, sees)?;
+        debug_assert_eq!(names::channel(&server, &channel.id), name);
+        Ok(observer(&server, &channel.id).into_iter().collect())
+    }
+
+    /// The ids of a message, as its observer is told them.
+    fn ids(
+        &self,
+        caller: &Caller,
+        observer: &Observer,
+        inference: &str,
+        conversation: Option<&str>,
+    ) -> String {
+        let (from, to) = (side(caller), Side::Server(observer.server.clone()));
+        let inference = self.conversations.inference(&from, &to, inference);
+        let conversation = conversation.unwrap_or(&observer.channel);
+        let conversation = self.conversations.conversation(&from, &to, conversation);
+        format!(
+            r#""inferenceId":{},"conversationId":{},"channelId":{}"#,
+            quoted(&inference),
+            quoted(&conversation),
+            quoted(&observer.channel)
+        )
+    }
+
+    fn observed(
+        &self,
+        caller: &Caller,
+        observer: &Observer,
+        method: &str,
+        inference: &str,
+        text: &str,
+    ) {
+        let record = McplRecord {
+            feature_set: Some(&observer.set),
+            inference: Some(inference),
+            agent: Some(&caller.agent),
+            by: McplActor::Agent,
+            text: Some(text.as_bytes()),
+            more: json!({"channel": observer.channel}),
+            ..McplRecord::of_server(&observer.server, method)
+        };
+        audit::record(self.host.audit(), &record);
+    }
+}

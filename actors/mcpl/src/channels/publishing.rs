@@ -1,0 +1,179 @@
+//! `channels/publish`, to the one server that has the channel.
+
+use std::sync::Arc;
+
+use mgp_callers::request::Caller;
+use mgp_mcpl_engine::channels::moderation::{Way, moderated};
+use mgp_mcpl_engine::channels::permits;
+use mgp_mcpl_engine::conversations::Side;
+use mgp_mcpl_engine::names;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mcpl::McplError;
+use mgp_protocol::mcpl::channels::{Publish, Published};
+use mgp_protocol::mcpl::content::Content;
+use mgp_protocol::mcpl::feature_sets::Capability;
+use mgp_protocol::mgp::audit::Outcome;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::quoted;
+use serde_json::json;
+
+use super::{AT_THE_PLATFORM, Channels, lets_through, side};
+use crate::audit::{self, McplActor, McplRecord};
+
+/// A message on its way to a channel: all questions about it are answered.
+#[derive(Debug)]
+pub struct Publishing {
+    server: ServerId,
+    set: String,
+    channel: Arc<str>,
+    /// `None` when a rule drops it.
+    content: Option<String>,
+    params: String,
+}
+
+impl Channels {
+    /// Judges what a caller wants to publish, who sees these servers.
+    ///
+    /// # Errors
+    /// Those of MCPL §14.6, or invalid params.
+    pub fn publishing(
+        &self,
+        caller: &Caller,
+        sees: impl Fn(&ServerId) -> bool,
+        params: Option<&str>,
+    ) -> Result<Publishing, McplError> {
+        let said: Publish<'_> = mcp::read(params).map_err(McplError::bad_params)?;
+        let default = self.default_outgoing();
+        let named = said.channel_id.as_deref().or(default.as_deref());
+        let name = named.ok_or_else(|| {
+            McplError::bad_params(
+                "`channelId` is missing, and the operator named no default channel",
+            )
+        })?;
+        let (server, channel) = self.named(name, sees)?;
+        let set = self.may_publish(caller, &server, &channel.id);
+        let refused = || McplError::channel_not_permitted(name);
+        let set = set.filter(|_| channel.goes_out()).ok_or_else(refused)?;
+        let content = Content::read(said.content.get()).map_err(McplError::bad_params)?;
+        let full = names::channel(&server, &channel.id);
+        let content = moderated(&self.rules().moderation, &full, Way::Out, content);
+        let content = content.map(|content| content.to_json());
+        let to = Side::Server(server.clone());
+        let conversation = said.conversation_id.as_deref().unwrap_or(name);
+        let conversation = self
+            .conversations
+            .conversation(&side(caller), &to, conversation);
+        let params = format!(
+            r#"{{"conversationId":{},"channelId":{},"stream":{},"content":{}}}"#,
+            quoted(&conversation),
+            quoted(&channel.id),
+            said.stream,
+            content.as_deref().unwrap_or("[]"),
+        );
+        Ok(Publishing {
+            server,
+            set,
+            channel: channel.id,
+            content,
+            params,
+        })
+    }
+
+    /// The set that lets this caller publish to a channel.
+    fn may_publish(&self, caller: &Caller, server: &ServerId, channel: &str) -> Option<String> {
+        let sets = self.host.sets().load();
+        let of_server = sets.of(server)?;
+        let set = permits::permitted(of_server, Capability::ChannelsPublish, channel)?;
+        let host = self.agents.get(caller.connection);
+        lets_through(host.as_ref(), server, set, channel).then(|| set.to_owned())
+    }
+
+    /// Publishes, and waits for the server's word that it is delivered.
+    ///
+    /// # Errors
+    /// The server's own error, or whatever kept the answer from coming.
+    pub async fn publish(
+        &self,
+        caller: &Caller,
+        publishing: Publishing,
+    ) -> Result<Published, Refusal> {
+        if publishing.content.is_none() {
+            self.published(
+                caller,
+                &publishing,
+                Outcome::Denied,
+                Some("dropped by a rule"),
+            );
+            return Ok(dropped());
+        }
+        let asked = self.host.asks(
+            &publishing.server,
+            Publish::METHOD,
+            &publishing.params,
+            AT_THE_PLATFORM,
+        );
+        let answer = asked.await.and_then(|answer| {
+            let text = std::str::from_utf8(&answer).unwrap_or_default();
+            mcp::read::<Published>(Some(text)).map_err(|why| Refusal::Faulty {
+                server: publishing.server.clone(),
+                reason: format!("its answer to channels/publish is none: {why}"),
+            })
+        });
+        let outcome = match &answer {
+            Ok(published) if published.delivered => Outcome::Success,
+            Ok(_) => Outcome::Failure,
+            Err(refusal) => audit::of_refusal(refusal),
+        };
+        self.published(caller, &publishing, outcome, None);
+        answer
+    }
+
+    /// Publishes, and does not wait.
+    ///
+    /// # Errors
+    /// The server is not connected.
+    pub fn publish_unasked(&self, caller: &Caller, publishing: &Publishing) -> Result<(), Refusal> {
+        if publishing.content.is_none() {
+            self.published(
+                caller,
+                publishing,
+                Outcome::Denied,
+                Some("dropped by a rule"),
+            );
+            return Ok(());
+        }
+        self.host
+            .tells(&publishing.server, Publish::METHOD, &publishing.params)?;
+        self.published(caller, publishing, Outcome::Success, None);
+        Ok(())
+    }
+
+    fn published(
+        &self,
+        caller: &Caller,
+        publishing: &Publishing,
+        outcome: Outcome,
+        reason: Option<&str>,
+    ) {
+        let record = McplRecord {
+            feature_set: Some(&publishing.set),
+            agent: Some(&caller.agent),
+            by: McplActor::Agent,
+            outcome,
+            reason,
+            text: publishing.content.as_deref().map(str::as_bytes),
+            more: json!({"channel": &*publishing.channel}),
+            ..McplRecord::of_server(&publishing.server, Publish::METHOD)
+        };
+        audit::record(self.host.audit(), &record);
+    }
+}
+
+fn dropped() -> Published {
+    Published {
+        delivered: false,
+        message_id: None,
+        reason: Some("a rule of the operator drops it".into()),
+    }
+}

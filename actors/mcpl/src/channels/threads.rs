@@ -1,0 +1,57 @@
+//! Which agent goes on with which thread.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use mgp_protocol::ids::{AgentId, ServerId};
+
+/// Threads that are remembered; the oldest goes, and its next message is offered as that of a new one.
+const THREADS_MAX: usize = 4096;
+
+type Thread = (ServerId, String, Option<String>);
+
+/// The agents that took the last message of each thread.
+#[derive(Debug, Default)]
+pub(super) struct Threads {
+    taken_by: BTreeMap<Thread, AgentId>,
+    order: VecDeque<Thread>,
+}
+
+impl Threads {
+    /// Who took the last message of this thread.
+    pub(super) fn agent(&self, thread: &Thread) -> Option<&AgentId> {
+        self.taken_by.get(thread)
+    }
+
+    /// This agent took a message.
+    pub(super) fn taken(&mut self, thread: Thread, agent: AgentId) {
+        if self.taken_by.insert(thread.clone(), agent).is_none() {
+            self.order.push_back(thread);
+        }
+        if self.order.len() > THREADS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.taken_by.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MCPL-128: a thread stays with who took it, and no more are remembered than the bound.
+    #[test]
+    fn a_thread_stays_with_its_agent() {
+        let mut threads = Threads::default();
+        let thread = |n: usize| (ServerId::new("chat"), "c".to_owned(), Some(n.to_string()));
+        for n in 0..THREADS_MAX + 10 {
+            threads.taken(thread(n), AgentId::new("agent.a"));
+            threads.taken(thread(n), AgentId::new("agent.b"));
+        }
+        assert_eq!(threads.agent(&thread(0)), None);
+        let last = threads.agent(&thread(THREADS_MAX)).unwrap();
+        assert_eq!(last.as_str(), "agent.b");
+        assert_eq!(threads.taken_by.len(), THREADS_MAX);
+        assert_eq!(threads.order.len(), THREADS_MAX);
+    }
+}

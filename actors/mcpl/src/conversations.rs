@@ -1,0 +1,39 @@
+//! Ids of inferences and conversations, as each side is told them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mgp_mcpl_engine::conversations::{ForeignIds, IdKind, Side};
+
+/// Passes ids from side to side. Clones share the table.
+#[derive(Clone, Debug)]
+pub struct Conversations(Arc<Mutex<ForeignIds>>);
+
+impl Conversations {
+    /// With a key that only this node has.
+    #[must_use]
+    pub fn new(key: [u8; 32]) -> Self {
+        Self(Arc::new(Mutex::new(ForeignIds::new(key))))
+    }
+
+    /// What `to` reads for the id of an inference that `from` says.
+    #[must_use]
+    pub fn inference(&self, from: &Side, to: &Side, id: &str) -> String {
+        self.ids().pass(from, to, IdKind::Inference, id)
+    }
+
+    /// The same of a conversation.
+    #[must_use]
+    pub fn conversation(&self, from: &Side, to: &Side, id: &str) -> String {
+        self.ids().pass(from, to, IdKind::Conversation, id)
+    }
+
+    /// A side is gone.
+    pub fn forget(&self, side: &Side) {
+        self.ids().forget(side);
+    }
+
+    /// Held for one look-up.
+    fn ids(&self) -> MutexGuard<'_, ForeignIds> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,209 @@
+//! What leaves of an inference while servers behind it have not answered: nothing.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::{AfterVerdict, HookOrigin};
+
+/// Inferences whose verdict is remembered: their last chunks come within a moment of it.
+const REMEMBERED: usize = 1024;
+/// Bytes of texts that are remembered with them. The oldest go at either bound; what is then still held back is
+/// withheld.
+const BYTES: usize = 16 << 20;
+
+/// An inference, as whose it is calls it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct GateKey {
+    whose: String,
+    inference: String,
+}
+
+impl GateKey {
+    /// The inference of this id.
+    #[must_use]
+    pub fn new(origin: &HookOrigin, inference: &str) -> Self {
+        let whose = match origin {
+            HookOrigin::Agent(agent) => format!("agent {:?}", agent.connection),
+            HookOrigin::Server { server, .. } => format!("server {server}"),
+        };
+        Self {
+            whose,
+            inference: inference.to_owned(),
+        }
+    }
+}
+
+/// Knows the verdict of each inference that went through the hooks.
+///
+/// Whoever has something of an inference to send on (a chunk, a result) while [`super::Hooks::is_after_due`] asks
+/// [`AfterGate::verdict`] first: it resolves when the chain has answered.
+#[derive(Clone, Debug, Default)]
+pub struct AfterGate(Arc<Mutex<GateState>>);
+
+#[derive(Debug, Default)]
+struct GateState {
+    inferences: HashMap<GateKey, watch::Sender<Option<AfterVerdict>>>,
+    /// Oldest first.
+    order: VecDeque<GateKey>,
+    bytes: usize,
+}
+
+/// An inference whose chain is under way. One that breaks off lets nothing through.
+pub(super) struct HeldInference<'a> {
+    gate: &'a AfterGate,
+    key: &'a GateKey,
+}
+
+impl AfterGate {
+    /// Resolves with what goes on of an inference, as soon as its chain has answered, whether it has begun or not.
+    /// Where that takes longer than `wait`, nothing does.
+    pub async fn verdict(&self, key: &GateKey, wait: Duration) -> AfterVerdict {
+        let mut verdict = self.lock().entry(key);
+        let concluded = verdict.wait_for(Option::is_some);
+        match tokio::time::timeout(wait, concluded).await {
+            Ok(Ok(verdict)) => verdict
+                .clone()
+                .unwrap_or_else(|| nothing("it has no verdict")),
+            Ok(Err(_)) => nothing("too many inferences are under way"),
+            Err(_) => nothing(
+                "the servers behind the inference were not asked, or did not answer, in time",
+            ),
+        }
+    }
+
+    pub(super) fn begins<'a>(&'a self, key: &'a GateKey) -> HeldInference<'a> {
+        drop(self.lock().entry(key));
+        HeldInference { gate: self, key }
+    }
+
+    pub(super) fn concluded(&self, key: &GateKey, verdict: AfterVerdict) {
+        let mut state = self.lock();
+        drop(state.entry(key));
+        let bytes = verdict.bytes();
+        if let Some(sender) = state.inferences.get(key) {
+            let before = sender.send_replace(Some(verdict));
+            state.bytes += bytes;
+            state.bytes -= before.map_or(0, |before| before.bytes());
+        }
+        state.make_room();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, GateState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl GateState {
+    fn entry(&mut self, key: &GateKey) -> watch::Receiver<Option<AfterVerdict>> {
+        if let Some(known) = self.inferences.get(key) {
+            return known.subscribe();
+        }
+        let (sender, receiver) = watch::channel(None);
+        self.inferences.insert(key.clone(), sender);
+        self.order.push_back(key.clone());
+        self.make_room();
+        receiver
+    }
+
+    /// The oldest go, but never the last one.
+    fn make_room(&mut self) {
+        while self.order.len() > 1 && (self.order.len() > REMEMBERED || self.bytes > BYTES) {
+            let Some(oldest) = self.order.pop_front() else {
+                return;
+            };
+            let gone = self.inferences.remove(&oldest);
+            let bytes = gone.and_then(|gone| gone.borrow().as_ref().map(AfterVerdict::bytes));
+            self.bytes -= bytes.unwrap_or(0);
+        }
+    }
+}
+
+impl Drop for HeldInference<'_> {
+    fn drop(&mut self) {
+        let open = |state: &GateState| {
+            let sender = state.inferences.get(self.key);
+            sender.is_some_and(|sender| sender.borrow().is_none())
+        };
+        let open = open(&self.gate.lock());
+        if open {
+            self.gate.concluded(self.key, nothing("the hook broke off"));
+        }
+    }
+}
+
+impl AfterVerdict {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Unchanged => 0,
+            Self::Modified(text) | Self::Withheld(text) => text.len(),
+        }
+    }
+}
+
+fn nothing(why: &str) -> AfterVerdict {
+    AfterVerdict::Withheld(format!("the answer is withheld: {why}").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mgp_protocol::ids::ServerId;
+
+    fn key(inference: &str) -> GateKey {
+        let origin = HookOrigin::Server {
+            server: ServerId::new("s"),
+            depth: 1,
+        };
+        GateKey::new(&origin, inference)
+    }
+
+    /// MCPL-093: whoever waits hears the verdict when it is there, and whoever comes later at once.
+    #[tokio::test]
+    async fn what_waits_goes_on_with_the_verdict() {
+        let gate = AfterGate::default();
+        let waits = {
+            let gate = gate.clone();
+            tokio::spawn(async move { gate.verdict(&key("i"), Duration::from_secs(60)).await })
+        };
+        let key = key("i");
+        let held = gate.begins(&key);
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished());
+        let modified = AfterVerdict::Modified("[REDACTED]".into());
+        gate.concluded(&key, modified.clone());
+        drop(held);
+        assert_eq!(waits.await.unwrap(), modified);
+        assert_eq!(gate.verdict(&key, Duration::ZERO).await, modified);
+    }
+
+    /// What nobody let through does not leave: neither when the chain never began, nor when it broke off.
+    #[tokio::test]
+    async fn without_a_verdict_nothing_leaves() {
+        let gate = AfterGate::default();
+        let late = gate.verdict(&key("never"), Duration::from_millis(1)).await;
+        assert!(matches!(late, AfterVerdict::Withheld(_)));
+        let broken = key("broken");
+        drop(gate.begins(&broken));
+        let verdict = gate.verdict(&broken, Duration::from_secs(60)).await;
+        assert!(matches!(verdict, AfterVerdict::Withheld(_)));
+    }
+
+    #[tokio::test]
+    async fn what_is_remembered_is_bounded() {
+        let gate = AfterGate::default();
+        for n in 0..3 * REMEMBERED {
+            gate.concluded(&key(&n.to_string()), AfterVerdict::Modified("x".into()));
+        }
+        assert_eq!(gate.lock().order.len(), REMEMBERED);
+        let text: Arc<str> = "x".repeat(BYTES / 4).into();
+        for n in 0..9 {
+            gate.concluded(&key(&n.to_string()), AfterVerdict::Modified(text.clone()));
+        }
+        let state = gate.lock();
+        assert!(state.order.len() <= 4 && state.bytes <= BYTES);
+        assert_eq!(state.inferences.len(), state.order.len());
+    }
+}

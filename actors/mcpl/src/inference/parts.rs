@@ -1,0 +1,68 @@
+//! The parts of one answer, on their way to the server that asked for them (MCPL §11.4).
+
+use mgp_mcpl_engine::inference::provider::CONTENT_MAX;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::jsonrpc::RequestId;
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mcpl::inference::{Chunk, NotInferred, chunk};
+
+use super::providers::NoAnswer;
+use crate::host::McplHost;
+
+/// Sends each part with the server's own id and the next number. All together are the answer, or there is none.
+pub(super) struct Parts<'a> {
+    host: &'a McplHost,
+    server: &'a ServerId,
+    /// `None` where no parts are wanted.
+    id: Option<RequestId>,
+    index: u64,
+    sent: String,
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn new(host: &'a McplHost, server: &'a ServerId, id: Option<RequestId>) -> Self {
+        Self {
+            host,
+            server,
+            id,
+            index: 0,
+            sent: String::new(),
+        }
+    }
+
+    pub(super) fn wanted(&self) -> bool {
+        self.id.is_some()
+    }
+
+    /// Sends one.
+    pub(super) fn add(&mut self, delta: &str) -> Result<(), NotInferred> {
+        let Some(id) = self.id.as_ref().filter(|_| !delta.is_empty()) else {
+            return Ok(());
+        };
+        if self.sent.len() + delta.len() > CONTENT_MAX {
+            return Err(NotInferred::Failed);
+        }
+        let params = chunk(id, self.index, delta);
+        let told = self.host.tells(self.server, Chunk::METHOD, &params);
+        told.map_err(|_| NotInferred::NotThere)?;
+        self.sent.push_str(delta);
+        self.index += 1;
+        Ok(())
+    }
+
+    /// Sends what is missing of the whole.
+    ///
+    /// # Errors
+    /// The parts before are not its beginning.
+    pub(super) fn whole(&mut self, content: &str) -> Result<(), NoAnswer> {
+        if !self.wanted() {
+            return Ok(());
+        }
+        let Some(rest) = content.strip_prefix(self.sent.as_str()) else {
+            let words = "the parts of the answer are not the answer";
+            return Err(NoAnswer::after(NotInferred::Failed, words));
+        };
+        let gone = |reason| NoAnswer::after(reason, "the server takes no parts any more");
+        self.add(rest).map_err(gone)
+    }
+}

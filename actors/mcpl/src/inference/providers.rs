@@ -1,0 +1,257 @@
+//! Asks the providers of the configuration: so many at once, the others in a line, each within its time.
+//!
+//! Nothing is tried a second time, no redirect is followed, and no word of a provider reaches a server or a log: it may
+//! repeat the key.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+use mgp_mcpl_engine::inference::provider::{
+    BODY_MAX, BadAnswer, EVENT_MAX, PromptOrder, ProviderAnswer, ProviderSpec, ProviderStream,
+};
+use mgp_protocol::mcpl::inference::NotInferred;
+use mgp_transports::http::client::{self, Client, ClientError, Response};
+use mgp_transports::http::tls::Tls;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+/// Longest body of an error that is read for its code, in bytes.
+const ERROR_MAX: usize = 64 << 10;
+
+/// The providers.
+#[derive(Debug)]
+pub(super) struct Providers {
+    client: Client,
+    lines: BTreeMap<Arc<str>, Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    spec: Arc<ProviderSpec>,
+    /// Inferences under way.
+    turns: Semaphore,
+    /// These and those that wait.
+    places: Semaphore,
+}
+
+/// Why a provider gave no answer.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{words}")]
+pub(super) struct NoAnswer {
+    /// For the server.
+    pub(super) reason: NotInferred,
+    /// For the server and the operator.
+    pub(super) words: String,
+    /// Whether it may have cost something.
+    pub(super) began: bool,
+}
+
+impl NoAnswer {
+    /// Nothing was asked, and it cost nothing.
+    pub(super) fn before(reason: NotInferred, words: impl Into<String>) -> Self {
+        Self::new(reason, words, false)
+    }
+
+    /// It was asked.
+    pub(super) fn after(reason: NotInferred, words: impl Into<String>) -> Self {
+        Self::new(reason, words, true)
+    }
+
+    fn new(reason: NotInferred, words: impl Into<String>, began: bool) -> Self {
+        let words = words.into();
+        Self {
+            reason,
+            words,
+            began,
+        }
+    }
+}
+
+impl Providers {
+    pub(super) fn new(specs: &BTreeMap<Arc<str>, Arc<ProviderSpec>>) -> Self {
+        let line = |spec: &Arc<ProviderSpec>| Line {
+            spec: spec.clone(),
+            turns: Semaphore::new(spec.at_once),
+            places: Semaphore::new(spec.at_once + spec.waiting),
+        };
+        let lines = specs.iter().map(|(name, spec)| (name.clone(), line(spec)));
+        Self {
+            client: Client::new(Tls::system()),
+            lines: lines.collect(),
+        }
+    }
+
+    /// Asks one. Each part goes to `part` before the whole; one that nobody takes ends it.
+    pub(super) async fn ask(
+        &self,
+        name: &str,
+        order: &PromptOrder<'_>,
+        mut part: impl FnMut(String) -> Result<(), NotInferred> + Send,
+    ) -> Result<ProviderAnswer, NoAnswer> {
+        let Some(line) = self.lines.get(name) else {
+            let words = format!("there is no provider {name}");
+            return Err(NoAnswer::new(NotInferred::NotThere, words, false));
+        };
+        let Ok(_place) = line.places.try_acquire() else {
+            let words = "too many inferences are under way or waiting";
+            return Err(NoAnswer::new(NotInferred::Busy, words, false));
+        };
+        let mut began = false;
+        let by = Instant::now() + line.spec.timeout;
+        let asking = async {
+            let _turn = line.turns.acquire().await;
+            // Its turn came when its time was over.
+            if Instant::now() >= by {
+                return Err(NoAnswer::before(
+                    NotInferred::TimedOut,
+                    "its turn came too late",
+                ));
+            }
+            self.asked(&line.spec, order, &mut part, &mut began).await
+        };
+        let answered = timeout_at(by, asking).await;
+        answered.unwrap_or_else(|_| {
+            let words = format!("no answer within {} s", line.spec.timeout.as_secs_f32());
+            Err(NoAnswer::new(NotInferred::TimedOut, words, began))
+        })
+    }
+
+    async fn asked(
+        &self,
+        spec: &ProviderSpec,
+        order: &PromptOrder<'_>,
+        part: &mut (impl FnMut(String) -> Result<(), NotInferred> + Send),
+        began: &mut bool,
+    ) -> Result<ProviderAnswer, NoAnswer> {
+        let answer = self.head(spec, order, began).await?;
+        if !answer.status.is_success() {
+            // It refused, and so did nothing.
+            *began = false;
+            return Err(refused(spec, answer).await);
+        }
+        let kind = answer.headers.get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let streams = order.stream && kind.trim_start().starts_with("text/event-stream");
+        match streams {
+            true => streamed(spec, answer, part).await,
+            false => {
+                let body = client::read_json(answer.body, BODY_MAX).await;
+                let body = body.map_err(|_| failed(&BadAnswer::Cut))?;
+                let whole = spec.read(&body).map_err(|bad| failed(&bad))?;
+                // Whoever asked for parts gets one: one that has nothing to say has none.
+                if order.stream && !whole.content.is_empty() {
+                    part(whole.content.clone()).map_err(gone)?;
+                }
+                Ok(whole)
+            }
+        }
+    }
+
+    async fn head(
+        &self,
+        spec: &ProviderSpec,
+        order: &PromptOrder<'_>,
+        began: &mut bool,
+    ) -> Result<Response, NoAnswer> {
+        let not_sent = |reason, words: &str| NoAnswer::new(reason, words, false);
+        let body = spec
+            .body(order)
+            .map_err(|why| NoAnswer::new(NotInferred::Failed, why, false))?;
+        let misconfigured = || not_sent(NotInferred::Failed, "the provider is misconfigured");
+        // The key goes nowhere where others read it; the configuration is checked for this, too.
+        if !mgp_transports::http::is_safe(&spec.url) {
+            return Err(misconfigured());
+        }
+        let uri = client::parse_url(&spec.url).map_err(|_| misconfigured())?;
+        let headers = headers(spec).ok_or_else(misconfigured)?;
+        *began = true;
+        let sent = self
+            .client
+            .request(Method::POST, &uri, headers, Some(Bytes::from(body)))
+            .await;
+        sent.map_err(|error| {
+            tracing::warn!(provider = %spec.name, %error, "a provider did not answer");
+            match error {
+                ClientError::Dial(_) | ClientError::BadUrl { .. } => {
+                    not_sent(NotInferred::Failed, "the provider cannot be reached")
+                }
+                ClientError::Redirected { .. } => not_sent(
+                    NotInferred::Failed,
+                    "the provider wants to be asked elsewhere, which is not followed",
+                ),
+                ClientError::Closed { .. } | ClientError::NotHttp { .. } => NoAnswer::new(
+                    NotInferred::Failed,
+                    "the provider broke off before it answered",
+                    true,
+                ),
+            }
+        })
+    }
+}
+
+async fn streamed(
+    spec: &ProviderSpec,
+    answer: Response,
+    part: &mut (impl FnMut(String) -> Result<(), NotInferred> + Send),
+) -> Result<ProviderAnswer, NoAnswer> {
+    let mut events = client::events(answer.body, EVENT_MAX);
+    let mut stream = ProviderStream::new(spec.kind);
+    let mut taken = 0_usize;
+    while !stream.is_done() {
+        let event = events.next().await.map_err(|_| failed(&BadAnswer::Cut))?;
+        let Some(event) = event else { break };
+        taken = taken.saturating_add(event.data.len());
+        if taken > BODY_MAX {
+            return Err(failed(&BadAnswer::TooLong));
+        }
+        // It only moved an id or a time.
+        if event.data.is_empty() {
+            continue;
+        }
+        let data = std::str::from_utf8(&event.data).map_err(|_| failed(&BadAnswer::Unreadable))?;
+        if let Some(delta) = stream.event(data).map_err(|bad| failed(&bad))? {
+            part(delta).map_err(gone)?;
+        }
+    }
+    stream.end().map_err(|bad| failed(&bad))
+}
+
+/// The headers, the key among them as what is not shown.
+fn headers(spec: &ProviderSpec) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in spec.headers() {
+        let mut value = HeaderValue::try_from(value).ok()?;
+        value.set_sensitive(true);
+        headers.insert(HeaderName::from_static(name), value);
+    }
+    Some(headers)
+}
+
+async fn refused(spec: &ProviderSpec, answer: Response) -> NoAnswer {
+    let status = answer.status;
+    let body = client::read_json(answer.body, ERROR_MAX).await;
+    let code = ProviderSpec::error_code(&body.unwrap_or_default());
+    tracing::warn!(provider = %spec.name, status = status.as_u16(), "{code}");
+    let (reason, words) = match status {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            (NotInferred::Busy, "the provider is busy")
+        }
+        _ => (NotInferred::Failed, "the provider refused"),
+    };
+    NoAnswer::new(reason, format!("{words} ({})", status.as_u16()), false)
+}
+
+fn failed(bad: &BadAnswer) -> NoAnswer {
+    NoAnswer::new(NotInferred::Failed, format!("the provider: {bad}"), true)
+}
+
+fn gone(reason: NotInferred) -> NoAnswer {
+    NoAnswer::new(reason, "nobody takes the parts of the answer", true)
+}
+
+#[cfg(test)]
+mod tests;

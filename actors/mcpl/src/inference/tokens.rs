@@ -1,0 +1,161 @@
+//! The tokens that servers took today, on disk before anything is sent.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use mgp_mcpl_engine::inference::budget::{BudgetRules, NoTokensLeft, SetAside, TokenBudget};
+use mgp_protocol::ids::ServerId;
+use mgp_runtime::task;
+use mgp_runtime::time::unix_ms;
+use mgp_store::atomic_file;
+use tokio::sync::Mutex;
+
+/// The file in the folder of MCPL.
+const FILE: &str = "tokens.json";
+/// Longest file read, in bytes: all servers that are counted, with long names.
+const LONGEST: u64 = 4 << 20;
+const DAY_MS: u64 = 86_400_000;
+
+/// The tokens that servers took today. Clones share the count.
+#[derive(Clone, Debug)]
+pub struct Tokens(Arc<SharedTokens>);
+
+#[derive(Debug)]
+struct SharedTokens {
+    path: PathBuf,
+    /// Held while the file is written, so that the last count is the one that stays.
+    budget: Mutex<TokenBudget>,
+}
+
+/// Why nothing is set aside.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotSetAside {
+    #[error(transparent)]
+    None(#[from] NoTokensLeft),
+    #[error("what it may take could not be written down")]
+    Disk(#[source] io::Error),
+}
+
+/// Why the count cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {why}; remove it, and today's tokens are counted from 0", .path.display())]
+pub struct UnreadableTokens {
+    path: PathBuf,
+    why: String,
+}
+
+impl Tokens {
+    /// Reads what was kept in this folder; blocks.
+    ///
+    /// # Errors
+    /// [`UnreadableTokens`], in words for who starts the kernel.
+    pub fn open(folder: &Path) -> Result<Self, UnreadableTokens> {
+        let path = folder.join(FILE);
+        let unreadable = |why: String| UnreadableTokens {
+            path: path.clone(),
+            why,
+        };
+        let size = std::fs::metadata(&path).map(|it| it.len());
+        let budget = match size {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => TokenBudget::default(),
+            Err(error) => return Err(unreadable(error.to_string())),
+            Ok(size) if size > LONGEST => return Err(unreadable("it is too long".to_owned())),
+            Ok(_) => {
+                let text = std::fs::read_to_string(&path);
+                let text = text.map_err(|error| unreadable(error.to_string()))?;
+                TokenBudget::read(&text).map_err(|error| unreadable(error.to_string()))?
+            }
+        };
+        Ok(Self(Arc::new(SharedTokens {
+            path,
+            budget: Mutex::new(budget),
+        })))
+    }
+
+    /// Sets tokens aside; answered once that is on disk.
+    pub(super) async fn set_aside(
+        &self,
+        rules: &BudgetRules,
+        server: &ServerId,
+        tokens: u64,
+    ) -> Result<SetAside, NotSetAside> {
+        let mut budget = self.0.budget.lock().await;
+        let day = unix_ms() / DAY_MS;
+        let aside = budget.set_aside(rules, server, tokens, day)?;
+        match self.0.write(&budget).await {
+            Ok(()) => Ok(aside),
+            Err(error) => {
+                budget.settle(aside, Some(0));
+                Err(NotSetAside::Disk(error))
+            }
+        }
+    }
+
+    /// Puts right what was set aside; nobody waits for the disk.
+    pub(super) async fn settle(&self, aside: SetAside, took: Option<u64>) {
+        let mut budget = self.0.budget.lock().await;
+        budget.settle(aside, took);
+        if let Err(error) = self.0.write(&budget).await {
+            // What stands there is more than was taken.
+            tracing::warn!(%error, "the tokens that servers took are not on disk");
+        }
+    }
+}
+
+impl SharedTokens {
+    async fn write(&self, budget: &TokenBudget) -> io::Result<()> {
+        let (path, text) = (self.path.clone(), budget.to_json());
+        let written = task::blocking("mcpl.tokens", move || {
+            if let Some(folder) = path.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
+            atomic_file::write(&path, text.as_bytes())
+        });
+        written.await.map_err(io::Error::other)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is under way when a kernel is killed is on disk as taken; a damaged file is told, and not read as 0.
+    #[tokio::test]
+    async fn a_restart_gives_no_tokens_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let rules = BudgetRules {
+            each: 100,
+            ..BudgetRules::default()
+        };
+        let server = ServerId::new("memory");
+        let tokens = Tokens::open(dir.path()).unwrap();
+        let first = tokens.set_aside(&rules, &server, 60).await.unwrap();
+        let killed = Tokens::open(dir.path()).unwrap();
+        assert!(killed.set_aside(&rules, &server, 41).await.is_err());
+        tokens.settle(first, Some(10)).await;
+        let again = Tokens::open(dir.path()).unwrap();
+        assert!(again.set_aside(&rules, &server, 91).await.is_err());
+        assert!(again.set_aside(&rules, &server, 90).await.is_ok());
+        std::fs::write(dir.path().join(FILE), "{").unwrap();
+        let why = Tokens::open(dir.path()).unwrap_err().to_string();
+        assert!(why.contains(FILE) && why.contains("remove it"), "{why}");
+    }
+
+    /// What cannot be written down is not set aside, and nothing goes.
+    #[tokio::test]
+    async fn without_a_disk_nothing_is_set_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("data");
+        std::fs::create_dir(&folder).unwrap();
+        let tokens = Tokens::open(&folder).unwrap();
+        std::fs::remove_dir(&folder).unwrap();
+        std::fs::write(&folder, "").unwrap();
+        let rules = BudgetRules::default();
+        let server = ServerId::new("memory");
+        let refused = tokens.set_aside(&rules, &server, 1).await;
+        assert!(matches!(refused, Err(NotSetAside::Disk(_))));
+        std::fs::remove_file(&folder).unwrap();
+        assert!(tokens.set_aside(&rules, &server, rules.each).await.is_ok());
+    }
+}

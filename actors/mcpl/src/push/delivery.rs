@@ -1,0 +1,241 @@
+//! Hands an event on: to the one who may begin an inference, and to all who follow its channel.
+
+use std::time::Duration;
+
+use mgp_callers::agent::Unanswered;
+use mgp_mcpl_engine::names;
+use mgp_mcpl_engine::push::{PushPolicy, channel};
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::lookalike;
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mcpl::push::{Event, PushAnswer};
+use mgp_protocol::mgp::audit::Outcome;
+use mgp_protocol::splice::quoted;
+use mgp_runtime::mailbox::Reply;
+use mgp_tools::events::PushedEvent;
+use serde_json::json;
+
+use super::{NewPush, PushInference, PushTo};
+use crate::agents::McplAgent;
+use crate::audit::{self, McplRecord};
+use crate::hooks::{HookOrigin, PassedId, is_for};
+
+/// How long the kernel's own inference may take to begin.
+const BEGINS: Duration = Duration::from_secs(10);
+/// How often one agent is told the same event: a second time where the first has no answer in time. It knows the
+/// event by its id (§9.4).
+const TRIES: usize = 2;
+
+/// What became of an event.
+pub(super) struct Delivered {
+    pub(super) answer: PushAnswer,
+    /// Nobody has heard of it: the same event may come again.
+    pub(super) released: bool,
+}
+
+impl Delivered {
+    fn of(answer: PushAnswer) -> Self {
+        Self {
+            answer: answer.bounded(),
+            released: false,
+        }
+    }
+
+    pub(super) fn released(why: impl Into<String>) -> Self {
+        Self {
+            answer: PushAnswer::refused(why),
+            released: true,
+        }
+    }
+
+    /// Somebody may have taken it: it is never handed on again.
+    pub(super) fn unknown(why: &str) -> Self {
+        Self::of(PushAnswer::refused(format!(
+            "{why}; whether somebody took it is not known, and it is not handed on again"
+        )))
+    }
+}
+
+/// What one who may begin an inference said.
+enum Taken {
+    /// It took it, and perhaps began an inference.
+    Yes(Option<String>),
+    /// It did not, for this reason.
+    No(String),
+    /// It did not answer.
+    Unknown(String),
+}
+
+impl PushTo {
+    pub(super) async fn deliver(&self, policy: &PushPolicy, new: &NewPush) -> Delivered {
+        let event = Event::read(&new.params).expect("it was read before");
+        let following = self.publish(new, &event, false).await;
+        let taken = match new.rule.inference {
+            true => Some(self.infer(new, &event).await),
+            false => self.ask_agents(policy, new, &event).await,
+        };
+        if following == 0 && matches!(taken, Some(Taken::Yes(_) | Taken::Unknown(_))) {
+            self.publish(new, &event, true).await;
+        }
+        let delivered = match (taken, following) {
+            (Some(Taken::Yes(inference)), _) => Delivered::of(PushAnswer::accepted(inference)),
+            (Some(Taken::No(_)) | None, 1..) => Delivered::of(PushAnswer::accepted(None)),
+            (Some(Taken::No(why)), 0) => Delivered::of(PushAnswer::refused(why)),
+            (Some(Taken::Unknown(why)), _) => Delivered::unknown(&why),
+            (None, 0) => Delivered::released(format!(
+                "nobody takes events of this feature set now: no MCPL agent that may use this server is connected, and nobody follows {}",
+                channel(&new.server.server(), &event.feature_set)
+            )),
+        };
+        let outcome = match delivered.answer.accepted {
+            true => Outcome::Success,
+            false => Outcome::Failure,
+        };
+        self.recorded(
+            &new.server,
+            &event,
+            outcome,
+            delivered.answer.reason.as_deref(),
+        );
+        delivered
+    }
+
+    async fn publish(&self, new: &NewPush, event: &Event<'_>, taken: bool) -> usize {
+        let server = new.server.server();
+        let (id, set) = (quoted(&event.event_id), quoted(&event.feature_set));
+        let origin = event.origin.map(|origin| format!(r#","origin":{origin}"#));
+        let data = format!(
+            r#"{{"server_id":{},"feature_set":{set},"event_id":{id}{},"content":{}}}"#,
+            quoted(server.as_str()),
+            origin.unwrap_or_default(),
+            new.content.to_json()
+        );
+        let pushed = self.events.pushed(PushedEvent {
+            server: new.server.clone(),
+            channel: channel(&server, &event.feature_set),
+            timestamp: event.timestamp.to_string(),
+            data,
+            taken,
+        });
+        pushed.await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "a push event is not on the bus");
+            0
+        })
+    }
+
+    /// Begins an inference of the kernel's own.
+    async fn infer(&self, new: &NewPush, event: &Event<'_>) -> Taken {
+        let (begun, answer) = Reply::new();
+        self.inference.send(PushInference {
+            server: new.server.clone(),
+            set: event.feature_set.to_string(),
+            event_id: event.event_id.to_string(),
+            origin: event.origin.map(|origin| origin.get().to_owned()),
+            content: new.content.clone(),
+            begun,
+        });
+        match tokio::time::timeout(BEGINS, answer).await {
+            Ok(Ok(Ok(inference))) => Taken::Yes(Some(inference)),
+            Ok(Ok(Err(why))) => Taken::No(why),
+            Ok(Err(_)) => Taken::No("the kernel has nobody to begin an inference".into()),
+            Err(_) => Taken::Unknown("the inference did not begin in time".into()),
+        }
+    }
+
+    /// Asks agents until one takes it. None where nobody could be asked.
+    async fn ask_agents(
+        &self,
+        policy: &PushPolicy,
+        new: &NewPush,
+        event: &Event<'_>,
+    ) -> Option<Taken> {
+        let server = new.server.server();
+        // The oldest connection first.
+        let mut agents = self.agents.all();
+        agents.retain(|agent| {
+            agent.declares().abilities.push_events
+                && is_for(&self.servers, agent, &new.server)
+                && agent.admits(&server, &event.feature_set)
+        });
+        let params = event.renamed(
+            &names::set(&server, &event.feature_set),
+            &names::channel(&server, &event.event_id),
+            &new.content.to_json(),
+        );
+        let mut last = None;
+        for agent in &agents {
+            match self.ask_agent(policy, agent, &params).await {
+                Some(Taken::Yes(id)) => {
+                    let origin = HookOrigin::Agent(agent.clone());
+                    let told = |id: String| {
+                        self.ids
+                            .told(&origin, &new.server, PassedId::Inference, &id)
+                    };
+                    let id = id.map(told);
+                    return Some(Taken::Yes(id));
+                }
+                Some(Taken::Unknown(why)) => return Some(Taken::Unknown(why)),
+                Some(Taken::No(why)) => last = Some(Taken::No(why)),
+                // It had gone before it could be asked.
+                None => {}
+            }
+        }
+        last
+    }
+
+    async fn ask_agent(
+        &self,
+        policy: &PushPolicy,
+        agent: &McplAgent,
+        params: &str,
+    ) -> Option<Taken> {
+        for _ in 0..TRIES {
+            let asked = agent.ask(Event::METHOD, params, policy.agent);
+            match asked.await {
+                Ok(Ok(result)) => return Some(said(&result)),
+                Ok(Err(error)) => {
+                    let error = String::from_utf8_lossy(&error);
+                    return Some(Taken::No(format!("the agent answered an error: {error}")));
+                }
+                // It was not told.
+                Err(Unanswered::Unready | Unanswered::Overloaded) => return None,
+                Err(Unanswered::TimedOut) => {}
+                Err(Unanswered::Gone | Unanswered::Cancelled) => {
+                    return Some(Taken::Unknown(
+                        "the agent went away before it answered".into(),
+                    ));
+                }
+            }
+        }
+        Some(Taken::Unknown("the agent did not answer in time".into()))
+    }
+
+    /// Writes down what became of an event.
+    pub(super) fn recorded(
+        &self,
+        server: &ServerId,
+        event: &Event<'_>,
+        outcome: Outcome,
+        reason: Option<&str>,
+    ) {
+        let record = McplRecord {
+            feature_set: Some(&event.feature_set),
+            outcome,
+            reason,
+            text: Some(event.content().get().as_bytes()),
+            more: json!({"eventId": &*event.event_id}),
+            ..McplRecord::of_server(server, Event::METHOD)
+        };
+        audit::record(self.host.audit(), &record);
+    }
+}
+
+fn said(result: &[u8]) -> Taken {
+    let read = std::str::from_utf8(result).ok();
+    let read = read.and_then(|text| lookalike::from_object::<PushAnswer>(text).ok());
+    match read.map(PushAnswer::bounded) {
+        Some(answer) if answer.accepted => Taken::Yes(answer.inference_id),
+        Some(answer) => Taken::No(answer.reason.unwrap_or_default()),
+        None => Taken::Unknown("the agent's answer cannot be read".into()),
+    }
+}

@@ -1,0 +1,134 @@
+//! `state/rollback`: the server goes back first, then the tree (MCPL §8.5).
+
+use std::time::Duration;
+
+use mgp_mcpl_engine::state::record::TreeKey;
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mcpl::McplError;
+use mgp_protocol::mcpl::state::{Rollback, RolledBack};
+use mgp_protocol::mgp::audit::Outcome;
+use mgp_protocol::refusal::Refusal;
+use serde_json::json;
+
+use super::States;
+use crate::audit::{self, McplActor, McplRecord};
+use crate::host::McplHost;
+
+/// How long a server may take: it may have much to undo.
+const UNDOING: Duration = Duration::from_secs(60);
+
+/// Who wants what rolled back.
+#[derive(Clone, Copy, Debug)]
+pub struct Rolling<'a> {
+    /// Whose tools they are.
+    pub server: &'a ServerId,
+    /// Which tree.
+    pub key: &'a TreeKey,
+    /// Where to go back to.
+    pub checkpoint: &'a str,
+    /// The agent; `None` for the operator.
+    pub by: Option<&'a AgentId>,
+}
+
+impl States {
+    /// Waits for the turn of the tree, asks its server, and moves the tree when the server is back there. In all
+    /// other cases nothing moves.
+    ///
+    /// # Errors
+    /// -32005 for a checkpoint that the tree does not have; -32001 and -32003 for a set that is not enabled or not
+    /// there; the server's own error; whatever kept its answer from coming.
+    pub async fn roll_back(
+        &self,
+        host: &McplHost,
+        rolling: Rolling<'_>,
+    ) -> Result<RolledBack, Refusal> {
+        let rolled = self.rolled_back(host, rolling).await;
+        let reason = match &rolled {
+            Ok(back) => back.reason.clone(),
+            Err(refusal) => Some(refusal.to_string()),
+        };
+        let record = McplRecord {
+            feature_set: Some(&rolling.key.set),
+            agent: rolling.by.or(rolling.key.agent.as_ref()),
+            by: match rolling.by {
+                Some(_) => McplActor::Agent,
+                None => McplActor::Kernel,
+            },
+            outcome: match &rolled {
+                Ok(back) if back.success => Outcome::Success,
+                Ok(_) => Outcome::Failure,
+                Err(refusal) => audit::of_refusal(refusal),
+            },
+            reason: reason.as_deref(),
+            more: json!({"checkpoint": rolling.checkpoint.chars().take(256).collect::<String>()}),
+            ..McplRecord::of_server(rolling.server, Rollback::METHOD)
+        };
+        audit::record(host.audit(), &record);
+        rolled
+    }
+
+    async fn rolled_back(
+        &self,
+        host: &McplHost,
+        Rolling {
+            server,
+            key,
+            checkpoint,
+            ..
+        }: Rolling<'_>,
+    ) -> Result<RolledBack, Refusal> {
+        may_roll_back(host, server, &key.set)?;
+        let unknown = || Refusal::from(McplError::checkpoint_not_found(checkpoint));
+        if !self.has(server, key).await {
+            return Err(unknown());
+        }
+        let turn = self.turn(server, key.clone()).await?;
+        if !turn.has(checkpoint) {
+            return Err(unknown());
+        }
+        let params = Rollback {
+            feature_set: key.set.to_string(),
+            checkpoint: checkpoint.to_owned(),
+        };
+        let params = serde_json::to_string(&params).expect("params are always JSON");
+        let answer = host
+            .asks(server, Rollback::METHOD, &params, UNDOING)
+            .await?;
+        let text = std::str::from_utf8(&answer).unwrap_or_default();
+        let faulty = |why: String| Refusal::Faulty {
+            server: server.clone(),
+            reason: format!("its answer to state/rollback is none: {why}"),
+        };
+        let back: RolledBack = mcp::read(Some(text)).map_err(|why| faulty(why.to_string()))?;
+        if back.success && back.checkpoint != checkpoint {
+            return Err(faulty(format!(
+                "it is about checkpoint {:?}",
+                back.checkpoint
+            )));
+        }
+        if back.success {
+            turn.moved(checkpoint.to_owned()).await?;
+        }
+        Ok(back)
+    }
+}
+
+/// Whether the operator lets this set be rolled back, and the server declared that it can.
+fn may_roll_back(host: &McplHost, server: &ServerId, set: &str) -> Result<(), Refusal> {
+    let sets = host.sets().load();
+    let held = sets.of(server).and_then(|sets| sets.sets.get(set));
+    let Some(held) = held else {
+        return Err(McplError::unknown_set(set).into());
+    };
+    if !held.enabled {
+        return Err(McplError::not_enabled(set, true).into());
+    }
+    match held.set.rollback {
+        true => Ok(()),
+        false => {
+            let words = format!("feature set {set} of {server} does not declare `rollback`");
+            Err(McplError::bad_params(words).into())
+        }
+    }
+}

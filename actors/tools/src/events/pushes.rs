@@ -1,0 +1,248 @@
+//! Push events of MCPL servers on the bus: channel `push.SERVER.SET`, which is there for whom the server is
+//! open to, and a resource of the last events of each.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use mgp_engine::tools::events::SubscriptionNumber;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcpl::push::{CHANNELS, RESOURCES};
+use mgp_protocol::mgp::events::{Channel, ChannelPattern};
+use mgp_protocol::refusal::Refusal;
+
+use super::entry::{EventAccess, EventEntry};
+use super::feeds::EventsState;
+use super::hub::EventsActor;
+use super::last::channel_of;
+use super::subscription::{FeedKey, SubscriptionMsg};
+use mgp_callers::request::Caller;
+
+/// The channel of a set that pushes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushChannel {
+    /// The server's name of the set.
+    pub set: String,
+    /// As subscribers write it.
+    pub channel: String,
+    /// What the server says of the set.
+    pub description: String,
+}
+
+/// An event for the bus.
+#[derive(Debug)]
+pub struct PushedEvent {
+    /// Whose it is; an instance's is for its agent alone.
+    pub server: ServerId,
+    /// Of its set.
+    pub channel: String,
+    /// As the server wrote it.
+    pub timestamp: String,
+    /// What subscribers read, as JSON text.
+    pub data: String,
+    /// It is kept for who reads the resource, also when nobody follows the channel: somebody else took it.
+    pub taken: bool,
+}
+
+/// True for a pattern that may stand for a channel of push events.
+pub(super) fn may_cover(pattern: &ChannelPattern) -> bool {
+    match pattern.as_str().strip_suffix('*') {
+        Some(before) => CHANNELS.starts_with(before) || before.starts_with(CHANNELS),
+        None => pattern.as_str().starts_with(CHANNELS),
+    }
+}
+
+/// Where the last events of a set are read.
+fn uri(server: &ServerId, set: &str) -> String {
+    let mut uri = format!("{RESOURCES}{server}/");
+    for byte in set.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'~' | b'-' => {
+                uri.push(char::from(byte));
+            }
+            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri
+}
+
+impl EventsActor {
+    /// The servers, or its own instances of them, whose push events may come to a caller.
+    pub(super) fn push_reach(&self, state: &EventsState, caller: &Caller) -> BTreeSet<ServerId> {
+        if state.pushes.is_empty() {
+            return BTreeSet::new();
+        }
+        let access = EventAccess::new(caller, &self.directory);
+        let servers = self.servers.load();
+        let open = servers.iter().filter(|(id, _)| access.reaches(id));
+        let keys = open.map(|(_, handle)| handle.events_key_of(caller));
+        keys.filter(|key| state.pushes.contains_key(key)).collect()
+    }
+
+    /// A server has these channels from now on; none when it has gone.
+    pub(super) fn push_channels(
+        &self,
+        state: &mut EventsState,
+        server: ServerId,
+        channels: Vec<PushChannel>,
+    ) {
+        match channels.is_empty() {
+            true => drop(state.pushes.remove(&server)),
+            false => drop(state.pushes.insert(server, channels)),
+        }
+        let known = |key: &FeedKey| match key {
+            FeedKey::Push(server) => state.pushes.contains_key(server),
+            FeedKey::Kernel(_) | FeedKey::Server(..) => true,
+        };
+        state.feeds.retain(|key, _| known(key));
+        let all: Vec<_> = state.open.keys().copied().collect();
+        for number in all {
+            self.push_access(state, number);
+        }
+    }
+
+    /// Other servers are open to a subscription from now on.
+    pub(super) fn push_access(&self, state: &mut EventsState, number: SubscriptionNumber) {
+        let agent = state.engine.owner(number);
+        let agent = agent.and_then(|who| self.directory.get(who));
+        let caller = agent.as_ref().and_then(|agent| agent.caller());
+        let reach = caller.map(|caller| self.push_reach(state, caller));
+        if let Some(open) = state
+            .open
+            .get_mut(&number)
+            .filter(|open| !open.pushes.is_empty())
+        {
+            open.push_reach = reach.unwrap_or_default();
+            state.refeed(number);
+        }
+    }
+
+    /// Tells an event; answers to how many it goes.
+    pub(super) fn pushed(&self, state: &mut EventsState, event: &PushedEvent) -> usize {
+        let key = FeedKey::Push(event.server.clone());
+        let channels = state.pushes.get(&event.server);
+        let known = |of: &PushChannel| of.channel == event.channel;
+        if !channels.is_some_and(|all| all.iter().any(known)) {
+            return 0;
+        }
+        let entry = EventEntry::pushed(event);
+        let hearing = self.hearing(state, &key, &entry);
+        if hearing == 0 && !event.taken {
+            return 0;
+        }
+        state.feeds.entry(key.clone()).or_default();
+        state.publish(&key, &entry, 0);
+        hearing
+    }
+
+    fn hearing(&self, state: &EventsState, key: &FeedKey, entry: &Arc<EventEntry>) -> usize {
+        let hears = |number: &SubscriptionNumber| {
+            let patterns = state.open.get(number).map(|open| &open.pushes);
+            let covers = |of: &ChannelPattern| of.covers(entry.channel());
+            let agent = state.engine.owner(*number);
+            let agent = agent.and_then(|who| self.directory.get(who));
+            let caller = agent.as_ref().and_then(|agent| agent.caller());
+            patterns.is_some_and(|all| all.iter().any(covers))
+                && caller.is_some_and(|of| EventAccess::new(of, &self.directory).hears(entry))
+        };
+        state.followers(key).filter(hears).count()
+    }
+
+    /// The channel of a resource. Of a set that this caller may not know of there is none.
+    pub(super) fn channel_for(
+        &self,
+        state: &EventsState,
+        caller: &Caller,
+        asked: &str,
+    ) -> Result<ChannelPattern, Refusal> {
+        if !asked.starts_with(RESOURCES) {
+            return channel_of(asked);
+        }
+        let reach = self.push_reach(state, caller);
+        let of_servers = reach
+            .iter()
+            .filter_map(|key| state.pushes.get_key_value(key));
+        let mut all = of_servers.flat_map(|(key, all)| all.iter().map(move |of| (key, of)));
+        let found = all.find(|(key, of)| uri(&key.server(), &of.set) == asked);
+        let channel = found.and_then(|(_, of)| ChannelPattern::parse(&of.channel));
+        channel.ok_or_else(|| Refusal::UnknownResource(asked.to_owned()))
+    }
+
+    /// Those that a caller may hear of.
+    pub(super) fn push_channels_of(&self, state: &EventsState, caller: &Caller) -> Vec<Channel> {
+        let reach = self.push_reach(state, caller);
+        let of_servers = reach
+            .iter()
+            .filter_map(|key| state.pushes.get_key_value(key));
+        let all = of_servers.flat_map(|(key, all)| all.iter().map(move |of| (key, of)));
+        all.map(|(key, of)| Channel {
+            channel: of.channel.clone(),
+            server_id: Some(key.server().to_string()),
+            description: Some(of.description.clone()),
+            logged: false,
+        })
+        .collect()
+    }
+}
+
+impl EventsState {
+    /// Whether a set that a subscription may hear of has a channel that is meant.
+    pub(super) fn has_push_channel(&self, number: SubscriptionNumber, of: &ChannelPattern) -> bool {
+        let Some(open) = self.open.get(&number) else {
+            return false;
+        };
+        let mut sets = open.push_reach.iter();
+        sets.any(|key| {
+            let mut all = self.pushes.get(key).into_iter().flatten();
+            all.any(|channel| of.covers(&channel.channel))
+        })
+    }
+
+    /// It hears of these push events only.
+    pub(super) fn narrow_pushes(
+        &mut self,
+        number: SubscriptionNumber,
+        keeps: &BTreeSet<ChannelPattern>,
+    ) {
+        if let Some(open) = self
+            .open
+            .get_mut(&number)
+            .filter(|open| !open.pushes.is_empty())
+        {
+            open.pushes.retain(|pattern| keeps.contains(pattern));
+            let kept = open.pushes.clone();
+            let _ = open.mailbox.remind(SubscriptionMsg::Pushes(kept));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_of_push_events_are_told_from_others() {
+        let may = |pattern: &str| may_cover(&ChannelPattern::parse(pattern).unwrap());
+        for yes in ["*", "push.*", "push.git.*", "push.git.ci"] {
+            assert!(may(yes), "{yes}");
+        }
+        for no in [
+            "tool.*",
+            "push",
+            "pushed.*",
+            "pushed.x",
+            "system.server_state",
+        ] {
+            assert!(!may(no), "{no}");
+        }
+    }
+
+    #[test]
+    fn each_set_has_a_resource_of_its_own() {
+        let git = ServerId::new("git");
+        assert_eq!(
+            uri(&git, "gitlab.notifications"),
+            "mgp://push/git/gitlab.notifications"
+        );
+        assert_eq!(uri(&git, "a/b c"), "mgp://push/git/a%2Fb%20c");
+    }
+}

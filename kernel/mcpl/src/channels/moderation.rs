@@ -1,0 +1,184 @@
+//! What is taken out of messages before anybody is given them (MCPL §14.5).
+
+use mgp_protocol::mcpl::content::{Content, ContentBlock, ContentKind};
+use regex::{NoExpand, Regex, RegexBuilder};
+
+use crate::scopes::ScopePattern;
+
+/// Longest pattern, in bytes; a compiled one takes 1 MiB at most.
+pub const PATTERN_MAX: usize = 1024;
+/// Rules of one kernel: each is tried on each text.
+pub const RULES_MAX: usize = 64;
+/// What a message may grow to by replacing, in bytes.
+const GROWN_MAX: usize = 4 << 20;
+
+/// Which way a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From a channel to agents.
+    In,
+    /// From agents to a channel, or to who observes it.
+    Out,
+}
+
+/// One rule.
+#[derive(Clone, Debug)]
+pub struct ModerationRule {
+    /// The channels it is for, as `SERVER:CHANNEL`.
+    channels: ScopePattern,
+    /// One way alone.
+    way: Option<Way>,
+    pattern: Regex,
+    /// What stands in place of what it finds; without it, the whole message is dropped.
+    with: Option<String>,
+}
+
+impl PartialEq for ModerationRule {
+    fn eq(&self, other: &Self) -> bool {
+        let parts = |rule: &Self| (rule.channels.clone(), rule.way, rule.with.clone());
+        parts(self) == parts(other) && self.pattern.as_str() == other.pattern.as_str()
+    }
+}
+
+impl Eq for ModerationRule {}
+
+/// Why a rule cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadModerationRule {
+    /// The pattern is no regular expression.
+    #[error("the pattern cannot be used: {0}")]
+    Pattern(String),
+    /// It names no channels.
+    #[error("the channels cannot be read: {0}")]
+    Channels(String),
+}
+
+impl ModerationRule {
+    /// Reads a rule. Patterns are regular expressions without look-around, so that none takes for ever.
+    ///
+    /// # Errors
+    /// [`BadModerationRule`], in words.
+    pub fn parse(
+        channels: &str,
+        way: Option<Way>,
+        pattern: &str,
+        with: Option<String>,
+    ) -> Result<Self, BadModerationRule> {
+        if pattern.is_empty() || pattern.len() > PATTERN_MAX {
+            let why = format!("it has 1 to {PATTERN_MAX} bytes");
+            return Err(BadModerationRule::Pattern(why));
+        }
+        let compiled = RegexBuilder::new(pattern).size_limit(1 << 20).build();
+        let last = |e: regex::Error| {
+            let told = e.to_string();
+            told.lines().last().unwrap_or("it is none").trim().to_owned()
+        };
+        Ok(Self {
+            channels: ScopePattern::parse(channels)
+                .map_err(|e| BadModerationRule::Channels(e.to_string()))?,
+            way,
+            pattern: compiled.map_err(|e| BadModerationRule::Pattern(last(e)))?,
+            with,
+        })
+    }
+
+    fn is_for(&self, channel: &str, way: Way) -> bool {
+        // A channel that may be read as one that is named is meant.
+        self.way.is_none_or(|one| one == way) && self.channels.matches_in_any_case(channel)
+    }
+}
+
+/// True when some rule is for this channel: what is written there in parts is not shown before it is whole.
+#[must_use]
+pub fn moderates(rules: &[ModerationRule], channel: &str, way: Way) -> bool {
+    rules.iter().any(|rule| rule.is_for(channel, way))
+}
+
+/// The content after all rules for this channel, as it is named for agents; `None` when it is dropped.
+#[must_use]
+pub fn moderated(
+    rules: &[ModerationRule],
+    channel: &str,
+    way: Way,
+    content: Content,
+) -> Option<Content> {
+    let rules: Vec<_> = rules
+        .iter()
+        .filter(|rule| rule.is_for(channel, way))
+        .collect();
+    if rules.is_empty() {
+        return Some(content);
+    }
+    let mut blocks = Vec::with_capacity(content.0.len());
+    for block in content.0 {
+        blocks.push(match &block.kind {
+            ContentKind::Text(text) => match rewritten(&rules, text)? {
+                Some(text) => ContentBlock::text(&text),
+                None => block,
+            },
+            ContentKind::Image | ContentKind::Audio | ContentKind::Resource => block,
+        });
+    }
+    Some(Content(blocks))
+}
+
+/// The text after the rules; `Some(None)` when it stays, `None` when its message is dropped.
+fn rewritten(rules: &[&ModerationRule], text: &str) -> Option<Option<String>> {
+    let mut now: Option<String> = None;
+    for rule in rules {
+        let seen = now.as_deref().unwrap_or(text);
+        if !rule.pattern.is_match(seen) {
+            continue;
+        }
+        let with = rule.with.as_deref()?;
+        let replaced = rule.pattern.replace_all(seen, NoExpand(with)).into_owned();
+        // What grows without measure is dropped as what must not be seen.
+        if replaced.len() > GROWN_MAX.max(text.len()) {
+            return None;
+        }
+        now = Some(replaced);
+    }
+    Some(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(channels: &str, way: Option<Way>, pattern: &str, with: Option<&str>) -> ModerationRule {
+        ModerationRule::parse(channels, way, pattern, with.map(str::to_owned)).unwrap()
+    }
+
+    /// MCPL-132: texts are replaced or their message dropped, on the channels and the way a rule is for.
+    #[test]
+    fn what_a_rule_finds_is_not_seen() {
+        let rules = [
+            rule("chat:**", None, r"sk-[a-z0-9]+", Some("[key]")),
+            rule("chat:discord**", Some(Way::In), "(?i)ignore all", None),
+        ];
+        let says = |channel: &str, way, text: &str| {
+            moderated(&rules, channel, way, Content::text(text)).map(|content| content.to_json())
+        };
+        let block = |text: &str| Some(Content::text(text).to_json());
+        assert_eq!(says("chat:discord", Way::Out, "a sk-1 b"), block("a [key] b"));
+        assert_eq!(says("chat:discord", Way::In, "IGNORE all"), None);
+        assert_eq!(says("chat:discord", Way::Out, "ignore all"), block("ignore all"));
+        assert_eq!(says("mail:x", Way::In, "sk-1"), block("sk-1"));
+        assert!(moderates(&rules, "chat:x", Way::Out) && !moderates(&rules, "mail:x", Way::Out));
+        // Replacing is by the text itself: no `$1` is anything else.
+        let literal = [rule("**", None, "(a)", Some("$1$0"))];
+        let content = moderated(&literal, "x:y", Way::In, Content::text("a")).unwrap();
+        assert_eq!(content, Content::text("$1$0"));
+    }
+
+    /// What cannot be a rule, and what would take for ever, is none.
+    #[test]
+    fn a_pattern_that_cannot_be_used_is_refused_in_words() {
+        for pattern in ["(", "", &"x".repeat(2000), "(a{1000}){1000}"] {
+            assert!(ModerationRule::parse("**", None, pattern, None).is_err());
+        }
+        let slow = [rule("**", None, "(a*)*b", Some(""))];
+        let text = "a".repeat(100_000);
+        assert!(moderated(&slow, "x:y", Way::In, Content::text(&text)).is_some());
+    }
+}

@@ -1,0 +1,209 @@
+use super::*;
+
+fn mark() -> FenceMark {
+    FenceMark::new([7; 8])
+}
+
+fn enabled(set: &str) -> Result<(), String> {
+    match set {
+        "memory.retrieval" => Ok(()),
+        "memory.off" => Err("Feature set not enabled".into()),
+        _ => Err("Unknown feature set".into()),
+    }
+}
+
+fn before(server: &str, result: &str) -> Result<ServerInjections, String> {
+    let (server, policy) = (ServerId::new(server), HookPolicy::default());
+    judge_before(&server, result, &enabled, (&policy, &mark()))
+}
+
+fn result(injections: &str) -> String {
+    format!(r#"{{"featureSet":"memory.retrieval","contextInjections":[{injections}]}}"#)
+}
+
+fn text(position: &str, text: &str) -> String {
+    format!(r#"{{"namespace":"n","position":"{position}","content":"{text}"}}"#)
+}
+
+/// MCPL-088, MCPL-090, MCPL-091: the answer of §15.1 is taken, fenced, with its metadata as they are.
+#[test]
+fn the_answer_of_the_document_is_taken() {
+    let answer = r#"{ "featureSet": "memory.retrieval", "contextInjections": [{
+        "namespace": "memory", "position": "system",
+        "content": [{ "type": "text", "text": "<memories>\nScaling mannequin installation to 8-10 units. DMX lighting, X32 audio routing.\n</memories>" }],
+        "metadata": { "memoryIds": ["mem_a1", "mem_a2"] } }] }"#;
+    let judged = before("memory", answer).unwrap();
+    assert_eq!((judged.injections.len(), judged.left_out.len()), (1, 0));
+    let one = &judged.injections[0];
+    assert_eq!(one.position, Position::System);
+    assert!(
+        one.content
+            .texts()
+            .contains("\n<memories>\nScaling mannequin")
+    );
+    let json: serde_json::Value = serde_json::from_str(&one.to_json()).unwrap();
+    assert_eq!(json["metadata"]["memoryIds"][1], "mem_a2");
+    assert_eq!(json["namespace"], "memory.memory");
+    assert_eq!(json["featureSet"], "memory.memory.retrieval");
+    assert_eq!(json["position"], "system");
+}
+
+/// MCPL-040: an answer in the name of a set that is disabled, unknown, missing or no text is discarded.
+#[test]
+fn an_answer_of_a_forged_set_is_discarded() {
+    let good = text("system", "x");
+    for (set, why) in [
+        (r#""featureSet":"memory.off","#, "not enabled"),
+        (r#""featureSet":"other.set","#, "Unknown"),
+        (r#""featureSet":"Memory.retrieval","#, "Unknown"),
+        (r#""featureSet":null,"#, "null"),
+        ("", "featureSet"),
+        (
+            r#""featureSet":"memory.retrieval","featureSet":"memory.off","#,
+            "duplicate",
+        ),
+    ] {
+        let answer = format!(r#"{{{set}"contextInjections":[{good}]}}"#);
+        let words = before("memory", &answer).unwrap_err();
+        assert!(words.contains(why), "{answer}: {words}");
+    }
+    for none in [
+        "null",
+        "[]",
+        "7",
+        "{}",
+        r#"{"featureSet":"memory.retrieval","contextInjections":{}}"#,
+    ] {
+        assert!(before("memory", none).is_err(), "{none}");
+    }
+}
+
+/// MCPL-089, MCPL-091, MCPL-139: what is wrong is left out, with a reason, and the others stay.
+#[test]
+fn a_bad_injection_takes_no_other_one_away() {
+    for bad in [
+        text("System", "x"),
+        text("middle", "x"),
+        r#"{"position":"system","content":"x"}"#.to_owned(),
+        r#"{"namespace":"n","content":"x"}"#.to_owned(),
+        r#"{"namespace":"n","position":"system"}"#.to_owned(),
+        r#"{"namespace":"","position":"system","content":"x"}"#.to_owned(),
+        r#"{"namespace":"a\nb","position":"system","content":"x"}"#.to_owned(),
+        r#"{"namespace":7,"position":"system","content":"x"}"#.to_owned(),
+        r#"{"namespace":"n","position":"system","content":7}"#.to_owned(),
+        r#"{"namespace":"n","position":"system","content":[{"type":"image","data":"aGk="}]}"#
+            .to_owned(),
+        r#"{"namespace":"n","position":"system","content":"x","metadata":[1]}"#.to_owned(),
+        "7".to_owned(),
+        text("system", "0707070707070707"),
+    ] {
+        let good = text("system", "good");
+        let judged = before("memory", &result(&format!("{good},{bad},{good}"))).unwrap();
+        assert_eq!(
+            (judged.injections.len(), judged.left_out.len()),
+            (2, 1),
+            "{bad}"
+        );
+        assert!(judged.left_out[0].starts_with("injection 1: "));
+    }
+}
+
+/// 10 MiB, or thousands of small ones, are not taken; what is small beside them is.
+#[test]
+fn an_injection_of_ten_mebibytes_is_left_out() {
+    let (small, huge) = (
+        text("system", "small"),
+        text("system", &"x".repeat(10 << 20)),
+    );
+    let judged = before("memory", &result(&format!("{huge},{small}"))).unwrap();
+    assert_eq!((judged.injections.len(), judged.left_out.len()), (1, 1));
+    let many = vec![small; 5000].join(",");
+    let judged = before("memory", &result(&many)).unwrap();
+    assert_eq!(
+        (judged.injections.len(), judged.left_out.len()),
+        (INJECTIONS_MAX, TOLD_MAX)
+    );
+}
+
+/// MCPL-100: by position, then by server, then as written; the same whoever answers first.
+#[test]
+fn injections_have_one_order() {
+    let of = |server: &str, answer: &str| before(server, answer).unwrap();
+    let one = result(&[text("afterUser", "a1"), text("system", "a2")].join(","));
+    let two = result(
+        &[
+            text("system", "b1"),
+            text("beforeUser", "b2"),
+            text("system", "b3"),
+        ]
+        .join(","),
+    );
+    let order = |merged: MergedInjections| {
+        let texts = merged.injections.iter().map(|of| {
+            let text = of.content.texts();
+            text.lines().nth(1).unwrap().to_owned()
+        });
+        texts.collect::<Vec<_>>()
+    };
+    let policy = HookPolicy::default();
+    let forth = order(merge(vec![of("a", &one), of("b", &two)], &policy));
+    let back = order(merge(vec![of("b", &two), of("a", &one)], &policy));
+    assert_eq!(forth, ["a2", "b1", "b3", "b2", "a1"]);
+    assert_eq!(forth, back);
+}
+
+/// All together are bounded: the last servers in order give way, and it is told whose.
+#[test]
+fn all_injections_together_are_bounded() {
+    let policy = HookPolicy {
+        bytes: 100_000,
+        ..HookPolicy::default()
+    };
+    let answer = result(&text("system", &"x".repeat(40_000)));
+    let all = ["c", "a", "b"].map(|server| before(server, &answer).unwrap());
+    let merged = merge(all.into(), &policy);
+    let kept: Vec<_> = merged
+        .injections
+        .iter()
+        .map(|of| of.server.as_str())
+        .collect();
+    assert_eq!(
+        (kept, merged.too_much),
+        (vec!["a", "b"], vec![ServerId::new("c")])
+    );
+}
+
+/// MCPL-093, MCPL-094: §15.2 is taken as it stands; in the name of another set it is not.
+#[test]
+fn an_answer_behind_an_inference_is_taken_of_an_enabled_set_only() {
+    let answer = r#"{ "featureSet": "memory.retrieval", "modifiedResponse": "The API key is [REDACTED]...",
+        "metadata": { "redactions": [{ "type": "api_key" }] } }"#;
+    let judged = judge_after(answer, &enabled).unwrap();
+    assert_eq!(
+        judged.modified.as_deref(),
+        Some("The API key is [REDACTED]...")
+    );
+    assert!(judged.metadata.unwrap().contains("api_key"));
+    assert_eq!(
+        judge_after(r#"{"featureSet":"memory.retrieval"}"#, &enabled)
+            .unwrap()
+            .modified,
+        None
+    );
+    for forged in ["memory.off", "other"] {
+        let forged = answer.replace("memory.retrieval", forged);
+        assert!(judge_after(&forged, &enabled).is_err());
+    }
+    let huge = format!(
+        r#"{{"featureSet":"memory.retrieval","modifiedResponse":"{}"}}"#,
+        "x".repeat(RESPONSE_MAX + 1)
+    );
+    assert!(judge_after(&huge, &enabled).is_err());
+    assert!(
+        judge_after(
+            r#"{"featureSet":"memory.retrieval","modifiedResponse":7}"#,
+            &enabled
+        )
+        .is_err()
+    );
+}

@@ -1,0 +1,96 @@
+//! Which channels a server is told of before an inference (MCPL §14.4): its own, in its own names.
+
+use std::borrow::Cow;
+
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::lookalike;
+use mgp_protocol::splice::quoted;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::names;
+
+/// Candidates that are told; more are left out.
+const CANDIDATES_MAX: usize = 256;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ChannelContext<'a> {
+    #[serde(borrow, default, deserialize_with = "lookalike::object")]
+    incoming: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "lookalike::object")]
+    default_outgoing: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    candidates: Vec<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ChannelPlace<'a> {
+    #[serde(borrow)]
+    channel_id: Cow<'a, str>,
+    #[serde(borrow, default)]
+    message_id: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    thread_id: Option<Cow<'a, str>>,
+}
+
+/// The `channels` of a hook as this server reads them; none where nothing in them is its own. A candidate that is no
+/// channel of any server, like `ui`, is told to all.
+#[must_use]
+pub fn of_server(server: &ServerId, channels: &str) -> Option<String> {
+    let read: ChannelContext<'_> = lookalike::from_object(channels).ok()?;
+    let server = server.server();
+    let own = |id: &str| {
+        let (of, channel) = names::parse_channel(id)?;
+        (of == server).then(|| quoted(channel))
+    };
+    let place = |name: &str, raw: Option<&RawValue>| {
+        let place: ChannelPlace<'_> = lookalike::from_object(raw?.get()).ok()?;
+        let mut text = format!(r#""{name}":{{"channelId":{}"#, own(&place.channel_id)?);
+        for (member, value) in [("messageId", place.message_id), ("threadId", place.thread_id)] {
+            if let Some(value) = value {
+                text.push_str(&format!(r#","{member}":{}"#, quoted(&value)));
+            }
+        }
+        text.push('}');
+        Some(text)
+    };
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(place("incoming", read.incoming));
+    parts.extend(place("defaultOutgoing", read.default_outgoing));
+    let candidates = read.candidates.iter().filter_map(|id| match id.contains(':') {
+        true => own(id),
+        false => Some(quoted(id)),
+    });
+    let candidates: Vec<_> = candidates.take(CANDIDATES_MAX).collect();
+    if !candidates.is_empty() {
+        parts.push(format!(r#""candidates":[{}]"#, candidates.join(",")));
+    }
+    (!parts.is_empty()).then(|| format!("{{{}}}", parts.join(",")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MCPL-129: a server reads its own channels in its own names, and none of another one.
+    #[test]
+    fn a_server_is_told_of_its_own_channels_only() {
+        let said = r##"{
+            "incoming": { "channelId": "bridge:discord:#general", "messageId": "dmsg_123", "threadId": "t_42" },
+            "defaultOutgoing": { "channelId": "other:telegram:1" },
+            "candidates": ["ui", "bridge:discord:#general", "other:telegram:1"]
+        }"##;
+        assert_eq!(
+            of_server(&ServerId::new("bridge"), said).unwrap(),
+            r##"{"incoming":{"channelId":"discord:#general","messageId":"dmsg_123","threadId":"t_42"},"candidates":["ui","discord:#general"]}"##
+        );
+        assert_eq!(
+            of_server(&ServerId::new("memory"), said).unwrap(),
+            r#"{"candidates":["ui"]}"#
+        );
+        assert_eq!(of_server(&ServerId::new("memory"), r#"{"candidates":[]}"#), None);
+        assert_eq!(of_server(&ServerId::new("memory"), "[]"), None);
+    }
+}

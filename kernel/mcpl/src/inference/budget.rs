@@ -1,0 +1,280 @@
+//! Tokens that the inferences of a server may take a day.
+//!
+//! A day is one of UTC, and begins at midnight there. What an inference may take at most is set aside, and written down,
+//! before it is sent, and put right by what it took: nothing that was sent is ever missing from the count, whatever
+//! breaks off. A kernel that is killed has counted what was under way as taken.
+
+use std::collections::BTreeMap;
+
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcpl::inference::{PromptPart, PromptTurn};
+use serde::{Deserialize, Serialize};
+
+/// Servers that are counted in one day; a further one is refused until the next.
+pub const SERVERS_MAX: usize = 4096;
+
+/// What every turn may add to its text: its role and its ends.
+const TURN_TOKENS: u64 = 16;
+/// What an image may come to at least; none of the known models counts more for one of usual size.
+const IMAGE_TOKENS: u64 = 8192;
+/// Bytes of a larger image that may come to one token.
+const IMAGE_BYTES: u64 = 64;
+
+/// What a day may cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetRules {
+    /// Tokens a day for each server.
+    pub each: u64,
+    /// For these servers instead.
+    pub servers: BTreeMap<ServerId, u64>,
+    /// Tokens a day for all servers together.
+    pub all: u64,
+}
+
+impl Default for BudgetRules {
+    fn default() -> Self {
+        Self {
+            each: 200_000,
+            servers: BTreeMap::new(),
+            all: 1_000_000,
+        }
+    }
+}
+
+/// Tokens that are set aside for one inference.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "what is set aside stays so until it is settled"]
+pub struct SetAside {
+    server: ServerId,
+    day: u64,
+    tokens: u64,
+}
+
+/// There is not enough left of the day.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "it may take {wanted} tokens, and {left} of today's {limit} {whose} are left; the day ends at midnight UTC"
+)]
+pub struct NoTokensLeft {
+    /// What it may take at most.
+    pub wanted: u64,
+    /// What is left.
+    pub left: u64,
+    /// Of how many.
+    pub limit: u64,
+    /// For the server alone, or for all.
+    pub whose: &'static str,
+}
+
+/// What was taken today. As JSON it is what is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenBudget {
+    /// Days since 1970-01-01.
+    day: u64,
+    /// By server, what is set aside included. Sets, conversations and instances of a server share one count.
+    taken: BTreeMap<ServerId, u64>,
+}
+
+impl TokenBudget {
+    /// Sets tokens aside, to be written down before they are used.
+    ///
+    /// # Errors
+    /// [`NoTokensLeft`].
+    pub fn set_aside(
+        &mut self,
+        rules: &BudgetRules,
+        server: &ServerId,
+        tokens: u64,
+        day: u64,
+    ) -> Result<SetAside, NoTokensLeft> {
+        // A clock that is put back begins no new day.
+        if day > self.day {
+            self.day = day;
+            self.taken.clear();
+        }
+        let server = server.server();
+        let none = |limit: u64, taken: u64, whose| {
+            let left = limit.saturating_sub(taken);
+            (tokens > left).then_some(NoTokensLeft {
+                wanted: tokens,
+                left,
+                limit,
+                whose,
+            })
+        };
+        let own = self.taken.get(&server).copied();
+        let limit = rules.servers.get(&server).copied().unwrap_or(rules.each);
+        let all = self
+            .taken
+            .values()
+            .fold(0_u64, |sum, n| sum.saturating_add(*n));
+        let refused = none(limit, own.unwrap_or(0), "for this server")
+            .or_else(|| none(rules.all, all, "for all servers"));
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        if own.is_none() && self.taken.len() >= SERVERS_MAX {
+            return Err(NoTokensLeft {
+                wanted: tokens,
+                left: 0,
+                limit,
+                whose: "for this server",
+            });
+        }
+        *self.taken.entry(server.clone()).or_default() += tokens;
+        Ok(SetAside {
+            server,
+            day: self.day,
+            tokens,
+        })
+    }
+
+    /// Puts right what was set aside by what it took; `None` where nobody said, and all of it is taken. What was set
+    /// aside on another day was of that day.
+    pub fn settle(&mut self, aside: SetAside, took: Option<u64>) {
+        let (Some(taken), Some(took)) = (self.taken.get_mut(&aside.server), took) else {
+            return;
+        };
+        if aside.day == self.day {
+            *taken = taken.saturating_sub(aside.tokens).saturating_add(took);
+        }
+    }
+
+    /// What a server took today, what is under way included.
+    #[must_use]
+    pub fn taken(&self, server: &ServerId) -> u64 {
+        self.taken.get(&server.server()).copied().unwrap_or(0)
+    }
+
+    /// What is kept.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a budget is always JSON")
+    }
+
+    /// What was kept.
+    ///
+    /// # Errors
+    /// As serde_json: the file is damaged.
+    pub fn read(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+}
+
+/// Most tokens that a prompt with such an answer can take: no tokenizer makes more than one of a byte.
+#[must_use]
+pub fn ceiling(turns: &[PromptTurn], max_tokens: u64) -> u64 {
+    let part = |part: &PromptPart| match part {
+        PromptPart::Text(text) => text.len() as u64,
+        PromptPart::Image { data, .. } => IMAGE_TOKENS.max(data.len() as u64 / IMAGE_BYTES),
+        PromptPart::Other(_) => IMAGE_TOKENS,
+    };
+    let turn = |turn: &PromptTurn| TURN_TOKENS + turn.parts.iter().map(part).sum::<u64>();
+    let prompt: u64 = turns.iter().map(turn).sum();
+    prompt.saturating_add(max_tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_protocol::mcpl::inference::PromptRole;
+
+    use super::*;
+
+    fn rules(each: u64, all: u64) -> BudgetRules {
+        BudgetRules {
+            each,
+            servers: [(ServerId::new("rich"), 5000)].into(),
+            all,
+        }
+    }
+
+    fn server(id: &str) -> ServerId {
+        ServerId::new(id)
+    }
+
+    /// What may be taken is set aside before, so that what is under way at once never takes more together.
+    #[test]
+    fn what_would_exceed_the_day_is_refused_before_it_goes() {
+        let (rules, mut budget) = (rules(1000, 10_000), TokenBudget::default());
+        let mut ask = |id: &str, tokens| budget.set_aside(&rules, &server(id), tokens, 7);
+        let first = ask("a", 600).unwrap();
+        let refused = ask("a", 401).unwrap_err();
+        assert_eq!((refused.left, refused.limit), (400, 1000));
+        let second = ask("a", 400).unwrap();
+        assert!(ask("a", 1).is_err());
+        assert!(ask("b", 1000).is_ok() && ask("rich", 5000).is_ok() && ask("rich", 1).is_err());
+        budget.settle(first, Some(100));
+        budget.settle(second, None);
+        assert_eq!(budget.taken(&server("a")), 500);
+        // Whoever says that it took more has taken more.
+        let third = budget.set_aside(&rules, &server("a"), 500, 7).unwrap();
+        budget.settle(third, Some(u64::MAX));
+        assert!(budget.set_aside(&rules, &server("a"), 0, 7).is_ok());
+        assert!(budget.set_aside(&rules, &server("a"), 1, 7).is_err());
+    }
+
+    /// Many names, instances, or a restart make no budget larger.
+    #[test]
+    fn a_budget_is_not_evaded_by_names_or_restarts() {
+        let (rules, mut budget) = (rules(1000, 2500), TokenBudget::default());
+        let first = budget.set_aside(&rules, &server("a"), 900, 7);
+        let instance = server("a").instance("agent.bob");
+        assert!(budget.set_aside(&rules, &instance, 200, 7).is_err());
+        // Killed now: what was under way counts.
+        drop(first);
+        let mut budget = TokenBudget::read(&budget.to_json()).unwrap();
+        assert!(budget.set_aside(&rules, &server("a"), 200, 7).is_err());
+        for n in 0..100 {
+            let _ = budget.set_aside(&rules, &server(&format!("n{n}")), 400, 7);
+        }
+        let all: u64 = budget.taken.values().sum();
+        assert!(all <= 2500, "{all}");
+    }
+
+    /// A day of UTC is over at its end, and a clock that is put back brings none again.
+    #[test]
+    fn a_new_day_begins_once() {
+        let (rules, mut budget) = (rules(1000, 10_000), TokenBudget::default());
+        let late = budget.set_aside(&rules, &server("a"), 1000, 7).unwrap();
+        assert!(budget.set_aside(&rules, &server("a"), 1, 6).is_err());
+        let next = budget.set_aside(&rules, &server("a"), 800, 8).unwrap();
+        budget.settle(late, Some(0));
+        assert_eq!(budget.taken(&server("a")), 800);
+        budget.settle(next, Some(1));
+        assert!(budget.set_aside(&rules, &server("a"), 1000, 7).is_err());
+        assert_eq!(budget.taken(&server("a")), 1);
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let (rules, mut budget) = (rules(10, u64::MAX), TokenBudget::default());
+        for n in 0..SERVERS_MAX {
+            let _ = budget
+                .set_aside(&rules, &server(&format!("s{n}")), 1, 1)
+                .unwrap();
+        }
+        assert!(budget.set_aside(&rules, &server("more"), 1, 1).is_err());
+        assert!(budget.set_aside(&rules, &server("s0"), 1, 1).is_ok());
+        assert!(TokenBudget::read("{").is_err());
+    }
+
+    #[test]
+    fn the_ceiling_counts_bytes_turns_and_the_answer() {
+        let turn = |part| PromptTurn {
+            role: PromptRole::User,
+            parts: vec![part],
+        };
+        let text = turn(PromptPart::Text("äöü".to_owned()));
+        assert_eq!(
+            ceiling(&[text.clone(), text], 100),
+            2 * (TURN_TOKENS + 6) + 100
+        );
+        let image = |bytes| {
+            let (data, mime_type) = ("x".repeat(bytes), "image/png".to_owned());
+            ceiling(&[turn(PromptPart::Image { data, mime_type })], 0)
+        };
+        assert_eq!(image(10), IMAGE_TOKENS + TURN_TOKENS);
+        assert_eq!(image(1 << 20), (1 << 20) / IMAGE_BYTES + TURN_TOKENS);
+        assert_eq!(ceiling(&[], u64::MAX), u64::MAX);
+    }
+}

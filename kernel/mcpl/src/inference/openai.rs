@@ -1,0 +1,333 @@
+//! The chat completions of OpenAI, as most providers and local servers answer them.
+
+use mgp_protocol::mcpl::inference::{FinishReason, PromptPart, PromptRole, PromptTurn, TokenUsage};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::provider::{
+    BadAnswer, CONTENT_MAX, Gathered, LimitMember, PromptOrder, ProviderAnswer, model_name,
+    no_place,
+};
+
+/// The end of a stream.
+const DONE: &str = "[DONE]";
+
+pub(super) fn body(
+    model: &str,
+    limit: LimitMember,
+    order: &PromptOrder<'_>,
+) -> Result<String, String> {
+    let messages: Result<Vec<Value>, String> = order.turns.iter().map(message).collect();
+    let mut body = json!({"model": model, "messages": messages?, "stream": order.stream});
+    let limit = match limit {
+        LimitMember::MaxTokens => "max_tokens",
+        LimitMember::MaxCompletionTokens => "max_completion_tokens",
+    };
+    body[limit] = order.max_tokens.into();
+    if let Some(temperature) = order.temperature {
+        body["temperature"] = temperature.into();
+    }
+    if order.stream {
+        // The usage comes in an event of its own, for whoever asks.
+        body["stream_options"] = json!({"include_usage": true});
+    }
+    Ok(body.to_string())
+}
+
+fn message(turn: &PromptTurn) -> Result<Value, String> {
+    let role = match turn.role {
+        PromptRole::System => "system",
+        PromptRole::User => "user",
+        PromptRole::Assistant => "assistant",
+    };
+    // Many servers know a text only, so one text stays one.
+    let content = match turn.parts.as_slice() {
+        [PromptPart::Text(text)] => Value::from(text.as_str()),
+        parts => parts
+            .iter()
+            .map(part)
+            .collect::<Result<Vec<Value>, String>>()?
+            .into(),
+    };
+    Ok(json!({"role": role, "content": content}))
+}
+
+fn part(part: &PromptPart) -> Result<Value, String> {
+    match part {
+        PromptPart::Text(text) => Ok(json!({"type": "text", "text": text})),
+        PromptPart::Image { data, mime_type } => {
+            let url = format!("data:{mime_type};base64,{data}");
+            Ok(json!({"type": "image_url", "image_url": {"url": url}}))
+        }
+        PromptPart::Other(kind) => Err(no_place(kind)),
+    }
+}
+
+#[derive(Deserialize)]
+struct Completion {
+    #[serde(default)]
+    choices: Vec<Choice>,
+    #[serde(default)]
+    model: Option<String>,
+    #[serde(default)]
+    usage: Option<WireUsage>,
+    #[serde(default)]
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default)]
+    index: u64,
+    #[serde(default)]
+    message: Option<Said>,
+    #[serde(default)]
+    delta: Option<Said>,
+    #[serde(default)]
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    #[serde(default)]
+    content: Option<Value>,
+}
+
+impl Said {
+    /// A text, or blocks of text.
+    fn text(self) -> String {
+        match self.content {
+            Some(Value::String(text)) => text,
+            Some(Value::Array(parts)) => {
+                let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
+                texts.collect()
+            }
+            Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => {
+                String::new()
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct WireUsage {
+    #[serde(default)]
+    prompt_tokens: u64,
+    #[serde(default)]
+    completion_tokens: u64,
+}
+
+/// Why it ended; no tools are offered and no stops set, so whatever else a model ends with is its own end.
+fn finish(reason: &str) -> Result<FinishReason, BadAnswer> {
+    match reason {
+        "length" => Ok(FinishReason::MaxTokens),
+        "content_filter" => Err(BadAnswer::Withheld),
+        _ => Ok(FinishReason::EndTurn),
+    }
+}
+
+fn refused(error: Option<&Value>) -> Result<(), BadAnswer> {
+    let Some(error) = error.filter(|error| !error.is_null()) else {
+        return Ok(());
+    };
+    let code = |member: &str| error.get(member).and_then(Value::as_str);
+    Err(BadAnswer::failed(code("code").or_else(|| code("type"))))
+}
+
+pub(super) fn read(body: &[u8]) -> Result<ProviderAnswer, BadAnswer> {
+    let read: Completion = serde_json::from_slice(body).map_err(|_| BadAnswer::Unreadable)?;
+    refused(read.error.as_ref())?;
+    let first = read
+        .choices
+        .into_iter()
+        .next()
+        .ok_or(BadAnswer::Unreadable)?;
+    let finish = finish(first.finish_reason.as_deref().unwrap_or_default())?;
+    let content = first.message.ok_or(BadAnswer::Unreadable)?.text();
+    match content.len() > CONTENT_MAX {
+        true => Err(BadAnswer::TooLong),
+        false => Ok(ProviderAnswer {
+            content,
+            model: read.model.as_deref().and_then(model_name),
+            finish,
+            usage: read.usage.map(|usage| TokenUsage {
+                input_tokens: usage.prompt_tokens,
+                output_tokens: usage.completion_tokens,
+            }),
+        }),
+    }
+}
+
+pub(super) fn event(gathered: &mut Gathered, data: &str) -> Result<Option<String>, BadAnswer> {
+    if data.trim() == DONE {
+        gathered.done = true;
+        return Ok(None);
+    }
+    let read: Completion = serde_json::from_str(data).map_err(|_| BadAnswer::Unreadable)?;
+    refused(read.error.as_ref())?;
+    gathered.model(read.model.as_deref());
+    if let Some(usage) = read.usage {
+        gathered.input = Some(usage.prompt_tokens);
+        gathered.output = Some(usage.completion_tokens);
+    }
+    // One answer is asked for: another one's parts are not mixed into it.
+    let Some(choice) = read.choices.into_iter().find(|choice| choice.index == 0) else {
+        return Ok(None);
+    };
+    if let Some(reason) = choice.finish_reason.as_deref() {
+        gathered.finish = Some(finish(reason)?);
+    }
+    gathered.add(choice.delta.map(Said::text).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::provider::{ProviderKind, ProviderStream};
+    use super::*;
+
+    fn turn(role: PromptRole, parts: &[PromptPart]) -> PromptTurn {
+        PromptTurn {
+            role,
+            parts: parts.to_vec(),
+        }
+    }
+
+    fn text(text: &str) -> PromptPart {
+        PromptPart::Text(text.to_owned())
+    }
+
+    /// MCPL-144: texts stay texts, images are said as data, and what has no place is refused before it goes.
+    #[test]
+    fn a_prompt_is_written_as_openai_reads_it() {
+        let image = PromptPart::Image {
+            data: "QQ==".into(),
+            mime_type: "image/png".into(),
+        };
+        let turns = [
+            turn(PromptRole::System, &[text("brief")]),
+            turn(PromptRole::User, &[text("what is"), image]),
+            turn(PromptRole::Assistant, &[text("a dot")]),
+        ];
+        let order = PromptOrder {
+            turns: &turns,
+            max_tokens: 9,
+            temperature: Some(0.5),
+            stream: true,
+        };
+        let body = body("gpt-x", LimitMember::MaxTokens, &order).unwrap();
+        let wanted = json!({"model": "gpt-x", "stream": true, "max_tokens": 9, "temperature": 0.5,
+            "stream_options": {"include_usage": true},
+            "messages": [
+                {"role": "system", "content": "brief"},
+                {"role": "user", "content": [{"type": "text", "text": "what is"},
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,QQ=="}}]},
+                {"role": "assistant", "content": "a dot"}]});
+        assert_eq!(serde_json::from_str::<Value>(&body).unwrap(), wanted);
+        let other = [turn(
+            PromptRole::User,
+            &[PromptPart::Other("resource".into())],
+        )];
+        let order = PromptOrder {
+            turns: &other,
+            max_tokens: 9,
+            temperature: None,
+            stream: false,
+        };
+        let refused = super::body("m", LimitMember::MaxCompletionTokens, &order);
+        assert!(refused.unwrap_err().contains("resource"));
+    }
+
+    /// MCPL-103: content, model, reason and usage.
+    #[test]
+    fn a_whole_answer_is_read() {
+        let body = |reason: &str, content: &str| {
+            format!(
+                r#"{{"id":"x","object":"chat.completion","model":"gpt-x-1","choices":[{{"index":0,"message":{{"role":"assistant","content":{content},"refusal":null}},"logprobs":null,"finish_reason":"{reason}"}}],"usage":{{"prompt_tokens":450,"completion_tokens":120,"total_tokens":570}}}}"#
+            )
+        };
+        let answer = read(body("stop", r#""Hello""#).as_bytes()).unwrap();
+        let usage = TokenUsage {
+            input_tokens: 450,
+            output_tokens: 120,
+        };
+        let wanted = ProviderAnswer {
+            content: "Hello".into(),
+            model: Some("gpt-x-1".into()),
+            finish: FinishReason::EndTurn,
+            usage: Some(usage),
+        };
+        assert_eq!(answer, wanted);
+        let length =
+            read(body("length", r#"[{"type":"text","text":"He"},{"text":"llo"}]"#).as_bytes());
+        let length = length.unwrap();
+        assert_eq!(
+            (&*length.content, length.finish),
+            ("Hello", FinishReason::MaxTokens)
+        );
+        let none = read(body("tool_calls", "null").as_bytes()).unwrap();
+        assert_eq!((&*none.content, none.finish), ("", FinishReason::EndTurn));
+        assert_eq!(
+            read(body("content_filter", "null").as_bytes()),
+            Err(BadAnswer::Withheld)
+        );
+        for bad in [
+            &b"{}"[..],
+            b"[]",
+            b"<html>",
+            b"",
+            br#"{"choices":[{"finish_reason":"stop"}]}"#,
+        ] {
+            assert_eq!(read(bad), Err(BadAnswer::Unreadable));
+        }
+        let long = format!("{:?}", "x".repeat(CONTENT_MAX + 1));
+        assert_eq!(
+            read(body("stop", &long).as_bytes()),
+            Err(BadAnswer::TooLong)
+        );
+    }
+
+    /// MCPL-104: parts add up to the whole; other choices are not mixed in; a stream that is cut is none.
+    #[test]
+    fn a_stream_is_read_part_by_part() {
+        let mut stream = ProviderStream::new(ProviderKind::OpenAi);
+        let mut parts = Vec::new();
+        for data in [
+            r#"{"model":"gpt-x-1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}"#,
+            r#"{"choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":null}]}"#,
+            r#"{"choices":[{"index":1,"delta":{"content":"other"},"finish_reason":null}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":null}]}"#,
+        ] {
+            parts.extend(stream.event(data).unwrap());
+        }
+        assert_eq!(stream.clone().end(), Err(BadAnswer::Cut));
+        for data in [
+            r#"{"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}"#,
+            r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#,
+            "[DONE]",
+            "after the end",
+        ] {
+            assert_eq!(stream.event(data), Ok(None));
+        }
+        assert!(stream.is_done());
+        let answer = stream.end().unwrap();
+        assert_eq!(parts.concat(), answer.content);
+        assert_eq!(parts, ["Hel", "lo"]);
+        assert_eq!(
+            (answer.finish, answer.usage.unwrap().total()),
+            (FinishReason::MaxTokens, 5)
+        );
+    }
+
+    #[test]
+    fn a_stream_that_fails_or_never_ends_is_stopped() {
+        let mut stream = ProviderStream::new(ProviderKind::OpenAi);
+        let error = r#"{"error":{"message":"sk-secret","code":"server_error"}}"#;
+        let failed = stream.event(error).unwrap_err();
+        assert_eq!(failed.to_string(), "it failed (server_error)");
+        assert_eq!(stream.event("nonsense"), Err(BadAnswer::Unreadable));
+        let part = "x".repeat(CONTENT_MAX / 2);
+        let data = format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{part}"}}}}]}}"#);
+        assert!(stream.event(&data).is_ok() && stream.event(&data).is_ok());
+        assert_eq!(stream.event(&data), Err(BadAnswer::TooLong));
+    }
+}

@@ -1,0 +1,332 @@
+//! Providers: what is said to one, and what comes back, in either wire format.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_protocol::mcpl::inference::{FinishReason, PromptTurn, TokenUsage};
+use mgp_protocol::mcpl::model::ModelInfo;
+
+use super::{anthropic, openai};
+
+/// Longest answer taken, in bytes of text: far more than the tokens of any real one.
+pub const CONTENT_MAX: usize = 1 << 20;
+/// Longest body taken, in bytes, and all of a stream: its envelopes are up to a few hundred bytes for each token.
+pub const BODY_MAX: usize = 16 << 20;
+/// Longest event of a stream, in bytes.
+pub const EVENT_MAX: usize = 1 << 20;
+/// Longest name of a model that is repeated, in bytes.
+const MODEL_MAX: usize = 256;
+/// Longest code of an error that is told to the operator.
+const CODE_MAX: usize = 64;
+
+/// A provider of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderSpec {
+    /// What it is called here.
+    pub name: Arc<str>,
+    /// How it is talked to.
+    pub kind: ProviderKind,
+    /// Where it answers: the whole address.
+    pub url: String,
+    /// What it calls the model.
+    pub model: String,
+    /// What it is shown.
+    pub key: ProviderKey,
+    /// How long an answer may take, from the first byte asked to the last one answered.
+    pub timeout: Duration,
+    /// Inferences at once.
+    pub at_once: usize,
+    /// Inferences that wait for their turn; a further one is refused.
+    pub waiting: usize,
+    /// The member that says how long an answer may be, where the format has two names for it.
+    pub limit_member: LimitMember,
+    /// The model as `model/info` tells it.
+    pub info: ModelInfo,
+}
+
+/// A key. Its `Debug` shows nothing.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ProviderKey(pub String);
+
+impl fmt::Debug for ProviderKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "none" } else { "…" })
+    }
+}
+
+/// The wire formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProviderKind {
+    /// `POST …/chat/completions`, as OpenAI made it and most others answer it.
+    OpenAi,
+    /// `POST …/messages` of Anthropic.
+    Anthropic,
+}
+
+/// How OpenAI's format says the length of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LimitMember {
+    /// `max_tokens`, which most servers know.
+    #[default]
+    MaxTokens,
+    /// `max_completion_tokens`, which some models of OpenAI insist on.
+    MaxCompletionTokens,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct PromptOrder<'a> {
+    /// The turns.
+    pub turns: &'a [PromptTurn],
+    /// Most tokens of the answer.
+    pub max_tokens: u64,
+    /// From 0 to 2.
+    pub temperature: Option<f64>,
+    /// Whether it comes in parts.
+    pub stream: bool,
+}
+
+/// What a provider answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderAnswer {
+    /// The text.
+    pub content: String,
+    /// The model, where it says one.
+    pub model: Option<String>,
+    /// Why it ended.
+    pub finish: FinishReason,
+    /// What it took, where it says so.
+    pub usage: Option<TokenUsage>,
+}
+
+/// What is no answer. The words hold nothing that the provider wrote: it may repeat the key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadAnswer {
+    /// It is of no form that is known.
+    #[error("its answer is none of the configured kind")]
+    Unreadable,
+    /// Longer than any real one.
+    #[error("its answer is longer than {CONTENT_MAX} bytes")]
+    TooLong,
+    /// The stream ended in the middle.
+    #[error("its answer broke off")]
+    Cut,
+    /// The provider held it back.
+    #[error("it withheld the answer")]
+    Withheld,
+    /// It said that it failed; a code of its own, as far as that is a word.
+    #[error("it failed{}", told(.0.as_deref()))]
+    Failed(Option<String>),
+}
+
+fn told(code: Option<&str>) -> String {
+    code.map(|code| format!(" ({code})")).unwrap_or_default()
+}
+
+impl BadAnswer {
+    /// A failure with the provider's code for it: told only where it is a word, as `overloaded_error` is.
+    #[must_use]
+    pub fn failed(code: Option<&str>) -> Self {
+        let word = |code: &&str| {
+            let letters = |b: u8| b.is_ascii_lowercase() || b == b'_';
+            !code.is_empty() && code.len() <= CODE_MAX && code.bytes().all(letters)
+        };
+        Self::Failed(code.filter(word).map(str::to_owned))
+    }
+}
+
+impl ProviderSpec {
+    /// The body of a request.
+    ///
+    /// # Errors
+    /// In words: the prompt holds what the format has no place for.
+    pub fn body(&self, order: &PromptOrder<'_>) -> Result<String, String> {
+        match self.kind {
+            ProviderKind::OpenAi => openai::body(&self.model, self.limit_member, order),
+            ProviderKind::Anthropic => anthropic::body(&self.model, order),
+        }
+    }
+
+    /// The headers of a request that say who asks, and in which version. They hold the key.
+    #[must_use]
+    pub fn headers(&self) -> Vec<(&'static str, String)> {
+        let key = (!self.key.0.is_empty()).then_some(&self.key.0);
+        match self.kind {
+            ProviderKind::OpenAi => {
+                let bearer = key.map(|key| ("authorization", format!("Bearer {key}")));
+                bearer.into_iter().collect()
+            }
+            ProviderKind::Anthropic => {
+                let version = ("anthropic-version", anthropic::VERSION.to_owned());
+                let key = key.map(|key| ("x-api-key", key.clone()));
+                key.into_iter().chain([version]).collect()
+            }
+        }
+    }
+
+    /// An answer that came whole.
+    ///
+    /// # Errors
+    /// [`BadAnswer`].
+    pub fn read(&self, body: &[u8]) -> Result<ProviderAnswer, BadAnswer> {
+        match self.kind {
+            ProviderKind::OpenAi => openai::read(body),
+            ProviderKind::Anthropic => anthropic::read(body),
+        }
+    }
+
+    /// The code in the body of an error, for the operator.
+    #[must_use]
+    pub fn error_code(body: &[u8]) -> BadAnswer {
+        #[derive(serde::Deserialize)]
+        struct Body {
+            error: serde_json::Value,
+        }
+        let error = serde_json::from_slice(body)
+            .ok()
+            .map(|body: Body| body.error);
+        let code = |member: &str| error.as_ref()?.get(member)?.as_str();
+        BadAnswer::failed(code("code").or_else(|| code("type")))
+    }
+}
+
+/// An answer that comes in parts.
+#[derive(Clone, Debug)]
+pub struct ProviderStream {
+    kind: ProviderKind,
+    pub(super) gathered: Gathered,
+}
+
+/// What came so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gathered {
+    pub(super) content: String,
+    pub(super) model: Option<String>,
+    pub(super) finish: Option<FinishReason>,
+    pub(super) input: Option<u64>,
+    pub(super) output: Option<u64>,
+    /// The provider said that it is done.
+    pub(super) done: bool,
+}
+
+impl Gathered {
+    /// Adds a part; gives it back where it says something.
+    pub(super) fn add(&mut self, delta: String) -> Result<Option<String>, BadAnswer> {
+        if self.content.len() + delta.len() > CONTENT_MAX {
+            return Err(BadAnswer::TooLong);
+        }
+        self.content.push_str(&delta);
+        Ok(Some(delta).filter(|delta| !delta.is_empty()))
+    }
+
+    pub(super) fn model(&mut self, named: Option<&str>) {
+        if let (None, Some(named)) = (&self.model, named) {
+            self.model = Some(named.to_owned());
+        }
+    }
+}
+
+impl ProviderStream {
+    /// Before the first part.
+    #[must_use]
+    pub fn new(kind: ProviderKind) -> Self {
+        let gathered = Gathered::default();
+        Self { kind, gathered }
+    }
+
+    /// Takes the data of an event; the text it adds, if any.
+    ///
+    /// # Errors
+    /// [`BadAnswer`].
+    pub fn event(&mut self, data: &str) -> Result<Option<String>, BadAnswer> {
+        // What comes after the end is nothing.
+        if self.gathered.done {
+            return Ok(None);
+        }
+        match self.kind {
+            ProviderKind::OpenAi => openai::event(&mut self.gathered, data),
+            ProviderKind::Anthropic => anthropic::event(&mut self.gathered, data),
+        }
+    }
+
+    /// Nothing more is to be read.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.gathered.done
+    }
+
+    /// The whole, once the stream ended.
+    ///
+    /// # Errors
+    /// [`BadAnswer::Cut`]: it ended before the model did.
+    pub fn end(self) -> Result<ProviderAnswer, BadAnswer> {
+        let Gathered {
+            content,
+            model,
+            finish,
+            input,
+            output,
+            ..
+        } = self.gathered;
+        let finish = finish.ok_or(BadAnswer::Cut)?;
+        let usage = input
+            .zip(output)
+            .map(|(input_tokens, output_tokens)| TokenUsage {
+                input_tokens,
+                output_tokens,
+            });
+        Ok(ProviderAnswer {
+            content,
+            model: model.as_deref().and_then(model_name),
+            finish,
+            usage,
+        })
+    }
+}
+
+/// The words about a block that only an agent may know what to do with.
+pub(super) fn no_place(kind: &str) -> String {
+    let shown: String = kind
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(CODE_MAX)
+        .collect();
+    format!(
+        "a block of the type {shown:?} cannot be sent to a provider: text, and images with `data`, can"
+    )
+}
+
+/// A name that is fit to be repeated.
+pub(super) fn model_name(named: &str) -> Option<String> {
+    let fit = !named.is_empty() && named.len() <= MODEL_MAX && !named.contains(char::is_control);
+    fit.then(|| named.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_shows_a_key_and_no_error_repeats_what_a_provider_wrote() {
+        let shown = format!("{:?}", ProviderKey("sk-secret".to_owned()));
+        assert_eq!(shown, "…");
+        let echo = br#"{"error":{"message":"Incorrect API key provided: sk-secret","type":"sk-secret","code":"invalid_api_key"}}"#;
+        let words = ProviderSpec::error_code(echo).to_string();
+        assert_eq!(words, "it failed (invalid_api_key)");
+        for bad in [
+            &br#"{"error":{"message":"x","type":"sk-secret"}}"#[..],
+            br#"{"error":{"code":"Bearer sk"}}"#,
+            br#"{"error":"sk-secret"}"#,
+            b"<html>sk-secret",
+            b"",
+        ] {
+            assert_eq!(ProviderSpec::error_code(bad).to_string(), "it failed");
+        }
+        let long = format!(r#"{{"error":{{"code":"{}"}}}}"#, "a".repeat(CODE_MAX + 1));
+        assert_eq!(
+            ProviderSpec::error_code(long.as_bytes()),
+            BadAnswer::Failed(None)
+        );
+    }
+}

@@ -1,0 +1,267 @@
+//! How often a set may push, and when not at all.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::timestamps::{offset, parse_offset};
+use mgp_protocol::ids::ServerId;
+
+use super::{PushPolicy, PushRule};
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// Sets that are counted at once; a server declares far fewer. Where more push within a minute, further ones
+/// wait for the next.
+pub const COUNTED_MAX: usize = 4096;
+
+/// Hours of each day in which nothing is taken. They have an offset from UTC and no time zone: what it means is
+/// the same in summer and in winter, and on every machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuietHours {
+    /// Minutes of the day.
+    from: u32,
+    until: u32,
+    /// Minutes east of UTC.
+    offset: i32,
+}
+
+/// Why a text is no quiet hours.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not of the form \"22:00-07:00 +01:00\" (from, until, and the offset from UTC, Z for none)"
+)]
+pub struct BadQuietHours(String);
+
+impl QuietHours {
+    /// Reads `22:00-07:00 +01:00`.
+    ///
+    /// # Errors
+    /// For all else, and for hours that end when they begin.
+    pub fn parse(text: &str) -> Result<Self, BadQuietHours> {
+        let read = || {
+            let (hours, offset) = text.trim().split_once(' ')?;
+            let (from, until) = hours.split_once('-')?;
+            let hours = Self {
+                from: minutes(from)?,
+                until: minutes(until)?,
+                offset: parse_offset(offset.trim())?,
+            };
+            (hours.from != hours.until).then_some(hours)
+        };
+        read().ok_or_else(|| BadQuietHours(text.to_owned()))
+    }
+
+    /// Whether a moment, in milliseconds since 1970, is one of them.
+    #[must_use]
+    pub fn cover(self, unix_ms: u64) -> bool {
+        let minute = i64::try_from(unix_ms / 60_000).unwrap_or(i64::MAX / 2);
+        let minute = (minute + i64::from(self.offset)).rem_euclid(24 * 60);
+        let (from, until) = (i64::from(self.from), i64::from(self.until));
+        match from < until {
+            true => (from..until).contains(&minute),
+            false => minute >= from || minute < until,
+        }
+    }
+}
+
+impl fmt::Display for QuietHours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (from, until) = (self.from, self.until);
+        let clock = |of: u32| format!("{:02}:{:02}", of / 60, of % 60);
+        write!(
+            f,
+            "{}-{} {}",
+            clock(from),
+            clock(until),
+            offset(self.offset)
+        )
+    }
+}
+
+/// Minutes of `22:00`.
+fn minutes(text: &str) -> Option<u32> {
+    let (hour, minute) = text.split_once(':')?;
+    let two = |text: &str, most: u32| {
+        let digits = text.len() == 2 && text.bytes().all(|b| b.is_ascii_digit());
+        let number: u32 = digits.then(|| text.parse().ok())??;
+        (number <= most).then_some(number)
+    };
+    Some(two(hour, 23)? * 60 + two(minute, 59)?)
+}
+
+/// The events of the last minute. A window begins with its first event.
+#[derive(Debug, Default)]
+pub struct PushRates {
+    of_sets: HashMap<(ServerId, String), PushWindow>,
+    of_servers: HashMap<ServerId, PushWindow>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PushWindow {
+    began: MonotonicTime,
+    events: u32,
+}
+
+impl PushRates {
+    /// Counts an event, unless it is not to be taken now. Only what is new is counted: a retry that is answered
+    /// from memory costs nothing.
+    ///
+    /// # Errors
+    /// The reason, for the server. Nothing was done, and the same event may be taken later.
+    pub fn take(
+        &mut self,
+        (server, set): (&ServerId, &str),
+        (policy, rule): (&PushPolicy, &PushRule),
+        (now, unix_ms): (MonotonicTime, u64),
+    ) -> Result<(), String> {
+        if let Some(quiet) = rule.quiet.filter(|quiet| quiet.cover(unix_ms)) {
+            return Err(format!(
+                "quiet hours of this feature set ({quiet}): send it again when they are over"
+            ));
+        }
+        let key = (server.clone(), set.to_owned());
+        let left = |window: &PushWindow| MINUTE.saturating_sub(now.since(window.began));
+        if !self.of_sets.contains_key(&key) && self.of_sets.len() >= COUNTED_MAX {
+            self.of_sets.retain(|_, window| !left(window).is_zero());
+            self.of_servers.retain(|_, window| !left(window).is_zero());
+            if self.of_sets.len() >= COUNTED_MAX {
+                return Err("too many feature sets push at once: send it again in a minute".into());
+            }
+        }
+        let new = PushWindow {
+            began: now,
+            events: 0,
+        };
+        let of_set = self.of_sets.entry(key).or_insert(new);
+        let of_server = self.of_servers.entry(server.clone()).or_insert(new);
+        for window in [&mut *of_set, &mut *of_server] {
+            if left(window).is_zero() {
+                *window = new;
+            }
+        }
+        let full = |window: &PushWindow, most: u32, whose: &str| {
+            let over = most > 0 && window.events >= most;
+            over.then(|| {
+                let seconds = left(window).as_millis().div_ceil(1000);
+                format!("{whose} may push {most} events a minute: send it again in {seconds} s")
+            })
+        };
+        let refused = full(of_set, rule.per_minute, "this feature set")
+            .or_else(|| full(of_server, policy.server_per_minute, "this server"));
+        if let Some(reason) = refused {
+            return Err(reason);
+        }
+        of_set.events += 1;
+        of_server.events += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR_MS: u64 = 3_600_000;
+
+    #[test]
+    fn quiet_hours_are_read_with_their_offset_and_shown_as_they_were_written() {
+        let read = QuietHours::parse("22:00-07:00 +01:00").unwrap();
+        assert_eq!(read.to_string(), "22:00-07:00 +01:00");
+        assert_eq!(
+            QuietHours::parse("09:30-12:00 Z").unwrap().to_string(),
+            "09:30-12:00 Z"
+        );
+        for bad in [
+            "",
+            "22:00-07:00",
+            "22-7 Z",
+            "22:00-24:00 Z",
+            "22:00-22:00 Z",
+            "22:60-07:00 Z",
+            "22:00-07:00 CET",
+            "22:00 07:00 Z",
+            "2:00-3:00 Z",
+        ] {
+            assert!(QuietHours::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// They go over midnight, and mean the clock of their offset.
+    #[test]
+    fn quiet_hours_cover_the_hours_of_their_own_clock() {
+        let night = QuietHours::parse("22:00-07:00 +01:00").unwrap();
+        for (utc, quiet) in [
+            (20, false),
+            (21, true),
+            (23, true),
+            (0, true),
+            (5, true),
+            (6, false),
+            (12, false),
+        ] {
+            assert_eq!(night.cover(utc * HOUR_MS), quiet, "{utc}");
+        }
+        let noon = QuietHours::parse("12:00-13:00 -02:00").unwrap();
+        assert!(noon.cover(14 * HOUR_MS) && !noon.cover(12 * HOUR_MS) && !noon.cover(15 * HOUR_MS));
+    }
+
+    #[test]
+    fn a_set_and_its_server_have_each_their_limit_a_minute() {
+        let policy = PushPolicy {
+            server_per_minute: 3,
+            ..PushPolicy::default()
+        };
+        let rule = PushRule {
+            per_minute: 2,
+            ..PushRule::default()
+        };
+        let mut rates = PushRates::default();
+        let (git, other) = (ServerId::new("git"), ServerId::new("other"));
+        let at = |seconds| (MonotonicTime::new(Duration::from_secs(seconds)), 0);
+        let mut take =
+            |server, set, seconds| rates.take((server, set), (&policy, &rule), at(seconds));
+        assert!(take(&git, "a", 0).is_ok() && take(&git, "a", 1).is_ok());
+        let why = take(&git, "a", 10).unwrap_err();
+        assert!(
+            why.contains("this feature set may push 2") && why.contains("in 50 s"),
+            "{why}"
+        );
+        assert!(take(&git, "b", 10).is_ok());
+        let why = take(&git, "b", 10).unwrap_err();
+        assert!(why.contains("this server may push 3"), "{why}");
+        assert!(take(&other, "a", 10).is_ok());
+        assert!(take(&git, "a", 60).is_ok());
+    }
+
+    /// However many sets push, what is counted is bounded, and they are told so.
+    #[test]
+    fn what_is_counted_is_bounded() {
+        let (policy, rule) = (
+            PushPolicy {
+                server_per_minute: 0,
+                ..PushPolicy::default()
+            },
+            PushRule::default(),
+        );
+        let mut rates = PushRates::default();
+        let server = ServerId::new("s");
+        let at = |seconds| (MonotonicTime::new(Duration::from_secs(seconds)), 0);
+        for set in 0..COUNTED_MAX {
+            rates
+                .take((&server, &set.to_string()), (&policy, &rule), at(1))
+                .unwrap();
+        }
+        assert!(
+            rates
+                .take((&server, "more"), (&policy, &rule), at(2))
+                .is_err()
+        );
+        assert!(
+            rates
+                .take((&server, "more"), (&policy, &rule), at(70))
+                .is_ok()
+        );
+        assert!(rates.of_sets.len() <= COUNTED_MAX);
+    }
+}

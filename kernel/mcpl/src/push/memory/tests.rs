@@ -1,0 +1,262 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn event(id: &str, text: &str) -> String {
+    format!(
+        r#"{{"featureSet":"s.a","eventId":"{id}","timestamp":"2026-01-23T10:30:00Z","origin":{{"a":1,"b":2}},"payload":{{"content":"{text}"}}}}"#
+    )
+}
+
+fn body(params: &str) -> EventBody {
+    EventBody::of(&Event::read(params).unwrap())
+}
+
+fn one() -> EventBody {
+    body(&event("e", "one"))
+}
+
+/// MCPL-082: done once, and each retry has the answer of the first.
+#[test]
+fn an_event_is_new_once_and_then_has_its_answer() {
+    let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
+    let new = memory.begin(&server, "e1", one(), 0);
+    assert!(matches!(new, Known::New(_)));
+    assert_eq!(memory.begin(&server, "e1", one(), 1), Known::UnderWay);
+    let answer = PushAnswer::accepted(Some("inf_1".into()));
+    assert!(memory.answered(&server, "e1", &answer).is_some());
+    assert_eq!(
+        memory.begin(&server, "e1", one(), 2),
+        Known::Answered(answer)
+    );
+}
+
+/// MCPL-083: another server's event of the same id is another event.
+#[test]
+fn ids_are_those_of_one_server() {
+    let mut memory = PushMemory::default();
+    for server in ["git", "mail"] {
+        let new = memory.begin(&ServerId::new(server), "e1", one(), 0);
+        assert!(matches!(new, Known::New(_)), "{server}");
+    }
+}
+
+/// However long, and whatever bytes an id has: two ids are two events.
+#[test]
+fn no_two_ids_are_one() {
+    let ids = ["a", "b", "a\0", "a\0\0", "\0", "", "fifteen letters", "sixteen letters.", "seventeen letters"];
+    let hashes: std::collections::BTreeSet<_> = ids.iter().map(|id| id_hash(id)).collect();
+    assert_eq!(hashes.len(), ids.len());
+}
+
+/// The same event in another spelling, or with a new timestamp, is the same; another content, origin or set is
+/// not.
+#[test]
+fn another_event_under_an_id_is_told_apart() {
+    let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
+    memory.begin(&server, "e", one(), 0);
+    let said = event("e", "one");
+    for same in [
+        said.replace("10:30", "10:31"),
+        said.replace(r#"{"a":1,"b":2}"#, r#"{ "b" : 2, "a" : 1 }"#),
+    ] {
+        assert_eq!(
+            memory.begin(&server, "e", body(&same), 1),
+            Known::UnderWay,
+            "{same}"
+        );
+    }
+    for other in [
+        said.replace("one", "two"),
+        said.replace(r#""a":1"#, r#""a":2"#),
+        said.replace("s.a", "s.b"),
+        said.replace(r#""origin":{"a":1,"b":2},"#, ""),
+    ] {
+        assert_eq!(
+            memory.begin(&server, "e", body(&other), 1),
+            Known::Differs,
+            "{other}"
+        );
+    }
+}
+
+/// What was under way when the kernel ended is unknown, and not done again; what was answered has its answer.
+#[test]
+fn a_restart_knows_what_was_answered_and_what_was_not() {
+    let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
+    let mut journal = Vec::new();
+    for id in ["answered", "under way", "released"] {
+        let Known::New(entry) = memory.begin(&server, id, one(), 5) else {
+            panic!("{id} is not new");
+        };
+        journal.push(entry.to_bytes());
+    }
+    let answer = PushAnswer::accepted(None);
+    journal.extend(memory.answered(&server, "answered", &answer).map(|of| of.to_bytes()));
+    journal.extend(memory.released(&server, "released").map(|of| of.to_bytes()));
+    journal.push(b"{\"no\":\"entry\"}".to_vec());
+    let (mut again, unread) = PushMemory::restored(&journal, 6);
+    assert_eq!((again.len(), unread), (2, 1));
+    assert_eq!(
+        again.begin(&server, "answered", one(), 7),
+        Known::Answered(answer)
+    );
+    let Known::Answered(unknown) = again.begin(&server, "under way", one(), 7) else {
+        panic!("it is done again");
+    };
+    assert!(!unknown.accepted && unknown.reason.unwrap().contains("not known"));
+    assert!(matches!(
+        again.begin(&server, "released", one(), 7),
+        Known::New(_)
+    ));
+}
+
+/// MCPL-083: a million ids stay within the bounds, in memory and in the journal; the newest are known. A build that
+/// is not optimised takes a fifth of them.
+#[test]
+fn a_million_ids_are_bounded() {
+    let mut memory = PushMemory::default();
+    let (mut journal, mut most, body) = (0_usize, 0_usize, one());
+    let answer = PushAnswer::accepted(None);
+    let ids: u64 = if cfg!(debug_assertions) { 200_000 } else { 1_000_000 };
+    for n in 0..ids {
+        let server = ServerId::new(format!("s{}", if n % 2 == 0 { 0 } else { n % 41 }));
+        let id = n.to_string();
+        assert!(matches!(memory.begin(&server, &id, body, n), Known::New(_)));
+        memory.answered(&server, &id, &answer).unwrap();
+        journal += 2;
+        if let Some(all) = memory.compacted() {
+            journal = all.len();
+        }
+        most = most.max(journal);
+    }
+    assert!(memory.len() <= IN_ALL_MAX);
+    assert!(
+        memory
+            .servers
+            .values()
+            .all(|of| of.by_id.len() <= OF_SERVER_MAX)
+    );
+    assert!(
+        memory
+            .servers
+            .values()
+            .all(|of| of.order.len() == of.by_id.len())
+    );
+    assert!(most <= 2 * IN_ALL_MAX + 20_002, "{most} entries");
+    let newest = memory.begin(&ServerId::new("s0"), &(ids - 2).to_string(), one(), ids);
+    assert_eq!(newest, Known::Answered(answer));
+}
+
+/// One server's ids do not push out another's.
+#[test]
+fn a_noisy_server_forgets_its_own_first() {
+    let mut memory = PushMemory::default();
+    let (quiet, noisy) = (ServerId::new("quiet"), ServerId::new("noisy"));
+    let answer = PushAnswer::accepted(None);
+    memory.begin(&quiet, "e", one(), 0);
+    memory.answered(&quiet, "e", &answer);
+    let body = one();
+    for n in 0..50_000 {
+        memory.begin(&noisy, &n.to_string(), body, 1);
+        memory.answered(&noisy, &n.to_string(), &answer);
+    }
+    assert_eq!(memory.begin(&quiet, "e", one(), 2), Known::Answered(answer));
+    assert!(matches!(memory.begin(&noisy, "0", one(), 2), Known::New(_)));
+}
+
+#[test]
+fn what_is_old_is_forgotten_and_what_is_under_way_is_not() {
+    let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
+    memory.begin(&server, "under way", one(), 0);
+    memory.begin(&server, "answered", one(), 0);
+    memory.answered(&server, "answered", &PushAnswer::accepted(None));
+    let later = AGE_MAX_MS + 1;
+    assert!(matches!(
+        memory.begin(&server, "answered", one(), later),
+        Known::New(_)
+    ));
+    assert_eq!(
+        memory.begin(&server, "under way", one(), later),
+        Known::UnderWay
+    );
+}
+
+#[test]
+fn events_under_way_are_bounded() {
+    let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
+    for n in 0..UNDER_WAY_MAX {
+        memory.begin(&server, &n.to_string(), one(), 0);
+    }
+    assert_eq!(memory.begin(&server, "more", one(), 0), Known::Full);
+    memory.answered(&server, "0", &PushAnswer::accepted(None));
+    assert!(matches!(
+        memory.begin(&server, "more", one(), 0),
+        Known::New(_)
+    ));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Begin(u8),
+    Answer(u8),
+    Release(u8),
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..6_u8).prop_map(Step::Begin),
+        3 => (0..6_u8).prop_map(Step::Answer),
+        1 => (0..6_u8).prop_map(Step::Release),
+        1 => Just(Step::Restart),
+    ]
+}
+
+proptest! {
+    /// Whatever the order, and however often the kernel ends: no id is new twice, but one that was released.
+    #[test]
+    fn no_event_is_handed_on_twice(steps in prop::collection::vec(step(), 1..60)) {
+        let server = ServerId::new("git");
+        let (mut memory, mut journal) = (PushMemory::default(), Vec::new());
+        // What was handed on, with its answer.
+        let mut handed: BTreeMap<u8, Option<PushAnswer>> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Begin(id) => match memory.begin(&server, &id.to_string(), one(), 0) {
+                    Known::New(entry) => {
+                        prop_assert!(handed.insert(id, None).is_none(), "{} twice", id);
+                        journal.push(entry.to_bytes());
+                    }
+                    Known::Answered(answer) => {
+                        let kept = handed.get(&id).cloned().flatten();
+                        prop_assert_eq!(Some(answer), kept);
+                    }
+                    Known::UnderWay => prop_assert_eq!(handed.get(&id), Some(&None)),
+                    Known::Differs | Known::Full => prop_assert!(false, "neither was done"),
+                },
+                Step::Answer(id) => {
+                    let answer = PushAnswer::accepted(Some(format!("inf_{id}")));
+                    if let Some(entry) = memory.answered(&server, &id.to_string(), &answer) {
+                        journal.push(entry.to_bytes());
+                        handed.insert(id, Some(answer));
+                    }
+                }
+                Step::Release(id) => {
+                    if let Some(entry) = memory.released(&server, &id.to_string()) {
+                        journal.push(entry.to_bytes());
+                        handed.remove(&id);
+                    }
+                }
+                Step::Restart => {
+                    memory = PushMemory::restored(&journal, 0).0;
+                    for answer in handed.values_mut() {
+                        answer.get_or_insert_with(|| PushAnswer::refused(UNKNOWN));
+                    }
+                }
+            }
+        }
+    }
+}

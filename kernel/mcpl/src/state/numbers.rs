@@ -1,0 +1,80 @@
+//! Numbers of JSON compared by what they are, whatever their size: `1`, `1.0` and `10e-1` are one number,
+//! 9007199254740993 and 9007199254740992 are two.
+
+/// A number as its digits, without zeros at either end, times a power of ten.
+#[derive(PartialEq, Eq)]
+struct JsonNumber {
+    negative: bool,
+    digits: String,
+    power: i64,
+}
+
+/// True when both texts are the same number.
+pub(super) fn equal(one: &str, other: &str) -> bool {
+    if one == other {
+        return true;
+    }
+    match (decimal(one), decimal(other)) {
+        (Some(one), Some(other)) => one == other,
+        // A power of ten beyond 64 bits is the same number only where it is the same text.
+        (None, _) | (_, None) => false,
+    }
+}
+
+fn decimal(text: &str) -> Option<JsonNumber> {
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let (mantissa, power) = match text.split_once(['e', 'E']) {
+        Some((mantissa, power)) => (mantissa, power.parse::<i64>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = format!("{whole}{fraction}");
+    let digits = all.trim_start_matches('0');
+    let trimmed = digits.trim_end_matches('0');
+    if trimmed.is_empty() {
+        // Zero, with whatever sign and power.
+        return Some(JsonNumber {
+            negative: false,
+            digits: String::new(),
+            power: 0,
+        });
+    }
+    let shift = i64::try_from(digits.len() - trimmed.len()).ok()?;
+    let after_point = i64::try_from(fraction.len()).ok()?;
+    Some(JsonNumber {
+        negative,
+        digits: trimmed.to_owned(),
+        power: power.checked_add(shift)?.checked_sub(after_point)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MCPL-065: what a double would take for one number are two, and one number in several spellings is one.
+    #[test]
+    fn numbers_are_what_they_are() {
+        for (one, other) in [
+            ("1", "1.0"),
+            ("10e-1", "1"),
+            ("-0", "0.00e9"),
+            ("1e3", "1000"),
+            ("0.10", "1E-1"),
+        ] {
+            assert!(equal(one, other), "{one} {other}");
+        }
+        for (one, other) in [
+            ("9007199254740993", "9007199254740992"),
+            ("1", "-1"),
+            ("1e400", "1e401"),
+            ("1e99999999999999999999", "1e99999999999999999998"),
+            ("0.1", "0.01"),
+        ] {
+            assert!(!equal(one, other), "{one} {other}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What is written down of the trees of one server, in the order it happened. An entry of a journal is shorter than a
+//! state may be, so a record is cut into pieces.
+
+use std::sync::Arc;
+
+use mgp_engine::store::journal::PAYLOAD_MAX;
+use mgp_protocol::ids::AgentId;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::tree::{Checkpoint, TreeStep};
+
+/// Whose tree it is, at one server.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TreeKey {
+    /// The feature set, by the server's own name.
+    pub set: Arc<str>,
+    /// The agent; `None` where all share it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentId>,
+    /// One session of the agent; `None` where all of its sessions share it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Arc<str>>,
+}
+
+/// One thing that happened to a tree.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StateRecord {
+    /// A new checkpoint.
+    Grown(GrownRecord),
+    /// It stands at another checkpoint.
+    Moved {
+        /// Which tree.
+        tree: TreeKey,
+        /// Where it stands.
+        id: Arc<str>,
+    },
+    /// Its session ended.
+    Ended {
+        /// Which tree.
+        tree: TreeKey,
+        /// When, in milliseconds since 1970.
+        at: u64,
+    },
+    /// It was taken out.
+    Dropped {
+        /// Which tree.
+        tree: TreeKey,
+    },
+}
+
+/// A new checkpoint.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GrownRecord {
+    tree: TreeKey,
+    id: Arc<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parent: Option<Arc<str>>,
+    at: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    data: Option<Box<RawValue>>,
+}
+
+/// First byte of a piece: it begins a record.
+const BEGINS: u8 = 1;
+/// First byte of a piece: it ends one.
+const ENDS: u8 = 2;
+
+impl StateRecord {
+    /// What is written down of a step; `None` of one that changes nothing.
+    #[must_use]
+    pub fn of(tree: &TreeKey, step: &TreeStep) -> Option<Self> {
+        let tree = tree.clone();
+        match step {
+            TreeStep::Stay => None,
+            TreeStep::Move(id) => Some(Self::Moved {
+                tree,
+                id: id.clone(),
+            }),
+            TreeStep::Grow(checkpoint) => Some(Self::grown(tree, checkpoint)),
+        }
+    }
+
+    /// A checkpoint of this tree.
+    #[must_use]
+    pub fn grown(tree: TreeKey, checkpoint: &Checkpoint) -> Self {
+        let raw = |data: &Arc<str>| RawValue::from_string(data.to_string()).ok();
+        Self::Grown(GrownRecord {
+            tree,
+            id: checkpoint.id.clone(),
+            parent: checkpoint.parent.clone(),
+            at: checkpoint.at,
+            data: checkpoint.data.as_ref().and_then(raw),
+        })
+    }
+
+    /// Which tree, and what happens to it.
+    pub(super) fn opened(self) -> (TreeKey, Happened) {
+        match self {
+            Self::Grown(grown) => (
+                grown.tree,
+                Happened::Step(TreeStep::Grow(Checkpoint {
+                    id: grown.id,
+                    parent: grown.parent,
+                    at: grown.at,
+                    data: grown.data.map(|data| data.get().into()),
+                })),
+            ),
+            Self::Moved { tree, id } => (tree, Happened::Step(TreeStep::Move(id))),
+            Self::Ended { tree, at } => (tree, Happened::Ended(at)),
+            Self::Dropped { tree } => (tree, Happened::Dropped),
+        }
+    }
+
+    /// As entries of a journal, to be appended together.
+    #[must_use]
+    pub fn pieces(&self) -> Vec<Vec<u8>> {
+        let text = serde_json::to_vec(self).expect("a record is always JSON");
+        let mut pieces: Vec<Vec<u8>> = text
+            .chunks(PAYLOAD_MAX - 1)
+            .map(|piece| [&[0], piece].concat())
+            .collect();
+        if let Some(first) = pieces.first_mut() {
+            first[0] |= BEGINS;
+        }
+        if let Some(last) = pieces.last_mut() {
+            last[0] |= ENDS;
+        }
+        pieces
+    }
+
+    /// The records of these entries. One whose end never came was never acknowledged, and is left out; so is what no
+    /// version of this kernel has written.
+    #[must_use]
+    pub fn read(entries: &[Vec<u8>]) -> Vec<Self> {
+        let (mut records, mut text) = (Vec::new(), Vec::new());
+        for entry in entries {
+            let Some((mark, piece)) = entry.split_first() else {
+                continue;
+            };
+            if mark & BEGINS != 0 {
+                text.clear();
+            }
+            text.extend_from_slice(piece);
+            if mark & ENDS != 0 {
+                records.extend(serde_json::from_slice(&text).ok());
+                text.clear();
+            }
+        }
+        records
+    }
+}
+
+/// What happens to a tree.
+pub(super) enum Happened {
+    Step(TreeStep),
+    Ended(u64),
+    Dropped,
+}

@@ -1,0 +1,102 @@
+//! Patches that are made to do harm.
+
+use std::fmt::Write;
+
+use crate::state::document::{MAX_BYTES, MAX_DEPTH, PatchFault};
+use crate::state::patch::{MAX_OPERATIONS, patched};
+
+fn operations(list: &[String]) -> String {
+    format!("[{}]", list.join(","))
+}
+
+/// MCPL-065: a patch that doubles its document with each operation ends before it is large.
+#[test]
+fn a_patch_that_copies_itself_to_gigabytes_ends_at_the_bound() {
+    let doubles: Vec<String> = (0..64)
+        .map(|n| format!(r#"{{"op":"copy","from":"","path":"/{n}"}}"#))
+        .collect();
+    let flat: Vec<String> = (0..64)
+        .map(|_| r#"{"op":"copy","from":"/a","path":"/a/-"}"#.to_owned())
+        .collect();
+    for bomb in [operations(&doubles), operations(&flat)] {
+        let data = format!(r#"{{"a":["{}"]}}"#, "x".repeat(1000));
+        let fault = patched(&data, &bomb).unwrap_err();
+        assert!(
+            matches!(fault, PatchFault::TooLarge | PatchFault::TooDeep),
+            "{fault}"
+        );
+    }
+}
+
+/// MCPL-065: no place is deeper than the bound, however it comes there.
+#[test]
+fn nothing_is_nested_deeper_than_the_bound() {
+    let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+    assert!(patched(&nested(MAX_DEPTH), "[]").is_ok());
+    assert_eq!(
+        patched(&nested(MAX_DEPTH + 1), "[]"),
+        Err(PatchFault::TooDeep)
+    );
+    // Far beyond what a reader that recurses can stand.
+    assert_eq!(patched(&nested(100_000), "[]"), Err(PatchFault::TooDeep));
+    let within = format!(r#"{{"a":{},"b":{{}}}}"#, nested(40));
+    let at = |path: &str| format!(r#"[{{"op":"move","from":"/a","path":"{path}"}}]"#);
+    assert!(patched(&within, &at("/b/c")).is_ok());
+    let deep = format!(r#"{{"a":{},"b":{}}}"#, nested(40), nested(40));
+    let path = format!("/b{}", "/0".repeat(39));
+    assert_eq!(patched(&deep, &at(&path)), Err(PatchFault::TooDeep));
+    let long = format!(
+        r#"[{{"op":"add","path":"{}","value":1}}]"#,
+        "/a".repeat(100_000)
+    );
+    assert_eq!(patched("{}", &long), Err(PatchFault::TooDeep));
+}
+
+/// MCPL-065: what is huge, or takes for ever, is refused by its size or its work.
+#[test]
+fn huge_patches_are_refused_by_size_and_by_work() {
+    let large = format!("\"{}\"", "x".repeat(MAX_BYTES));
+    assert_eq!(patched(&large, "[]"), Err(PatchFault::TooLarge));
+    assert_eq!(patched("1", &format!("[{large}]")), Err(PatchFault::TooLarge));
+    let many = vec!["{}".to_owned(); MAX_OPERATIONS + 1];
+    assert_eq!(patched("1", &operations(&many)), Err(PatchFault::NoPatch));
+    let mut array = String::from("[0");
+    for _ in 0..200_000 {
+        array.push_str(",0");
+    }
+    array.push(']');
+    let fronts: Vec<String> = (0..MAX_OPERATIONS)
+        .map(|_| r#"{"op":"add","path":"/0","value":1}"#.to_owned())
+        .collect();
+    let fault = patched(&array, &operations(&fronts)).unwrap_err();
+    assert!(matches!(fault, PatchFault::TooMuchWork | PatchFault::TooLarge), "{fault}");
+    let index = r#"[{"op":"add","path":"/18446744073709551616","value":1}]"#;
+    assert!(patched("[]", index).is_err());
+}
+
+/// MCPL-065: a value cannot be put into itself, so there is no circle.
+#[test]
+fn a_value_does_not_move_into_itself() {
+    let into = r#"[{"op":"move","from":"/a","path":"/a/b"}]"#;
+    assert!(patched(r#"{"a":{}}"#, into).is_err());
+    assert!(patched(r#"{"a":{}}"#, r#"[{"op":"move","from":"","path":"/a"}]"#).is_err());
+    // A copy into itself is one of what was there before.
+    let copy = r#"[{"op":"copy","from":"/a","path":"/a/b"}]"#;
+    assert_eq!(patched(r#"{"a":{}}"#, copy).unwrap(), r#"{"a":{"b":{}}}"#);
+}
+
+/// A patch that adds and removes for long is counted by what is there, not by what went through.
+#[test]
+fn many_small_changes_of_a_large_document_are_applied() {
+    let mut data = String::from("{");
+    for n in 0..1000 {
+        let _ = write!(data, r#""{n}":"{}","#, "x".repeat(400));
+    }
+    data.push_str(r#""last":0}"#);
+    let name = "n".repeat(60);
+    let each = format!(
+        r#"{{"op":"add","path":"/{name}","value":1}},{{"op":"remove","path":"/{name}"}}"#
+    );
+    let patch = operations(&vec![each; 2000]);
+    assert_eq!(patched(&data, &patch).unwrap(), data);
+}

@@ -1,0 +1,253 @@
+//! One tree of checkpoints (MCPL §8.2).
+//!
+//! A checkpoint stands below its parent for ever; one that was given before is never given again, and a parent that
+//! comes after its child is none. So no tree has a circle, whatever a server says.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use mgp_protocol::mcpl::state::ResultState;
+
+use super::document::PatchFault;
+use super::patch;
+
+/// Longest id of a checkpoint, in bytes: a hash or a UUID has 64 at most.
+pub const MAX_ID: usize = 256;
+/// Checkpoints of one tree; the oldest goes first. As many as a person looks through.
+pub const MAX_CHECKPOINTS: usize = 256;
+/// What the checkpoints of one tree hold together, in bytes; the oldest goes first. The largest state eight times.
+pub const TREE_BYTES: usize = 4 << 20;
+/// What a checkpoint costs beside its texts, in bytes.
+const EACH: usize = 128;
+
+/// A place a server can be brought back to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The server's own id.
+    pub id: Arc<str>,
+    /// What it came from, as the server said.
+    pub parent: Option<Arc<str>>,
+    /// When it was kept, in milliseconds since 1970.
+    pub at: u64,
+    /// The state as JSON text; `None` where the server keeps it.
+    pub data: Option<Arc<str>>,
+}
+
+impl Checkpoint {
+    /// What it takes, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let length = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
+        self.id.len() + length(&self.parent) + length(&self.data) + EACH
+    }
+}
+
+/// What the next call of a tree carries (MCPL §8.4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// Nothing is known yet.
+    Nothing,
+    /// `state`: the data, as JSON text.
+    State(Arc<str>),
+    /// `checkpoint`: its id.
+    Checkpoint(Arc<str>),
+}
+
+/// What a result does to its tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TreeStep {
+    /// Nothing: it names where the tree stands.
+    Stay,
+    /// A new checkpoint.
+    Grow(Checkpoint),
+    /// Back, or over to another branch.
+    Move(Arc<str>),
+}
+
+/// Why what a server answered as its state is not kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StateFault {
+    /// It cannot be read.
+    #[error("the state in the result is not as MCPL has it: {0}")]
+    Malformed(String),
+    /// No id that can be kept.
+    #[error("a checkpoint's id is a text of 1 to {MAX_ID} bytes without control characters")]
+    Id,
+    /// The id is another checkpoint's.
+    #[error("checkpoint {0:?} is there already, and holds something else")]
+    Taken(String),
+    /// It is its own parent.
+    #[error("checkpoint {0:?} cannot be its own parent")]
+    OwnParent(String),
+    /// `data` and `patch` together.
+    #[error("it has `data` and `patch`, which say two things")]
+    Both,
+    /// A patch of nothing.
+    #[error("a patch needs a parent, and there is none")]
+    NoParent,
+    /// The parent was never there, or is gone.
+    #[error("its parent {0:?} is not known, so the patch is not applied")]
+    UnknownParent(String),
+    /// The server keeps the parent's data itself.
+    #[error("of its parent {0:?} the kernel has no data to apply the patch to")]
+    OpaqueParent(String),
+    /// The patch does not fit.
+    #[error("the patch is not applied: {0}")]
+    Patch(PatchFault),
+    /// The data cannot be kept.
+    #[error("the data is not kept: {0}")]
+    Data(PatchFault),
+    /// No room.
+    #[error("the states of this server take all the room there is for one server")]
+    Full,
+}
+
+/// The checkpoints of one server, feature set, agent and session.
+#[derive(Clone, Debug, Default)]
+pub struct StateTree {
+    /// By their number; numbers grow.
+    checkpoints: BTreeMap<u64, Checkpoint>,
+    by_id: HashMap<Arc<str>, u64>,
+    next: u64,
+    current: Option<u64>,
+    bytes: usize,
+    pruned: u64,
+    /// When its session ended, in milliseconds since 1970.
+    pub ended: Option<u64>,
+}
+
+impl StateTree {
+    /// What the next call carries.
+    #[must_use]
+    pub fn carried(&self) -> Carried {
+        match self.current() {
+            None => Carried::Nothing,
+            Some(Checkpoint {
+                data: Some(data), ..
+            }) => Carried::State(data.clone()),
+            Some(checkpoint) => Carried::Checkpoint(checkpoint.id.clone()),
+        }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn current(&self) -> Option<&Checkpoint> {
+        self.checkpoints.get(&self.current?)
+    }
+
+    /// True when it has this checkpoint.
+    #[must_use]
+    pub fn has(&self, id: &str) -> bool {
+        self.by_id.contains_key(id)
+    }
+
+    /// What its checkpoints take, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many checkpoints were taken out for room.
+    #[must_use]
+    pub fn pruned(&self) -> u64 {
+        self.pruned
+    }
+
+    /// All checkpoints, the oldest first, each with the place of its parent among them: an earlier one, or none.
+    pub fn lineage(&self) -> impl Iterator<Item = (&Checkpoint, Option<usize>)> {
+        self.checkpoints.iter().map(|(number, checkpoint)| {
+            let parent = checkpoint.parent.as_ref();
+            let parent = parent.and_then(|id| self.by_id.get(id));
+            let earlier = parent.filter(|parent| *parent < number);
+            let place = earlier.map(|parent| self.checkpoints.range(..parent).count());
+            (checkpoint, place)
+        })
+    }
+
+    /// What this answer of a server does, at this time.
+    ///
+    /// # Errors
+    /// [`StateFault`]: the tree stays as it is.
+    pub fn judge(&self, said: &ResultState<'_>, at: u64) -> Result<TreeStep, StateFault> {
+        let id = &*said.checkpoint;
+        let parent = said.parent.as_deref();
+        if !is_id(id) || !parent.is_none_or(is_id) {
+            return Err(StateFault::Id);
+        }
+        if parent == Some(id) {
+            return Err(StateFault::OwnParent(id.to_owned()));
+        }
+        let data = match (said.data, said.patch) {
+            (Some(_), Some(_)) => return Err(StateFault::Both),
+            (Some(data), None) => Some(patch::whole(data.get()).map_err(StateFault::Data)?),
+            (None, Some(patch)) => Some(self.patched(parent, patch.get())?),
+            (None, None) => None,
+        };
+        if let Some(number) = self.by_id.get(id) {
+            let there = self.checkpoints.get(number);
+            let same = |there: &Checkpoint| data.is_none() || there.data.as_deref() == data.as_deref();
+            return match there.is_some_and(same) {
+                true if self.current == Some(*number) => Ok(TreeStep::Stay),
+                true => Ok(TreeStep::Move(id.into())),
+                false => Err(StateFault::Taken(id.to_owned())),
+            };
+        }
+        Ok(TreeStep::Grow(Checkpoint {
+            id: id.into(),
+            parent: parent.map(Into::into),
+            at,
+            data: data.map(Into::into),
+        }))
+    }
+
+    fn patched(&self, parent: Option<&str>, patch: &str) -> Result<String, StateFault> {
+        let parent = parent.ok_or(StateFault::NoParent)?;
+        let known = self.by_id.get(parent);
+        let known = known.and_then(|number| self.checkpoints.get(number));
+        let known = known.ok_or_else(|| StateFault::UnknownParent(parent.to_owned()))?;
+        let data = known.data.as_deref();
+        let data = data.ok_or_else(|| StateFault::OpaqueParent(parent.to_owned()))?;
+        patch::patched(data, patch).map_err(StateFault::Patch)
+    }
+
+    /// Takes a step that was judged, and prunes what is too much.
+    pub fn take(&mut self, step: TreeStep) {
+        match step {
+            TreeStep::Stay => {}
+            TreeStep::Move(id) => {
+                self.current = self.by_id.get(&id).copied().or(self.current);
+            }
+            TreeStep::Grow(checkpoint) => {
+                self.bytes += checkpoint.bytes();
+                self.by_id.insert(checkpoint.id.clone(), self.next);
+                self.checkpoints.insert(self.next, checkpoint);
+                self.current = Some(self.next);
+                self.next += 1;
+            }
+        }
+        while self.checkpoints.len() > MAX_CHECKPOINTS || self.bytes > TREE_BYTES {
+            if !self.prune() {
+                break;
+            }
+        }
+    }
+
+    /// Takes out the oldest checkpoint but the current one; false when there is none.
+    pub fn prune(&mut self) -> bool {
+        let current = self.current;
+        let mut numbers = self.checkpoints.keys().copied();
+        let Some(oldest) = numbers.find(|number| Some(*number) != current) else {
+            return false;
+        };
+        if let Some(gone) = self.checkpoints.remove(&oldest) {
+            self.bytes -= gone.bytes();
+            self.by_id.remove(&gone.id);
+            self.pruned += 1;
+        }
+        true
+    }
+}
+
+fn is_id(id: &str) -> bool {
+    (1..=MAX_ID).contains(&id.len()) && !id.chars().any(char::is_control)
+}

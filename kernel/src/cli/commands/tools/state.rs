@@ -1,0 +1,191 @@
+//! `mgp state log|rollback`.
+
+use std::fmt::Write;
+
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mcpl::state::RolledBack;
+use mgp_protocol::mgp::kernel::state::{KeptCheckpoint, KeptState, KeptStates, Log, Rollback};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::cli::args::{State, StateLog, StateRollback};
+use crate::cli::client::{CliContext, names, read};
+use crate::cli::failure::Failure;
+use crate::cli::print::say;
+use crate::cli::words::plain;
+
+pub(in crate::cli::commands) fn run(context: &CliContext, typed: &State) -> Result<(), Failure> {
+    match typed {
+        State::Log(typed) => log(context, typed),
+        State::Rollback(typed) => rollback(context, typed),
+    }
+}
+
+fn log(context: &CliContext, typed: &StateLog) -> Result<(), Failure> {
+    let params = Log {
+        server: typed.server.clone(),
+        set: typed.set.clone(),
+        agent: typed.agent.clone(),
+    };
+    let answer = asked(context, &typed.server, Log::METHOD, &params)?;
+    context.show(&answer, |KeptStates { server_id, states }| {
+        if states.is_empty() {
+            return say(plain(&format!(
+                "no state of {server_id} is kept: it begins with the first result that has one"
+            )));
+        }
+        states.iter().try_for_each(|state| say(drawn(state)))
+    })
+}
+
+fn rollback(context: &CliContext, typed: &StateRollback) -> Result<(), Failure> {
+    let params = Rollback {
+        server: typed.server.clone(),
+        checkpoint: typed.checkpoint.clone(),
+        set: typed.set.clone(),
+        agent: typed.agent.clone(),
+        session: typed.session.clone(),
+    };
+    let answer = asked(context, &typed.server, Rollback::METHOD, &params)?;
+    let back: RolledBack = read(&answer)?;
+    if !back.success {
+        let why = back.reason.unwrap_or_else(|| "it says no reason".into());
+        return Err(Failure::Other(plain(&format!(
+            "{} cannot go back to {}: {why}; nothing was moved",
+            typed.server, back.checkpoint
+        ))));
+    }
+    context.show(&answer, |back: RolledBack| {
+        say(plain(&format!(
+            "{} is back at {}; what comes then is a branch beside what was there",
+            typed.server, back.checkpoint
+        )))
+    })
+}
+
+/// Asks the kernel about a server that is there; one that is misspelt is told with the nearest.
+fn asked(
+    context: &CliContext,
+    server: &str,
+    method: &str,
+    params: &impl Serialize,
+) -> Result<Box<RawValue>, Failure> {
+    context.with_kernel(async |client| {
+        names::server(client, server).await?;
+        let answer = client.ask(method, params, "reading the checkpoints").await;
+        answer.map_err(names::wrong)
+    })
+}
+
+/// A state as a tree, in the order in which its checkpoints came.
+fn drawn(state: &KeptState) -> String {
+    let mut text = heading(state);
+    for at in 0..state.checkpoints.len() {
+        if state.checkpoints[at].parent_at.is_none() {
+            branch(&state.checkpoints, at, "", "", &mut text);
+        }
+    }
+    if state.pruned > 0 {
+        let _ = write!(text, "\n({} older ones were taken out for room)", state.pruned);
+    }
+    text
+}
+
+fn heading(state: &KeptState) -> String {
+    let mut text = plain(&state.feature_set);
+    match &state.agent_id {
+        Some(agent) => {
+            let _ = write!(text, ", {}", plain(agent));
+        }
+        None => text.push_str(", everyone"),
+    }
+    if let Some(session) = &state.session {
+        let _ = write!(text, ", session {}", plain(session));
+    }
+    if let Some(ended) = &state.ended_at {
+        let _ = write!(text, " (ended {})", plain(ended));
+    }
+    text
+}
+
+/// A chain without branches stands in one column, so that a long one stays on the page.
+fn branch(all: &[KeptCheckpoint], at: usize, mark: &str, below: &str, text: &mut String) {
+    let (mut at, mut mark) = (at, mark);
+    loop {
+        let one = &all[at];
+        let lost = match (&one.parent, one.parent_at) {
+            (Some(parent), None) => format!(" (after {}, which is not kept)", plain(parent)),
+            (Some(_), Some(_)) | (None, _) => String::new(),
+        };
+        let kept = one.bytes.map_or("kept by the server".to_owned(), |bytes| format!("{bytes} bytes"));
+        let star = if one.current { "*" } else { " " };
+        let _ = write!(
+            text,
+            "\n{star} {}{mark}{}  {}  {kept}{lost}",
+            &below[..below.len() - mark.len().min(below.len())],
+            plain(&one.checkpoint),
+            plain(&one.at),
+        );
+        let next: Vec<usize> = (at + 1..all.len())
+            .filter(|other| all[*other].parent_at == Some(at))
+            .collect();
+        match next.as_slice() {
+            [] => return,
+            [only] => (at, mark) = (*only, ""),
+            [branches @ .., last] => {
+                for one in branches {
+                    branch(all, *one, "|- ", &format!("{below}|  "), text);
+                }
+                branch(all, *last, "`- ", &format!("{below}   "), text);
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checkpoint(id: &str, parent: Option<(&str, Option<usize>)>, current: bool) -> KeptCheckpoint {
+        KeptCheckpoint {
+            checkpoint: id.into(),
+            parent: parent.map(|(parent, _)| parent.into()),
+            parent_at: parent.and_then(|(_, at)| at),
+            at: "2026-03-05T10:30:00.000Z".into(),
+            bytes: (id != "c").then_some(12),
+            current,
+        }
+    }
+
+    /// MCPL-063, MCPL-075: a branch stands beside what was there, and a long chain does not wander off the page.
+    #[test]
+    fn a_state_is_drawn_as_a_tree() {
+        let state = KeptState {
+            feature_set: "notes.edit".into(),
+            agent_id: Some("agent.a".into()),
+            session: Some("1f-3".into()),
+            checkpoints: vec![
+                checkpoint("a", Some(("gone", None)), false),
+                checkpoint("b", Some(("a", Some(0))), false),
+                checkpoint("c", Some(("b", Some(1))), false),
+                checkpoint("d", Some(("c", Some(2))), false),
+                checkpoint("x", Some(("b", Some(1))), true),
+            ],
+            pruned: 1,
+            ..KeptState::default()
+        };
+        let at = "  2026-03-05T10:30:00.000Z  ";
+        let drawn = drawn(&state).replace(at, " ");
+        assert_eq!(
+            drawn,
+            "notes.edit, agent.a, session 1f-3\n  \
+             a 12 bytes (after gone, which is not kept)\n  \
+             b 12 bytes\n  \
+             |- c kept by the server\n  \
+             |  d 12 bytes\n\
+             * `- x 12 bytes\n\
+             (1 older ones were taken out for room)"
+        );
+    }
+}
