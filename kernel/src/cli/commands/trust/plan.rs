@@ -14,7 +14,7 @@ use crate::trust;
 const TOLD: [&str; 5] = ["id", "command", "args", "url", "cwd"];
 /// Those that are told by the names in them alone.
 const NAMES_ONLY: [&str; 2] = ["env", "headers"];
-/// The one secret among the kernel's own keys.
+/// A secret among the kernel's own keys; the others are those of `[mcpl.providers.*]`.
 const PROVIDER_KEY: &str = "discovery.provider.key";
 
 /// Those of a server beside variables and headers.
@@ -62,7 +62,9 @@ impl Plan {
         for (key, value) in table.iter().filter(|(key, _)| *key != "servers") {
             flatten(key, value, &mut kernel);
         }
-        hide_secrets(&mut kernel, &[PROVIDER_KEY]);
+        let names = kernel.iter().map(|(key, _)| key.clone());
+        let secret: Vec<String> = names.filter(|key| is_secret(key)).collect();
+        hide_secrets(&mut kernel, &Vec::from_iter(secret.iter().map(String::as_str)));
         let folder = file.parent().unwrap_or(Path::new("/"));
         let problems = config::problems(text, file);
         Ok(Self {
@@ -197,6 +199,11 @@ fn names(line: &mut impl FnMut(String), title: &str, names: &[String]) {
     }
 }
 
+fn is_secret(key: &str) -> bool {
+    let of_provider = key.starts_with("mcpl.providers.") && key.ends_with(".key");
+    key == PROVIDER_KEY || of_provider
+}
+
 /// Leaves of these keys only where their values are.
 fn hide_secrets(keys: &mut [(String, Toml)], secret: &[&str]) {
     for (_, value) in keys
@@ -260,6 +267,10 @@ auth = "none"
 
 [discovery.provider]
 url = "https://e.example"
+key = "sk-literal"
+
+[mcpl.providers."a b"]
+url = "https://f.example"
 key = "sk-literal"
 
 [[servers]]
