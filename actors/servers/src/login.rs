@@ -21,7 +21,7 @@ use mgp_engine::servers::spec::{Reach, ServerSpec};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::servers::WantedLogin;
 use mgp_store::secrets::SecretStore;
-use mgp_transports::http::tls::Tls;
+use mgp_transports::http::proxy::Outbound;
 
 pub use self::callback::CallbackListener;
 pub use self::server_client::ServerClient;
@@ -42,13 +42,13 @@ pub enum LoginError {
     Store(String),
 }
 
-/// Where logins are kept, and whom they trust.
+/// Where logins are kept, and how they are got.
 #[derive(Clone, Debug)]
 pub struct LoginPlace {
     /// The store of secrets; `None` without a home.
     pub store: Option<SecretStore>,
-    /// Whose certificates count.
-    pub tls: Tls,
+    /// How those who guard servers are reached.
+    pub outbound: Outbound,
 }
 
 /// The logins of one kernel, a server at an address each: one for every entry that is in force, so their number

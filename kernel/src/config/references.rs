@@ -35,6 +35,9 @@ pub fn secret_references(text: &str) -> Vec<SecretReference> {
     if let Some(value) = provider.and_then(|provider| provider.get("key")) {
         add(value, None, "discovery.provider.key", &mut found);
     }
+    if let Some(value) = table.get("network").and_then(|it| it.get("proxy")) {
+        add(value, None, "network.proxy", &mut found);
+    }
     found.sort();
     found.dedup();
     found
@@ -58,6 +61,8 @@ mod tests {
         let text = r#"
 [discovery.provider]
 key = "secret:openai"
+[network]
+proxy = "http://${secret:proxy}@proxy.test:3128"
 [[servers]]
 id = "a"
 command = "x"
@@ -83,6 +88,7 @@ login = { client_secret = "secret:client" }
                 "github a env.TOKEN",
                 "github b headers.Authorization",
                 "openai - discovery.provider.key",
+                "proxy - network.proxy",
                 "pw a env.URL"
             ]
         );

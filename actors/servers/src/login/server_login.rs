@@ -94,7 +94,7 @@ impl ServerLogin {
     /// What is asked for documents and tokens.
     pub(super) async fn fetch(&self) -> LoginFetch {
         let rules = [&self.rules.issuer, &self.rules.exchange_at];
-        LoginFetch::new(&self.place.tls, &self.url, rules.into_iter().flatten()).await
+        LoginFetch::new(&self.place.outbound, &self.url, rules.into_iter().flatten()).await
     }
 
     /// Reads what is kept. What was wanted is wanted no more where that is another token than before; a life

@@ -16,7 +16,6 @@ use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::KernelStatus;
 use mgp_protocol::mgp::servers::{Restart, Start, WantedLogin};
 use mgp_servers::login::{CallbackListener, LoginError, LoginPlace, Logins, ServerLogin, SignIn};
-use mgp_transports::http::tls::Tls;
 use serde_json::json;
 
 use super::starting::{StartMode, watch};
@@ -159,7 +158,7 @@ impl LoginScene {
         };
         let place = LoginPlace {
             store: NamedSecrets::of(&look_up).store(&loaded.kernel.secrets),
-            tls: Tls::system(),
+            outbound: loaded.kernel.network.outbound(),
         };
         match Logins::new(place).of(spec) {
             Some(login) => Ok(Self {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, Method, StatusCode};
 use mgp_transports::http::client::{Client, parse_url, read_json};
 use mgp_transports::http::is_safe;
-use mgp_transports::http::tls::Tls;
+use mgp_transports::http::proxy::Outbound;
 use serde::de::DeserializeOwned;
 
 use super::published::{RegistryAnswer, RegistryPage, is_name};
@@ -13,6 +13,8 @@ use crate::cli::args::RegistryAddress;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::words::one_line;
+use crate::config;
+use crate::config::named_secrets::KernelLookup;
 
 /// How long an answer may take: a registry that is slower is not there.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,6 +28,7 @@ const PAGES: usize = 5;
 /// A registry that speaks the interface of the official one, version 0.1.
 pub(super) struct RegistryClient {
     url: String,
+    outbound: Outbound,
 }
 
 impl RegistryClient {
@@ -35,7 +38,10 @@ impl RegistryClient {
         let url = url.unwrap_or_else(|| context.registry.url.clone());
         let url = url.trim_end_matches('/').to_owned();
         match is_safe(&url) {
-            true => Ok(Self { url }),
+            true => Ok(Self {
+                url,
+                outbound: outbound(context),
+            }),
             false => Err(Failure::Usage(
                 "--registry wants https://, or http:// and this machine: what comes from there is run"
                     .to_owned(),
@@ -117,7 +123,7 @@ impl RegistryClient {
             .enable_all()
             .build()?;
         let asked = async {
-            let client = Client::new(Tls::system());
+            let client = Client::new(self.outbound.clone());
             let answer = client
                 .request(Method::GET, &url, HeaderMap::new(), None)
                 .await;
@@ -140,6 +146,14 @@ impl RegistryClient {
                 .map_err(|why| failed(format!("it answers something else: {why}"))),
         }
     }
+}
+
+/// How the registry is reached, as the files say it that are in force.
+fn outbound(context: &CliContext) -> Outbound {
+    let look_up = &context.look_up;
+    let loaded = config::load_with(look_up, &KernelLookup::of(look_up), None);
+    let network = loaded.map(|loaded| loaded.kernel.network);
+    network.unwrap_or_default().outbound()
 }
 
 /// A text as a part of a URL.
