@@ -150,7 +150,7 @@ fn of_operator(method: &str) -> Option<Route> {
         "mgp/kernel/shares/add" => operator(operate!(share)),
         "mgp/kernel/shares/remove" => operator(operate!(unshare)),
         "mgp/kernel/shares/list" => operator(|t, _| ready(t.operator.list_shares())),
-        "mgp/kernel/sets/list" => operator(|t, _| ready(t.operator.list_sets())),
+        "mgp/kernel/sets/list" => operator(operate!(list_sets())),
         "mgp/kernel/lan/on" => operator(operate!(lan_on())),
         "mgp/kernel/lan/off" => operator(operate!(lan_off())),
         "mgp/kernel/lan/status" => operator(operate!(lan_status())),

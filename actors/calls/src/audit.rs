@@ -20,6 +20,7 @@ use mgp_screening::validators::Validator;
 use serde_json::{Map, Value};
 
 use crate::Context;
+use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::{moment, unix_ms};
 use mgp_store::audit::{AuditHandle, NotWritten, Note, Place, by_agent, by_operator};
@@ -236,6 +237,11 @@ impl UnderWay<'_> {
             failure,
             chosen,
             why: outcome.as_ref().err().map(why),
+            passed: self
+                .request
+                .exchange
+                .forwarded()
+                .map(ForwardedHeaders::handed),
         }
     }
 }
@@ -269,6 +275,8 @@ struct CallNote {
     /// Why one of several places took the call.
     chosen: Option<String>,
     why: Option<Map<String, Value>>,
+    /// The names of headers of the caller's request that the server was sent.
+    passed: Option<Vec<String>>,
 }
 
 impl CallNote {
@@ -306,6 +314,9 @@ impl CallNote {
         }
         if let Some(chosen) = &self.chosen {
             add("place", chosen.as_str().into());
+        }
+        if let Some(passed) = self.passed.as_ref().filter(|names| !names.is_empty()) {
+            add("headers_passed", passed.join(",").into());
         }
         if let Some(task) = &self.goes_on {
             add(outcome::TASK, (**task).into());

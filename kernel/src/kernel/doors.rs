@@ -17,8 +17,8 @@ use mgp_runtime::task;
 use mgp_transports::http::client::Client;
 use mgp_transports::http::door_tls::DoorTls;
 use mgp_transports::http::guard::Allow;
-use mgp_transports::http::server::{Door, DoorLimits};
 use mgp_transports::http::proxy::Outbound;
+use mgp_transports::http::server::{Door, DoorLimits};
 use mgp_transports::stall::StallGuard;
 use mgp_transports::unix::{self, SocketFile};
 use tokio::net::{UnixListener, UnixStream};
@@ -237,12 +237,7 @@ impl Bound {
 }
 
 /// The kernel as a resource server of OAuth.
-fn oauth(
-    config: &config::OAuthConfig,
-    outbound: &Outbound,
-    secure: bool,
-    at: SocketAddr,
-) -> OAuth {
+fn oauth(config: &config::OAuthConfig, outbound: &Outbound, secure: bool, at: SocketAddr) -> OAuth {
     let client = || Client::new(outbound.clone());
     let source = match (&config.jwks_file, &config.jwks_url) {
         (Some(file), _) => KeySource::File(file.clone()),

@@ -1,6 +1,8 @@
 //! Logins at a real authorization server (oidc-provider) for a server that takes its tokens: signing in, renewal by
 //! rotation, revocation, and everything by which a token could come to somebody else.
 
+mod of_agents;
+
 use std::fs;
 use std::path::Path;
 use std::process::Output;

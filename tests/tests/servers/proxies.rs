@@ -56,26 +56,42 @@ async fn everything_that_goes_out_goes_through_the_proxy() {
         let status = kernel.mgp_json(&["status"]).await;
         let servers = status["servers"].as_array().unwrap().clone();
         let server = servers.into_iter().find(|server| server["id"] == id);
-        server.unwrap()["reason"].as_str().unwrap_or_default().to_owned()
+        server.unwrap()["reason"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     };
     let shown = format!("http://***@{}", proxy.at);
     wait_until("the proxy's refusal is the reason", DEADLINE, async || {
-        let told = format!("the proxy {shown} is of no use: it gives no way to refused.test:443 (HTTP 403)");
+        let told = format!(
+            "the proxy {shown} is of no use: it gives no way to refused.test:443 (HTTP 403)"
+        );
         reason("refused").await.contains(&told)
     })
     .await;
     wait_until("what is excepted is looked up here", DEADLINE, async || {
-        reason("direct").await.contains("the host name of direct.test:80 could not be resolved")
+        reason("direct")
+            .await
+            .contains("the host name of direct.test:80 could not be resolved")
     })
     .await;
 
     let run = async |args: &[&str]| {
         let program = kernel.program(args);
-        let program = variables.iter().fold(program, |program, (name, value)| program.env(name, *value));
+        let program = variables
+            .iter()
+            .fold(program, |program, (name, value)| program.env(name, *value));
         let output = program.output(DEADLINE).await;
         String::from_utf8_lossy(&[&*output.stdout, &*output.stderr].concat()).into_owned()
     };
-    let found = run(&["servers", "search", "weather", "--registry", "https://registry.test"]).await;
+    let found = run(&[
+        "servers",
+        "search",
+        "weather",
+        "--registry",
+        "https://registry.test",
+    ])
+    .await;
     assert!(found.contains("io.github.acme/weather"), "{found}");
     let doctor = run(&["doctor"]).await;
     let line = format!("network: http and https goes through {shown}, which answers");

@@ -36,7 +36,9 @@ pub enum BadProxy {
     #[error("a proxy reached by {0}:// is not supported; write http://HOST:PORT")]
     Kind(String),
     /// No address at all.
-    #[error("it is no address of a proxy; write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT")]
+    #[error(
+        "it is no address of a proxy; write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT"
+    )]
     Address,
 }
 
@@ -283,7 +285,11 @@ mod tests {
         let pair = sent.to_str().unwrap().strip_prefix("Basic ").unwrap();
         assert_eq!(BASE64_STANDARD.decode(pair).unwrap(), b"ada:p@ss:w/ord");
         let all = rules(&[("https_proxy", "http://ada:hush@proxy.test:3128")]);
-        for text in [format!("{proxy} {proxy:?}"), format!("{sent:?}"), format!("{all:?}")] {
+        for text in [
+            format!("{proxy} {proxy:?}"),
+            format!("{sent:?}"),
+            format!("{all:?}"),
+        ] {
             for secret in ["ada", "hush", "p@ss", "p%40ss", pair] {
                 assert!(!text.contains(secret), "{text}");
             }

@@ -30,6 +30,8 @@ use crate::paths::{BaseDirs, LONGEST_SOCKET_PATH, SOCKET};
 pub(in crate::cli) struct CliContext {
     /// Print JSON.
     pub(in crate::cli) json: bool,
+    /// Show long output page by page, where a person reads it.
+    pub(in crate::cli) paged: bool,
     /// As named with `--socket`, to be passed on.
     pub(in crate::cli) named_socket: Option<PathBuf>,
     /// As named with `--data-dir`, to be passed on.
@@ -66,6 +68,7 @@ impl CliContext {
             |loaded: &LoadedConfig| Some(loaded.project.untrusted.as_ref()?.to_string());
         Ok(Self {
             json: options.json,
+            paged: !options.json && !options.no_pager,
             named_socket,
             named_data_dir,
             configured_data: kernel.and_then(|kernel| kernel.data.dir.clone()),
@@ -80,6 +83,11 @@ impl CliContext {
             look_up,
             bases,
         })
+    }
+
+    /// The folder that this program was started in, without links.
+    pub(in crate::cli) fn here(&self) -> Option<PathBuf> {
+        self.look_up.folder.canonicalize().ok()
     }
 
     /// The kernel's socket: as named, or that of the kernel that runs, or where the next one listens.

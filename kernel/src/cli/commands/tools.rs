@@ -4,6 +4,7 @@ pub(super) mod arguments;
 mod away;
 mod call;
 mod find;
+mod read_on;
 pub(super) mod sets;
 
 use std::collections::HashMap;
@@ -68,6 +69,7 @@ fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
             server: typed.server.clone(),
             set: None,
             agent: agent.clone(),
+            folder: None,
         }),
         person: false,
     };

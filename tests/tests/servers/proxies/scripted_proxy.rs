@@ -79,12 +79,20 @@ impl ScriptedProxy {
 
     /// What it was asked, in the order of the questions.
     pub(super) fn asked(&self) -> Vec<String> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).asked.clone()
+        self.log
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .asked
+            .clone()
     }
 
     /// Requests that had no login for the proxy, or showed it to a server.
     pub(super) fn strangers(&self) -> Vec<String> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).strangers.clone()
+        self.log
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .strangers
+            .clone()
     }
 }
 
@@ -104,7 +112,11 @@ impl Play {
         let line = format!("{} {}", request.method, request.target);
         self.note(line, request.head.to_lowercase().contains(LOGIN));
         if request.method != "CONNECT" {
-            let host = request.target.trim_start_matches("http://").split('/').next();
+            let host = request
+                .target
+                .trim_start_matches("http://")
+                .split('/')
+                .next();
             let host = host.unwrap_or_default().to_owned();
             return self.forward(&mut client, &host, request).await;
         }
@@ -133,7 +145,8 @@ impl Play {
             }
             _ if guarded => self.forward(&mut inside, host, request).await,
             page => {
-                let (status, body) = page.map_or(("404 Not Found", String::new()), |body| ("200 OK", body));
+                let (status, body) =
+                    page.map_or(("404 Not Found", String::new()), |body| ("200 OK", body));
                 let whole = format!(
                     "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
                     body.len()
@@ -145,14 +158,23 @@ impl Play {
     }
 
     /// Has the MCP server answer, which knows itself by its own name alone.
-    async fn forward(&self, client: &mut (impl AsyncWrite + Unpin), host: &str, request: ProxiedRequest) {
+    async fn forward(
+        &self,
+        client: &mut (impl AsyncWrite + Unpin),
+        host: &str,
+        request: ProxiedRequest,
+    ) {
         let own = format!("127.0.0.1:{}", self.mcp);
         let mut server = TcpStream::connect(&own).await.unwrap();
         let mut lines = request.head.split("\r\n").skip(1);
         let kept = lines.by_ref().filter(|line| !line.is_empty());
         let kept = kept.filter(|line| !line.to_lowercase().starts_with("proxy-"));
         let kept: Vec<String> = kept.map(|line| line.replace(host, &own)).collect();
-        let head = format!("{} /mcp HTTP/1.1\r\n{}\r\nconnection: close\r\n\r\n", request.method, kept.join("\r\n"));
+        let head = format!(
+            "{} /mcp HTTP/1.1\r\n{}\r\nconnection: close\r\n\r\n",
+            request.method,
+            kept.join("\r\n")
+        );
         server.write_all(head.as_bytes()).await.unwrap();
         server.write_all(&request.body).await.unwrap();
         let mut bytes = vec![0; 16 << 10];
@@ -181,7 +203,12 @@ async fn read(client: &mut (impl AsyncRead + Unpin)) -> Option<ProxiedRequest> {
     });
     let mut body = vec![0; long.unwrap_or(0)];
     client.read_exact(&mut body).await.ok()?;
-    Some(ProxiedRequest { head, method, target, body })
+    Some(ProxiedRequest {
+        head,
+        method,
+        target,
+        body,
+    })
 }
 
 /// What stands at an address of these hosts.
@@ -200,7 +227,9 @@ fn page(host: &str, path: &str) -> Option<String> {
             "token_endpoint_auth_methods_supported": ["client_secret_basic"],
             "code_challenge_methods_supported": ["S256"],
         }),
-        ("guarded.test", "/token") => json!({"access_token": TOKEN, "token_type": "Bearer", "expires_in": 3600}),
+        ("guarded.test", "/token") => {
+            json!({"access_token": TOKEN, "token_type": "Bearer", "expires_in": 3600})
+        }
         ("registry.test", path) if path.starts_with("/v0.1/servers?") => json!({
             "servers": [{
                 "server": {"name": "io.github.acme/weather", "description": "weather", "version": "1.0.0"},

@@ -119,9 +119,7 @@ fn is_below(host: &str, name: &str) -> bool {
 
 fn shares(one: IpAddr, other: IpAddr, bits: u32) -> bool {
     let apart = match (one, other) {
-        (IpAddr::V4(one), IpAddr::V4(other)) => {
-            u128::from(u32::from(one) ^ u32::from(other)) << 96
-        }
+        (IpAddr::V4(one), IpAddr::V4(other)) => u128::from(u32::from(one) ^ u32::from(other)) << 96,
         (IpAddr::V6(one), IpAddr::V6(other)) => u128::from(one) ^ u128::from(other),
         (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => return false,
     };

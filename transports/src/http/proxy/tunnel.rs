@@ -55,9 +55,7 @@ fn status(head: &[u8]) -> Option<u16> {
 /// What a proxy means by a status, and what to do about it.
 pub(in crate::http) fn refusal(status: u16, has_login: bool, target: &str) -> String {
     match (status, has_login) {
-        (407, false) => {
-            "it wants a login: write it as http://USER:PASSWORD@HOST:PORT".to_owned()
-        }
+        (407, false) => "it wants a login: write it as http://USER:PASSWORD@HOST:PORT".to_owned(),
         (407, true) => "it does not accept the login in its address".to_owned(),
         (status, _) => format!("it gives no way to {target} (HTTP {status})"),
     }
@@ -69,9 +67,17 @@ mod tests {
 
     #[test]
     fn a_head_that_is_no_http_is_no_yes() {
-        assert_eq!(status(b"HTTP/1.1 200 Connection established\r\n\r\n"), Some(200));
+        assert_eq!(
+            status(b"HTTP/1.1 200 Connection established\r\n\r\n"),
+            Some(200)
+        );
         assert_eq!(status(b"HTTP/1.0 403\r\n\r\n"), Some(403));
-        for none in [&b"SSH-2.0-x\r\n\r\n"[..], b"HTTP/1.1 2000 OK\r\n", b"HTTP/1.1\r\n", b"\xff\r\n"] {
+        for none in [
+            &b"SSH-2.0-x\r\n\r\n"[..],
+            b"HTTP/1.1 2000 OK\r\n",
+            b"HTTP/1.1\r\n",
+            b"\xff\r\n",
+        ] {
             assert_eq!(status(none), None);
         }
     }

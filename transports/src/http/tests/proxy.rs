@@ -55,9 +55,15 @@ async fn a_plain_request_is_read_by_the_proxy() {
     let url: Uri = "http://mcp.test/mcp?x=1".parse().unwrap();
     assert_eq!(post(&client, &url).await.unwrap(), "ok");
     let asked = heard.recv().await.unwrap();
-    assert!(asked.starts_with("POST http://mcp.test/mcp?x=1 HTTP/1.1\r\n"), "{asked}");
+    assert!(
+        asked.starts_with("POST http://mcp.test/mcp?x=1 HTTP/1.1\r\n"),
+        "{asked}"
+    );
     assert!(asked.contains("\r\nhost: mcp.test\r\n"), "{asked}");
-    assert!(asked.contains("\r\nproxy-authorization: Basic YWRhOmh1c2g=\r\n"), "{asked}");
+    assert!(
+        asked.contains("\r\nproxy-authorization: Basic YWRhOmh1c2g=\r\n"),
+        "{asked}"
+    );
 }
 
 /// Decision 0056: of what goes to `https://` a proxy sees the name and the port, and its own credentials;
@@ -80,7 +86,10 @@ async fn a_secret_request_is_not_read_by_the_proxy() {
 #[tokio::test]
 async fn a_proxy_that_gives_no_way_is_told() {
     for (answer, said) in [
-        ("HTTP/1.1 403 Forbidden\r\n\r\n", "it gives no way to mcp.test:443 (HTTP 403)"),
+        (
+            "HTTP/1.1 403 Forbidden\r\n\r\n",
+            "it gives no way to mcp.test:443 (HTTP 403)",
+        ),
         (
             "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n",
             "it does not accept the login in its address",
@@ -99,16 +108,24 @@ async fn a_proxy_that_gives_no_way_is_told() {
         let want = format!("the proxy http://***@HOST:PORT is of no use: {said}");
         assert_eq!(words(&error, &at), want);
     }
-    let (at, _heard) = proxy("HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n");
+    let (at, _heard) =
+        proxy("HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n");
     let client = Client::new(through(&at));
-    let error = post(&client, &"http://mcp.test/".parse().unwrap()).await.unwrap_err();
+    let error = post(&client, &"http://mcp.test/".parse().unwrap())
+        .await
+        .unwrap_err();
     assert_eq!(
         words(&error, &at),
         "the proxy http://HOST:PORT is of no use: it wants a login: write it as http://USER:PASSWORD@HOST:PORT"
     );
     let client = Client::new(through("socks5://127.0.0.1:1"));
-    let error = post(&client, &"http://mcp.test/".parse().unwrap()).await.unwrap_err();
-    assert!(error.to_string().contains("socks5:// is not supported"), "{error}");
+    let error = post(&client, &"http://mcp.test/".parse().unwrap())
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("socks5:// is not supported"),
+        "{error}"
+    );
 }
 
 /// Decision 0056: how far a document leads is judged here; the proxy is asked for the address that was judged,
@@ -122,7 +139,11 @@ async fn a_proxy_is_no_way_around_the_scope() {
         let asked = client.request(Method::GET, &url, HeaderMap::new(), None);
         soon(asked).await.unwrap_err()
     };
-    for url in ["https://10.0.0.1/x", "https://169.254.169.254/latest", "http://192.168.0.1/"] {
+    for url in [
+        "https://10.0.0.1/x",
+        "https://169.254.169.254/latest",
+        "http://192.168.0.1/",
+    ] {
         let error = ask(AddressScope::Public, url).await;
         let inner = ClientError::Dial(DialError::OutOfScope {
             at: error.to_string().split(' ').next().unwrap().to_owned(),
@@ -130,10 +151,16 @@ async fn a_proxy_is_no_way_around_the_scope() {
         assert_eq!(error, inner, "{url}");
     }
     let unknown = ask(AddressScope::Public, "https://nowhere.invalid/x").await;
-    assert!(matches!(unknown, ClientError::Dial(DialError::Unjudged { .. })), "{unknown}");
+    assert!(
+        matches!(unknown, ClientError::Dial(DialError::Unjudged { .. })),
+        "{unknown}"
+    );
     assert!(heard.try_recv().is_err(), "the proxy was asked");
     let asked = ask(AddressScope::Private, "https://10.0.0.1:8443/x");
     let (heard, _) = tokio::join!(heard.recv(), asked);
     let heard = heard.unwrap();
-    assert!(heard.starts_with("CONNECT 10.0.0.1:8443 HTTP/1.1\r\n"), "{heard}");
+    assert!(
+        heard.starts_with("CONNECT 10.0.0.1:8443 HTTP/1.1\r\n"),
+        "{heard}"
+    );
 }
