@@ -8,6 +8,7 @@ mod callback;
 mod discover;
 mod fetch;
 mod offer;
+mod open_offer;
 mod prover;
 mod server_client;
 mod server_login;
@@ -26,7 +27,7 @@ use mgp_store::secrets::{Namespace, SecretStore};
 use mgp_transports::http::proxy::Outbound;
 
 pub use self::callback::CallbackListener;
-pub use self::offer::ShownOffer;
+pub use self::open_offer::ShownOffer;
 pub use self::server_client::ServerClient;
 pub use self::server_login::ServerLogin;
 pub use self::sign_in::SignIn;

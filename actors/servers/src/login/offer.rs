@@ -8,16 +8,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mgp_callers::agent::Agent;
 use mgp_callers::exchange::Delivery;
-use mgp_engine::clock::MonotonicTime;
 use mgp_engine::servers::login::challenge::LoginChallenge;
 use mgp_engine::servers::login::scopes::ScopeSet;
 use mgp_protocol::jsonrpc;
 use mgp_runtime::randomness;
-use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::task;
 use mgp_runtime::time::moment;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
+use super::open_offer::{LoginOffers, OpenOffer, ShownOffer};
 use super::{CallbackListener, LoginError, ServerLogin, SignIn};
 
 /// How long a person may take with the browser.
@@ -27,32 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(600);
 const AGAIN: Duration = Duration::from_secs(60);
 /// Logins that wait for a browser at once: each holds a port. One more is refused, with the command to type.
 static WAITING: Semaphore = Semaphore::const_new(16);
-/// Clients that are told when one is complete; the oldest finds out by calling again.
-const TOLD: usize = 16;
-
-/// What was offered for one login.
-#[derive(Debug, Default)]
-pub(super) struct LoginOffers {
-    open: Option<OpenOffer>,
-    failed: Option<(MonotonicTime, LoginError)>,
-}
-
-#[derive(Debug)]
-struct OpenOffer {
-    shown: ShownOffer,
-    told: Arc<std::sync::Mutex<Vec<Weak<Agent>>>>,
-    /// Waits for the browser.
-    waiting: SupervisedTask<()>,
-}
-
-/// Where a person signs in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShownOffer {
-    /// The address.
-    pub url: String,
-    /// Its `elicitationId`.
-    pub id: String,
-}
 
 impl ServerLogin {
     /// Where a person can sign in for the agent that called: what is open already, or a new one. `client` is told
@@ -134,23 +108,6 @@ impl ServerLogin {
             told,
             waiting,
         })
-    }
-}
-
-impl OpenOffer {
-    fn tells(&self, client: Option<&Arc<Agent>>) {
-        let Some(client) = client.map(Arc::downgrade) else {
-            return;
-        };
-        let mut told = self
-            .told
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        told.retain(|known| !known.ptr_eq(&client) && known.strong_count() > 0);
-        if told.len() == TOLD {
-            told.remove(0);
-        }
-        told.push(client);
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use super::fetch::{LoginFetch, TokenFailure};
-use super::offer::LoginOffers;
+use super::open_offer::LoginOffers;
 use super::prover::Prover;
 use super::{LoginError, LoginPlace, unattended};
 

@@ -6,6 +6,7 @@ use mgp_discovery::config::LookUp;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Reload, Status};
 use mgp_store::secrets::SecretStore;
+use mgp_transports::http::proxy::Outbound;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -19,7 +20,7 @@ use crate::cli::args::Options;
 use crate::cli::failure::{Absence, Failure};
 use crate::cli::print::{report, say};
 use crate::cli::words::plain;
-use crate::config::named_secrets::NamedSecrets;
+use crate::config::named_secrets::{KernelLookup, NamedSecrets};
 use crate::config::{self, KernelConfig, LoadedConfig, RegistryConfig, SecretsConfig};
 use crate::kernel::lock;
 use crate::kernel::running::RunningKernel;
@@ -83,6 +84,13 @@ impl CliContext {
             look_up,
             bases,
         })
+    }
+
+    /// How registries are reached, as the files say it that are in force.
+    pub(in crate::cli) fn outbound(&self) -> Outbound {
+        let loaded = config::load_with(&self.look_up, &KernelLookup::of(&self.look_up), None);
+        let network = loaded.map(|loaded| loaded.kernel.network);
+        network.unwrap_or_default().outbound()
     }
 
     /// The folder that this program was started in, without links.

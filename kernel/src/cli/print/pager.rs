@@ -88,7 +88,11 @@ mod tests {
                 found.map(|(_, value)| (*value).to_owned())
             })
         };
-        assert_eq!(with(&[("PATH", "/nowhere")]), None, "nobody has to have less");
+        assert_eq!(
+            with(&[("PATH", "/nowhere")]),
+            None,
+            "nobody has to have less"
+        );
         assert_eq!(with(&[("PAGER", "more")]).as_deref(), Some("more"));
         let both = [("PAGER", "more"), ("MGP_PAGER", "less -S")];
         assert_eq!(with(&both).as_deref(), Some("less -S"));

@@ -2,9 +2,9 @@
 
 use mgp_engine::servers::spec::Reach;
 
-use crate::config::HttpAuth;
-use crate::config::KernelConfig;
+use crate::config::kernel::KernelConfig;
 use crate::config::reading::Section;
+use crate::config::sections::http::HttpAuth;
 
 /// Most names of one server.
 const MOST: usize = 16;

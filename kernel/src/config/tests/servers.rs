@@ -422,7 +422,10 @@ fn only_named_headers_are_handed_on() {
             "{door}[[servers]]\nid = \"x\"\nurl = \"https://h/mcp\"\n{keys}"
         ))
     };
-    let read = at("", "pass_headers = [\"X-Tenant\", \"cookie\", \"x-tenant\"]");
+    let read = at(
+        "",
+        "pass_headers = [\"X-Tenant\", \"cookie\", \"x-tenant\"]",
+    );
     assert_eq!(read.spec("x").pass_headers, ["cookie", "x-tenant"]);
     for (name, words) in [
         ("Host", "never handed on"),
@@ -437,11 +440,17 @@ fn only_named_headers_are_handed_on() {
     }
     let both = at("", "pass_headers = [\"x-a\"]\nheaders = { X-A = \"1\" }").said();
     assert!(both[0].contains("one of the two counts"), "{both:?}");
-    let open = at("[http]\nauth = \"none\"\n", "pass_headers = [\"Authorization\"]");
+    let open = at(
+        "[http]\nauth = \"none\"\n",
+        "pass_headers = [\"Authorization\"]",
+    );
     assert_eq!(open.spec("x").pass_headers, ["authorization"]);
     assert!(!open.spec("x").login.enabled);
     let started = entry("command = \"c\"\npass_headers = [\"x-a\"]").said();
-    assert!(started[0].contains("is for servers at a `url`"), "{started:?}");
+    assert!(
+        started[0].contains("is for servers at a `url`"),
+        "{started:?}"
+    );
 }
 
 /// Decision 0058: whose a login is, and that each agent then has an instance.
@@ -452,7 +461,10 @@ fn a_login_is_of_the_machine_or_of_each_agent() {
         let spec = read(keys);
         let spec = spec.spec("x");
         assert!(spec.login.enabled && spec.login.per_agent, "{keys}");
-        assert_eq!(spec.instances, ServerInstances::PerAgent(PerAgent::default()));
+        assert_eq!(
+            spec.instances,
+            ServerInstances::PerAgent(PerAgent::default())
+        );
     }
     let plain = read("");
     assert!(!plain.spec("x").login.per_agent);

@@ -9,8 +9,12 @@ use crate::scene::{NEWEST, request};
 
 /// The headers of the last requests that reached a server.
 async fn heads(agent: &mut Agent, id: &str) -> String {
-    let seen = agent.call(&format!("{id}:received"), json!({"last": 50})).await;
-    seen.result()["structuredContent"]["heads"].to_string().to_lowercase()
+    let seen = agent
+        .call(&format!("{id}:received"), json!({"last": 50}))
+        .await;
+    seen.result()["structuredContent"]["heads"]
+        .to_string()
+        .to_lowercase()
 }
 
 /// Decision 0059: a server gets the headers that its entry names, of the request that made the call, and no other
@@ -41,7 +45,9 @@ async fn named_headers_reach_the_server_that_names_them() {
     }
     for (at, id) in ["modern", "legacy", "other"].iter().enumerate() {
         let call = json!({"name": format!("{id}:echo"), "arguments": {"text": "x"}});
-        let answer = client.post(request(u64::try_from(at).unwrap() + 2, "tools/call", call)).await;
+        let answer = client
+            .post(request(u64::try_from(at).unwrap() + 2, "tools/call", call))
+            .await;
         let text = answer.text().await;
         assert!(text.contains("\"result\""), "{id}: {text}");
     }
@@ -59,7 +65,9 @@ async fn named_headers_reach_the_server_that_names_them() {
     }
     let audit = kernel.mgp(&["audit", "tail", "--json"]).await.stdout;
     let audit = String::from_utf8_lossy(&audit).into_owned();
-    let passed = audit.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let passed = audit
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let passed = passed.filter(|event| event["details"]["headers_passed"] == "cookie,x-tenant");
     assert_eq!(passed.count(), 2, "{audit}");
     assert!(!audit.contains("acme-of-ours"), "{audit}");

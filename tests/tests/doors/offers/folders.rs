@@ -51,7 +51,9 @@ async fn a_server_runs_once_in_each_folder() {
         std::fs::create_dir(folder).unwrap();
     }
     std::os::unix::fs::symlink(&one, real.join("link")).unwrap();
-    let config = format!("[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\n[confirmation]\nenabled = false\n{entries}{shut}");
+    let config = format!(
+        "[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\n[confirmation]\nenabled = false\n{entries}{shut}"
+    );
     let kernel = Kernel::with_environment(&config, &[("HOME", &home.display().to_string())]).await;
     kernel.connected(&["it", "shut"]).await;
     let mut first = agent_in(&kernel, &one).await;

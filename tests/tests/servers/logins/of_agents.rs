@@ -18,10 +18,7 @@ impl LoginScene {
             .iter()
             .fold(program, |program, (name, value)| program.env(name, *value));
         let mut agent = Agent::over_stdio(&program);
-        agent
-            .initialize("2025-11-25", capabilities)
-            .await
-            .result();
+        agent.initialize("2025-11-25", capabilities).await.result();
         agent
     }
 
@@ -61,14 +58,28 @@ async fn each_agent_signs_in_for_itself() {
     assert!(again.frame.contains(url), "{}", again.frame);
     scene.signs_in(url, "bob").await;
     let told = claude.hears("notifications/elicitation/complete").await;
-    assert_eq!(told["params"]["elicitationId"], elicitation["elicitationId"]);
-    assert_eq!(claude.call("docs:read", json!({})).await.text(), "read for bob");
+    assert_eq!(
+        told["params"]["elicitationId"],
+        elicitation["elicitationId"]
+    );
+    assert_eq!(
+        claude.call("docs:read", json!({})).await.text(),
+        "read for bob"
+    );
 
     let mut codex = scene.named("codex", "{}").await;
     let refused = codex.call("docs:read", json!({})).await;
-    assert!(refused.frame.contains("sign in at http"), "{}", refused.frame);
+    assert!(
+        refused.frame.contains("sign in at http"),
+        "{}",
+        refused.frame
+    );
     let pending = words(&scene.mgp(&["pending"]).await);
-    for part in ["docs for agent.codex", "mgp login docs --agent codex", "or sign in at http"] {
+    for part in [
+        "docs for agent.codex",
+        "mgp login docs --agent codex",
+        "or sign in at http",
+    ] {
         assert!(pending.contains(part), "{part}: {pending}");
     }
     let misspelt = words(&scene.mgp(&["login", "docs", "--agent", "codx"]).await);
@@ -77,10 +88,20 @@ async fn each_agent_signs_in_for_itself() {
     scene.signs_in(&url, "eve").await;
     let status = login.end(DEADLINE).await;
     assert!(status.success(), "{}", login.stderr());
-    assert!(login.stdout().contains("signed in to docs for agent.codex"), "{}", login.stdout());
+    assert!(
+        login.stdout().contains("signed in to docs for agent.codex"),
+        "{}",
+        login.stdout()
+    );
     for _ in 0..3 {
-        assert_eq!(codex.call("docs:read", json!({})).await.text(), "read for eve");
-        assert_eq!(claude.call("docs:read", json!({})).await.text(), "read for bob");
+        assert_eq!(
+            codex.call("docs:read", json!({})).await.text(),
+            "read for eve"
+        );
+        assert_eq!(
+            claude.call("docs:read", json!({})).await.text(),
+            "read for bob"
+        );
     }
     let own = words(&scene.mgp(&["tools", "call", "docs:read"]).await);
     assert!(own.contains("read for ada"), "{own}");
@@ -92,7 +113,11 @@ async fn each_agent_signs_in_for_itself() {
     scene.mgp(&["agents", "add", "claude"]).await;
     let mut other = scene.named("claude", "{}").await;
     let refused = other.call("docs:read", json!({})).await;
-    assert!(refused.frame.contains("wants a login for agent.claude"), "{}", refused.frame);
+    assert!(
+        refused.frame.contains("wants a login for agent.claude"),
+        "{}",
+        refused.frame
+    );
 
     let out = words(&scene.mgp(&["logout", "docs", "--agent", "codex"]).await);
     assert!(out.contains("is forgotten"), "{out}");

@@ -13,8 +13,6 @@ use crate::cli::args::RegistryAddress;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::words::one_line;
-use crate::config;
-use crate::config::named_secrets::KernelLookup;
 
 /// How long an answer may take: a registry that is slower is not there.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -40,7 +38,7 @@ impl RegistryClient {
         match is_safe(&url) {
             true => Ok(Self {
                 url,
-                outbound: outbound(context),
+                outbound: context.outbound(),
             }),
             false => Err(Failure::Usage(
                 "--registry wants https://, or http:// and this machine: what comes from there is run"
@@ -146,14 +144,6 @@ impl RegistryClient {
                 .map_err(|why| failed(format!("it answers something else: {why}"))),
         }
     }
-}
-
-/// How the registry is reached, as the files say it that are in force.
-fn outbound(context: &CliContext) -> Outbound {
-    let look_up = &context.look_up;
-    let loaded = config::load_with(look_up, &KernelLookup::of(look_up), None);
-    let network = loaded.map(|loaded| loaded.kernel.network);
-    network.unwrap_or_default().outbound()
 }
 
 /// A text as a part of a URL.

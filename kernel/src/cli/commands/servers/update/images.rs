@@ -60,7 +60,11 @@ fn best(tags: &[String], like: Option<&str>) -> Option<String> {
     let form = |tag: &str| {
         let bare = tag.strip_prefix('v').unwrap_or(tag);
         let (numbers, rest) = bare.split_once('-').unwrap_or((bare, ""));
-        (bare.len() < tag.len(), numbers.split('.').count(), rest.to_owned())
+        (
+            bare.len() < tag.len(),
+            numbers.split('.').count(),
+            rest.to_owned(),
+        )
     };
     let exact = |tag: &&String| is_exact(tag.strip_prefix('v').unwrap_or(tag), 2);
     let alike = |tag: &&String| match like {
@@ -103,7 +107,9 @@ async fn tags(client: Client, image: &str) -> Result<Vec<String>, String> {
             None => return Ok(all),
         }
     }
-    Err(format!("{host} has more versions of it than are looked through"))
+    Err(format!(
+        "{host} has more versions of it than are looked through"
+    ))
 }
 
 async fn ask(client: &Client, url: &str, token: Option<&str>) -> Result<Response, String> {
@@ -122,9 +128,13 @@ async fn ask(client: &Client, url: &str, token: Option<&str>) -> Result<Response
 async fn nobodys_token(client: &Client, answer: &Response) -> Result<String, String> {
     let none = || "its registry wants a login".to_owned();
     let challenge = answer.headers.get(WWW_AUTHENTICATE);
-    let challenge = challenge.and_then(|value| value.to_str().ok()).ok_or_else(none)?;
+    let challenge = challenge
+        .and_then(|value| value.to_str().ok())
+        .ok_or_else(none)?;
     let said = |name: &str| parameter(challenge, name);
-    let realm = said("realm").filter(|realm| is_safe(realm)).ok_or_else(none)?;
+    let realm = said("realm")
+        .filter(|realm| is_safe(realm))
+        .ok_or_else(none)?;
     let mut url = url::Url::parse(&realm).map_err(|_| none())?;
     for name in ["service", "scope"] {
         if let Some(value) = said(name) {
@@ -168,10 +178,21 @@ mod tests {
 
     #[test]
     fn versions_that_are_written_alike_are_compared() {
-        let tags = ["latest", "1.9.0", "1.10.0", "2.0.0-rc.1", "1.11.0-alpine", "2.1", "v3.0.0"];
+        let tags = [
+            "latest",
+            "1.9.0",
+            "1.10.0",
+            "2.0.0-rc.1",
+            "1.11.0-alpine",
+            "2.1",
+            "v3.0.0",
+        ];
         let tags = tags.map(str::to_owned);
         assert_eq!(best(&tags, Some("1.2.0")).as_deref(), Some("1.10.0"));
-        assert_eq!(best(&tags, Some("1.2.0-alpine")).as_deref(), Some("1.11.0-alpine"));
+        assert_eq!(
+            best(&tags, Some("1.2.0-alpine")).as_deref(),
+            Some("1.11.0-alpine")
+        );
         assert_eq!(best(&tags, Some("2.0")).as_deref(), Some("2.1"));
         assert_eq!(best(&tags, Some("v1.0.0")).as_deref(), Some("v3.0.0"));
         assert_eq!(best(&tags, Some("1.0.0.0")), None);
@@ -206,7 +227,9 @@ mod tests {
                 let reader = BufReader::new(stream.try_clone().unwrap());
                 let lines = reader.lines().map_while(Result::ok);
                 let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
-                let known = head.iter().any(|line| line.to_lowercase().ends_with("bearer open"));
+                let known = head
+                    .iter()
+                    .any(|line| line.to_lowercase().ends_with("bearer open"));
                 let (more, body) = match (&*head[0], known) {
                     (line, _) if line.starts_with("GET /token?") => ("", r#"{"token":"open"}"#),
                     (line, true) if line.contains("last=") => ("", r#"{"tags":["1.4.0"]}"#),
@@ -217,7 +240,10 @@ mod tests {
                     (_, false) => ("", ""),
                 };
                 let answer = match known || !body.is_empty() {
-                    true => format!("HTTP/1.1 200 OK\r\n{more}content-length: {}\r\nconnection: close\r\n\r\n{body}", body.len()),
+                    true => format!(
+                        "HTTP/1.1 200 OK\r\n{more}content-length: {}\r\nconnection: close\r\n\r\n{body}",
+                        body.len()
+                    ),
                     false => format!(
                         "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer realm=\"http://{own}/token\",service=\"s\",scope=\"repository:acme/db:pull\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
                     ),
@@ -228,8 +254,14 @@ mod tests {
             asked
         });
         let image = format!("{at}/acme/db");
-        assert_eq!(newest(Outbound::default(), &image, Some("1.2.0"), None), Ok("1.4.0".to_owned()));
+        assert_eq!(
+            newest(Outbound::default(), &image, Some("1.2.0"), None),
+            Ok("1.4.0".to_owned())
+        );
         let asked = serving.join().unwrap();
-        assert!(asked[1].starts_with("GET /token?service=s&scope=repository%3Aacme%2Fdb%3Apull "), "{asked:?}");
+        assert!(
+            asked[1].starts_with("GET /token?service=s&scope=repository%3Aacme%2Fdb%3Apull "),
+            "{asked:?}"
+        );
     }
 }
