@@ -132,7 +132,13 @@ fn deb(profile: &str) -> Result<String, String> {
     })?;
     let place = folder().join("");
     let mut command = cargo(&[
-        "deb", "-p", PACKAGE, "--locked", "--profile", profile, "--output",
+        "deb",
+        "-p",
+        PACKAGE,
+        "--locked",
+        "--profile",
+        profile,
+        "--output",
     ]);
     run(command.arg(&place))?;
     Ok(place.display().to_string())

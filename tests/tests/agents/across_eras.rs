@@ -128,9 +128,7 @@ impl Sdk {
             | Need::Hostile
             | Need::Provider
             | Need::Authlib
-            | Need::Git => {
-                peers.python_script(&format!("{folder}/{name}.py"), args)
-            }
+            | Need::Git => peers.python_script(&format!("{folder}/{name}.py"), args),
         }
     }
 
