@@ -69,7 +69,9 @@ pub(super) fn read_passed(
         );
         entry.refuse(text.span(), message);
     }
-    if let (Some(span), Some(Reach::Stdio { .. })) = (entry.span("pass_headers"), reach) {
+    if let (false, Some(span), Some(Reach::Stdio { .. })) =
+        (names.is_empty(), entry.span("pass_headers"), reach)
+    {
         let message = format!(
             "{} is started by a command: `pass_headers` is for servers at a `url`",
             entry.name()
