@@ -5,6 +5,7 @@
 mod configured;
 #[cfg(test)]
 mod tests;
+mod ways;
 
 use std::path::Path;
 
@@ -12,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 pub use configured::{ConfiguredPiece, ConfiguredServer, ConfiguredText};
 
+use self::ways::EntryKeys;
 use crate::client::Client;
 use crate::variables::{Notation, TextPiece, pieces};
 
@@ -73,19 +75,9 @@ impl Exporter<'_> {
         };
         out.entry = entry;
         if server.off {
-            match self.client {
-                Client::Windsurf | Client::Cline => out.entry["disabled"] = true.into(),
-                Client::OpenCode | Client::Goose | Client::Codex | Client::Zed => {
-                    out.entry["enabled"] = false.into();
-                }
-                Client::ClaudeDesktop
-                | Client::ClaudeCode
-                | Client::Cursor
-                | Client::VsCode
-                | Client::Gemini
-                | Client::LmStudio
-                | Client::Copilot
-                | Client::Antigravity => {
+            match self.keys().off {
+                Some((key, value)) => out.entry[key] = value.into(),
+                None => {
                     let why = format!("{} starts every server that it has", self.client);
                     out.left_out.push(("autostart".to_owned(), why));
                 }
@@ -113,21 +105,9 @@ impl Exporter<'_> {
         let mut entry = self.client.command_entry(&server.id, &program, &args);
         if let Some(cwd) = &server.cwd {
             let cwd = cwd.clone().below_folder(self.folder);
-            match self.client {
-                Client::VsCode | Client::Gemini | Client::Codex => {
-                    entry["cwd"] = self.needed("cwd", &cwd)?.into();
-                }
-                Client::ClaudeDesktop
-                | Client::ClaudeCode
-                | Client::Cursor
-                | Client::Windsurf
-                | Client::Zed
-                | Client::OpenCode
-                | Client::Goose
-                | Client::LmStudio
-                | Client::Cline
-                | Client::Copilot
-                | Client::Antigravity => {
+            match self.keys().cwd {
+                true => entry["cwd"] = self.needed("cwd", &cwd)?.into(),
+                false => {
                     let why = format!("{} starts its servers where it pleases", self.client);
                     out.left_out.push(("cwd".to_owned(), why));
                 }
@@ -137,7 +117,7 @@ impl Exporter<'_> {
         for (name, value) in &server.env {
             match self.value(name, value, out) {
                 Ok(text) => drop(env.insert(name.clone(), text.into())),
-                Err(_) if self.hands_on().is_some() && value.is_reference() => {
+                Err(_) if self.keys().hands_on.is_some() && value.is_reference() => {
                     // One that is handed on has the name that the server knows it by.
                     if !value.is_variable(name) {
                         out.to_set.push((name.clone(), value.told()));
@@ -149,25 +129,9 @@ impl Exporter<'_> {
         }
         handed_on.extend(server.inherit_env.iter().cloned());
         if !env.is_empty() {
-            let key = match self.client {
-                Client::OpenCode => "environment",
-                Client::Goose => "envs",
-                Client::ClaudeDesktop
-                | Client::ClaudeCode
-                | Client::Cursor
-                | Client::VsCode
-                | Client::Windsurf
-                | Client::Zed
-                | Client::Codex
-                | Client::Gemini
-                | Client::LmStudio
-                | Client::Cline
-                | Client::Copilot
-                | Client::Antigravity => "env",
-            };
-            entry[key] = env.into();
+            entry[self.keys().env] = env.into();
         }
-        match self.hands_on() {
+        match self.keys().hands_on {
             Some(key) if !handed_on.is_empty() => entry[key] = handed_on.into(),
             None if !server.inherit_env.is_empty() => {
                 let why = format!("{} has no list of variables to hand on", self.client);
@@ -246,24 +210,8 @@ impl Exporter<'_> {
         })
     }
 
-    /// The key with the names of variables that the client hands on, which Codex and Goose have.
-    fn hands_on(&self) -> Option<&'static str> {
-        match self.client {
-            Client::Codex => Some("env_vars"),
-            Client::Goose => Some("env_keys"),
-            Client::ClaudeDesktop
-            | Client::ClaudeCode
-            | Client::Cursor
-            | Client::VsCode
-            | Client::Windsurf
-            | Client::Zed
-            | Client::Gemini
-            | Client::OpenCode
-            | Client::LmStudio
-            | Client::Cline
-            | Client::Copilot
-            | Client::Antigravity => None,
-        }
+    fn keys(&self) -> EntryKeys {
+        EntryKeys::of(self.client)
     }
 
     /// A text that the entry makes no sense without.

@@ -39,6 +39,7 @@ pub use sections::cluster::ClusterConfig;
 pub(crate) use sections::cluster::{ADVERTISED_MAX, host_port};
 pub use sections::discovery::{DiscoveryConfig, RegisteredConfig};
 pub use sections::http::{HttpAuth, HttpConfig};
+pub use sections::network::NetworkConfig;
 pub use sections::oauth::OAuthConfig;
 pub use sections::registry::RegistryConfig;
 pub use sections::socket::{DataConfig, SocketConfig};
@@ -121,7 +122,7 @@ impl LoadedConfig {
         let logins = self.servers.iter().filter_map(|s| s.as_ref().ok());
         let logins = logins.flat_map(|spec| spec.login.secrets().cloned());
         let own = self.kernel.discovery.secret().map(str::to_owned);
-        let own = own.into_iter();
+        let own = own.into_iter().chain(self.kernel.network.secrets());
         let own = own.chain(sections::mcpl::inference::keys(&self.kernel.mcpl.inference).cloned());
         // Those within a longer text may stand alone somewhere, too.
         let had = self.had.iter().cloned();

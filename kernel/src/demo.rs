@@ -92,6 +92,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         pin: PinMode::default(),
         sandbox: mgp_engine::servers::sandbox::SandboxRules::default(),
         login: mgp_engine::servers::login::LoginRules::off(),
+        pass_headers: Vec::new(),
     };
     let loaded = LoadedConfig::without_files(kernel, vec![server]);
     Ok(Demo { loaded, folder })

@@ -171,7 +171,7 @@ fn of_operator(method: &str) -> Option<Route> {
         "mgp/kernel/shares/list" => operator(|t, _| ready(t.operator.list_shares())),
         "mgp/kernel/state/log" => operator(call!(mcpl::state::log)),
         "mgp/kernel/state/rollback" => operator(call!(mcpl::state::roll_back_for_operator)),
-        "mgp/kernel/sets/list" => operator(|t, _| ready(t.operator.list_sets())),
+        "mgp/kernel/sets/list" => operator(operate!(list_sets())),
         "mgp/kernel/mcpl/sets" => operator(|t, _| ready(t.operator.list_feature_sets())),
         "mgp/kernel/mcpl/switch" => operator(operate!(switch_feature_sets)),
         "mgp/kernel/mcpl/forget" => operator(operate!(forget_scopes)),

@@ -11,6 +11,7 @@ mod dial;
 pub mod door_tls;
 pub mod guard;
 pub mod names;
+pub mod proxy;
 mod safe;
 pub mod server;
 pub mod tls;

@@ -26,7 +26,11 @@ pub(crate) enum Packaged {
         profile: String,
     },
     /// A Debian package, by cargo-deb (`cargo install cargo-deb`).
-    Deb,
+    Deb {
+        /// How it is built.
+        #[arg(long, default_value = "release")]
+        profile: String,
+    },
     /// An image, by docker.
     Image,
     /// What the program is made of, in CycloneDX 1.5: `mgp.cdx.json`.
@@ -39,7 +43,7 @@ pub(crate) enum Packaged {
 pub(crate) fn package(what: &Packaged) -> ExitCode {
     let made = match what {
         Packaged::Archive { profile } => archive(profile),
-        Packaged::Deb => deb(),
+        Packaged::Deb { profile } => deb(profile),
         Packaged::Image => image(),
         Packaged::Sbom => sbom::write(PACKAGE, &folder()),
         Packaged::Checksums => checksums(),
@@ -122,12 +126,20 @@ fn archive(profile: &str) -> Result<String, String> {
     Ok(folder().join(archive).display().to_string())
 }
 
-fn deb() -> Result<String, String> {
+fn deb(profile: &str) -> Result<String, String> {
     run(&mut cargo(&["deb", "--version"])).map_err(|_| {
         "there is no cargo-deb here: `cargo install cargo-deb` brings it".to_owned()
     })?;
     let place = folder().join("");
-    let mut command = cargo(&["deb", "-p", PACKAGE, "--locked", "--output"]);
+    let mut command = cargo(&[
+        "deb",
+        "-p",
+        PACKAGE,
+        "--locked",
+        "--profile",
+        profile,
+        "--output",
+    ]);
     run(command.arg(&place))?;
     Ok(place.display().to_string())
 }

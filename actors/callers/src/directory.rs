@@ -23,6 +23,7 @@ use crate::agent::{Agent, list_changed};
 use crate::agent_asks::AgentAsks;
 use crate::callbacks::Callbacks;
 use crate::exchange::Delivery;
+use crate::exchange::forwarded::ForwardedNames;
 use crate::issued_tasks::IssuedTasks;
 use crate::request::Caller;
 use mgp_runtime::time::unix_ms;
@@ -38,6 +39,8 @@ pub struct Directory {
     pub callbacks: Callbacks,
     /// Which agents ask which.
     pub agent_asks: AgentAsks,
+    /// Headers of agents' requests that servers are to get.
+    pub forwarded: ForwardedNames,
     agents: RwLock<HashMap<ConnectionId, Arc<Agent>>>,
     /// Which servers an agent may know of.
     access: Arc<Snapshot<GrantTable>>,
@@ -52,6 +55,7 @@ impl Directory {
             issued_tasks: IssuedTasks::default(),
             callbacks: Callbacks::default(),
             agent_asks: AgentAsks::default(),
+            forwarded: ForwardedNames::default(),
             agents: RwLock::default(),
             access,
         }

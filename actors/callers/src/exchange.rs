@@ -4,6 +4,7 @@
 pub mod call_stream;
 pub(crate) mod delivery;
 mod flag;
+pub mod forwarded;
 pub mod question;
 pub mod reported;
 pub mod rounds;
@@ -22,6 +23,7 @@ use serde_json::value::RawValue;
 
 use self::call_stream::CallStreamHandle;
 use self::delivery::{Receipt, offer_line};
+use self::forwarded::ForwardedHeaders;
 use self::reported::ReportedProgress;
 use self::rounds::CallRounds;
 use self::stop::Stop;
@@ -51,6 +53,7 @@ pub struct Exchange {
     stream: OnceLock<CallStreamHandle>,
     reported: ReportedProgress,
     stop: Stop,
+    forwarded: OnceLock<ForwardedHeaders>,
     /// Number of questions of the server without an answer.
     asked: AtomicUsize,
 }
@@ -89,6 +92,19 @@ impl Exchange {
         Self::with(Some(id), way)
     }
 
+    /// Notes what of its request's headers may be handed on to servers that name them.
+    pub fn forward(&self, headers: Option<ForwardedHeaders>) {
+        if let Some(headers) = headers {
+            let _ = self.forwarded.set(headers);
+        }
+    }
+
+    /// What of its request's headers may be handed on.
+    #[must_use]
+    pub fn forwarded(&self) -> Option<&ForwardedHeaders> {
+        self.forwarded.get()
+    }
+
     fn with(id: Option<RequestId>, way: ReplyPath) -> Arc<Self> {
         Arc::new(Self {
             id,
@@ -107,6 +123,7 @@ impl Exchange {
             stream: OnceLock::new(),
             reported: ReportedProgress::default(),
             stop: Stop::default(),
+            forwarded: OnceLock::new(),
             asked: AtomicUsize::new(0),
         })
     }

@@ -21,6 +21,7 @@ use mgp_screening::validators::Validator;
 use serde_json::{Map, Value, json};
 
 use crate::Context;
+use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::{moment, unix_ms};
 use mgp_store::audit::{AuditHandle, NotWritten, Note, Place, by_agent, by_operator};
@@ -250,6 +251,11 @@ impl UnderWay<'_> {
             chosen,
             scope: facts.and_then(|facts| facts.scope.get().cloned()),
             why: outcome.as_ref().err().map(why),
+            passed: self
+                .request
+                .exchange
+                .forwarded()
+                .map(ForwardedHeaders::handed),
         }
     }
 }
@@ -285,6 +291,8 @@ struct CallNote {
     /// What was decided about its scope.
     scope: Option<Value>,
     why: Option<Map<String, Value>>,
+    /// The names of headers of the caller's request that the server was sent.
+    passed: Option<Vec<String>>,
 }
 
 impl CallNote {
@@ -325,6 +333,9 @@ impl CallNote {
         }
         if let Some(scope) = &self.scope {
             add("scope", scope.clone());
+        }
+        if let Some(passed) = self.passed.as_ref().filter(|names| !names.is_empty()) {
+            add("headers_passed", passed.join(",").into());
         }
         if let Some(task) = &self.goes_on {
             add(outcome::TASK, (**task).into());

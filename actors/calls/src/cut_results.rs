@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use mgp_engine::calls::cut_results::{KeptTexts, cut};
+use mgp_engine::calls::cut_results::{KeptTexts, cut, unfolded};
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::ids::ConnectionId;
 use mgp_protocol::mcp;
@@ -44,11 +44,12 @@ pub(crate) fn fitting(cx: &Context, caller: &Caller, tool: &CatalogTool, result:
     if most == 0 || result.len() <= most {
         return result;
     }
-    let Some(cut) = std::str::from_utf8(&result)
-        .ok()
-        .and_then(|text| cut(text, most))
-    else {
-        return result;
+    let text = std::str::from_utf8(&result).ok();
+    // A schema may ask for all of a structure; without one it is what the text is.
+    let folded = text.filter(|_| tool.output.is_none());
+    let as_text = folded.and_then(|text| unfolded(text, most));
+    let Some(cut) = as_text.as_deref().or(text).and_then(|text| cut(text, most)) else {
+        return as_text.map_or(result, Bytes::from);
     };
     let id = new_id().to_string();
     let (kept, whole) = (cut.text.len(), cut.whole);

@@ -2,6 +2,7 @@
 //! It reads its own socket and gets no messages.
 
 use std::future::Future;
+use std::path::{Component, Path};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -40,6 +41,9 @@ use mgp_runtime::trace::Trace;
 
 /// An agent that does not read for this long is disconnected.
 const STALL: Duration = Duration::from_secs(30);
+
+/// Longest folder that a client may name, in bytes: the longest path of the system.
+const FOLDER_MAX: usize = 4096;
 
 /// How long requests may take after the agent has closed its side.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -378,6 +382,9 @@ impl Inbound {
         } else if owner && open.set.is_some() {
             self.stand_for(AgentId::LOCAL)?;
         }
+        if let Some(folder) = &open.folder {
+            self.works_in(folder, owner)?;
+        }
         let view = view_of(&open)?;
         let who = identity(self.agent.id(), self.agent.is_operator(), &view);
         if !self.reception.routes.knows(&view, &who) {
@@ -389,6 +396,25 @@ impl Inbound {
         self.view
             .set(view)
             .map_err(|_| Refusal::BadRequest("`mgp/door/open` was already said".into()))
+    }
+
+    /// Servers may be started in the folder that the owner's client says it works in. Whether it is there is seen
+    /// when one is.
+    fn works_in(&self, folder: &Path, owner: bool) -> Result<(), Refusal> {
+        if !owner {
+            return Err(Refusal::Forbidden(
+                "only the owner of this kernel says in which folder its servers run".into(),
+            ));
+        }
+        let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+        let fits = folder.as_os_str().len() <= FOLDER_MAX;
+        if !fits || !folder.is_absolute() || !folder.components().all(plain) {
+            return Err(Refusal::BadParams(
+                "`folder` is the whole path of a folder, without links".into(),
+            ));
+        }
+        self.agent.activity.works_in(folder.into());
+        Ok(())
     }
 
     /// The owner acts as one of the agents.

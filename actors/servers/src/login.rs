@@ -7,6 +7,8 @@
 mod callback;
 mod discover;
 mod fetch;
+mod offer;
+mod open_offer;
 mod prover;
 mod server_client;
 mod server_login;
@@ -17,13 +19,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mgp_engine::servers::login::NoLogin;
+use mgp_engine::servers::login::record::is_login_of;
 use mgp_engine::servers::spec::{Reach, ServerSpec};
-use mgp_protocol::ids::ServerId;
+use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::servers::WantedLogin;
-use mgp_store::secrets::SecretStore;
-use mgp_transports::http::tls::Tls;
+use mgp_store::secrets::{Namespace, SecretStore};
+use mgp_transports::http::proxy::Outbound;
 
 pub use self::callback::CallbackListener;
+pub use self::open_offer::ShownOffer;
 pub use self::server_client::ServerClient;
 pub use self::server_login::ServerLogin;
 pub use self::sign_in::SignIn;
@@ -42,22 +46,25 @@ pub enum LoginError {
     Store(String),
 }
 
-/// Where logins are kept, and whom they trust.
+/// Where logins are kept, and how they are got.
 #[derive(Clone, Debug)]
 pub struct LoginPlace {
     /// The store of secrets; `None` without a home.
     pub store: Option<SecretStore>,
-    /// Whose certificates count.
-    pub tls: Tls,
+    /// How those who guard servers are reached.
+    pub outbound: Outbound,
 }
 
-/// The logins of one kernel, a server at an address each: one for every entry that is in force, so their number
-/// is that of the entries.
+/// The logins of one kernel, a server at an address each: one for every entry that is in force, and one for every
+/// agent that called one where each has its own; so their number is that of the entries times that of the agents.
 #[derive(Debug)]
 pub struct Logins {
     place: LoginPlace,
-    held: Mutex<BTreeMap<ServerId, Arc<ServerLogin>>>,
+    held: Mutex<BTreeMap<LoginOwner, Arc<ServerLogin>>>,
 }
+
+/// The server, and the agent where each has a login of its own.
+type LoginOwner = (ServerId, Option<AgentId>);
 
 impl Logins {
     /// None yet.
@@ -69,32 +76,79 @@ impl Logins {
         }
     }
 
-    /// The login of a server, which all lives and instances of it share; `None` where it has none.
+    /// The login of a server, which all lives and instances of it share; or that of an agent, where the entry says
+    /// that each has its own. `None` where it has none.
     #[must_use]
-    pub fn of(&self, spec: &ServerSpec) -> Option<Arc<ServerLogin>> {
+    pub fn of(&self, spec: &ServerSpec, agent: Option<&AgentId>) -> Option<Arc<ServerLogin>> {
+        let agent = agent.filter(|_| spec.login.per_agent);
+        let owner = (spec.id.clone(), agent.cloned());
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         // Those of servers that are gone go, too.
-        held.retain(|id, login| {
+        held.retain(|(id, _), login| {
             *id == spec.id || Arc::strong_count(login) > 1 || login.wanted().is_some()
         });
-        let Reach::Http { url, .. } = &spec.reach else {
-            held.remove(&spec.id);
-            return None;
+        let url = match &spec.reach {
+            Reach::Http { url, .. } if spec.login.enabled => url,
+            Reach::Http { .. } | Reach::Stdio { .. } | Reach::Node(_) => {
+                held.retain(|(id, _), _| *id != spec.id);
+                return None;
+            }
         };
-        if !spec.login.enabled {
-            held.remove(&spec.id);
-            return None;
-        }
         if let Some(login) = held
-            .get(&spec.id)
+            .get(&owner)
             .filter(|login| login.is_of(url, &spec.login))
         {
             return Some(login.clone());
         }
-        let login = ServerLogin::new(&spec.id, url, spec.login.clone(), self.place.clone());
+        let login = ServerLogin::new(&owner, url, spec.login.clone(), self.place.clone());
         let login = Arc::new(login.ok()?);
-        held.insert(spec.id.clone(), login.clone());
+        held.insert(owner, login.clone());
         Some(login)
+    }
+
+    /// The logins that agents have to have before they can call, where each has its own.
+    #[must_use]
+    pub fn wanted_of_agents(&self) -> Vec<(ServerId, AgentId, WantedLogin)> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = held
+            .iter()
+            .filter_map(|((id, agent), login)| Some((id.clone(), agent.clone()?, login.wanted()?)));
+        wanted.collect()
+    }
+
+    /// An agent is removed: nobody who is called the same later has its tokens. They are not taken back where they
+    /// were got.
+    ///
+    /// # Errors
+    /// [`LoginError::Store`]: some are still kept.
+    pub async fn forget_agent(&self, agent: &AgentId) -> Result<(), LoginError> {
+        {
+            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            held.retain(|(_, whose), login| {
+                let its = whose.as_ref() == Some(agent);
+                if its {
+                    login.ends();
+                }
+                !its
+            });
+        }
+        let Some(store) = self.place.store.clone() else {
+            return Ok(());
+        };
+        let agent = agent.clone();
+        let removing = mgp_runtime::task::blocking("login.forget", move || {
+            let kept = store.list(Namespace::Oauth)?;
+            let its = kept
+                .iter()
+                .filter(|it| is_login_of(&it.name, agent.as_str()));
+            its.map(|it| store.remove(Namespace::Oauth, &it.name))
+                .collect::<Result<Vec<_>, _>>()
+        });
+        let removed = removing.await;
+        let removed = removed.map_err(|e| LoginError::Store(e.to_string()))?;
+        removed
+            .map(drop)
+            .map_err(|e| LoginError::Store(e.to_string()))
     }
 
     /// The login that a server wants of a person.
@@ -105,13 +159,19 @@ impl Logins {
 
     /// Takes note of what a person did at the command line: reads what is kept again.
     pub async fn look_again(&self, server: &ServerId) {
-        if let Some(login) = self.find(server) {
+        for login in self.all_of(server) {
             login.look().await;
         }
     }
 
     fn find(&self, server: &ServerId) -> Option<Arc<ServerLogin>> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.get(server).cloned()
+        held.get(&(server.clone(), None)).cloned()
+    }
+
+    fn all_of(&self, server: &ServerId) -> Vec<Arc<ServerLogin>> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let its = held.iter().filter(|((id, _), _)| id == server);
+        its.map(|(_, login)| login.clone()).collect()
     }
 }

@@ -103,6 +103,16 @@ impl Sandboxes {
         std::path::absolute(&folder).unwrap_or(folder)
     }
 
+    /// True for a folder, without links, that no sandbox opens: the kernel's files or a whole home.
+    pub(crate) fn shuts(&self, folder: &Path) -> bool {
+        let place = ProgramPaths {
+            kernels: self.kernels.iter().map(|path| real(path)).collect(),
+            home: self.home.as_deref().map(real),
+            ..ProgramPaths::default()
+        };
+        place.shuts(folder)
+    }
+
     /// Prepares the start of a server with these permissions.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ use mgp_engine::servers::supervision::{
     StopOrder, Supervision, SupervisionInput, SupervisionRules, SupervisionStatus,
 };
 use mgp_engine::tools::catalog::ServerOffer;
-use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp;
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::log::ServerLog;
@@ -52,7 +52,7 @@ use mgp_store::audit::AuditHandle;
 
 pub use self::connector::Connector;
 pub use self::event::{Fetched, RenewalHold, ServerEvent};
-pub use self::handle::{ServerHandle, ServerTable, Status};
+pub use self::handle::{InstanceOwner, ServerHandle, ServerTable, Status};
 pub use self::resources::{ResourceFigures, ResourceLook, RunningLife};
 pub use self::spawner::Starts;
 pub use self::starts::Start;
@@ -101,8 +101,8 @@ pub enum ServerMsg {
     LifecycleReported(u64, mgp::Lifecycle),
     /// The wait before a restart is over.
     RetryDue(u64),
-    /// Start the instance of its own that an agent has, or hand out the running one.
-    OpenInstance(AgentId, Reply<Result<Arc<ServerHandle>, Refusal>>),
+    /// Start the instance that somebody has for itself, or hand out the running one.
+    OpenInstance(InstanceOwner, Reply<Result<Arc<ServerHandle>, Refusal>>),
     /// Stop the instances that nobody has used for a while.
     StopIdle,
 }
@@ -227,8 +227,8 @@ impl Actor for ServerActor {
             ServerMsg::LinkBroke(link, why) => Self::broken(state, link, why),
             ServerMsg::LifecycleReported(link, step) => self.said(state, link, step),
             ServerMsg::RetryDue(life) => self.decide(state, SupervisionInput::RetryDue(life)),
-            ServerMsg::OpenInstance(agent, reply) => {
-                reply.send(self.instance(myself.get_cell(), state, agent).await);
+            ServerMsg::OpenInstance(owner, reply) => {
+                reply.send(self.instance(myself.get_cell(), state, owner).await);
             }
             ServerMsg::StopIdle => self.stop_idle(state),
         }
@@ -382,9 +382,13 @@ impl ServerActor {
 
     /// Sets whether agents have instances of their own.
     fn parts(&self, spec: &ServerSpec) {
-        let apart = matches!(spec.instances, Apart::PerAgent(_));
-        self.handle
-            .set_apart(apart && self.handle.agent().is_none());
+        self.directory.forwarded.add(&spec.pass_headers);
+        let bounds = match spec.instances {
+            Apart::PerAgent(bounds) if self.handle.agent().is_none() => Some(bounds),
+            Apart::PerAgent(_) | Apart::Shared => None,
+        };
+        let by_folder = bounds.is_some_and(|bounds| bounds.by_folder);
+        self.handle.set_apart(bounds.is_some(), by_folder);
     }
 
     pub(crate) fn log(&self) -> &ServerLog {

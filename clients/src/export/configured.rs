@@ -158,6 +158,8 @@ fn reference(inner: &str) -> ConfiguredPiece {
         return ConfiguredPiece::Secret(name.to_owned());
     }
     let (name, default) = match inner.split_once(":-") {
+        // A text that says it refers to nothing.
+        Some(("", text)) => return ConfiguredPiece::Literal(text.to_owned()),
         Some((name, default)) => (name, Some(default.to_owned())),
         None => (inner, None),
     };

@@ -1,4 +1,4 @@
-//! Variables and secrets in configured values: `${VAR}`, `${VAR:-default}`, `$$`, and for
+//! Variables and secrets in configured values: `${VAR}`, `${VAR:-default}`, `${:-text}`, `$$`, and for
 //! values that may be secret `file:PATH`, `secret:NAME` and `${secret:NAME}` within a text.
 //!
 //! Variables, files and secrets are looked up by closures of the caller.
@@ -195,6 +195,10 @@ fn value_of(
         Some((name, default)) => (name, Some(default)),
         None => (variable, None),
     };
+    // `${:-file:./dev.db}` says that its text is a text and refers to nothing.
+    if let ("", Some(text)) = (name, default) {
+        return Ok(text.to_owned());
+    }
     if !is_name(name) {
         return Err(malformed(&format!("${{{variable}}}"), place));
     }
@@ -253,6 +257,16 @@ mod tests {
             _ => Err("there is no such secret".into()),
         };
         resolve_secret(text, PLACE, lookup, read, kept)
+    }
+
+    /// What `mgp import` writes for a text that would be taken for a reference.
+    #[test]
+    fn a_text_can_say_that_it_refers_to_nothing() {
+        assert_eq!(secret("${:-file:./dev.db}").unwrap(), "file:./dev.db");
+        assert_eq!(plain("a${:-secret:b}").unwrap(), "asecret:b");
+        assert_eq!(plain("${:-}").unwrap(), "");
+        assert!(matches!(plain("${}"), Err(Unresolved::Malformed { .. })));
+        assert!(matches!(plain("${:}"), Err(Unresolved::Malformed { .. })));
     }
 
     #[test]

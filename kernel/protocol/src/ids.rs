@@ -211,6 +211,40 @@ impl AgentId {
         }
     }
 
+    /// Reads a name that a person wrote down for what is to come: as [`Self::parse`]; one with other characters, such
+    /// as `alice@corp`, is that of another authority, and so is one as it is printed (`alice%40corp`).
+    ///
+    /// # Errors
+    /// As [`Self::parse`], but for characters.
+    pub fn written(text: &str) -> Result<Self, BadAgentName> {
+        match Self::parse(text) {
+            Err(BadAgentName::Character(_)) => {}
+            read => return read,
+        }
+        let name = text.strip_prefix(Self::PREFIX).unwrap_or(text);
+        let mut subject = Vec::with_capacity(name.len());
+        let mut rest = name.as_bytes();
+        while let [first, after @ ..] = rest {
+            let hex = |at: usize| {
+                after
+                    .get(at)
+                    .and_then(|byte| char::from(*byte).to_digit(16))
+            };
+            let pair = hex(0).zip(hex(1)).filter(|_| *first == b'%');
+            let byte = pair.and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
+            subject.push(byte.unwrap_or(*first));
+            rest = if byte.is_some() { &after[2..] } else { after };
+        }
+        // What is printed is read back as what it stands for; nothing else with a `%` is.
+        let printed = String::from_utf8(subject)
+            .ok()
+            .and_then(|it| Self::of_subject(&it).ok());
+        match printed.filter(|it| it.as_str()[Self::PREFIX.len()..] == *name) {
+            Some(printed) => Ok(printed),
+            None => Self::of_subject(name),
+        }
+    }
+
     /// The agent that another authority calls by this name. Letters, digits, `.`, `_` and `-` stand as
     /// they are, every other byte as `%` and two digits, so that no two names become one.
     ///
@@ -327,6 +361,19 @@ mod tests {
             ));
         }
         assert_eq!(AgentId::parse("a b"), Err(BadAgentName::Character(' ')));
+        let alice = AgentId::of_subject("alice@corp").unwrap();
+        for written in [
+            "alice@corp",
+            "agent.alice@corp",
+            "alice%40corp",
+            "agent.alice%40corp",
+        ] {
+            assert_eq!(AgentId::written(written), Ok(alice.clone()), "{written}");
+        }
+        assert_eq!(AgentId::written("bob"), AgentId::parse("bob"));
+        assert_eq!(AgentId::written("100%"), AgentId::of_subject("100%"));
+        assert_eq!(AgentId::written("a%62"), AgentId::of_subject("a%62"));
+        assert!(AgentId::written("local").is_err() && AgentId::written("agent.agent.x").is_err());
         assert_eq!(AgentId::parse("agent."), Err(BadAgentName::Empty));
         assert_eq!(
             AgentId::parse("agent.agent.alice"),

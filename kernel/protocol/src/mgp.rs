@@ -54,6 +54,8 @@ use request;
 
 /// `mgp/door/*`: what a connection on the kernel's own socket says before it speaks MCP.
 pub mod door {
+    use std::path::PathBuf;
+
     use serde::{Deserialize, Serialize};
 
     use crate::mcp::methods;
@@ -74,6 +76,10 @@ pub mod door {
         /// more. Nobody else may say this.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub agent: Option<String>,
+        /// The folder that its client works in: absolute, without links in it. Only the owner of the socket may
+        /// say this.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub folder: Option<PathBuf>,
     }
 }
 

@@ -87,6 +87,9 @@ pub struct Options {
     /// Print JSON instead of text.
     #[arg(long, global = true)]
     pub json: bool,
+    /// Show long output all at once, on a terminal, too.
+    #[arg(long, global = true)]
+    pub no_pager: bool,
     /// Read only this configuration file.
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -16,14 +16,26 @@ mod tools;
 mod trust;
 mod up;
 
-use super::args::Command;
+use super::args::{Audit, Command};
 use super::client::CliContext;
 use super::completions;
 use super::failure::Failure;
+use super::print::Pager;
 use super::stdio;
+
+/// Whether a command may print more than a screen that somebody looks through, and ends by itself.
+fn is_long(command: &Command) -> bool {
+    let ends = |it: &Audit| match it {
+        Audit::Find(_) => true,
+        Audit::Tail(typed) => !typed.follow,
+        Audit::Verify | Audit::Acknowledge(_) => false,
+    };
+    matches!(command, Command::Status(_)) || matches!(command, Command::Audit(it) if ends(it))
+}
 
 /// Carries out a command.
 pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure> {
+    let _pager = Pager::begin(context.paged && is_long(&command));
     match command {
         Command::Up(typed) if typed.detach => up::detached(context),
         Command::Up(_) => up::here(context),

@@ -2,12 +2,14 @@
 //! a panic.
 
 pub(super) mod content;
+mod pager;
 mod table;
 
 use std::io::{self, BufRead, Write};
 
 use super::failure::Failure;
 
+pub(super) use pager::Pager;
 pub(super) use table::table;
 
 /// Says a text and a newline on stderr, where it can be written: a full disk or a closed terminal behind

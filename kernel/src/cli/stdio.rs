@@ -43,6 +43,8 @@ pub(super) fn join(context: &CliContext, stdio: Stdio) -> Result<(), Failure> {
         server: stdio.server,
         set: stdio.set,
         agent: stdio.agent,
+        // Of a client of somebody else's kernel nobody there may know where it is.
+        folder: of.is_none().then(|| context.here()).flatten(),
     };
     let mut kernels = Kernels {
         context: context.clone(),

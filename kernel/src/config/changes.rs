@@ -113,6 +113,7 @@ fn differing(one: &KernelConfig, other: &KernelConfig) -> Vec<&'static str> {
         ("socket", one.socket != other.socket),
         ("data", one.data != other.data),
         ("secrets", one.secrets != other.secrets),
+        ("network", one.network != other.network),
         ("registry", one.registry != other.registry),
         ("streams", one.streams != other.streams),
         ("questions", one.questions != other.questions),

@@ -20,6 +20,7 @@ use super::sections::cluster::ClusterConfig;
 use super::sections::discovery::DiscoveryConfig;
 use super::sections::http::{HttpAuth, HttpConfig};
 use super::sections::mcpl::read_mcpl;
+use super::sections::network::NetworkConfig;
 use super::sections::oauth::OAuthConfig;
 use super::sections::permissions::{read_permissions, read_pins};
 use super::sections::registry::RegistryConfig;
@@ -45,6 +46,8 @@ pub struct KernelConfig {
     pub data: DataConfig,
     /// `[secrets]`: where secrets are that values refer to by their names.
     pub secrets: SecretsConfig,
+    /// `[network]`: how servers, those who guard them and registries are reached over HTTP.
+    pub network: NetworkConfig,
     /// `[registry]`: where servers are looked for that are not here yet.
     pub registry: RegistryConfig,
     /// `[streams]`: event streams of the HTTP door.
@@ -96,6 +99,8 @@ impl KernelConfig {
         self.socket.read(root.own("socket"), folder);
         self.data.read(root.own("data"), folder);
         self.secrets.read(root.own("secrets"));
+        self.network
+            .read(root.own("network"), folder, env, &self.secrets);
         self.registry.read(root.own("registry"));
         self.streams.read(root.own("streams"));
         self.questions.read(root.own("questions"));

@@ -42,6 +42,9 @@ pub fn secret_references(text: &str) -> Vec<SecretReference> {
             add(value, None, &key, &mut found);
         }
     }
+    if let Some(value) = table.get("network").and_then(|it| it.get("proxy")) {
+        add(value, None, "network.proxy", &mut found);
+    }
     found.sort();
     found.dedup();
     found
@@ -67,6 +70,8 @@ mod tests {
 key = "secret:openai"
 [mcpl.providers.small]
 key = "secret:small"
+[network]
+proxy = "http://${secret:proxy}@proxy.test:3128"
 [[servers]]
 id = "a"
 command = "x"
@@ -92,6 +97,7 @@ login = { client_secret = "secret:client" }
                 "github a env.TOKEN",
                 "github b headers.Authorization",
                 "openai - discovery.provider.key",
+                "proxy - network.proxy",
                 "pw a env.URL",
                 "small - mcpl.providers.small.key"
             ]

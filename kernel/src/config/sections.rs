@@ -7,6 +7,7 @@ pub(crate) mod discovery;
 pub(crate) mod http;
 pub(crate) mod limits;
 pub(crate) mod mcpl;
+pub(crate) mod network;
 pub(crate) mod oauth;
 pub(crate) mod permissions;
 pub(crate) mod registry;

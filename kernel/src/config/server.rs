@@ -1,6 +1,7 @@
 //! One `[[servers]]` entry (MGP §15.2, with the restart keys of §11.5).
 
 mod login;
+mod passed;
 mod reach;
 
 use std::path::Path;
@@ -24,7 +25,8 @@ use super::sections::permissions::read_server_permissions;
 use super::sections::sandbox::read_server_sandbox;
 use super::sections::tools::{read_server_rules, read_tools};
 use login::read_login;
-use reach::read_reach;
+use passed::read_passed;
+use reach::{CALLERS, read_reach};
 
 const DAY: u64 = 86_400;
 const DAY_MS: u64 = DAY * 1000;
@@ -61,13 +63,16 @@ pub(super) fn read_server(
         context.env,
         &context.kernel.secrets,
     );
-    let login = read_login(
+    let mut login = read_login(
         &mut entry,
         reach.as_ref(),
         context.folder,
         context.env,
         &context.kernel.secrets,
     );
+    let (pass_headers, shows_who) = read_passed(&mut entry, reach.as_ref(), context.kernel);
+    // Who hands on the agent's own token has it signed in already.
+    login.enabled &= !shows_who;
     let mut autostart = true;
     entry.flag("autostart", &mut autostart);
     let after = read_after(&mut entry, &id);
@@ -90,7 +95,7 @@ pub(super) fn read_server(
         ("by-call", QuestionAttribution::ByCall),
     ];
     entry.choice("questions", &known, &mut asking);
-    let instances = read_instances(&mut entry);
+    let instances = read_instances(&mut entry, login.per_agent && login.enabled);
     let replica = read_replica(&mut entry);
     let mut rolling = false;
     let modes = [("stop_first", false), ("rolling", true)];
@@ -100,7 +105,7 @@ pub(super) fn read_server(
     {
         let name = entry.name();
         let message = format!(
-            "{name} has an instance for each agent, which ends by itself when it is idle: `restart_mode = \"rolling\"` is for servers that all agents share"
+            "{name} has an instance for each caller, which ends by itself when it is idle: `restart_mode = \"rolling\"` is for servers that all agents share"
         );
         entry.refuse(span, message);
     }
@@ -136,6 +141,7 @@ pub(super) fn read_server(
         pin,
         sandbox,
         login,
+        pass_headers,
     })
 }
 
@@ -157,16 +163,37 @@ fn read_after(entry: &mut Section<'_, '_, '_>, id: &ServerId) -> Vec<ServerId> {
 
 /// Whether each agent has an instance of its own, and how many there are. The bounds may stand there without
 /// being in force.
-fn read_instances(entry: &mut Section<'_, '_, '_>) -> ServerInstances {
+/// Who shares it. What runs in the folder of each caller, or with the login of each agent, nobody shares.
+fn read_instances(entry: &mut Section<'_, '_, '_>, per_agent_login: bool) -> ServerInstances {
     let mut bounds = PerAgent::default();
     entry.count("max_instances", 1..=1000, &mut bounds.max);
     entry.secs("instance_idle_secs", 1..=DAY, &mut bounds.idle);
     let mut instances = ServerInstances::default();
+    let by_folder = matches!(entry.text("cwd"), Some(cwd) if *cwd.get_ref() == CALLERS);
+    if by_folder || per_agent_login {
+        bounds.by_folder = by_folder;
+        instances = ServerInstances::PerAgent(bounds);
+    }
     let known = [
         ("shared", ServerInstances::Shared),
         ("agent", ServerInstances::PerAgent(bounds)),
     ];
     entry.choice("instances", &known, &mut instances);
+    if let (true, ServerInstances::Shared, Some(span)) = (
+        by_folder || per_agent_login,
+        instances,
+        entry.span("instances"),
+    ) {
+        let name = entry.name();
+        let why = match by_folder {
+            true => "runs in the folder of each caller",
+            false => "has a login for each agent",
+        };
+        let message = format!(
+            "{name} {why}, so each has an instance: leave out `instances`, or write \"agent\""
+        );
+        entry.refuse(span, message);
+    }
     instances
 }
 

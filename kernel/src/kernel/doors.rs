@@ -17,8 +17,8 @@ use mgp_runtime::task;
 use mgp_transports::http::client::Client;
 use mgp_transports::http::door_tls::DoorTls;
 use mgp_transports::http::guard::Allow;
+use mgp_transports::http::proxy::Outbound;
 use mgp_transports::http::server::{Door, DoorLimits};
-use mgp_transports::http::tls::Tls;
 use mgp_transports::stall::StallGuard;
 use mgp_transports::unix::{self, SocketFile};
 use tokio::net::{UnixListener, UnixStream};
@@ -197,7 +197,9 @@ impl Bound {
         match (kernel.http.auth, tokens) {
             (config::HttpAuth::Token, Some(tokens)) => Auth::Token(tokens),
             (config::HttpAuth::OAuth, tokens) => {
-                let oauth = Arc::new(oauth(&kernel.oauth, self.tls.is_some(), at));
+                let outbound = kernel.network.outbound();
+                let oauth = oauth(&kernel.oauth, &outbound, self.tls.is_some(), at);
+                let oauth = Arc::new(oauth);
                 Auth::OAuth(oauth, tokens.filter(|_| kernel.oauth.accept_tokens))
             }
             (config::HttpAuth::None, _) | (config::HttpAuth::Token, None) => Auth::None,
@@ -235,8 +237,8 @@ impl Bound {
 }
 
 /// The kernel as a resource server of OAuth.
-fn oauth(config: &config::OAuthConfig, secure: bool, at: SocketAddr) -> OAuth {
-    let client = || Client::new(Tls::system());
+fn oauth(config: &config::OAuthConfig, outbound: &Outbound, secure: bool, at: SocketAddr) -> OAuth {
+    let client = || Client::new(outbound.clone());
     let source = match (&config.jwks_file, &config.jwks_url) {
         (Some(file), _) => KeySource::File(file.clone()),
         (None, Some(url)) => KeySource::Url(client(), url.clone()),

@@ -49,6 +49,11 @@ impl Operator {
         let before = self.entry(&id)?;
         let removed = self.roster.remove(&id, &request.trace.id).await;
         removed.map_err(refused)?;
+        // Whoever is called the same later is somebody else.
+        let forgotten = self.logins.forget_agent(&id).await;
+        forgotten.map_err(|e| {
+            Refusal::Broken(format!("{id} is removed, but its logins are not: {e}"))
+        })?;
         json(&shown(&id, &before))
     }
 

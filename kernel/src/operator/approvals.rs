@@ -26,9 +26,11 @@ impl Operator {
         let wanted = servers
             .keys()
             .filter_map(|id| Some((id.to_string(), self.logins.wanted(id)?)));
+        let of_agents = self.logins.wanted_of_agents().into_iter();
+        let of_agents = of_agents.map(|(id, agent, wanted)| (format!("{id} for {agent}"), wanted));
         super::json(&Pending {
             pending: self.approvals.list(),
-            logins: wanted.collect(),
+            logins: wanted.chain(of_agents).collect(),
         })
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mgp_callers::request::Outcome;
 use mgp_engine::policy::access::{ToolSet, ToolSets};
 use mgp_engine::tool_names::canonical;
+use mgp_engine::tools::catalog::Outlook;
 use mgp_protocol::ids::{ServerId, SetName};
 use mgp_protocol::mgp::kernel::sets::{ListedSet, ListedSets};
 
@@ -12,11 +13,16 @@ use super::{Operator, json};
 use crate::config::of_set;
 
 impl Operator {
-    /// `mgp/kernel/sets/list`.
+    /// `mgp/kernel/sets/list`, after servers that are just starting, as the lists of agents.
     ///
     /// # Errors
     /// None at present; the type is that of every answer.
-    pub fn list_sets(&self) -> Outcome {
+    pub async fn list_sets(&self) -> Outcome {
+        let new: Vec<_> = self.servers.load().values().cloned().collect();
+        // Each has its own deadline, so the order does not matter.
+        for newcomer in new.iter().filter(|server| server.is_new()) {
+            newcomer.arrives().await;
+        }
         let table = self.directory.access();
         let sets = table.sets();
         let sets = sets
@@ -36,6 +42,11 @@ impl Operator {
         let tools = shown.catalog.offers().flat_map(|offer| offer.tools());
         let tools = tools.filter(|tool| set.has(&tool.server, Some(&tool.own_name)));
         let mentions: Vec<_> = of_set(name, set).collect();
+        let servers = self.servers.load();
+        let coming = servers.values().filter(|server| {
+            let named = set.servers.contains(&server.id) || set.tools.contains_key(&server.id);
+            named && server.outlook() == Outlook::First
+        });
         ListedSet {
             name: name.to_string(),
             servers: set.servers.iter().map(ServerId::to_string).collect(),
@@ -43,6 +54,7 @@ impl Operator {
             except: named(&set.except),
             agents,
             offered: tools.map(|tool| tool.shown.to_string()).collect(),
+            starting: coming.map(|server| server.id.to_string()).collect(),
             unknown: self.misspelt(&mentions),
         }
     }

@@ -238,6 +238,7 @@ fn no_meanings() -> Meanings {
             patience: Duration::ZERO,
         },
         idle: Duration::ZERO,
+        outbound: Tls::system().into(),
     }
 }
 
@@ -414,7 +415,7 @@ fn connector(mark: String) -> Connector {
         logins: Arc::new(mgp_servers::login::Logins::new(
             mgp_servers::login::LoginPlace {
                 store: None,
-                tls: Tls::system(),
+                outbound: Tls::system().into(),
             },
         )),
         version: "test".into(),

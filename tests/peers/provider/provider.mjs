@@ -72,7 +72,7 @@ handle = async (request, response) => {
   if (!pathname.startsWith('/interaction/')) return provider.callback()(request, response);
   const { prompt, params, session } = await provider.interactionDetails(request, response);
   if (prompt.name === 'login') {
-    return provider.interactionFinished(request, response, { login: { accountId: 'ada' } }, { mergeWithLastSubmission: false });
+    return provider.interactionFinished(request, response, { login: { accountId: person } }, { mergeWithLastSubmission: false });
   }
   const grant = new provider.Grant({ accountId: session.accountId, clientId: params.client_id });
   grant.addOIDCScope((prompt.details.missingOIDCScope ?? []).join(' ') || 'openid');
@@ -82,6 +82,9 @@ handle = async (request, response) => {
   const consent = { grantId: await grant.save() };
   return provider.interactionFinished(request, response, { consent }, { mergeWithLastSubmission: true });
 };
+
+// Who signs in with the next browser.
+let person = 'ada';
 
 // A browser with its cookies, up to where it would come back: that address is the answer.
 async function browse(url) {
@@ -108,6 +111,10 @@ async function serve(request, response) {
   if (pathname === '/control/liar') return say(response, 200, liarSaw);
   if (pathname === '/control/expire') {
     for (const token of seen) dead.add(token);
+    return say(response, 200, {});
+  }
+  if (pathname === '/control/person') {
+    person = await read(request);
     return say(response, 200, {});
   }
   if (pathname === '/control/browse') return say(response, 200, { to: await browse(await read(request)) });

@@ -24,6 +24,8 @@ pub enum Need {
     Hostile,
     /// Node with the packages of `peers/provider/package-lock.json`, for logins.
     Provider,
+    /// Python with the packages of `peers/authlib/requirements.txt`, for logins at another provider.
+    Authlib,
     /// git, which is not installed but only found.
     Git,
 }
@@ -56,6 +58,10 @@ const GO_SERVER: &str = "folding";
 /// The folder of the authorization server, and what it needs.
 const PROVIDER: &str = "provider";
 const PROVIDER_LOCKS: [&str; 1] = ["provider/package-lock.json"];
+
+/// The folder of the other authorization server, and what it needs.
+const AUTHLIB: &str = "authlib";
+const AUTHLIB_LOCKS: [&str; 1] = ["authlib/requirements.txt"];
 
 /// The folder of the nodes that keep to no rule, and what they need.
 const HOSTILE: &str = "hostile";
@@ -114,6 +120,7 @@ impl Peers {
             (Need::Go, Self::install_go),
             (Need::Hostile, Self::install_hostile),
             (Need::Provider, Self::install_provider),
+            (Need::Authlib, Self::install_authlib),
         ];
         let mut failed = Vec::new();
         for (need, step) in steps {
@@ -237,6 +244,7 @@ impl Peers {
             Need::Go => self.go_folder().join(GO_SERVER).is_file(),
             Need::Hostile => self.hostile_folder().join(READY).is_file(),
             Need::Provider => self.provider_folder().join(READY).is_file(),
+            Need::Authlib => self.authlib_folder().join(READY).is_file(),
             Need::Git => absent(need).is_none(),
         }
     }
@@ -328,6 +336,29 @@ impl Peers {
             .join(format!("{PROVIDER}-{}", key_of(&PROVIDER_LOCKS, &node)))
     }
 
+    /// The authorization server of `peers/authlib/`, and an MCP server that takes its tokens.
+    #[must_use]
+    pub fn authlib(&self) -> Program {
+        let main = source().join(AUTHLIB).join("provider.py");
+        let python = interpreter(&self.authlib_folder());
+        let program = Program::new(python, [main.display().to_string()]);
+        program.env("PYTHONDONTWRITEBYTECODE", "1")
+    }
+
+    fn authlib_folder(&self) -> PathBuf {
+        let python = format!("{:?}", version("python3"));
+        self.folder
+            .join(format!("{AUTHLIB}-{}", key_of(&AUTHLIB_LOCKS, &python)))
+    }
+
+    fn install_authlib(&self) -> Result<(), String> {
+        absent(Need::Python).map_or(Ok(()), Err)?;
+        let to = self.authlib_folder();
+        std::fs::create_dir_all(&to).map_err(|e| e.to_string())?;
+        venv(&source().join(AUTHLIB), &to)?;
+        std::fs::write(to.join(READY), "").map_err(|e| e.to_string())
+    }
+
     fn install_provider(&self) -> Result<(), String> {
         absent(Need::Provider).map_or(Ok(()), Err)?;
         let to = self.provider_folder();
@@ -378,7 +409,7 @@ fn absent(need: Need) -> Option<String> {
             let enough = enough && version("npm").is_some();
             (!enough).then(|| format!("Node {NODE} or later with npm"))
         }
-        Need::Python | Need::Hostile => {
+        Need::Python | Need::Hostile | Need::Authlib => {
             let enough = version("python3").is_some_and(|version| version >= (3, PYTHON_MINOR));
             (!enough).then(|| format!("Python 3.{PYTHON_MINOR} or later"))
         }

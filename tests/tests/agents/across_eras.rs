@@ -123,9 +123,12 @@ impl Sdk {
         };
         match self.language {
             Need::Node => peers.node_script(&format!("{folder}/{name}.mjs"), args),
-            Need::Python | Need::Go | Need::Hostile | Need::Provider | Need::Git => {
-                peers.python_script(&format!("{folder}/{name}.py"), args)
-            }
+            Need::Python
+            | Need::Go
+            | Need::Hostile
+            | Need::Provider
+            | Need::Authlib
+            | Need::Git => peers.python_script(&format!("{folder}/{name}.py"), args),
         }
     }
 

@@ -4,6 +4,7 @@ mod auth;
 mod bodies;
 mod crowd;
 mod half_sent;
+mod handed_on;
 mod handshakes;
 mod headers;
 mod old_style;

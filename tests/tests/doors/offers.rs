@@ -2,6 +2,7 @@
 
 mod absent;
 mod changes;
+mod folders;
 mod instances;
 mod logging;
 mod names;

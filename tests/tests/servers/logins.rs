@@ -1,6 +1,9 @@
 //! Logins at a real authorization server (oidc-provider) for a server that takes its tokens: signing in, renewal by
 //! rotation, revocation, and everything by which a token could come to somebody else.
 
+mod authlib;
+mod of_agents;
+
 use std::fs;
 use std::path::Path;
 use std::process::Output;
@@ -8,7 +11,9 @@ use std::process::Output;
 use http::Method;
 use http::header::CONTENT_TYPE;
 use mgp_tests::harness::program::remote_entry;
-use mgp_tests::harness::{Agent, DEADLINE, HttpClient, Kernel, Need, Peers, Process, wait_until};
+use mgp_tests::harness::{
+    Agent, DEADLINE, HttpClient, Kernel, Need, Peers, Process, Program, wait_until,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -27,7 +32,12 @@ impl LoginScene {
     /// With the entry of the guarded server, more keys of it, and one that says it is that server.
     async fn start(more: &str) -> Option<Self> {
         let peers = Peers::find(&[Need::Provider])?;
-        let mut provider = Process::start("the provider", &peers.provider());
+        Self::at(&peers.provider(), more).await
+    }
+
+    /// The same at this authorization server.
+    async fn at(provider: &Program, more: &str) -> Option<Self> {
+        let mut provider = Process::start("the provider", provider);
         let told = provider.says("its addresses", DEADLINE, |said| {
             let line = said
                 .lines()

@@ -11,5 +11,6 @@ mod folding;
 mod git;
 mod line_ends;
 mod logins;
+mod proxies;
 mod time;
 mod updating;

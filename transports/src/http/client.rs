@@ -4,7 +4,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::LOCATION;
+use http::header::{LOCATION, PROXY_AUTHORIZATION};
+use http::uri::Scheme;
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
@@ -14,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use super::address_scope::AddressScope;
 use super::body::{self, BodyError};
 use super::dial::{Dial, address};
-use super::tls::Tls;
+use super::proxy::{Outbound, ProxyAddress, refusal};
 use super::{causes, innermost, wire};
 use crate::sse;
 
@@ -38,6 +39,7 @@ const QUOTED: usize = 300;
 #[derive(Clone, Debug)]
 pub struct Client {
     pool: legacy::Client<Dial, Full<Bytes>>,
+    dial: Dial,
 }
 
 /// The head of an answer, and its body as it comes. Dropping the body ends the connection.
@@ -128,21 +130,24 @@ fn without_credentials(url: &str) -> String {
 }
 
 impl Client {
-    /// A client that trusts these authorities.
+    /// A client that trusts these authorities, and goes through these proxies.
     #[must_use]
-    pub fn new(tls: Tls) -> Self {
-        Self::within(tls, AddressScope::Any)
+    pub fn new(outbound: impl Into<Outbound>) -> Self {
+        Self::within(outbound, AddressScope::Any)
     }
 
-    /// The same, which connects to these addresses only, whatever names lead to.
+    /// The same, which connects to these addresses only, whatever names lead to. Through a proxy, too: the name
+    /// is looked up here, and the proxy is asked for a way to the address that was judged.
     #[must_use]
-    pub fn within(tls: Tls, scope: AddressScope) -> Self {
+    pub fn within(outbound: impl Into<Outbound>, scope: AddressScope) -> Self {
+        let outbound = outbound.into();
+        let dial = Dial { outbound, scope };
         let pool = legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_PER_SERVER)
-            .build(Dial { tls, scope });
-        Self { pool }
+            .build(dial.clone());
+        Self { pool, dial }
     }
 
     /// Sends one request and waits for the head of its answer, for as long as the caller does.
@@ -164,7 +169,19 @@ impl Client {
         *request.method_mut() = method;
         *request.uri_mut() = url.clone();
         *request.headers_mut() = headers;
+        // Only a request that the proxy itself reads has its credentials.
+        let reader = self.reading_proxy(url);
+        if let Some(value) = reader.and_then(ProxyAddress::authorization) {
+            let headers = request.headers_mut();
+            headers.insert(PROXY_AUTHORIZATION, value.clone());
+        }
         let (head, body) = self.send(request, url).await?.into_parts();
+        if let (Some(proxy), StatusCode::PROXY_AUTHENTICATION_REQUIRED) = (reader, head.status) {
+            return Err(ClientError::Dial(DialError::Proxy {
+                proxy: proxy.to_string(),
+                why: refusal(407, proxy.authorization().is_some(), &address(url)),
+            }));
+        }
         if head.status.is_redirection()
             && let Some(to) = head.headers.get(LOCATION)
         {
@@ -176,6 +193,13 @@ impl Client {
             headers: head.headers,
             body,
         })
+    }
+
+    /// The proxy that is sent the whole request, as it is for `http://` (RFC 9112, section 3.2.2).
+    fn reading_proxy(&self, url: &Uri) -> Option<&ProxyAddress> {
+        let plain = url.scheme() == Some(&Scheme::HTTP) && self.dial.scope == AddressScope::Any;
+        let proxies = &self.dial.outbound.proxies;
+        proxies.of(url).ok().flatten().filter(|_| plain)
     }
 
     async fn send(

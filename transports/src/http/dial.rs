@@ -21,7 +21,8 @@ use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
 use super::address_scope::AddressScope;
-use super::tls::{NoRoots, Tls};
+use super::proxy::{Outbound, ProxyAddress, tunnel};
+use super::tls::NoRoots;
 use super::wire::Wire;
 
 /// Time for everything: the name, the address, TLS.
@@ -81,6 +82,22 @@ pub enum DialError {
     /// There is nothing to judge a certificate by.
     #[error(transparent)]
     NoRoots(#[from] NoRoots),
+    /// The proxy gives no way there.
+    #[error("the proxy {proxy} is of no use: {why}")]
+    Proxy {
+        /// The proxy, without credentials.
+        proxy: String,
+        /// What it said, or what is wrong with it.
+        why: String,
+    },
+    /// What a document names cannot be judged before a proxy is asked for it.
+    #[error(
+        "the host name of {at} could not be resolved here, so nobody knows where the proxy would lead; where its address is yours to name, write it into the entry"
+    )]
+    Unjudged {
+        /// The server, `host:port`.
+        at: String,
+    },
     /// Nobody answered.
     #[error("{at} did not take the connection within {within:?}")]
     TimedOut {
@@ -94,7 +111,7 @@ pub enum DialError {
 /// Makes connections for the pool.
 #[derive(Clone, Debug)]
 pub(super) struct Dial {
-    pub(super) tls: Tls,
+    pub(super) outbound: Outbound,
     pub(super) scope: AddressScope,
 }
 
@@ -108,38 +125,95 @@ impl Service<Uri> for Dial {
     }
 
     fn call(&mut self, server: Uri) -> Self::Future {
-        let (tls, scope) = (self.tls.clone(), self.scope);
+        let dial = self.clone();
         Box::pin(async move {
-            let late = |_| DialError::TimedOut {
-                at: address(&server),
-                within: PATIENCE,
+            let proxies = dial.outbound.proxies.clone();
+            let at = address(&server);
+            let proxy = proxies.of(&server).map_err(|bad| DialError::Proxy {
+                proxy: "that is written down".to_owned(),
+                why: bad.to_string(),
+            })?;
+            let late = |_| match proxy {
+                Some(proxy) => DialError::Proxy {
+                    proxy: proxy.to_string(),
+                    why: format!("it gave no way to {at} within {PATIENCE:?}"),
+                },
+                None => DialError::TimedOut {
+                    at: at.clone(),
+                    within: PATIENCE,
+                },
             };
-            timeout(PATIENCE, dial(&server, &tls, scope))
-                .await
-                .map_err(late)?
+            let dialed = timeout(PATIENCE, dial.dial(&server, proxy));
+            dialed.await.map_err(late)?
         })
     }
 }
 
-async fn dial(server: &Uri, tls: &Tls, scope: AddressScope) -> Result<Wire, DialError> {
-    let host = host(server);
-    let config = match server.scheme() {
-        Some(scheme) if *scheme == Scheme::HTTPS => Some(tls.config().await?),
-        _ => None,
+impl Dial {
+    async fn dial(&self, server: &Uri, proxy: Option<&ProxyAddress>) -> Result<Wire, DialError> {
+        let host = host(server);
+        let config = match server.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTPS => Some(self.outbound.tls.config().await?),
+            _ => None,
+        };
+        let tcp = match proxy {
+            Some(proxy) => self.through(proxy, server, config.is_some()).await?,
+            None => connect(server, host, self.scope).await?,
+        };
+        let Some(config) = config else {
+            let wire = Wire::new(MaybeHttpsStream::Http(TokioIo::new(tcp)));
+            // Who is judged is asked by its address, in a tunnel, and reads the request itself.
+            return Ok(match proxy.is_some() && self.scope == AddressScope::Any {
+                true => wire.read_by_proxy(),
+                false => wire,
+            });
+        };
+        let failed = |why: String| DialError::Tls {
+            at: address(server),
+            why,
+        };
+        let name = ServerName::try_from(host.to_owned()).map_err(|e| failed(e.to_string()))?;
+        let tcp = TokioIo::new(TokioIo::new(tcp));
+        let stream = TlsConnector::from(config).connect(name, tcp).await;
+        let stream = stream.map_err(|e| failed(e.to_string()))?;
+        Ok(Wire::new(stream.into()))
+    }
+
+    /// A connection to the proxy; for https, and for what is judged, with a way through it.
+    async fn through(
+        &self,
+        proxy: &ProxyAddress,
+        server: &Uri,
+        secure: bool,
+    ) -> Result<TcpStream, DialError> {
+        let target = match self.scope {
+            AddressScope::Any => address(server),
+            scope @ (AddressScope::Public | AddressScope::Private | AddressScope::Loopback) => {
+                judged(server, scope).await?.to_string()
+            }
+        };
+        let no_use = |why: String| DialError::Proxy {
+            proxy: proxy.to_string(),
+            why,
+        };
+        let at = proxy.url();
+        let dialed = connect(&at, host(&at), AddressScope::Any).await;
+        let mut tcp = dialed.map_err(|e| no_use(e.to_string()))?;
+        if secure || self.scope != AddressScope::Any {
+            tunnel(&mut tcp, proxy, &target).await.map_err(no_use)?;
+        }
+        Ok(tcp)
+    }
+}
+
+/// The address that a proxy is asked for in the place of a name that leads only so far.
+async fn judged(server: &Uri, scope: AddressScope) -> Result<SocketAddr, DialError> {
+    let at = address(server);
+    let Ok(addresses) = lookup_host((host(server), port(server))).await else {
+        return Err(DialError::Unjudged { at });
     };
-    let tcp = connect(server, host, scope).await?;
-    let Some(config) = config else {
-        return Ok(Wire::new(MaybeHttpsStream::Http(TokioIo::new(tcp))));
-    };
-    let failed = |why: String| DialError::Tls {
-        at: address(server),
-        why,
-    };
-    let name = ServerName::try_from(host.to_owned()).map_err(|e| failed(e.to_string()))?;
-    let tcp = TokioIo::new(TokioIo::new(tcp));
-    let stream = TlsConnector::from(config).connect(name, tcp).await;
-    let stream = stream.map_err(|e| failed(e.to_string()))?;
-    Ok(Wire::new(stream.into()))
+    let mut admitted = addresses.filter(|at| scope.admits(at.ip()));
+    admitted.next().ok_or(DialError::OutOfScope { at })
 }
 
 async fn connect(server: &Uri, host: &str, scope: AddressScope) -> Result<TcpStream, DialError> {

@@ -2,6 +2,7 @@
 
 mod client;
 mod door;
+mod proxy;
 mod shutdown;
 mod stream;
 mod tls;

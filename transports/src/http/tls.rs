@@ -1,9 +1,11 @@
 //! Whom we trust when an upstream server is reached by https.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hyper_rustls::ConfigBuilderExt;
 use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use tokio::sync::OnceCell;
 
@@ -11,18 +13,45 @@ use tokio::sync::OnceCell;
 ///
 /// The crypto provider is part of it: nothing has to be installed for the process.
 #[derive(Clone, Debug, Default)]
-pub struct Tls(Arc<OnceCell<Arc<ClientConfig>>>);
+pub struct Tls {
+    config: Arc<OnceCell<Arc<ClientConfig>>>,
+    /// More authorities than the machine has.
+    more: Option<PathBuf>,
+}
 
-/// The machine has no certificate authorities to trust.
+/// There is nothing to judge a certificate by.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this machine trusts no certificate authority (install ca-certificates): {0}")]
-pub struct NoRoots(String);
+pub enum NoRoots {
+    /// The machine has no certificate authorities to trust.
+    #[error(
+        "this machine trusts no certificate authority (install ca-certificates, or mend SSL_CERT_FILE where it is set): {0}"
+    )]
+    Machine(String),
+    /// The file that was named has none.
+    #[error("the certificate authorities in {} cannot be had: {why}", path.display())]
+    File {
+        /// As it was named.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
 
 impl Tls {
-    /// The authorities this machine trusts, read from disk when first needed.
+    /// The authorities this machine trusts, read from disk when first needed: those of `SSL_CERT_FILE` and
+    /// `SSL_CERT_DIR` instead where they are set, as OpenSSL, curl and Go have it.
     #[must_use]
     pub fn system() -> Self {
         Self::default()
+    }
+
+    /// And those in this file, in PEM.
+    #[must_use]
+    pub fn system_and(file: Option<PathBuf>) -> Self {
+        Self {
+            config: Arc::default(),
+            more: file,
+        }
     }
 
     /// These authorities and no others.
@@ -31,19 +60,59 @@ impl Tls {
         let config = builder()
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Self(Arc::new(OnceCell::from(Arc::new(config))))
+        Self {
+            config: Arc::new(OnceCell::from(Arc::new(config))),
+            more: None,
+        }
     }
 
     /// The settings of a connection. A machine without roots is asked again the next time.
     pub(super) async fn config(&self) -> Result<Arc<ClientConfig>, NoRoots> {
         let read = || async {
-            let config = tokio::task::spawn_blocking(|| builder().with_native_roots()).await;
-            let config = config.map_err(|e| NoRoots(e.to_string()))?;
-            let config = config.map_err(|e| NoRoots(e.to_string()))?;
+            let more = self.more.clone();
+            let roots = tokio::task::spawn_blocking(move || roots(more.as_deref())).await;
+            let roots = roots.map_err(|e| NoRoots::Machine(e.to_string()))??;
+            let config = builder().with_root_certificates(roots);
             Ok(Arc::new(config.with_no_client_auth()))
         };
-        self.0.get_or_try_init(read).await.cloned()
+        self.config.get_or_try_init(read).await.cloned()
     }
+}
+
+fn roots(more: Option<&Path>) -> Result<RootCertStore, NoRoots> {
+    let mut roots = RootCertStore::empty();
+    let native = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(native.certs);
+    if let Some(path) = more {
+        add(path, &mut roots).map_err(|why| NoRoots::File {
+            path: path.to_owned(),
+            why,
+        })?;
+    }
+    match roots.is_empty() {
+        true => {
+            let why = native.errors.iter().map(ToString::to_string);
+            let why = why.collect::<Vec<_>>().join("; ");
+            Err(NoRoots::Machine(why))
+        }
+        false => Ok(roots),
+    }
+}
+
+fn add(path: &Path, roots: &mut RootCertStore) -> Result<(), String> {
+    let found = CertificateDer::pem_file_iter(path).map_err(|e| e.to_string())?;
+    let found: Result<Vec<_>, _> = found.collect();
+    match roots.add_parsable_certificates(found.map_err(|e| e.to_string())?) {
+        (0, _) => Err("no certificate in PEM is in it".to_owned()),
+        (_, 0) => Ok(()),
+        (_, bad) => Err(format!("{bad} of its certificates are none")),
+    }
+}
+
+/// What is wrong with a file of certificate authorities, in words.
+#[must_use]
+pub fn trouble_with(file: &Path) -> Option<String> {
+    add(file, &mut RootCertStore::empty()).err()
 }
 
 fn builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {

@@ -27,6 +27,8 @@ pub(super) struct Wire {
     used: bool,
     /// Part of a request is written. The whole of it is handed over at once, so a flush ends it.
     midway: bool,
+    /// A proxy reads the requests, and wants the whole URL in each (RFC 9112, section 3.2.2).
+    proxied: bool,
 }
 
 /// The error of a write before which the connection turned out to be closed.
@@ -56,6 +58,15 @@ impl Wire {
             stream,
             used: false,
             midway: false,
+            proxied: false,
+        }
+    }
+
+    /// Its requests are read by a proxy.
+    pub(super) fn read_by_proxy(self) -> Self {
+        Self {
+            proxied: true,
+            ..self
         }
     }
 
@@ -132,6 +143,6 @@ impl Write for Wire {
 
 impl Connection for Wire {
     fn connected(&self) -> Connected {
-        self.stream.connected()
+        self.stream.connected().proxy(self.proxied)
     }
 }

@@ -1,7 +1,8 @@
 //! What the operator sees of every client.
 
-use std::sync::OnceLock;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::tools::catalog::CatalogView;
@@ -22,6 +23,8 @@ pub struct ClientActivity {
     calls: AtomicU64,
     /// Its last request, in milliseconds of the kernel's clock.
     heard: AtomicU64,
+    /// Where it works, as its client on the owner's socket said.
+    folder: OnceLock<Arc<Path>>,
 }
 
 /// What a client says about itself, unverified.
@@ -40,6 +43,7 @@ impl Default for ClientActivity {
             said: OnceLock::new(),
             calls: AtomicU64::new(0),
             heard: AtomicU64::new(millis(since)),
+            folder: OnceLock::new(),
         }
     }
 }
@@ -65,6 +69,17 @@ impl ClientActivity {
         };
         let client = client.and_then(|text| serde_json::from_str(text).ok());
         self.introduce(&client.unwrap_or(nobody), speaks);
+    }
+
+    /// Notes the folder that it works in; only the first one counts.
+    pub fn works_in(&self, folder: Arc<Path>) {
+        let _ = self.folder.set(folder);
+    }
+
+    /// The folder that it works in, if it said one.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Arc<Path>> {
+        self.folder.get()
     }
 
     /// Notes a request.

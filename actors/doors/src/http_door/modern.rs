@@ -76,6 +76,8 @@ pub(super) async fn post(
     match begun {
         Err(refused) => answered(&id, &Err(refused), dialect),
         Ok(running) => {
+            let forwarded = door.reception.directory.forwarded.of(headers);
+            running.exchange().forward(forwarded);
             let outcome: Asking = Box::pin(running.answer());
             let conversation = Conversation {
                 id,

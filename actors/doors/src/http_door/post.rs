@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use bytestring::ByteString;
 use futures_util::future::join_all;
-use http::header::HeaderValue;
+use http::header::{HeaderMap, HeaderValue};
 use http::{Request as HttpRequest, Response, StatusCode};
 use hyper::body::Incoming;
 use mgp_engine::tools::catalog::CatalogView;
@@ -26,6 +26,7 @@ use super::{HttpDoor, events, modern, status, stream_response};
 use crate::session::{NoSession, Session};
 use crate::stateless;
 use mgp_callers::exchange::Exchange;
+use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_callers::exchange::streams::Lane;
 use mgp_callers::request::{GuardedAnswer, Outcome, Request, answer_frame, answer_parts};
 use mgp_runtime::task;
@@ -82,7 +83,7 @@ pub(super) async fn post(
             StatusCode::OK,
             ReplyBody::full(jsonrpc::result(id.as_json(), "{}")),
         ),
-        (Ok(message), Some(session)) => one(door, &session, &text, message).await,
+        (Ok(message), Some(session)) => one(door, &session, &text, message, &head.headers).await,
         (Err(Malformed::Batch), Some(session)) if session.caller.version.allows_batches() => {
             batch(door, &session, &text).await
         }
@@ -205,6 +206,7 @@ async fn one(
     session: &Arc<Session>,
     text: &ByteString,
     message: Message<'_>,
+    headers: &HeaderMap,
 ) -> Response<ReplyBody> {
     match message {
         Message::Request {
@@ -215,7 +217,8 @@ async fn one(
         } => {
             let trace = Trace::of(params.map(RawValue::get), trace);
             let params = params.map(|p| text.slice_ref(p.get()));
-            request(door, session, id, &method, (params, trace)).await
+            let forwarded = door.reception.directory.forwarded.of(headers);
+            request(door, session, id, &method, (params, trace, forwarded)).await
         }
         Message::Notification { method, params } => {
             note(door, session, &method, params.map(RawValue::get));
@@ -233,7 +236,7 @@ async fn request(
     session: &Arc<Session>,
     id: RequestId,
     method: &str,
-    (params, trace): (Option<ByteString>, Trace),
+    (params, trace, forwarded): (Option<ByteString>, Trace, Option<ForwardedHeaders>),
 ) -> Response<ReplyBody> {
     let dialect = session.caller.dialect();
     if method == "initialize" {
@@ -253,6 +256,7 @@ async fn request(
             );
         }
     };
+    exchange.forward(forwarded);
     let request = Request {
         caller: session.caller.clone(),
         exchange: exchange.clone(),

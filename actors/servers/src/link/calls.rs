@@ -113,7 +113,7 @@ impl Link {
                 }
                 outcome
             }
-            never = self.wire.carry(self, id, frame, call.era, call.mirror) => match never {},
+            never = self.wire.carry(self, id, frame, call.era, call.mirror, call.exchange.forwarded()) => match never {},
             () = call.exchange.stop().asked() => Err(self.stop(id, &call).await),
             () = call.exchange.cancelled() => {
                 let reason = call.exchange.reason();

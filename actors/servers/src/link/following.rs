@@ -201,7 +201,7 @@ impl FollowingStream {
             tokio::select! {
                 biased;
                 outcome = settled => outcome.unwrap_or_else(|_| Err(link.lost("it was closed"))),
-                never = link.wire.carry(&link, id, frame.into(), Era::Modern, mirror) => match never {},
+                never = link.wire.carry(&link, id, frame.into(), Era::Modern, mirror, None) => match never {},
             }
         });
         Ok(Self { task, agreed })

@@ -324,7 +324,7 @@ impl Standing {
             tokio::select! {
                 biased;
                 outcome = settled => outcome.unwrap_or_else(|_| Err(link.lost("it was closed"))),
-                never = link.wire.carry(&link, id, frame.into(), Era::Modern, mirror) => match never {},
+                never = link.wire.carry(&link, id, frame.into(), Era::Modern, mirror, None) => match never {},
             }
         });
         Ok(Self { id, task })

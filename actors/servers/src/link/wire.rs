@@ -14,6 +14,7 @@ use mgp_transports::lines::{LineSink, SendError};
 use self::http::{HttpWire, SseWire};
 use self::node::NodeWire;
 use super::{Link, LinkEvent, MirroredHeaders};
+use mgp_callers::exchange::forwarded::ForwardedHeaders;
 
 /// The transport of a link.
 #[derive(Debug)]
@@ -54,11 +55,14 @@ impl Wire {
         frame: Bytes,
         era: Era,
         mirror: MirroredHeaders<'_>,
+        forwarded: Option<&ForwardedHeaders>,
     ) -> Infallible {
         let sent = match (self, era) {
             (Self::Child(sink), _) => sink.send(frame).map_err(|e| refused(link, e)),
-            (Self::Http(http), Era::Legacy) => http.call(link, id, frame).await,
-            (Self::Http(http), Era::Modern) => http.call_alone(link, id, frame, mirror).await,
+            (Self::Http(http), Era::Legacy) => http.call(link, id, frame, forwarded).await,
+            (Self::Http(http), Era::Modern) => {
+                http.call_alone(link, id, frame, mirror, forwarded).await
+            }
             (Self::Sse(sse), _) => sse.post(link, frame).await,
             (Self::Node(node), _) => node.call(link, id, &frame, mirror.method).await,
         };

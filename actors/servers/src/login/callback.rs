@@ -16,6 +16,8 @@ use url::{Host, Url};
 const HEAD: usize = 16 << 10;
 /// How long a connection may take to say something; browsers open some ahead.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a browser may take with the page that says what came of it: the login goes on without it.
+const READING: Duration = Duration::from_secs(2);
 /// Connections at once; one more waits.
 const CONNECTIONS: usize = 16;
 /// The path, where the entry names none.
@@ -86,11 +88,11 @@ impl CallbackListener {
             tokio::select! {
                 accepted = self.listener.accept(), if open.len() < CONNECTIONS => {
                     if let Ok((stream, _)) = accepted {
-                        open.push(timeout(PATIENCE, self.serve(stream, &judge)));
+                        open.push(self.serve(stream, &judge));
                     }
                 }
                 Some(served) = open.next() => {
-                    if let Ok(Some(verdict)) = served {
+                    if let Some(verdict) = served {
                         return verdict;
                     }
                 }
@@ -103,22 +105,22 @@ impl CallbackListener {
         mut stream: TcpStream,
         judge: &impl Fn(&str) -> Result<String, NoLogin>,
     ) -> Option<Result<String, NoLogin>> {
-        let head = head(&mut stream).await?;
+        let head = timeout(PATIENCE, head(&mut stream)).await.ok()??;
         let query = self.query(&head);
         let verdict = query.map(judge);
         let (status, words) = match &verdict {
             None => ("404 Not Found", "There is nothing here."),
             Some(Err(NoLogin::NotOurs)) => (
                 "400 Bad Request",
-                "This answer belongs to no login that is under way. The terminal shows the one that is.",
+                "This answer belongs to no login that is under way. Where you began shows the one that is.",
             ),
             Some(Err(_)) => (
                 "400 Bad Request",
-                "The login failed; the terminal says why.",
+                "The login failed; where you began says why.",
             ),
             Some(Ok(_)) => (
                 "200 OK",
-                "mgp has the answer. You can close this tab; the terminal says how it went on.",
+                "mgp has the answer. You can close this tab; where you began says how it went on.",
             ),
         };
         let answer = format!(
@@ -126,8 +128,11 @@ impl CallbackListener {
              cache-control: no-store\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n{words}\n",
             words.len() + 1
         );
-        let _ = stream.write_all(answer.as_bytes()).await;
-        let _ = stream.shutdown().await;
+        let telling = async {
+            let _ = stream.write_all(answer.as_bytes()).await;
+            let _ = stream.shutdown().await;
+        };
+        let _ = timeout(READING, telling).await;
         verdict.filter(|verdict| *verdict != Err(NoLogin::NotOurs))
     }
 

@@ -10,7 +10,7 @@ use mgp_engine::servers::login::token::{TokenRefusal, TokenRequest};
 use mgp_engine::servers::login::{NoLogin, quoted, safe_url};
 use mgp_transports::http::address_scope::AddressScope;
 use mgp_transports::http::client::{Client, parse_url, read_json};
-use mgp_transports::http::tls::Tls;
+use mgp_transports::http::proxy::Outbound;
 use url::{Origin, Url};
 
 use super::LoginError;
@@ -59,7 +59,7 @@ impl From<TokenFailure> for LoginError {
 impl LoginFetch {
     /// For a server at this address; `written` are other addresses of its entry.
     pub(super) async fn new<'w>(
-        tls: &Tls,
+        outbound: &Outbound,
         server: &Url,
         written: impl Iterator<Item = &'w String>,
     ) -> Self {
@@ -70,8 +70,8 @@ impl LoginFetch {
         let written = written.filter_map(|text| Url::parse(text).ok());
         let written = written.chain([server.clone()]).map(|url| url.origin());
         Self {
-            own: Client::new(tls.clone()),
-            others: Client::within(tls.clone(), scope.unwrap_or(AddressScope::Public)),
+            own: Client::new(outbound.clone()),
+            others: Client::within(outbound.clone(), scope.unwrap_or(AddressScope::Public)),
             written: written.collect(),
         }
     }

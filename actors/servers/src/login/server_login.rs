@@ -1,5 +1,6 @@
 //! The login at one server: the tokens at hand, one renewal for any number of calls, and what waits for a person.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mgp_engine::servers::login::challenge::LoginChallenge;
@@ -7,7 +8,7 @@ use mgp_engine::servers::login::record::{LoginRecord, login_name};
 use mgp_engine::servers::login::scopes::ScopeSet;
 use mgp_engine::servers::login::token::{GivenTokens, TokenGrant, TokenRequest};
 use mgp_engine::servers::login::{LoginRules, NoLogin, safe_url};
-use mgp_protocol::ids::ServerId;
+use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::servers::WantedLogin;
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
@@ -17,12 +18,15 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use super::fetch::{LoginFetch, TokenFailure};
+use super::open_offer::LoginOffers;
 use super::prover::Prover;
 use super::{LoginError, LoginPlace, unattended};
 
 /// The login at one server.
 pub struct ServerLogin {
-    id: ServerId,
+    pub(super) id: ServerId,
+    /// Whose it is, where each agent has its own.
+    agent: Option<AgentId>,
     /// As written in the entry.
     written: String,
     pub(super) url: Url,
@@ -31,6 +35,10 @@ pub struct ServerLogin {
     /// One renewal at a time: whoever waited finds the token that it came to.
     turn: Semaphore,
     held: Mutex<HeldLogin>,
+    /// What was offered to a person because an agent called.
+    pub(super) offer: tokio::sync::Mutex<LoginOffers>,
+    /// Its agent is gone: nothing is sent or kept any more.
+    over: AtomicBool,
 }
 
 #[derive(Default)]
@@ -71,19 +79,22 @@ impl ServerLogin {
     /// # Errors
     /// The address is not one that tokens may be sent to.
     pub fn new(
-        id: &ServerId,
+        (id, agent): &(ServerId, Option<AgentId>),
         url: &str,
         rules: LoginRules,
         place: LoginPlace,
     ) -> Result<Self, NoLogin> {
         Ok(Self {
             id: id.clone(),
+            agent: agent.clone(),
             written: url.to_owned(),
             url: safe_url("the address of the server", url)?,
             rules,
             place,
             turn: Semaphore::new(1),
             held: Mutex::default(),
+            offer: tokio::sync::Mutex::default(),
+            over: AtomicBool::new(false),
         })
     }
 
@@ -94,7 +105,7 @@ impl ServerLogin {
     /// What is asked for documents and tokens.
     pub(super) async fn fetch(&self) -> LoginFetch {
         let rules = [&self.rules.issuer, &self.rules.exchange_at];
-        LoginFetch::new(&self.place.tls, &self.url, rules.into_iter().flatten()).await
+        LoginFetch::new(&self.place.outbound, &self.url, rules.into_iter().flatten()).await
     }
 
     /// Reads what is kept. What was wanted is wanted no more where that is another token than before; a life
@@ -153,6 +164,9 @@ impl ServerLogin {
 
     /// The token to send; a new one where the last one is about to expire.
     pub(super) async fn token(self: &Arc<Self>) -> Option<String> {
+        if self.over.load(Ordering::Relaxed) {
+            return None;
+        }
         if !self.held().read {
             self.look().await;
         }
@@ -297,7 +311,7 @@ impl ServerLogin {
     }
 
     fn wants_login(&self, challenge: &LoginChallenge, again: bool) {
-        let command = format!("mgp login {}", self.id);
+        let command = self.command();
         let mut held = self.held();
         let why = match (&held.trouble, again) {
             (Some(trouble), _) => {
@@ -310,7 +324,7 @@ impl ServerLogin {
     }
 
     fn wants_more(&self, record: Option<&LoginRecord>, challenge: &LoginChallenge) {
-        let command = format!("mgp login {}", self.id);
+        let command = self.command();
         let asked = record.is_some_and(|record| record.asked.covers(&challenge.scope));
         let why = match asked && !challenge.scope.is_empty() {
             // Another login would ask for the same.
@@ -341,6 +355,9 @@ impl ServerLogin {
     /// # Errors
     /// [`LoginError::Store`].
     pub async fn keep(&self, record: LoginRecord) -> Result<(), LoginError> {
+        if self.over.load(Ordering::Relaxed) {
+            return Err(LoginError::Store("its agent was removed".into()));
+        }
         let text = serde_json::to_string(&record).expect("a record is always JSON");
         let (name, text) = (self.name(), SecretString::from(text));
         {
@@ -416,7 +433,36 @@ impl ServerLogin {
     }
 
     fn name(&self) -> String {
-        login_name(self.id.as_str(), &self.written)
+        login_name(
+            self.id.as_str(),
+            &self.written,
+            self.agent.as_ref().map(AgentId::as_str),
+        )
+    }
+
+    /// What a person types for it.
+    pub(super) fn command(&self) -> String {
+        match &self.agent {
+            None => format!("mgp login {}", self.id),
+            Some(agent) => {
+                let name = agent.as_str();
+                let name = name.strip_prefix(AgentId::PREFIX).unwrap_or(name);
+                format!("mgp login {} --agent {name}", self.id)
+            }
+        }
+    }
+
+    /// Its agent is gone: what is at hand is sent no more, and nothing is kept for it.
+    pub(super) fn ends(&self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.held().set(None);
+    }
+
+    /// Where a person can sign in for it now.
+    pub(super) fn shows(&self, url: &str) {
+        if let Some(wanted) = &mut self.held().wanted {
+            wanted.url = Some(url.to_owned());
+        }
     }
 
     /// Does something with the store, which waits for the disk; `None` without one.
@@ -450,6 +496,7 @@ fn wanted(why: String, command: String, parked: bool, challenge: &LoginChallenge
     WantedLogin {
         why,
         command,
+        url: None,
         parked,
         bound: challenge.bound,
         scope: (!scope.is_empty()).then_some(scope),

@@ -196,7 +196,7 @@ async fn probe(login: &ServerLogin) -> Option<LoginChallenge> {
     let both = HeaderValue::from_static("application/json, text/event-stream");
     headers.insert(ACCEPT, both);
     let url = parse_url(login.url.as_str()).ok()?;
-    let client = Client::new(login.place.tls.clone());
+    let client = Client::new(login.place.outbound.clone());
     let asked = client.request(Method::POST, &url, headers, Some(Bytes::from(frame)));
     let answer = tokio::time::timeout(PROBE, asked).await.ok()?.ok()?;
     let values = answer.headers.get_all(WWW_AUTHENTICATE).iter();

@@ -28,6 +28,7 @@ use mgp_sync::snapshot::Snapshot;
 use mgp_transports::log::ServerLog;
 use tokio::sync::watch;
 
+pub use self::instances::InstanceOwner;
 use self::instances::{OfAgent, ShownInstances};
 use super::ServerMsg;
 use super::resources::ResourceLook;

@@ -11,12 +11,13 @@ use futures_util::future::join_all;
 use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
 use mgp_engine::servers::spec::{PerAgent, ServerInstances as Rule, ServerSpec};
 use mgp_engine::servers::supervision::StopOrder;
-use mgp_protocol::ids::AgentId;
 use mgp_protocol::refusal::Refusal;
 use ractor::{Actor, ActorCell, ActorId, SpawnErr};
 use tokio::sync::oneshot;
 
+use super::handle::InstanceOwner;
 use super::{ServerActor, ServerHandle, ServerMsg, ServerState};
+use crate::login::ServerLogin;
 use mgp_runtime::mailbox::Reply;
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::moment;
@@ -29,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The instances of a server; no more than its configuration allows.
 #[derive(Debug, Default)]
 pub(super) struct Instances {
-    all: BTreeMap<AgentId, One>,
+    all: BTreeMap<InstanceOwner, One>,
     /// The timer of the next look; dropped with the supervisor.
     clock: Option<SupervisedTask<()>>,
 }
@@ -43,12 +44,12 @@ struct One {
 type Spawned<'s> = Pin<Box<dyn Future<Output = Result<ActorCell, SpawnErr>> + Send + 's>>;
 
 impl ServerActor {
-    /// The agent's instance; started when there is none or the last one has ended.
+    /// The caller's instance; started when there is none or the last one has ended.
     pub(super) async fn instance(
         &self,
         me: ActorCell,
         state: &mut ServerState,
-        agent: AgentId,
+        owner: InstanceOwner,
     ) -> Result<Arc<ServerHandle>, Refusal> {
         let Rule::PerAgent(bounds) = state.spec.instances else {
             return Err(self.handle.not_ready());
@@ -56,30 +57,77 @@ impl ServerActor {
         if self.handle.link().is_none() {
             return Err(self.handle.not_ready());
         }
-        if let Some(one) = state.instances.all.get(&agent) {
-            if one.handle.state() != LifecycleState::Disconnected {
+        if let Some(one) = state.instances.all.get(&owner) {
+            let parked = one.handle.state() == LifecycleState::Error;
+            let signed_in = match one.handle.own_login().filter(|_| parked) {
+                // A person may have signed in for it just now.
+                Some(login) => self.has_signed_in(state, &owner, &login).await,
+                None => false,
+            };
+            if one.handle.state() != LifecycleState::Disconnected && !signed_in {
                 return Ok(one.handle.clone());
             }
-            self.retire(state, &agent, TransitionReason::IdleTimeout);
+            self.retire(state, &owner, TransitionReason::IdleTimeout);
         }
+        let spec = self.spec_for(&state.spec, &owner).await?;
         self.make_room(state, bounds)?;
-        let handle = self.handle.of_agent(&agent);
+        let handle = self.handle.of_owner(&owner);
+        if state.spec.login.per_agent
+            && let Some(login) = self.connector.logins.of(&spec, Some(&owner.agent))
+        {
+            handle.has_login(login);
+        }
         let actor = Self {
             handle: handle.clone(),
             ..self.clone()
         };
-        let spawned = spawn(actor, state.spec.clone(), me).await;
+        let spawned = spawn(actor, spec, me).await;
         let supervisor = spawned.map_err(|error| Refusal::Broken(error.to_string()))?;
         let one = One {
             handle: handle.clone(),
             supervisor: supervisor.get_id(),
         };
-        self.log().note(&format!("an instance for {agent}"));
-        state.instances.all.insert(agent, one);
+        self.log().note(&format!("an instance for {owner}"));
+        state.instances.all.insert(owner, one);
         self.show_instances(state);
         let _ = handle.tell(ServerMsg::Start { by_operator: false });
         self.look_later(state, bounds.idle);
         Ok(handle)
+    }
+
+    /// What the instance is started by: in its caller's folder, where servers are that have one for each.
+    async fn spec_for(
+        &self,
+        spec: &ServerSpec,
+        owner: &InstanceOwner,
+    ) -> Result<ServerSpec, Refusal> {
+        let Some(folder) = owner.folder.clone() else {
+            return Ok(spec.clone());
+        };
+        let looked = folder.clone();
+        let looking = task::blocking("instances.folder", move || {
+            looked.is_dir() && looked.canonicalize().is_ok_and(|real| *real == *looked)
+        });
+        match looking.await {
+            Ok(true) => Ok(spec.in_folder(&folder)),
+            Ok(false) | Err(_) => Err(Refusal::Forbidden(format!(
+                "server {} runs in the folder of its caller, and {} is none any more: connect again from where you work",
+                self.handle.id,
+                folder.display()
+            ))),
+        }
+    }
+
+    /// Whether what parked the instance is gone: it has a token, or its agent is another one of the same name.
+    async fn has_signed_in(
+        &self,
+        state: &ServerState,
+        owner: &InstanceOwner,
+        held: &Arc<ServerLogin>,
+    ) -> bool {
+        held.look().await;
+        let now = self.connector.logins.of(&state.spec, Some(&owner.agent));
+        held.parked().is_none() || now.is_none_or(|now| !Arc::ptr_eq(&now, held))
     }
 
     /// At the limit, ends the instance that has been idle longest.
@@ -90,7 +138,7 @@ impl ServerActor {
         let idle = state.instances.all.iter();
         let idle = idle.filter(|(_, one)| !one.handle.is_in_use());
         let longest = idle.min_by_key(|(_, one)| one.handle.used());
-        let Some(agent) = longest.map(|(agent, _)| agent.clone()) else {
+        let Some(owner) = longest.map(|(owner, _)| owner.clone()) else {
             return Err(Refusal::Overloaded {
                 what: format!(
                     "the list of {} instances of server {} (max_instances), all of them in use,",
@@ -98,12 +146,12 @@ impl ServerActor {
                 ),
             });
         };
-        self.retire(state, &agent, TransitionReason::ResourceLimit);
+        self.retire(state, &owner, TransitionReason::ResourceLimit);
         Ok(())
     }
 
-    fn retire(&self, state: &mut ServerState, agent: &AgentId, why: TransitionReason) {
-        if let Some(one) = state.instances.all.remove(agent) {
+    fn retire(&self, state: &mut ServerState, owner: &InstanceOwner, why: TransitionReason) {
+        if let Some(one) = state.instances.all.remove(owner) {
             drop(one.end(why.into()));
             self.show_instances(state);
         }
@@ -116,7 +164,7 @@ impl ServerActor {
         };
         let now = moment().since_start();
         let (mut over, mut next) = (Vec::new(), bounds.idle);
-        for (agent, one) in &state.instances.all {
+        for (owner, one) in &state.instances.all {
             if one.handle.is_in_use() {
                 one.handle.touch();
                 continue;
@@ -126,11 +174,11 @@ impl ServerActor {
                 .checked_sub(now.saturating_sub(one.handle.used()))
             {
                 Some(left) if !left.is_zero() => next = next.min(left),
-                Some(_) | None => over.push(agent.clone()),
+                Some(_) | None => over.push(owner.clone()),
             }
         }
-        for agent in over {
-            self.retire(state, &agent, TransitionReason::IdleTimeout);
+        for owner in over {
+            self.retire(state, &owner, TransitionReason::IdleTimeout);
         }
         state.instances.clock = None;
         if !state.instances.all.is_empty() {
@@ -180,7 +228,7 @@ impl ServerActor {
 
     fn show_instances(&self, state: &ServerState) {
         let all = state.instances.all.iter();
-        let table = all.map(|(agent, one)| (agent.clone(), one.handle.clone()));
+        let table = all.map(|(owner, one)| (owner.clone(), one.handle.clone()));
         self.handle.show_instances(table.collect());
     }
 }

@@ -222,6 +222,7 @@ impl Record {
             },
             // What an agent registers has no login of a person's.
             login: LoginRules::off(),
+            pass_headers: Vec::new(),
         }
     }
 }

@@ -15,6 +15,7 @@ use mgp_embedding::{DIMENSION, NAME};
 use mgp_engine::tools::index::Vector;
 use mgp_runtime::task;
 use mgp_transports::http::client::Client;
+use mgp_transports::http::proxy::Outbound;
 use tokio::runtime::Handle;
 
 use super::provider::{NoVectors, Provider};
@@ -78,6 +79,8 @@ pub struct Meanings {
     pub program: Program,
     /// How long the model may be idle before its process ends.
     pub idle: Duration,
+    /// How an endpoint is reached.
+    pub outbound: Outbound,
 }
 
 /// What the models of both threads are made from.
@@ -86,6 +89,7 @@ pub(super) struct Models {
     embedding: Embedding,
     owner: Arc<ModelOwner>,
     idle: Duration,
+    outbound: Outbound,
 }
 
 /// The model of one thread.
@@ -102,6 +106,7 @@ impl Models {
             embedding: meanings.embedding,
             owner: Arc::new(ModelOwner::new(meanings.program)),
             idle: meanings.idle,
+            outbound: meanings.outbound,
         }
     }
 
@@ -132,7 +137,7 @@ impl Models {
             Embedding::Provider(provider) => Some(EmbeddingLane::ALL.map(|_| {
                 Model::Provider(Box::new(Endpoint {
                     provider: provider.clone(),
-                    client: Provider::client(),
+                    client: Client::new(self.outbound.clone()),
                     runtime: Handle::current(),
                 }))
             })),

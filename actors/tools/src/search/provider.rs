@@ -7,7 +7,6 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use mgp_engine::tools::index::Vector;
 use mgp_transports::http::client::{self, Client};
-use mgp_transports::http::tls::Tls;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -62,10 +61,6 @@ struct Item {
 }
 
 impl Provider {
-    pub(super) fn client() -> Client {
-        Client::new(Tls::system())
-    }
-
     /// The vectors of these texts, in their order; none for a text that has no direction.
     pub(super) async fn embed(
         &self,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mgp_protocol::ids::{ConnectionId, ServerId};
 use mgp_protocol::splice::{Splice, member, members, quoted};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::clock::MonotonicTime;
@@ -107,6 +108,48 @@ pub fn cut(result: &str, most: usize) -> Option<CutResult> {
         from,
         whole,
     })
+}
+
+/// A result whose structured content has its share in being longer than `most`, with that as text: whole where no
+/// text says the same already. `None` where there is no such content, and where it is short enough. Only for a tool
+/// without an `outputSchema`, whose readers count on no structure.
+#[must_use]
+pub fn unfolded(result: &str, most: usize) -> Option<String> {
+    const STRUCTURE: &str = "structuredContent";
+    if result.len() <= most {
+        return None;
+    }
+    let all = members(result)?;
+    let one = |wanted: &str| {
+        let mut found = all.iter().filter(|(name, _)| name == wanted);
+        match (found.next(), found.next()) {
+            (Some((_, value)), None) => Some(value.get()),
+            (Some(_), Some(_)) | (None, _) => None,
+        }
+    };
+    let (content, structure) = (one("content")?, one(STRUCTURE)?);
+    let items: Vec<&RawValue> = serde_json::from_str(content).ok()?;
+    let texts: Vec<String> = items.iter().filter_map(|item| text_of(item)).collect();
+    let written: usize = texts.iter().map(String::len).sum();
+    if structure.len() + written <= most {
+        return None;
+    }
+    let value: Value = serde_json::from_str(structure).ok()?;
+    let says = |text: &String| serde_json::from_str::<Value>(text).is_ok_and(|it| it == value);
+    let mut items: Vec<String> = items.iter().map(|item| item.get().to_owned()).collect();
+    if !texts.iter().any(says) {
+        items.push(format!(r#"{{"type":"text","text":{}}}"#, quoted(structure)));
+    }
+    let member = |(name, value): &(_, &RawValue)| {
+        let name: &str = AsRef::<str>::as_ref(name);
+        match name {
+            STRUCTURE => None,
+            "content" => Some(format!("\"content\":[{}]", items.join(","))),
+            name => Some(format!("{}:{}", quoted(name), value.get())),
+        }
+    };
+    let members: Vec<String> = all.iter().filter_map(member).collect();
+    Some(format!("{{{}}}", members.join(",")))
 }
 
 /// Stands for the text that is cut. No JSON has it, as it is no UTF-8 that JSON writes outside of a string.
@@ -262,6 +305,40 @@ mod tests {
 
     fn text(text: &str) -> Value {
         json!({"type": "text", "text": text})
+    }
+
+    /// Decision 53: structure is read on in like a text, and said once.
+    #[test]
+    fn structure_that_is_too_long_becomes_text() {
+        let rows: Vec<u32> = (0..200).collect();
+        let structure = json!({"rows": rows, "long": "x".repeat(500)});
+        let alone =
+            json!({"content": [text("a few")], "structuredContent": structure, "isError": false})
+                .to_string();
+        let folded = unfolded(&alone, 100).unwrap();
+        let read: Value = serde_json::from_str(&folded).unwrap();
+        assert_eq!(read["structuredContent"], Value::Null);
+        assert_eq!(
+            (&read["isError"], &read["content"][0]),
+            (&json!(false), &text("a few"))
+        );
+        let as_text: Value =
+            serde_json::from_str(read["content"][1]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(as_text, structure);
+        assert!(cut(&folded, 100).is_some());
+        let twice =
+            json!({"content": [text(&structure.to_string())], "structuredContent": structure})
+                .to_string();
+        let folded: Value = serde_json::from_str(&unfolded(&twice, 100).unwrap()).unwrap();
+        assert_eq!(folded["content"].as_array().unwrap().len(), 1);
+        for stays in [
+            json!({"content": [text(&"x".repeat(500))]}).to_string(),
+            json!({"structuredContent": structure}).to_string(),
+            format!(r#"{{"content":[],"structuredContent":{structure},"structuredContent":1}}"#),
+        ] {
+            assert_eq!(unfolded(&stays, 100), None, "{stays}");
+        }
+        assert_eq!(unfolded(&alone, alone.len()), None);
     }
 
     fn keep(kept: &mut KeptTexts, id: &str, whose: ConnectionId, text: String, now: MonotonicTime) {

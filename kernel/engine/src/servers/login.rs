@@ -24,6 +24,8 @@ use url::Url;
 pub struct LoginRules {
     /// Whether it does at all. Off, what an agent registered, and where a header is the token.
     pub enabled: bool,
+    /// Each agent has a login of its own; that of the machine is for the lists, and for the operator.
+    pub per_agent: bool,
     /// How a token is got.
     pub grant: LoginGrant,
     /// The only authorization server that is asked, by its issuer; else the first one the server names.
@@ -97,6 +99,7 @@ impl fmt::Debug for LoginRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LoginRules")
             .field("enabled", &self.enabled)
+            .field("per_agent", &self.per_agent)
             .field("grant", &self.grant)
             .field("issuer", &self.issuer)
             .field("client_id", &self.client_id)

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +61,9 @@ pub struct ServerSpec {
     pub sandbox: sandbox::SandboxRules,
     /// How the kernel logs in there, where it is reached over HTTP.
     pub login: LoginRules,
+    /// Headers of an agent's HTTP request that go with its calls to the server, where that is reached over
+    /// Streamable HTTP; in small letters.
+    pub pass_headers: Vec<String>,
 }
 
 impl ServerSpec {
@@ -102,6 +105,7 @@ impl ServerSpec {
             pin: PinMode::Off,
             sandbox: sandbox::SandboxRules::default(),
             login: LoginRules::off(),
+            pass_headers: Vec::new(),
         }
     }
 
@@ -113,6 +117,19 @@ impl ServerSpec {
             ..self.clone()
         };
         self.after != before.after && as_before == *before
+    }
+
+    /// The same for an instance that runs in this folder, where `filesystem.read` and `filesystem.write` are
+    /// about that folder, too.
+    #[must_use]
+    pub fn in_folder(&self, folder: &Path) -> Self {
+        let mut spec = self.clone();
+        if let Reach::Stdio { cwd, .. } = &mut spec.reach {
+            *cwd = Some(folder.to_owned());
+            spec.sandbox.read.push(folder.to_owned());
+            spec.sandbox.write.push(folder.to_owned());
+        }
+        spec
     }
 
     /// Its own default policy. A server with the lowest trust is closed by default unless its configuration
@@ -241,7 +258,8 @@ pub enum ServerInstances {
     /// All who call it.
     #[default]
     Shared,
-    /// Each agent has an instance of its own, beside the one that serves the lists and the operator.
+    /// Each agent has an instance of its own, beside the one that serves the lists and the operator; or one for
+    /// each folder that it works in.
     PerAgent(PerAgent),
 }
 
@@ -265,6 +283,8 @@ pub struct PerAgent {
     pub max: usize,
     /// An instance idle for this long is ended.
     pub idle: Duration,
+    /// Each runs in the folder of its caller, of whom there is one for each folder.
+    pub by_folder: bool,
 }
 
 impl Default for PerAgent {
@@ -272,6 +292,7 @@ impl Default for PerAgent {
         Self {
             max: 16,
             idle: Duration::from_secs(600),
+            by_folder: false,
         }
     }
 }

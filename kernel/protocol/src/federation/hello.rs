@@ -173,6 +173,8 @@ pub struct NodeName(Box<str>);
 impl NodeName {
     /// Longest name: `node__server__tool` should stay within the 64 characters most model APIs allow.
     pub const MAX_LEN: usize = 24;
+    /// No node is called so: behind `/mcp/p/` stand the names of sets, and its servers would lie there.
+    const TAKEN: &str = "p";
 
     /// Judges a name given by a person or a peer.
     ///
@@ -188,6 +190,9 @@ impl NodeName {
         }
         if text.is_empty() || text.starts_with('-') || text.ends_with('-') {
             return Err(BadNodeName::Ends);
+        }
+        if text == Self::TAKEN {
+            return Err(BadNodeName::Taken);
         }
         Ok(Self(text.into()))
     }
@@ -244,6 +249,9 @@ pub enum BadNodeName {
     /// Nothing, or `-` at an end.
     #[error("a node's name begins and ends with a letter or a digit")]
     Ends,
+    /// [`NodeName::TAKEN`].
+    #[error("no node is called \"p\": /mcp/p/NAME is the address of a set; choose another name")]
+    Taken,
 }
 
 #[cfg(test)]
@@ -259,6 +267,14 @@ mod tests {
             role: ToldRole::Member,
             wall_ms: 1_790_000_000_000,
         }
+    }
+
+    /// The address of a set is never that of a server of a node.
+    #[test]
+    fn no_node_stands_where_sets_do() {
+        assert_eq!(NodeName::parse("p"), Err(BadNodeName::Taken));
+        assert!(NodeName::parse("pp").is_ok());
+        assert_eq!(NodeName::of_machine("P.lan").as_str(), "node");
     }
 
     #[test]

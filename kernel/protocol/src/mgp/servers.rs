@@ -200,6 +200,9 @@ pub struct WantedLogin {
     pub why: String,
     /// What to type.
     pub command: String,
+    /// Where to sign in instead, while that is open: an agent called, and the answer is waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
     /// The server takes no calls until then.
     pub parked: bool,
     /// Its tokens are to be bound to a key (RFC 9449).
@@ -218,6 +221,9 @@ pub struct WantedLogin {
 pub struct Instance {
     /// Whose it is.
     pub agent: String,
+    /// The folder of its caller that it runs in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
     /// MGP state, as of a server.
     pub state: String,
     /// How long it has been in this state, in milliseconds.

@@ -64,6 +64,7 @@ pub struct Find {
   mgp tools call demo:search_text folder=src pattern='fn main'
   mgp tools call demo:slow_job '{\"steps\": 5}'
   mgp tools call demo:search_text @arguments.json
+  mgp tools call docs:read page=1 --all        # the rest of a result that was cut, too
 
 A command line is read by every user of the machine: an argument that is a secret goes into a @FILE,
 or through a pipe into @/dev/stdin.
@@ -80,6 +81,9 @@ pub struct Call {
     /// All arguments as a JSON object.
     #[arg(long, value_name = "JSON", conflicts_with = "arguments")]
     pub json_args: Option<String>,
+    /// Read on where the kernel cut a long result (`max_result_bytes`), to its end.
+    #[arg(long)]
+    pub all: bool,
     /// Where to save pictures and sounds.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,

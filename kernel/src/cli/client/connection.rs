@@ -43,6 +43,7 @@ impl ConnectOptions {
             server: Some(server.to_owned()),
             set: None,
             agent: None,
+            folder: None,
         });
         Self {
             door,

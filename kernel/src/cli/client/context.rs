@@ -6,6 +6,7 @@ use mgp_discovery::config::LookUp;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Reload, Status};
 use mgp_store::secrets::SecretStore;
+use mgp_transports::http::proxy::Outbound;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -19,7 +20,7 @@ use crate::cli::args::Options;
 use crate::cli::failure::{Absence, Failure};
 use crate::cli::print::{report, say};
 use crate::cli::words::plain;
-use crate::config::named_secrets::NamedSecrets;
+use crate::config::named_secrets::{KernelLookup, NamedSecrets};
 use crate::config::{self, KernelConfig, LoadedConfig, RegistryConfig, SecretsConfig};
 use crate::kernel::lock;
 use crate::kernel::running::RunningKernel;
@@ -30,6 +31,8 @@ use crate::paths::{BaseDirs, LONGEST_SOCKET_PATH, SOCKET};
 pub(in crate::cli) struct CliContext {
     /// Print JSON.
     pub(in crate::cli) json: bool,
+    /// Show long output page by page, where a person reads it.
+    pub(in crate::cli) paged: bool,
     /// As named with `--socket`, to be passed on.
     pub(in crate::cli) named_socket: Option<PathBuf>,
     /// As named with `--data-dir`, to be passed on.
@@ -66,6 +69,7 @@ impl CliContext {
             |loaded: &LoadedConfig| Some(loaded.project.untrusted.as_ref()?.to_string());
         Ok(Self {
             json: options.json,
+            paged: !options.json && !options.no_pager,
             named_socket,
             named_data_dir,
             configured_data: kernel.and_then(|kernel| kernel.data.dir.clone()),
@@ -80,6 +84,18 @@ impl CliContext {
             look_up,
             bases,
         })
+    }
+
+    /// How registries are reached, as the files say it that are in force.
+    pub(in crate::cli) fn outbound(&self) -> Outbound {
+        let loaded = config::load_with(&self.look_up, &KernelLookup::of(&self.look_up), None);
+        let network = loaded.map(|loaded| loaded.kernel.network);
+        network.unwrap_or_default().outbound()
+    }
+
+    /// The folder that this program was started in, without links.
+    pub(in crate::cli) fn here(&self) -> Option<PathBuf> {
+        self.look_up.folder.canonicalize().ok()
     }
 
     /// The kernel's socket: as named, or that of the kernel that runs, or where the next one listens.

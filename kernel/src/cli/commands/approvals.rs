@@ -143,8 +143,12 @@ fn login_in_words(server: &str, wanted: &WantedLogin) -> String {
         true => "takes no calls until then",
         false => "goes on with what it has",
     };
+    let url = wanted.url.as_ref();
+    let url = url.map_or(String::new(), |url| {
+        format!("        or sign in at {url}\n")
+    });
     format!(
-        "{server}  {}\n        {state}\n        {}\n",
+        "{server}  {}\n        {state}\n        {}\n{url}",
         wanted.why, wanted.command
     )
 }

@@ -5,6 +5,7 @@ mod away;
 mod call;
 mod find;
 pub(super) mod mcpl;
+mod read_on;
 pub(super) mod sets;
 pub(super) mod state;
 
@@ -70,6 +71,7 @@ fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
             server: typed.server.clone(),
             set: None,
             agent: agent.clone(),
+            folder: None,
         }),
         person: false,
     };

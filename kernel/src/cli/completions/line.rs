@@ -134,6 +134,7 @@ impl<'c> CommandLine<'c> {
         };
         Options {
             json: false,
+            no_pager: true,
             config: path("config", &options.config),
             socket: path("socket", &options.socket),
             data_dir: path("data_dir", &options.data_dir),
@@ -351,6 +352,7 @@ mod tests {
         let line = CommandLine::read(&root, &words).unwrap();
         let none = Options {
             json: true,
+            no_pager: false,
             config: None,
             socket: None,
             data_dir: Some("/c".into()),

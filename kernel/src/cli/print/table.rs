@@ -1,18 +1,35 @@
 //! Tables without lines, as wide as the terminal.
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
 use comfy_table::{ContentArrangement, Table, presets};
 
 /// A terminal of fewer columns says nothing of use, or has none: a table would be one letter wide.
 const NARROWEST: u16 = 20;
 
+/// The width of the terminal that a pager covers.
+static COVERED: OnceLock<Option<u16>> = OnceLock::new();
+
+/// Notes how wide the terminal is, before a pager covers it.
+pub(super) fn note_width() {
+    COVERED.get_or_init(|| Table::new().width());
+}
+
 /// A table with these column names.
 pub(in crate::cli) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(header);
-    if std::io::stdout().is_terminal() && table.width().is_some_and(|width| width >= NARROWEST) {
+    let covered = COVERED.get().copied().flatten();
+    let width = match covered {
+        None if std::io::stdout().is_terminal() => table.width(),
+        covered => covered,
+    };
+    if width.is_some_and(|width| width >= NARROWEST) {
         table.set_content_arrangement(ContentArrangement::Dynamic);
+        if let Some(width) = covered {
+            table.set_width(width);
+        }
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));

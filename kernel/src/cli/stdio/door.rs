@@ -44,6 +44,7 @@ pub(super) fn open(
             server: asked.server.clone(),
             set: asked.set.clone(),
             agent: asked.agent.clone().or_else(local),
+            folder: asked.folder.clone(),
         };
         match open_door(&mut socket, &open, silence) {
             Ok(()) => return Ok(socket),
@@ -162,6 +163,7 @@ mod tests {
             server: Some("files".into()),
             set: None,
             agent: None,
+            folder: None,
         };
         let silence = SilenceTimer::of(Path::new("none"), None);
         open_door(&mut ours, &open, silence).unwrap();

@@ -20,7 +20,7 @@ pub(crate) fn read_agents(
     root.each("agents", "agents.*", |name, section| {
         let answered = read_answered(section);
         let held = read_held(section);
-        match AgentId::parse(name) {
+        match AgentId::written(name) {
             Ok(agent) => {
                 held.map(|set| sets.held.insert(agent.clone(), set));
                 answered.map(|answered| answering.0.insert(agent, answered));
@@ -60,7 +60,7 @@ fn read_answered(section: &mut Section<'_, '_, '_>) -> Option<AnsweredAgents> {
         if *name.get_ref() == ALL {
             return Some(AnsweredAgents::All);
         }
-        match AgentId::parse(name.get_ref()) {
+        match AgentId::written(name.get_ref()) {
             Ok(agent) => drop(agents.insert(agent)),
             Err(why) => {
                 let words = format!("`answers` in {}: {why}", section.name());

@@ -16,7 +16,7 @@ const GRANTS: [(&str, LoginGrant); 4] = [
     ("exchange", LoginGrant::Exchange),
 ];
 
-/// Reads the table, or `login = false`. Without either a server at a `url` has a login once it wants one, unless
+/// Reads the table, or `login = false`, or `login = "agent"` for `of = "agent"` in it. Without either a server at a `url` has a login once it wants one, unless
 /// a header of its entry is its token.
 pub(super) fn read_login(
     entry: &mut Section<'_, '_, '_>,
@@ -33,10 +33,17 @@ pub(super) fn read_login(
         Some(Reach::Stdio { .. } | Reach::Node(_)) | None => (false, false),
     };
     let span = entry.span("login");
-    if let Some(on) = entry
-        .take("login")
-        .and_then(|value| value.get_ref().as_bool())
+    let written = entry.take("login");
+    if let Some("agent") = written.and_then(|value| value.get_ref().as_str())
+        && by_url
+        && !has_token
     {
+        return LoginRules {
+            per_agent: true,
+            ..LoginRules::on()
+        };
+    }
+    if let Some(on) = written.and_then(|value| value.get_ref().as_bool()) {
         return LoginRules {
             enabled: on && by_url,
             ..LoginRules::off()
@@ -70,6 +77,19 @@ fn read_keys(
     let mut section = entry.inner("login", "servers.login");
     let mut rules = LoginRules::on();
     section.choice("grant", &GRANTS, &mut rules.grant);
+    let whose = [("machine", false), ("agent", true)];
+    section.choice("of", &whose, &mut rules.per_agent);
+    if let (true, true, Some(span)) = (
+        rules.per_agent,
+        rules.grant.is_unattended(),
+        section.span("of"),
+    ) {
+        let name = section.name().to_owned();
+        let message = format!(
+            "{name} has `of = \"agent\"`, for whom a person signs in, and a `grant` without a person"
+        );
+        section.refuse(span, message);
+    }
     section.strings("scopes", &mut rules.scopes);
     let mut values = Values::new(folder, env, secrets);
     let mut plain = |section: &mut Section<'_, '_, '_>, key| {

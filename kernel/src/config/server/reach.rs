@@ -9,6 +9,9 @@ use toml::Spanned;
 
 use crate::config::reading::{Env, SecretsConfig, Section, Values};
 
+/// What is written as `cwd` for the folder of each caller; a folder of that name is `./caller`.
+pub(crate) const CALLERS: &str = "caller";
+
 #[derive(Clone, Copy)]
 enum TransportKey {
     Stdio,
@@ -97,7 +100,7 @@ impl<'t> ReachKeys<'t> {
                 .collect(),
             env: values.secrets("env", &self.env),
             inherit_env: self.inherit_env,
-            cwd: Some(match self.cwd {
+            cwd: Some(match self.cwd.filter(|cwd| *cwd.get_ref() != CALLERS) {
                 Some(cwd) => folder.join(values.plain("cwd", &cwd)),
                 None => folder.to_owned(),
             }),

@@ -40,6 +40,10 @@ dir = "/a" #> "/b" waits
 [secrets]
 keyring = true #> false live
 command = ["a", "{name}"] #> ["b", "{name}"] live
+[network]
+proxy = "http://a.test:1" #> "http://b.test:1" waits
+no_proxy = [] #> ["a.test"] waits
+ca_file = "/a" #> "/b" waits
 [registry]
 url = "https://a.test" #> "https://b.test" live
 [streams]

@@ -231,9 +231,19 @@ fn who_shares_a_server_is_the_operators_word() {
     let bounds = PerAgent {
         max: 3,
         idle: Duration::from_secs(7),
+        by_folder: false,
     };
     let keys = "instances = \"agent\"\nmax_instances = 3\ninstance_idle_secs = 7";
     assert_eq!(read(keys), ServerInstances::PerAgent(bounds));
+    let here = read("cwd = \"caller\"\nmax_instances = 3\ninstance_idle_secs = 7");
+    let by_folder = PerAgent {
+        by_folder: true,
+        ..bounds
+    };
+    assert_eq!(here, ServerInstances::PerAgent(by_folder));
+    assert_eq!(read("cwd = \"./caller\""), ServerInstances::Shared);
+    let both = entry("command = \"c\"\ncwd = \"caller\"\ninstances = \"shared\"").said();
+    assert!(both[0].contains("the folder of each caller"), "{both:?}");
     let none = entry("command = \"c\"\nmax_instances = 0").said();
     assert!(none[0].contains("max_instances"), "{none:?}");
     let misspelt = entry("command = \"c\"\ninstances = \"agents\"").said();
@@ -402,4 +412,65 @@ fn a_login_that_cannot_be_is_refused() {
             "{more}: {told}"
         );
     }
+}
+
+/// Decision 0059: what is handed on is named, and what belongs to a connection or the kernel never is.
+#[test]
+fn only_named_headers_are_handed_on() {
+    let at = |door: &str, keys: &str| {
+        read_text(&format!(
+            "{door}[[servers]]\nid = \"x\"\nurl = \"https://h/mcp\"\n{keys}"
+        ))
+    };
+    let read = at(
+        "",
+        "pass_headers = [\"X-Tenant\", \"cookie\", \"x-tenant\"]",
+    );
+    assert_eq!(read.spec("x").pass_headers, ["cookie", "x-tenant"]);
+    for (name, words) in [
+        ("Host", "never handed on"),
+        ("transfer-encoding", "never handed on"),
+        ("Proxy-Authorization", "never handed on"),
+        ("Mcp-Session-Id", "never handed on"),
+        ("Authorization", "is what agents show this kernel"),
+        ("x y", "no name of a header"),
+    ] {
+        let said = at("", &format!("pass_headers = [{name:?}]")).said();
+        assert!(said[0].contains(words), "{name}: {said:?}");
+    }
+    let both = at("", "pass_headers = [\"x-a\"]\nheaders = { X-A = \"1\" }").said();
+    assert!(both[0].contains("one of the two counts"), "{both:?}");
+    let open = at(
+        "[http]\nauth = \"none\"\n",
+        "pass_headers = [\"Authorization\"]",
+    );
+    assert_eq!(open.spec("x").pass_headers, ["authorization"]);
+    assert!(!open.spec("x").login.enabled);
+    let started = entry("command = \"c\"\npass_headers = [\"x-a\"]").said();
+    assert!(
+        started[0].contains("is for servers at a `url`"),
+        "{started:?}"
+    );
+}
+
+/// Decision 0058: whose a login is, and that each agent then has an instance.
+#[test]
+fn a_login_is_of_the_machine_or_of_each_agent() {
+    let read = |keys: &str| entry(&format!("url = \"https://h/mcp\"\n{keys}"));
+    for keys in ["login = \"agent\"", "[servers.login]\nof = \"agent\""] {
+        let spec = read(keys);
+        let spec = spec.spec("x");
+        assert!(spec.login.enabled && spec.login.per_agent, "{keys}");
+        assert_eq!(
+            spec.instances,
+            ServerInstances::PerAgent(PerAgent::default())
+        );
+    }
+    let plain = read("");
+    assert!(!plain.spec("x").login.per_agent);
+    assert_eq!(plain.spec("x").instances, ServerInstances::Shared);
+    let shared = read("login = \"agent\"\ninstances = \"shared\"").said();
+    assert!(shared[0].contains("a login for each agent"), "{shared:?}");
+    let nobody = read("[servers.login]\nof = \"agent\"\ngrant = \"client_credentials\"").said();
+    assert!(nobody[0].contains("without a person"), "{nobody:?}");
 }

@@ -35,7 +35,6 @@ use mgp_tools::catalog::Shown;
 use mgp_tools::registrar::Background;
 use mgp_tools::search::{Meanings, Program, SearchOptions};
 use mgp_transports::http::client::Client;
-use mgp_transports::http::tls::Tls;
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
@@ -72,6 +71,7 @@ fn meanings(kernel: &KernelConfig) -> Meanings {
             patience: MODEL_PATIENCE,
         },
         idle: kernel.discovery.model_idle,
+        outbound: kernel.network.outbound(),
     }
 }
 
@@ -114,12 +114,12 @@ pub(super) fn nothing(kernel: &KernelConfig) -> Shown {
 }
 
 pub(super) fn connector(options: &UpOptions, mark: String, health: HealthRules) -> Connector {
-    let tls = Tls::system();
+    let outbound = options.loaded.kernel.network.outbound();
     Connector {
-        client: Client::new(tls.clone()),
+        client: Client::new(outbound.clone()),
         logins: Arc::new(Logins::new(LoginPlace {
             store: options.secret_store(),
-            tls,
+            outbound,
         })),
         version: env!("CARGO_PKG_VERSION").into(),
         mark,

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod completions;
+mod pager;
 mod tables;
 
 use std::fs::File;

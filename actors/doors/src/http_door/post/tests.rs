@@ -50,7 +50,7 @@ async fn asked(door: &Arc<HttpDoor>, session: &Arc<Session>, when: &str) -> Resp
         session,
         id(),
         "tools/call",
-        (params, Trace::of(None, None)),
+        (params, Trace::of(None, None), None),
     )
     .await
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode, Uri};
 use mgp_protocol::dialect::Version;
 use mgp_protocol::jsonrpc::{self, Message};
@@ -24,6 +24,7 @@ use serde_json::value::RawValue;
 use crate::link::{Link, MirroredHeaders};
 use crate::login::ServerClient;
 use mgp_callers::exchange::Flag;
+use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_runtime::task;
 
 pub use self::open::{HttpEndpoint, OpenError, Opened};
@@ -47,6 +48,8 @@ pub struct HttpWire {
     has_session: bool,
     version: OnceLock<Version>,
     tells: Arc<Credit>,
+    /// Headers of agents' requests that it is handed.
+    passes: OnceLock<Box<[HeaderName]>>,
     /// The server has accepted a standing GET stream.
     standing: AtomicBool,
     closed: Flag,
@@ -80,9 +83,27 @@ impl HttpWire {
             has_session,
             version: OnceLock::new(),
             tells: Credit::new(MAX_TELLS),
+            passes: OnceLock::new(),
             standing: AtomicBool::new(false),
             closed: Flag::default(),
         })
+    }
+
+    /// From now on headers of these names of an agent's request go with its call, each as often as it was sent.
+    pub fn passes(&self, names: &[String]) {
+        let names = names.iter().filter_map(|name| name.parse().ok());
+        let _ = self.passes.set(names.collect());
+    }
+
+    fn with_forwarded(
+        &self,
+        mut headers: HeaderMap,
+        forwarded: Option<&ForwardedHeaders>,
+    ) -> HeaderMap {
+        if let (Some(names), Some(forwarded)) = (self.passes.get(), forwarded) {
+            forwarded.hand(names, &mut headers);
+        }
+        headers
     }
 
     /// True while the standing stream is open.
@@ -110,8 +131,13 @@ impl HttpWire {
         link: &Arc<Link>,
         id: u64,
         frame: Bytes,
+        forwarded: Option<&ForwardedHeaders>,
     ) -> Result<(), Refusal> {
-        let response = self.post(frame).await.map_err(|e| unsent(link, &e))?;
+        let headers = self.with_forwarded(self.headers(), forwarded);
+        let response = self
+            .client
+            .request(Method::POST, &self.url, headers, Some(frame));
+        let response = response.await.map_err(|e| unsent(link, &e))?;
         let response = self.judge(link, response).await?;
         if is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
             return self.follow(link, id, response).await;
@@ -127,9 +153,11 @@ impl HttpWire {
         id: u64,
         frame: Bytes,
         mirror: MirroredHeaders<'_>,
+        forwarded: Option<&ForwardedHeaders>,
     ) -> Result<(), Refusal> {
         let headers = mirrored::headers(&self.alone, mirror)
             .map_err(|name| Refusal::BadParams(format!("{name} cannot be a header's value")))?;
+        let headers = self.with_forwarded(headers, forwarded);
         let response = self
             .client
             .request(Method::POST, &self.url, headers, Some(frame))
@@ -288,9 +316,11 @@ pub(in crate::link) fn without_words(
         StatusCode::SERVICE_UNAVAILABLE,
         StatusCode::GATEWAY_TIMEOUT,
     ];
-    match gone.contains(&status) {
-        true => link.lost(&words),
-        false => link.faulty(&words),
+    match (guarded, gone.contains(&status)) {
+        // Who guards the server turned the call away: it was not carried out.
+        (true, _) => Refusal::Forbidden(format!("Server {}: {words}", link.server)),
+        (false, true) => link.lost(&words),
+        (false, false) => link.faulty(&words),
     }
 }
 

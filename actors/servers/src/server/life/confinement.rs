@@ -13,7 +13,7 @@ use std::path::Path;
 use mgp_engine::policy::risk;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::sandbox::{SandboxProgram, widening};
-use mgp_engine::servers::spec::Reach;
+use mgp_engine::servers::spec::{Reach, ServerInstances};
 use mgp_protocol::mgp::permission::Standard;
 use mgp_protocol::mgp::servers::Sandbox;
 use mgp_transports::child::ChildSpec;
@@ -38,6 +38,14 @@ impl ServerLife {
             return Ok(spec);
         };
         let (rules, sandboxes) = (&self.spec.sandbox, &self.connector.sandboxes);
+        if let (Some(folder), true) = (&spec.cwd, self.in_callers_folder())
+            && sandboxes.shuts(folder)
+        {
+            return Err(End::Rejected(format!(
+                "{} is a home, or the kernel's own files are there: no sandbox opens that, so it is not started there",
+                folder.display()
+            )));
+        }
         let ready = sandboxes.prepare(spec, rules, &granted).await;
         let ready = ready.map_err(End::Failed)?;
         let missing = ready.report.missing.join("; ");
@@ -107,6 +115,14 @@ impl ServerLife {
             self.log().note(why);
         }
         outgrown
+    }
+
+    fn in_callers_folder(&self) -> bool {
+        let by_folder = match self.spec.instances {
+            ServerInstances::PerAgent(bounds) => bounds.by_folder,
+            ServerInstances::Shared => false,
+        };
+        by_folder && self.handle.agent().is_some()
     }
 
     fn sandbox_grants(&self) -> SandboxGrants {

@@ -38,7 +38,7 @@ impl ServerLife {
         url: &str,
         headers: &BTreeMap<String, String>,
     ) -> End {
-        let login = self.connector.logins.of(&self.spec);
+        let login = self.connector.logins.of(&self.spec, self.handle.agent());
         if let Some(login) = &login {
             login.begins().await;
         }
@@ -225,6 +225,7 @@ impl ServerLife {
         modern: Option<Box<Peer>>,
         hello: Option<Bytes>,
     ) -> End {
+        wire.passes(&self.spec.pass_headers);
         let link = self.link(Wire::Http(wire.clone()));
         if let Some(peer) = modern {
             link.set_peer(*peer);

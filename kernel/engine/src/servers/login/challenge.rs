@@ -71,6 +71,25 @@ impl LoginChallenge {
     }
 }
 
+/// A parameter of the first challenge of the scheme `Bearer` in one value of this header.
+#[must_use]
+pub fn parameter(value: &str, wanted: &str) -> Option<String> {
+    let mut ours = false;
+    let within = parts(value.get(..LONGEST).unwrap_or(value)).filter_map(|part| {
+        let (scheme, parameter) = split(part);
+        if let Some(scheme) = scheme {
+            ours = scheme.eq_ignore_ascii_case("bearer");
+        }
+        parameter.filter(|_| ours)
+    });
+    let mut named = within.filter_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        let is = name.trim().eq_ignore_ascii_case(wanted);
+        is.then(|| unquoted(value.trim()))
+    });
+    named.next()
+}
+
 /// The parts between commas that stand in no quotes.
 fn parts(value: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
@@ -159,6 +178,16 @@ mod tests {
             other.scope.is_empty(),
             "a parameter belongs to the scheme before it"
         );
+    }
+
+    #[test]
+    fn a_parameter_is_read_in_its_own_challenge() {
+        let value = "Basic realm=\"no\", Bearer realm=\"https://a/t\",service=\"s, t\", scope=x";
+        assert_eq!(parameter(value, "realm").as_deref(), Some("https://a/t"));
+        assert_eq!(parameter(value, "Service").as_deref(), Some("s, t"));
+        assert_eq!(parameter(value, "scope").as_deref(), Some("x"));
+        assert_eq!(parameter(value, "error"), None);
+        assert_eq!(parameter("Basic realm=\"no\"", "realm"), None);
     }
 
     #[test]

@@ -102,11 +102,22 @@ impl std::fmt::Debug for LoginRecord {
     }
 }
 
-/// The name that a login is kept by: of this server at this address. Another entry with the address has no part
-/// in it, and neither has the entry once it leads elsewhere.
+/// The name that a login is kept by: of this server at this address, and of this agent where each has its own.
+/// Another entry with the address has no part in it, and neither has the entry once it leads elsewhere, nor another
+/// agent. None of the three has a space in it.
 #[must_use]
-pub fn login_name(server: &str, url: &str) -> String {
-    format!("{server} {url}")
+pub fn login_name(server: &str, url: &str, agent: Option<&str>) -> String {
+    match agent {
+        Some(agent) => format!("{server} {url} {agent}"),
+        None => format!("{server} {url}"),
+    }
+}
+
+/// Whether a login is kept under this name for the agent.
+#[must_use]
+pub fn is_login_of(name: &str, agent: &str) -> bool {
+    let mut words = name.split(' ').skip(2);
+    words.next() == Some(agent) && words.next().is_none()
 }
 
 #[cfg(test)]
@@ -184,12 +195,24 @@ mod tests {
     #[test]
     fn a_login_belongs_to_one_entry_at_one_address() {
         assert_ne!(
-            login_name("a", "https://h/mcp"),
-            login_name("b", "https://h/mcp")
+            login_name("a", "https://h/mcp", None),
+            login_name("b", "https://h/mcp", None)
         );
         assert_ne!(
-            login_name("a", "https://h/mcp"),
-            login_name("a", "https://h2/mcp")
+            login_name("a", "https://h/mcp", None),
+            login_name("a", "https://h2/mcp", None)
         );
+    }
+
+    /// Decision 0058: and to one agent, where each has its own.
+    #[test]
+    fn a_login_belongs_to_one_agent() {
+        let of = |agent| login_name("a", "https://h/mcp", agent);
+        assert_ne!(of(Some("agent.x")), of(Some("agent.y")));
+        assert_ne!(of(Some("agent.x")), of(None));
+        assert!(is_login_of(&of(Some("agent.x")), "agent.x"));
+        assert!(!is_login_of(&of(Some("agent.x")), "agent.xy"));
+        assert!(!is_login_of(&of(Some("agent.xy")), "agent.x"));
+        assert!(!is_login_of(&of(None), "https://h/mcp"));
     }
 }

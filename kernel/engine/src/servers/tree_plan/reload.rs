@@ -84,6 +84,7 @@ pub(super) mod tests {
             pin: PinMode::default(),
             sandbox: crate::servers::sandbox::SandboxRules::default(),
             login: crate::servers::login::LoginRules::off(),
+            pass_headers: Vec::new(),
         }
     }
 

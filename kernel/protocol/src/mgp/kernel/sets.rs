@@ -32,6 +32,9 @@ pub struct ListedSet {
     pub agents: Vec<String>,
     /// The tools there are of it now, under the names agents are shown; grants may close some to an agent.
     pub offered: Vec<String>,
+    /// Servers of it that are in their first start: what they offer is not known yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub starting: Vec<String>,
     /// What it names and nobody has, in words.
     pub unknown: Vec<String>,
 }

@@ -13,11 +13,15 @@ kernel until they are taken back.
 Examples:
   mgp login docs
   mgp login https://example.org/mcp        # the same, by its address
+  mgp login docs --agent claude            # where each agent has a login of its own
   mgp login docs --no-browser              # over ssh: open the address elsewhere, paste where it ends")]
 pub struct Login {
     /// The server's id, or its address.
     #[arg(value_name = "SERVER")]
     pub server: String,
+    /// The agent that the login is for, where each has its own.
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
     /// Open no browser: the address at which the browser ends is pasted here.
     #[arg(long)]
     pub no_browser: bool,
@@ -29,9 +33,13 @@ pub struct Login {
 Where the authorization server takes tokens back, it is asked to. They are removed here in any case.
 
 Examples:
-  mgp logout docs")]
+  mgp logout docs
+  mgp logout docs --agent claude")]
 pub struct Logout {
     /// The server's id, or its address.
     #[arg(value_name = "SERVER")]
     pub server: String,
+    /// The agent whose login it is, where each has its own.
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
 }

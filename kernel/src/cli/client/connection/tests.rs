@@ -104,6 +104,7 @@ async fn a_door_is_opened_before_initialize() {
             server: Some("files".into()),
             set: None,
             agent: None,
+            folder: None,
         };
         let opening = ConnectOptions {
             door: Some(door),

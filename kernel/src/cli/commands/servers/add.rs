@@ -263,7 +263,7 @@ fn new_server(add: &Add, folder: &Path, given: GivenValues) -> NewServer {
 
 /// A path typed here must not mean another place in a file that lies elsewhere.
 fn from_here(path: &str, folder: &Path) -> String {
-    match path.starts_with("${") {
+    match path.starts_with("${") || path == "caller" {
         true => path.to_owned(),
         false => folder.join(path).to_string_lossy().into_owned(),
     }

@@ -5,7 +5,7 @@ use mgp_protocol::mgp::servers::{Instance, List, Server};
 use serde_json::json;
 
 use super::ListedServers;
-use super::state::{standing, why};
+use super::state::{standing, whose, why};
 use crate::cli::client::{CliContext, ProgressLine, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, titled};
@@ -78,7 +78,7 @@ fn instance(one: &Instance) -> String {
     });
     format!(
         "{}: {}, for {}{process}{memory}, {} calls",
-        one.agent,
+        whose(one),
         one.state,
         time(one.since_ms),
         one.in_flight

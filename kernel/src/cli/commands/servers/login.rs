@@ -12,17 +12,17 @@ use mgp_engine::servers::login::record::LoginRecord;
 use mgp_engine::servers::login::scopes::ScopeSet;
 use mgp_engine::servers::spec::{Reach, ServerSpec};
 use mgp_engine::timestamps::rfc3339_ms;
+use mgp_protocol::ids::AgentId;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::KernelStatus;
 use mgp_protocol::mgp::servers::{Restart, Start, WantedLogin};
 use mgp_servers::login::{CallbackListener, LoginError, LoginPlace, Logins, ServerLogin, SignIn};
-use mgp_transports::http::tls::Tls;
 use serde_json::json;
 
 use super::starting::{StartMode, watch};
 use super::state::{CONNECTED, tell};
 use crate::cli::args::{Login, Logout};
-use crate::cli::client::CliContext;
+use crate::cli::client::{CliContext, names};
 use crate::cli::failure::Failure;
 use crate::cli::print::{report, say};
 use crate::cli::words::plain;
@@ -49,13 +49,15 @@ impl From<NoLogin> for Failure {
 /// One entry, its login, and the kernel that runs with it.
 struct LoginScene {
     spec: ServerSpec,
+    /// Whose login it is, where each agent has its own and one was named.
+    agent: Option<AgentId>,
     login: Arc<ServerLogin>,
     status: Option<KernelStatus>,
 }
 
 /// Signs in.
 pub(in crate::cli::commands) fn login(context: &CliContext, typed: &Login) -> Result<(), Failure> {
-    let scene = LoginScene::of(context, &typed.server)?;
+    let scene = LoginScene::of(context, &typed.server, typed.agent.as_deref())?;
     let id = scene.spec.id.as_str();
     let wanted = scene.wanted();
     let record = alone(sign_in(context, &scene, wanted.as_ref(), typed.no_browser))?;
@@ -67,10 +69,14 @@ pub(in crate::cli::commands) fn login(context: &CliContext, typed: &Login) -> Re
         "expires_at": until,
         "renews": record.refresh.is_some(),
     });
-    if !context.json {
-        say(plain(&in_words(id, &record)))?;
+    if let Some(agent) = &scene.agent {
+        told["agent"] = agent.as_str().into();
     }
-    if scene.status.is_none() {
+    if !context.json {
+        say(plain(&in_words(id, scene.agent.as_ref(), &record)))?;
+    }
+    // That of an agent is taken by its next call.
+    if scene.status.is_none() || scene.agent.is_some() {
         return match context.json {
             true => say(told),
             false => Ok(()),
@@ -88,7 +94,7 @@ pub(in crate::cli::commands) fn login(context: &CliContext, typed: &Login) -> Re
     tell(context, &server, CONNECTED)
 }
 
-fn in_words(id: &str, record: &LoginRecord) -> String {
+fn in_words(id: &str, agent: Option<&AgentId>, record: &LoginRecord) -> String {
     let scopes = match record.asked.is_empty() {
         true => String::new(),
         false => format!(", for {}", record.asked),
@@ -101,7 +107,11 @@ fn in_words(id: &str, record: &LoginRecord) -> String {
         ),
         (false, None) => "good until the server says otherwise".to_owned(),
     };
-    format!("signed in to {id} at {}{scopes}; {lasts}", record.issuer)
+    let whose = agent.map_or(String::new(), |agent| format!(" for {agent}"));
+    format!(
+        "signed in to {id}{whose} at {}{scopes}; {lasts}",
+        record.issuer
+    )
 }
 
 /// Has the tokens taken back, and forgets them.
@@ -109,11 +119,13 @@ pub(in crate::cli::commands) fn logout(
     context: &CliContext,
     typed: &Logout,
 ) -> Result<(), Failure> {
-    let scene = LoginScene::of(context, &typed.server)?;
+    let scene = LoginScene::of(context, &typed.server, typed.agent.as_deref())?;
     let id = scene.spec.id.as_str();
     let (removed, told) = alone(async { Ok(scene.login.forget().await?) })?;
     if !removed {
-        return Err(Failure::Other(format!("there is no login at {id}")));
+        let whose = scene.agent.as_ref();
+        let whose = whose.map_or(String::new(), |agent| format!(" of {agent}"));
+        return Err(Failure::Other(format!("there is no login{whose} at {id}")));
     }
     if scene.status.is_some() {
         // Without its token the server is to be asked anew.
@@ -136,7 +148,7 @@ pub(in crate::cli::commands) fn logout(
 
 impl LoginScene {
     /// The entry of this id or address, as the kernel that runs reads it.
-    fn of(context: &CliContext, typed: &str) -> Result<Self, Failure> {
+    fn of(context: &CliContext, typed: &str, agent: Option<&str>) -> Result<Self, Failure> {
         let status = context.status()?;
         let look_up = context.look_up_of(status.as_ref());
         let loaded = config::load_with(&look_up, &KernelLookup::of(&look_up), None);
@@ -159,10 +171,13 @@ impl LoginScene {
         };
         let place = LoginPlace {
             store: NamedSecrets::of(&look_up).store(&loaded.kernel.secrets),
-            tls: Tls::system(),
+            outbound: loaded.kernel.network.outbound(),
         };
-        match Logins::new(place).of(spec) {
+        let agent = agent.map(|typed| named(context, spec, typed, status.is_some()));
+        let agent = agent.transpose()?;
+        match Logins::new(place).of(spec, agent.as_ref()) {
             Some(login) => Ok(Self {
+                agent,
                 spec: (*spec).clone(),
                 login,
                 status,
@@ -176,8 +191,38 @@ impl LoginScene {
         let servers = &self.status.as_ref()?.servers;
         let server = servers
             .iter()
-            .find(|server| server.id == self.spec.id.as_str())?;
+            .find(|server| server.id == self.spec.id.as_str())
+            // What it said to the machine it did not say to an agent.
+            .filter(|_| self.agent.is_none())?;
         server.login.clone()
+    }
+}
+
+/// The agent that was named, where each has a login of its own; of one that the kernel does not know it tells
+/// the nearest.
+fn named(
+    context: &CliContext,
+    spec: &ServerSpec,
+    typed: &str,
+    runs: bool,
+) -> Result<AgentId, Failure> {
+    if !spec.login.per_agent {
+        return Err(Failure::Usage(format!(
+            "{} has one login for the whole machine: leave out --agent, or write `login = \"agent\"` in its entry",
+            spec.id
+        )));
+    }
+    let known = match runs {
+        true => context.with_kernel(async |client| names::agent(client, typed).await)?,
+        false => None,
+    };
+    let typed = known.as_deref().unwrap_or(typed);
+    // The one without a name has a login of its own, too.
+    match [typed, typed.trim_start_matches(AgentId::PREFIX)].contains(&"local")
+        || typed == AgentId::LOCAL
+    {
+        true => Ok(AgentId::new(AgentId::LOCAL)),
+        false => AgentId::parse(typed).map_err(|e| Failure::Usage(e.to_string())),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The state of a server, in words and in a table.
 
-use mgp_protocol::mgp::servers::Server;
+use mgp_protocol::mgp::servers::{Instance, Server};
 
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
@@ -72,11 +72,19 @@ pub(super) fn why(server: &Server, most: usize) -> Option<String> {
 
 /// Whose instances of it there are.
 fn instances(server: &Server) -> Option<String> {
-    let whose: Vec<_> = server.instances.iter().map(|one| &*one.agent).collect();
+    let whose: Vec<_> = server.instances.iter().map(whose).collect();
     match whose.len() {
         0 => None,
         1 => Some(format!("1 instance: {}", whose[0])),
         many => Some(format!("{many} instances: {}", whose.join(", "))),
+    }
+}
+
+/// The agent of an instance, and the folder it runs in.
+pub(super) fn whose(one: &Instance) -> String {
+    match &one.folder {
+        Some(folder) => plain(&format!("{} in {folder}", one.agent)),
+        None => plain(&one.agent),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `mgp servers update`: the newest version of the package that a server's command runs, written into its entry.
 
+mod images;
 mod newest;
 mod outdated;
 mod package;
@@ -63,7 +64,7 @@ pub(super) fn update(context: &CliContext, typed: &Update) -> Result<(), Failure
     }
     let change = match typed.undo {
         true => Some(undone(context, typed, &entry, &package)?),
-        false => change(&entry, &package, typed)?,
+        false => change(context, &entry, &package, typed)?,
     };
     let Some(change) = change else {
         return up_to_date(context, &typed.id, &entry.file, &package);
@@ -138,6 +139,7 @@ fn find(context: &CliContext, status: Option<&KernelStatus>, id: &str) -> Result
 
 /// `None` where the entry says that version already.
 fn change(
+    context: &CliContext,
     entry: &Entry,
     package: &Package,
     typed: &Update,
@@ -153,7 +155,7 @@ fn change(
     let to = match (wanted, package.registry) {
         // It tells all versions at once, and only of the newest that it is one.
         (Some(wanted), Registry::Pip) => wanted.to_owned(),
-        _ => newest::newest(&entry.command, package, wanted)?,
+        _ => newest::newest(&entry.command, package, wanted, &context.outbound())?,
     };
     let order = said.map_or(Ordering::Less, |said| compare(said, &to));
     if wanted.is_none() && order == Ordering::Greater {
@@ -344,6 +346,7 @@ fn unpinned(context: &CliContext, id: &str, file: &Path, package: &Package) -> R
         Registry::Npm | Registry::Pnpm => {
             format!("`mgp servers restart {id}` takes the newest")
         }
+        Registry::Image => format!("`docker pull {}` fetches the newest", package.name),
         Registry::Uv | Registry::Pip => format!(
             "`mgp servers restart {id}` takes the newest, or what is kept of an earlier start: `{}@latest` looks each time",
             package.name

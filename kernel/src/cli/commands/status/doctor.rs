@@ -5,6 +5,7 @@ mod configuration;
 mod doors;
 mod files;
 mod finding;
+mod network;
 mod programs;
 mod report;
 mod running;
@@ -87,11 +88,12 @@ impl<'c> Patient<'c> {
 
     /// Each looks for itself: none keeps another from looking.
     fn findings(&self) -> Vec<DoctorFinding> {
-        let looks: [fn(&Patient<'_>) -> Vec<DoctorFinding>; 9] = [
+        let looks: [fn(&Patient<'_>) -> Vec<DoctorFinding>; 10] = [
             running::kernel,
             configuration::look,
             programs::look,
             doors::look,
+            network::look,
             files::look,
             sandbox::look,
             running::servers,

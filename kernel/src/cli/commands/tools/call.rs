@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::arguments::{self, TypedArguments};
-use super::{ListedTool, all};
+use super::{ListedTool, all, read_on};
 use crate::cli::args::Call;
 use crate::cli::client::{
     CliContext, ConnectOptions, KernelClient, ask_missing, lacks_some, names, read,
@@ -48,10 +48,14 @@ pub(super) fn call(context: &CliContext, call: &Call) -> Result<(), Failure> {
             }
         };
         let answer = ask(client, &name, &arguments).await;
-        answer.map_err(|failure| match meant {
+        let answer = answer.map_err(|failure| match meant {
             Err(unread @ Failure::Usage(_)) if is_unknown(&failure) => unread,
             Ok(_) | Err(_) => failure,
-        })
+        })?;
+        match call.all {
+            true => read_on::whole(client, answer).await,
+            false => Ok(answer),
+        }
     })?;
     show(context, call, &answer)
 }

@@ -109,6 +109,13 @@ fn tell_unknown(set: &ListedSet) {
     for unknown in &set.unknown {
         report(plain(unknown));
     }
+    if !set.starting.is_empty() {
+        report(plain(&format!(
+            "{}: {} is still starting; what it offers is not known yet",
+            set.name,
+            set.starting.join(", ")
+        )));
+    }
 }
 
 fn words(list: &[String]) -> String {

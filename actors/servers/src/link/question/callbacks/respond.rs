@@ -89,7 +89,7 @@ impl Link {
         tokio::select! {
             biased;
             outcome = settled => self.heard_response(outcome.unwrap_or(Err(Refusal::Cancelled))),
-            never = self.wire.carry(self, id, frame.into(), era, mirror) => match never {},
+            never = self.wire.carry(self, id, frame.into(), era, mirror, None) => match never {},
             () = tokio::time::sleep(TAKEN) => self.log.note("it did not say that it has the answer to its callback"),
         }
     }

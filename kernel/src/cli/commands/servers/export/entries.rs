@@ -145,6 +145,8 @@ impl EntryTexts<'_> {
                 .collect::<Result<_, _>>()?,
             env: self.pairs(entry, "env")?,
             cwd: text("cwd")
+                // Clients start their servers in the folder they work in.
+                .filter(|cwd| *cwd != "caller")
                 .map(|cwd| self.text("cwd", cwd, false))
                 .transpose()?,
             url: text("url")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, Method, StatusCode};
 use mgp_transports::http::client::{Client, parse_url, read_json};
 use mgp_transports::http::is_safe;
-use mgp_transports::http::tls::Tls;
+use mgp_transports::http::proxy::Outbound;
 use serde::de::DeserializeOwned;
 
 use super::published::{RegistryAnswer, RegistryPage, is_name};
@@ -26,6 +26,7 @@ const PAGES: usize = 5;
 /// A registry that speaks the interface of the official one, version 0.1.
 pub(super) struct RegistryClient {
     url: String,
+    outbound: Outbound,
 }
 
 impl RegistryClient {
@@ -35,7 +36,10 @@ impl RegistryClient {
         let url = url.unwrap_or_else(|| context.registry.url.clone());
         let url = url.trim_end_matches('/').to_owned();
         match is_safe(&url) {
-            true => Ok(Self { url }),
+            true => Ok(Self {
+                url,
+                outbound: context.outbound(),
+            }),
             false => Err(Failure::Usage(
                 "--registry wants https://, or http:// and this machine: what comes from there is run"
                     .to_owned(),
@@ -117,7 +121,7 @@ impl RegistryClient {
             .enable_all()
             .build()?;
         let asked = async {
-            let client = Client::new(Tls::system());
+            let client = Client::new(self.outbound.clone());
             let answer = client
                 .request(Method::GET, &url, HeaderMap::new(), None)
                 .await;

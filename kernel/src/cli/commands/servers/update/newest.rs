@@ -7,6 +7,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use mgp_transports::http::proxy::Outbound;
+
+use super::images;
 use super::package::{Package, Registry, is_version};
 use crate::cli::failure::Failure;
 use crate::cli::words::one_line;
@@ -24,8 +27,24 @@ pub(super) fn newest(
     command: &str,
     package: &Package,
     wanted: Option<&str>,
+    outbound: &Outbound,
 ) -> Result<String, Failure> {
     let name = package.registry.program();
+    if package.registry == Registry::Image {
+        let said = images::newest(
+            outbound.clone(),
+            &package.name,
+            package.version.as_deref(),
+            wanted,
+        );
+        return said.map_err(|why| {
+            Failure::Other(format!(
+                "{}: {}; `--to VERSION` names one yourself",
+                package.name,
+                one_line(&why, SHOWN)
+            ))
+        });
+    }
     let beside = Path::new(command).parent().map(|folder| folder.join(name));
     let program = match beside.filter(|_| command.contains('/')) {
         Some(beside) if beside.exists() => beside,
@@ -60,7 +79,7 @@ fn question(package: &Package, wanted: Option<&str>) -> (Vec<String>, String) {
             let args = [&["pip", "compile"][..], &quiet].concat();
             (words(&args), exact("=="))
         }
-        Registry::Pip => (words(&["index", "versions", name]), String::new()),
+        Registry::Pip | Registry::Image => (words(&["index", "versions", name]), String::new()),
     }
 }
 
@@ -71,7 +90,9 @@ fn answer(package: &Package, said: &str) -> Option<String> {
     let version = match package.registry {
         Registry::Npm | Registry::Pnpm => lines.next_back()?,
         Registry::Uv => lines.find_map(|line| line.split_once("=="))?.1,
-        Registry::Pip => lines.find_map(|line| line.split_once(" (")?.1.strip_suffix(')'))?,
+        Registry::Pip | Registry::Image => {
+            lines.find_map(|line| line.split_once(" (")?.1.strip_suffix(')'))?
+        }
     };
     is_version(version).then(|| version.to_owned())
 }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::thread;
 
+use mgp_transports::http::proxy::Outbound;
 use serde_json::{Value, json};
 
 use super::newest::newest;
@@ -31,7 +32,7 @@ type Looked = (PinnedEntry, Result<String, String>);
 /// Asks for the newest version of every package that an entry names a version of.
 pub(in crate::cli::commands::servers) fn outdated(context: &CliContext) -> Result<(), Failure> {
     let (pinned, other) = entries(context)?;
-    let looked = look(pinned);
+    let looked = look(pinned, &context.outbound());
     if context.json {
         let listed = looked.iter().map(|(entry, newest)| {
             json!({
@@ -77,7 +78,7 @@ pub(in crate::cli::commands::servers) fn outdated(context: &CliContext) -> Resul
     }
     if !other.is_empty() {
         report(format_args!(
-            "note: not looked up, for no version of a package of npm or PyPI stands there: {}",
+            "note: not looked up, for no version of a package of npm or PyPI, or of an image, stands there: {}",
             other.join(", ")
         ));
     }
@@ -111,14 +112,14 @@ fn entries(context: &CliContext) -> Result<(Vec<PinnedEntry>, Vec<String>), Fail
     Ok((pinned, other))
 }
 
-fn look(mut pinned: Vec<PinnedEntry>) -> Vec<Looked> {
+fn look(mut pinned: Vec<PinnedEntry>, outbound: &Outbound) -> Vec<Looked> {
     let mut looked = Vec::new();
     while !pinned.is_empty() {
         let rest = pinned.split_off(pinned.len().min(AT_ONCE));
         let asked: Vec<Result<String, String>> = thread::scope(|scope| {
-            let asking = pinned
-                .iter()
-                .map(|entry| scope.spawn(move || newest(&entry.command, &entry.package, None)));
+            let asking = pinned.iter().map(|entry| {
+                scope.spawn(move || newest(&entry.command, &entry.package, None, outbound))
+            });
             let asking: Vec<_> = asking.collect();
             let answers = asking.into_iter().map(|asked| match asked.join() {
                 Ok(newest) => newest.map_err(|failure| failure.to_string()),

@@ -14,6 +14,8 @@ pub(super) enum Registry {
     Uv,
     /// `pip index versions`.
     Pip,
+    /// The registry of a container image.
+    Image,
 }
 
 impl Registry {
@@ -24,6 +26,7 @@ impl Registry {
             Self::Pnpm => "pnpm",
             Self::Uv => "uv",
             Self::Pip => "pip",
+            Self::Image => "the registry of the image",
         }
     }
 
@@ -129,6 +132,72 @@ const PIPX_VALUED: &[&str] = &[
     "--backend",
 ];
 
+/// Options of `docker run` with a value of their own.
+const RUN_VALUED: &[&str] = &[
+    "-e",
+    "--env",
+    "--env-file",
+    "-v",
+    "--volume",
+    "--volumes-from",
+    "--mount",
+    "--tmpfs",
+    "--name",
+    "--network",
+    "--net",
+    "--network-alias",
+    "-p",
+    "--publish",
+    "--expose",
+    "-w",
+    "--workdir",
+    "-u",
+    "--user",
+    "--userns",
+    "--group-add",
+    "--entrypoint",
+    "--platform",
+    "--pull",
+    "-l",
+    "--label",
+    "--label-file",
+    "-m",
+    "--memory",
+    "--memory-swap",
+    "--cpus",
+    "-c",
+    "--cpu-shares",
+    "--cpuset-cpus",
+    "--pids-limit",
+    "--ulimit",
+    "--shm-size",
+    "--add-host",
+    "--dns",
+    "--cap-add",
+    "--cap-drop",
+    "--security-opt",
+    "--device",
+    "--gpus",
+    "-h",
+    "--hostname",
+    "--ip",
+    "--ipc",
+    "--pid",
+    "--log-driver",
+    "--log-opt",
+    "--restart",
+    "--runtime",
+    "--stop-signal",
+    "--stop-timeout",
+    "--sysctl",
+    "--cidfile",
+    "-a",
+    "--attach",
+    "--annotation",
+    "--cgroupns",
+    "--health-cmd",
+];
+
 /// The launchers that are known, by the name of the program.
 fn launchers(program: &str) -> &'static [PackageLauncher] {
     const NPX: PackageLauncher = PackageLauncher {
@@ -143,7 +212,23 @@ fn launchers(program: &str) -> &'static [PackageLauncher] {
         package: &["--from"],
         valued: UV_VALUED,
     };
+    const RUN: PackageLauncher = PackageLauncher {
+        registry: Registry::Image,
+        words: &[],
+        package: &[],
+        valued: RUN_VALUED,
+    };
     match program {
+        "docker" | "podman" | "nerdctl" => &[
+            PackageLauncher {
+                words: &["run"],
+                ..RUN
+            },
+            PackageLauncher {
+                words: &["container", "run"],
+                ..RUN
+            },
+        ],
         "npx" | "bunx" => &[NPX],
         "npm" => &[
             PackageLauncher {
@@ -213,9 +298,10 @@ impl Package {
         if text.contains("${") {
             return Err(NoPackage::Variable(text.to_owned()));
         }
-        let (name, version, length) = match registry.is_python() {
-            true => python(text),
-            false => node(text),
+        let (name, version, length) = match registry {
+            Registry::Uv | Registry::Pip => python(text),
+            Registry::Npm | Registry::Pnpm => node(text),
+            Registry::Image => image(text),
         }
         .ok_or_else(|| NoPackage::NotOfRegistry(text.to_owned()))?;
         Ok(Self {
@@ -231,6 +317,7 @@ impl Package {
     pub(super) fn with_version(&self, argument: &str, version: &str) -> String {
         let between = match self.registry.is_python() {
             true if !argument[self.place.clone()].starts_with('@') => "==",
+            false if self.registry == Registry::Image => ":",
             true | false => "@",
         };
         format!("{}{between}{version}", &argument[..self.place.start])
@@ -291,6 +378,19 @@ fn python(text: &str) -> Option<(&str, Option<&str>, usize)> {
     (is_name(name) && extras.ends_with(']') && !from_elsewhere).then_some((name, exact, length))
 }
 
+/// `ghcr.io/acme/db:1.2.3`: the tag is behind the last colon, where that is behind the last slash. An image that is
+/// named by its digest is pinned to it, and stays.
+fn image(text: &str) -> Option<(&str, Option<&str>, usize)> {
+    let path = text.rfind('/').map_or(0, |at| at + 1);
+    let length = text[path..].find(':').map_or(text.len(), |at| path + at);
+    let (name, rest) = text.split_at(length);
+    let bare = |tag: &str| tag.strip_prefix('v').unwrap_or(tag).to_owned();
+    let exact = rest.strip_prefix(':').filter(|tag| is_exact(&bare(tag), 2));
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/:".contains(c);
+    let is_image = !name.is_empty() && name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    (is_image && text.chars().all(plain)).then_some((name, exact, length))
+}
+
 fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-~".contains(c);
     !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)
@@ -313,7 +413,8 @@ pub(super) fn is_version(version: &str) -> bool {
 /// `rc1`) comes before the one that does not.
 pub(super) fn compare(one: &str, other: &str) -> Ordering {
     let read = |version: &str| {
-        let version = version.split('+').next().unwrap_or_default().to_owned();
+        let version = version.split('+').next().unwrap_or_default();
+        let version = version.strip_prefix('v').unwrap_or(version).to_owned();
         let end = version.find(|c: char| !c.is_ascii_digit() && c != '.');
         let (numbers, rest) = version.split_at(end.unwrap_or(version.len()));
         let numbers = numbers.split('.').map(|number| number.parse().unwrap_or(0));
@@ -383,6 +484,16 @@ mod tests {
                 "db",
                 "pipx run --spec db==9.9.9 dbd",
             ),
+            (
+                "docker run -i --rm -e TOKEN -v /a:/b acme/db:1.2.3 --flag x:1.0",
+                "acme/db",
+                "docker run -i --rm -e TOKEN -v /a:/b acme/db:9.9.9 --flag x:1.0",
+            ),
+            (
+                "podman container run --env=A=b localhost:5000/db:1.2.3",
+                "localhost:5000/db",
+                "podman container run --env=A=b localhost:5000/db:9.9.9",
+            ),
         ];
         for (line, name, changed) in lines {
             let pinned = Some("1.2.3".to_owned());
@@ -401,6 +512,8 @@ mod tests {
             ("uvx db>=1,<2", "uvx db==9.9.9"),
             ("uvx db==1.*", "uvx db==9.9.9"),
             ("uvx db@latest", "uvx db@9.9.9"),
+            ("docker run -i db", "docker run -i db:9.9.9"),
+            ("docker run db:latest", "docker run db:9.9.9"),
         ] {
             assert_eq!(
                 read(line),
@@ -422,6 +535,7 @@ mod tests {
             "npx db@npm:other@1.2.3",
             "uvx git+https://example.org/db",
             "uvx --from db@git+https://example.org/db dbd",
+            "docker run -i db@sha256:0123",
         ] {
             assert!(
                 matches!(of(line), Err(NoPackage::NotOfRegistry(_))),

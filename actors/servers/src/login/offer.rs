@@ -1,0 +1,126 @@
+//! A login that is offered because an agent called: where each agent has its own, the person behind it is shown the
+//! address (MCP 2025-11-25, elicitation in URL mode), and the browser comes back to the kernel.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mgp_callers::agent::Agent;
+use mgp_callers::exchange::Delivery;
+use mgp_engine::servers::login::challenge::LoginChallenge;
+use mgp_engine::servers::login::scopes::ScopeSet;
+use mgp_protocol::jsonrpc;
+use mgp_runtime::randomness;
+use mgp_runtime::task;
+use mgp_runtime::time::moment;
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use super::open_offer::{LoginOffers, OpenOffer, ShownOffer};
+use super::{CallbackListener, LoginError, ServerLogin, SignIn};
+
+/// How long a person may take with the browser.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// After one that could not begin, the next call of its agent is told the same for so long: trying again would ask
+/// the same of others.
+const AGAIN: Duration = Duration::from_secs(60);
+/// Logins that wait for a browser at once: each holds a port. One more is refused, with the command to type.
+static WAITING: Semaphore = Semaphore::const_new(16);
+
+impl ServerLogin {
+    /// Where a person can sign in for the agent that called: what is open already, or a new one. `client` is told
+    /// once it is done.
+    ///
+    /// # Errors
+    /// [`LoginError`]: why no login can begin, the same for a minute.
+    pub async fn offer(
+        self: &Arc<Self>,
+        client: Option<&Arc<Agent>>,
+    ) -> Result<ShownOffer, LoginError> {
+        let mut offers = self.offer.lock().await;
+        if let Some(open) = offers.open.as_ref().filter(|it| !it.waiting.is_finished()) {
+            open.tells(client);
+            return Ok(open.shown.clone());
+        }
+        if let Some((at, error)) = &offers.failed
+            && moment().since(*at) < AGAIN
+        {
+            return Err(error.clone());
+        }
+        match self.open().await {
+            Ok(open) => {
+                open.tells(client);
+                let shown = open.shown.clone();
+                self.shows(&shown.url);
+                *offers = LoginOffers {
+                    open: Some(open),
+                    failed: None,
+                };
+                Ok(shown)
+            }
+            Err(error) => {
+                offers.failed = Some((moment(), error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    async fn open(self: &Arc<Self>) -> Result<OpenOffer, LoginError> {
+        let none = || LoginError::NoAnswer("too many logins wait for a browser already".into());
+        let place = WAITING.try_acquire().map_err(|_| none())?;
+        let before = self.record();
+        let before = before.as_ref().and_then(|it| it.client.callback.as_deref());
+        let bound = CallbackListener::bind(self.rules.callback.as_deref(), before).await;
+        let listener = bound.map_err(|e| LoginError::NoAnswer(e.to_string()))?;
+        let challenge = self.wanted().map(|wanted| LoginChallenge {
+            resource_metadata: wanted.resource_metadata,
+            scope: ScopeSet::read(wanted.scope.as_deref().unwrap_or_default()),
+            error: None,
+            bound: wanted.bound,
+        });
+        let under_way = SignIn::begin(self, challenge, listener.url()).await?;
+        let shown = ShownOffer {
+            url: under_way.url().to_owned(),
+            id: URL_SAFE_NO_PAD.encode(randomness::bytes::<16>()),
+        };
+        let told: Arc<std::sync::Mutex<Vec<Weak<Agent>>>> = Arc::default();
+        let (login, clients, id) = (self.clone(), told.clone(), shown.id.clone());
+        let waiting = task::supervised("login.offer", async move {
+            let _place = place;
+            let code = tokio::select! {
+                code = listener.code(|query| under_way.code(query)) => code,
+                () = tokio::time::sleep(PATIENCE) => return,
+            };
+            let done = match code {
+                Ok(code) => under_way.finish(&login, &code).await.map(drop),
+                Err(no) => Err(no.into()),
+            };
+            match done {
+                Ok(()) => tell(&clients, &id),
+                Err(error) => {
+                    tracing::warn!(server = %login.id, %error, "a login did not come about")
+                }
+            }
+        });
+        Ok(OpenOffer {
+            shown,
+            told,
+            waiting,
+        })
+    }
+}
+
+/// `notifications/elicitation/complete` to those who were shown the address.
+fn tell(clients: &std::sync::Mutex<Vec<Weak<Agent>>>, id: &str) {
+    let clients = std::mem::take(
+        &mut *clients
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner),
+    );
+    let params = json!({ "elicitationId": id }).to_string();
+    let frame = jsonrpc::notification("notifications/elicitation/complete", Some(&params));
+    for client in clients.iter().filter_map(Weak::upgrade) {
+        client.tell(frame.clone().into(), Delivery::Reliable);
+    }
+}

@@ -1,0 +1,267 @@
+//! Asks the registry of a container image which versions there are (OCI distribution, `GET /v2/NAME/tags/list`), as
+//! nobody: images of a registry that wants a login are named by hand.
+
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, LINK, WWW_AUTHENTICATE};
+use http::{Method, StatusCode};
+use mgp_engine::servers::login::challenge::parameter;
+use mgp_transports::http::client::{Client, Response, parse_url, read_json};
+use mgp_transports::http::is_safe;
+use mgp_transports::http::proxy::Outbound;
+use serde::Deserialize;
+
+use super::package::{compare, is_exact};
+
+/// How long the whole question may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes of one answer: a thousand tags have some ten KiB.
+const ANSWER_MAX: usize = 4 << 20;
+/// Answers with tags that are read, of a thousand each; images with more are named by hand.
+const PAGES: usize = 10;
+/// Where an image is that names no registry.
+const HUB: &str = "registry-1.docker.io";
+
+#[derive(Deserialize)]
+struct TagList {
+    #[serde(default)]
+    tags: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct GivenToken {
+    token: Option<String>,
+    access_token: Option<String>,
+}
+
+/// The newest version of an image that is written as `version` is; of `wanted` that it exists.
+pub(super) fn newest(
+    outbound: Outbound,
+    image: &str,
+    version: Option<&str>,
+    wanted: Option<&str>,
+) -> Result<String, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|e| e.to_string())?;
+    let asking = tags(Client::new(outbound), image);
+    let tags = runtime.block_on(async { tokio::time::timeout(PATIENCE, asking).await });
+    let tags = tags.map_err(|_| format!("no answer in {} s", PATIENCE.as_secs()))??;
+    match wanted {
+        Some(wanted) if tags.iter().any(|tag| tag == wanted) => Ok(wanted.to_owned()),
+        Some(wanted) => Err(format!("its registry knows no version {wanted}")),
+        None => best(&tags, version).ok_or_else(|| "its registry knows no version".to_owned()),
+    }
+}
+
+/// The newest of those that are written alike: `1.2-alpine` is no newer `1.1`.
+fn best(tags: &[String], like: Option<&str>) -> Option<String> {
+    let form = |tag: &str| {
+        let bare = tag.strip_prefix('v').unwrap_or(tag);
+        let (numbers, rest) = bare.split_once('-').unwrap_or((bare, ""));
+        (
+            bare.len() < tag.len(),
+            numbers.split('.').count(),
+            rest.to_owned(),
+        )
+    };
+    let exact = |tag: &&String| is_exact(tag.strip_prefix('v').unwrap_or(tag), 2);
+    let alike = |tag: &&String| match like {
+        Some(like) => form(tag) == form(like),
+        None => form(tag).2.is_empty(),
+    };
+    let all = tags.iter().filter(exact).filter(alike);
+    all.max_by(|one, other| compare(one, other)).cloned()
+}
+
+async fn tags(client: Client, image: &str) -> Result<Vec<String>, String> {
+    let (host, path) = place(image);
+    let local = host.starts_with("localhost") || host.starts_with("127.0.0.1");
+    let scheme = if local { "http" } else { "https" };
+    let mut next = format!("/v2/{path}/tags/list?n=1000");
+    let (mut all, mut token) = (Vec::new(), None);
+    for _ in 0..PAGES {
+        let url = format!("{scheme}://{host}{next}");
+        let mut answer = ask(&client, &url, token.as_deref()).await?;
+        if answer.status == StatusCode::UNAUTHORIZED && token.is_none() {
+            token = Some(nobodys_token(&client, &answer).await?);
+            answer = ask(&client, &url, token.as_deref()).await?;
+        }
+        match answer.status {
+            StatusCode::OK => {}
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => {
+                return Err(format!("{host} shows nobody such an image"));
+            }
+            status => return Err(format!("{host} answers {status}")),
+        }
+        let more = answer.headers.get(LINK).and_then(|link| link.to_str().ok());
+        let more = more.and_then(following).map(str::to_owned);
+        let body = read_json(answer.body, ANSWER_MAX).await;
+        let body = body.map_err(|e| e.to_string())?;
+        let list: TagList = serde_json::from_slice(&body)
+            .map_err(|_| format!("{host} answers something else than tags"))?;
+        all.extend(list.tags.into_iter().flatten());
+        match more {
+            Some(path) => next = path,
+            None => return Ok(all),
+        }
+    }
+    Err(format!(
+        "{host} has more versions of it than are looked through"
+    ))
+}
+
+async fn ask(client: &Client, url: &str, token: Option<&str>) -> Result<Response, String> {
+    let mut headers = HeaderMap::new();
+    if let Some(mut value) = token.and_then(|it| HeaderValue::try_from(format!("Bearer {it}")).ok())
+    {
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    let url = parse_url(url).map_err(|e| e.to_string())?;
+    let asked = client.request(Method::GET, &url, headers, None).await;
+    asked.map_err(|e| e.to_string())
+}
+
+/// The token that a registry gives to whoever asks.
+async fn nobodys_token(client: &Client, answer: &Response) -> Result<String, String> {
+    let none = || "its registry wants a login".to_owned();
+    let challenge = answer.headers.get(WWW_AUTHENTICATE);
+    let challenge = challenge
+        .and_then(|value| value.to_str().ok())
+        .ok_or_else(none)?;
+    let said = |name: &str| parameter(challenge, name);
+    let realm = said("realm")
+        .filter(|realm| is_safe(realm))
+        .ok_or_else(none)?;
+    let mut url = url::Url::parse(&realm).map_err(|_| none())?;
+    for name in ["service", "scope"] {
+        if let Some(value) = said(name) {
+            url.query_pairs_mut().append_pair(name, &value);
+        }
+    }
+    let answer = ask(client, url.as_str(), None).await?;
+    let body = read_json(answer.body, ANSWER_MAX).await;
+    let body = body.map_err(|e| e.to_string())?;
+    let given: GivenToken = serde_json::from_slice(&body).map_err(|_| none())?;
+    given.token.or(given.access_token).ok_or_else(none)
+}
+
+/// The registry, and the name there: `db` is `library/db` at Docker's, `ghcr.io/acme/db` is at ghcr.io.
+fn place(image: &str) -> (String, String) {
+    let first = image.split_once('/');
+    match first {
+        Some((host, path)) if host.contains(['.', ':']) || host == "localhost" => {
+            let host = if host == "docker.io" { HUB } else { host };
+            (host.to_owned(), path.to_owned())
+        }
+        Some(_) => (HUB.to_owned(), image.to_owned()),
+        None => (HUB.to_owned(), format!("library/{image}")),
+    }
+}
+
+/// The path of the next page, on the same registry.
+fn following(link: &str) -> Option<&str> {
+    let (path, rest) = link.strip_prefix('<')?.split_once('>')?;
+    (rest.contains("rel=\"next\"") && path.starts_with('/') && !path.starts_with("//"))
+        .then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn versions_that_are_written_alike_are_compared() {
+        let tags = [
+            "latest",
+            "1.9.0",
+            "1.10.0",
+            "2.0.0-rc.1",
+            "1.11.0-alpine",
+            "2.1",
+            "v3.0.0",
+        ];
+        let tags = tags.map(str::to_owned);
+        assert_eq!(best(&tags, Some("1.2.0")).as_deref(), Some("1.10.0"));
+        assert_eq!(
+            best(&tags, Some("1.2.0-alpine")).as_deref(),
+            Some("1.11.0-alpine")
+        );
+        assert_eq!(best(&tags, Some("2.0")).as_deref(), Some("2.1"));
+        assert_eq!(best(&tags, Some("v1.0.0")).as_deref(), Some("v3.0.0"));
+        assert_eq!(best(&tags, Some("1.0.0.0")), None);
+    }
+
+    #[test]
+    fn an_image_has_a_registry() {
+        for (image, host, path) in [
+            ("db", HUB, "library/db"),
+            ("acme/db", HUB, "acme/db"),
+            ("docker.io/acme/db", HUB, "acme/db"),
+            ("ghcr.io/acme/db", "ghcr.io", "acme/db"),
+            ("localhost:5000/db", "localhost:5000", "db"),
+        ] {
+            assert_eq!(place(image), (host.to_owned(), path.to_owned()), "{image}");
+        }
+        assert_eq!(following("</v2/x?n=1>; rel=\"next\""), Some("/v2/x?n=1"));
+        assert_eq!(following("<https://evil.test/x>; rel=\"next\""), None);
+        assert_eq!(following("<//evil.test/x>; rel=\"next\""), None);
+    }
+
+    /// A registry that gives its tags to who shows the token that it gives to everybody.
+    #[test]
+    fn a_registry_is_asked_as_nobody() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap().to_string();
+        let own = at.clone();
+        let serving = thread::spawn(move || {
+            let mut asked = Vec::new();
+            for _ in 0..4 {
+                let (mut stream, _) = listener.accept().unwrap();
+                let reader = BufReader::new(stream.try_clone().unwrap());
+                let lines = reader.lines().map_while(Result::ok);
+                let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+                let known = head
+                    .iter()
+                    .any(|line| line.to_lowercase().ends_with("bearer open"));
+                let (more, body) = match (&*head[0], known) {
+                    (line, _) if line.starts_with("GET /token?") => ("", r#"{"token":"open"}"#),
+                    (line, true) if line.contains("last=") => ("", r#"{"tags":["1.4.0"]}"#),
+                    (_, true) => (
+                        "link: </v2/acme/db/tags/list?last=x>; rel=\"next\"\r\n",
+                        r#"{"tags":["1.3.0","latest"]}"#,
+                    ),
+                    (_, false) => ("", ""),
+                };
+                let answer = match known || !body.is_empty() {
+                    true => format!(
+                        "HTTP/1.1 200 OK\r\n{more}content-length: {}\r\nconnection: close\r\n\r\n{body}",
+                        body.len()
+                    ),
+                    false => format!(
+                        "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer realm=\"http://{own}/token\",service=\"s\",scope=\"repository:acme/db:pull\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+                    ),
+                };
+                stream.write_all(answer.as_bytes()).unwrap();
+                asked.push(head[0].clone());
+            }
+            asked
+        });
+        let image = format!("{at}/acme/db");
+        assert_eq!(
+            newest(Outbound::default(), &image, Some("1.2.0"), None),
+            Ok("1.4.0".to_owned())
+        );
+        let asked = serving.join().unwrap();
+        assert!(
+            asked[1].starts_with("GET /token?service=s&scope=repository%3Aacme%2Fdb%3Apull "),
+            "{asked:?}"
+        );
+    }
+}

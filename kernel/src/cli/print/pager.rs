@@ -1,0 +1,104 @@
+//! Long output page by page, as git has it: on a terminal, through `MGP_PAGER`, `PAGER` or `less`.
+
+use std::env;
+use std::io::{self, IsTerminal, Write};
+use std::process::{Child, Command, Stdio};
+
+use nix::unistd::dup2_stdout;
+
+/// What less is told where nobody tells it otherwise: to end by itself where all fits, to show colours, and to leave
+/// on the screen what it showed.
+const LESS: &str = "FRX";
+
+/// A pager that shows what this process prints from now on. Dropping it waits for who reads.
+pub(in crate::cli) struct Pager {
+    pager: Child,
+}
+
+impl Pager {
+    /// Starts one where somebody sits at the terminal and wants it; else everything is printed as always.
+    pub(in crate::cli) fn begin(wanted: bool) -> Option<Self> {
+        if !wanted || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+            return None;
+        }
+        let command = chosen(|name| env::var(name).ok())?;
+        // As wide as the terminal still: tables ask before it is covered.
+        super::table::note_width();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &command]).stdin(Stdio::piped());
+        if env::var_os("LESS").is_none() {
+            shell.env("LESS", LESS);
+        }
+        ignore_interrupts()?;
+        let mut pager = shell.spawn().ok()?;
+        let input = pager.stdin.take()?;
+        match dup2_stdout(&input) {
+            Ok(()) => Some(Self { pager }),
+            Err(_) => {
+                drop(input);
+                let _ = pager.wait();
+                None
+            }
+        }
+    }
+}
+
+/// The command line, for the shell; `None` for no pager.
+fn chosen(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let own = variable("MGP_PAGER").or_else(|| variable("PAGER"));
+    // Nobody has to have less.
+    let path = variable("PATH").unwrap_or_default();
+    let less = || env::split_paths(&path).any(|folder| folder.join("less").is_file());
+    let command = own.or_else(|| less().then(|| "less".to_owned()))?;
+    let none = command.trim().is_empty() || command.trim() == "cat";
+    let dumb = variable("TERM").is_some_and(|term| term == "dumb");
+    (!none && !dumb).then_some(command)
+}
+
+/// An interrupt is for the pager, as less has it; this process ends when that does.
+fn ignore_interrupts() -> Option<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build().ok()?;
+    let _entered = runtime.enter();
+    // Once it is heard, it ends nothing in this process any more.
+    signal(SignalKind::interrupt()).ok().map(drop)
+}
+
+impl Drop for Pager {
+    fn drop(&mut self) {
+        let _ = io::stdout().flush();
+        // The pager sees the end of its input once nobody can write any more.
+        if let Ok(nothing) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
+            let _ = dup2_stdout(&nothing);
+        }
+        let _ = self.pager.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pager_is_what_the_person_says() {
+        let with = |set: &[(&str, &str)]| {
+            chosen(|name| {
+                let found = set.iter().find(|(key, _)| *key == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        assert_eq!(
+            with(&[("PATH", "/nowhere")]),
+            None,
+            "nobody has to have less"
+        );
+        assert_eq!(with(&[("PAGER", "more")]).as_deref(), Some("more"));
+        let both = [("PAGER", "more"), ("MGP_PAGER", "less -S")];
+        assert_eq!(with(&both).as_deref(), Some("less -S"));
+        for none in ["", " ", "cat"] {
+            assert_eq!(with(&[("PAGER", "more"), ("MGP_PAGER", none)]), None);
+        }
+        assert_eq!(with(&[("TERM", "dumb")]), None);
+    }
+}

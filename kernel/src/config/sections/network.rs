@@ -1,0 +1,174 @@
+//! `[network]`: how servers, those who guard them and registries are reached over HTTP.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use mgp_engine::env::resolve_secret;
+use mgp_transports::http::proxy::{
+    Outbound, ProxyAddress, ProxyExceptions, ProxyRules, percent_decoded,
+};
+use mgp_transports::http::tls::Tls;
+
+use crate::config::reading::{Env, SecretsConfig, Section, read_secret};
+
+/// What is written for no proxy, whatever the variables say.
+const NONE: &str = "none";
+
+/// `[network]`. Each key goes before the variables that say the same.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct NetworkConfig {
+    /// As it was written, with its secrets put in.
+    proxy: Option<String>,
+    no_proxy: Option<Vec<String>>,
+    /// More certificate authorities than the machine trusts.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl fmt::Debug for NetworkConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NetworkConfig")
+            .field("proxy", &self.proxy.as_deref().map(ProxyAddress::parse))
+            .field("no_proxy", &self.no_proxy)
+            .field("ca_file", &self.ca_file)
+            .finish()
+    }
+}
+
+impl NetworkConfig {
+    /// `folder` is the file's, for relative paths.
+    pub(crate) fn read(
+        &mut self,
+        mut section: Section<'_, '_, '_>,
+        folder: &Path,
+        env: &Env<'_>,
+        secrets: &SecretsConfig,
+    ) {
+        if let Some(text) = section.text("proxy") {
+            let read = |path: &str| read_secret(&folder.join(path));
+            let variable = |name: &str| env.variable(name);
+            let kept = |name: &str| env.secret(name, secrets);
+            match resolve_secret(text.get_ref(), "proxy", variable, read, kept) {
+                Ok(value) => {
+                    let value = value.trim().to_owned();
+                    // What stands for a variable while only the shape of a file is judged is no address.
+                    let written = value == *text.get_ref() && value != NONE;
+                    match ProxyAddress::parse(&value) {
+                        Err(bad) if written => {
+                            section.refuse(text.span(), format!("`proxy` in [network]: {bad}"));
+                        }
+                        Ok(_) | Err(_) => self.proxy = Some(value),
+                    }
+                }
+                Err(why) => section.refuse(text.span(), format!("[network]: {why}")),
+            }
+        }
+        if let Some(entries) = section.texts("no_proxy") {
+            let mut kept = Vec::new();
+            for entry in entries {
+                let read = ProxyExceptions::of(std::iter::once(*entry.get_ref()));
+                match read.unread.is_empty() {
+                    true => kept.push((*entry.get_ref()).to_owned()),
+                    false => section.refuse(
+                        entry.span(),
+                        "`no_proxy` in [network] wants names (corp.example), addresses, networks (10.0.0.0/8), each with a :PORT or without, or \"*\"",
+                    ),
+                }
+            }
+            self.no_proxy = Some(kept);
+        }
+        if let Some(text) = section.text("ca_file") {
+            match text.get_ref().is_empty() {
+                true => section.refuse(text.span(), "`ca_file` in [network] is empty"),
+                false => self.ca_file = Some(folder.join(text.get_ref())),
+            }
+        }
+        section.finish();
+    }
+
+    /// Whether a key says through whom, and not the variables.
+    #[must_use]
+    pub fn names_proxy(&self) -> bool {
+        self.proxy.is_some()
+    }
+
+    /// How HTTP goes out of this process, with what its variables say where no key does.
+    #[must_use]
+    pub fn outbound(&self) -> Outbound {
+        Outbound {
+            tls: Tls::system_and(self.ca_file.clone()),
+            proxies: Arc::new(self.rules(|name| std::env::var(name).ok())),
+        }
+    }
+
+    /// Through which proxies, with these variables.
+    fn rules(&self, variable: impl Fn(&str) -> Option<String>) -> ProxyRules {
+        let mut rules = ProxyRules::from_variables(variable);
+        if let Some(text) = &self.proxy {
+            let proxy = (text != NONE).then(|| ProxyAddress::parse(text));
+            rules.http.clone_from(&proxy);
+            rules.https = proxy;
+        }
+        if let Some(entries) = &self.no_proxy {
+            rules.except = ProxyExceptions::of(entries.iter().map(String::as_str));
+        }
+        rules
+    }
+
+    /// What stands in no log: the address with a login, and the password alone.
+    pub(crate) fn secrets(&self) -> Vec<String> {
+        let Some(text) = &self.proxy else {
+            return Vec::new();
+        };
+        let Some((before, _)) = text.rsplit_once('@') else {
+            return Vec::new();
+        };
+        let pair = before.rsplit_once("//").map_or(before, |(_, pair)| pair);
+        let password = pair.split_once(':').map_or(pair, |(_, password)| password);
+        let decoded = String::from_utf8_lossy(&percent_decoded(password)).into_owned();
+        vec![text.clone(), pair.to_owned(), password.to_owned(), decoded]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decision 0056: a key goes before its variables, and only before those.
+    #[test]
+    fn keys_go_before_variables() {
+        let shell = |name: &str| match name {
+            "HTTPS_PROXY" => Some("http://shell.test:1".to_owned()),
+            "NO_PROXY" => Some("direct.test".to_owned()),
+            _ => None,
+        };
+        let way = |config: &NetworkConfig, url: &str| {
+            let rules = config.rules(shell);
+            let proxy = rules.of(&url.parse().unwrap()).unwrap().cloned();
+            proxy.map_or("-".to_owned(), |proxy| proxy.to_string())
+        };
+        let plain = NetworkConfig::default();
+        assert_eq!(way(&plain, "https://a.test/"), "http://shell.test:1");
+        assert_eq!(way(&plain, "http://a.test/"), "-");
+        assert_eq!(way(&plain, "https://direct.test/"), "-");
+        let keyed = NetworkConfig {
+            proxy: Some("http://u:p%40ss@key.test:2".into()),
+            ..plain.clone()
+        };
+        assert_eq!(way(&keyed, "http://a.test/"), "http://***@key.test:2");
+        assert_eq!(way(&keyed, "https://direct.test/"), "-");
+        assert!(keyed.secrets().contains(&"p@ss".to_owned()));
+        assert!(!format!("{keyed:?}").contains("ss@key"), "{keyed:?}");
+        let none = NetworkConfig {
+            proxy: Some(NONE.into()),
+            ..plain.clone()
+        };
+        assert_eq!(way(&none, "https://a.test/"), "-");
+        let others = NetworkConfig {
+            no_proxy: Some(vec!["a.test".into()]),
+            ..plain
+        };
+        assert_eq!(way(&others, "https://a.test/"), "-");
+        assert_eq!(way(&others, "https://direct.test/"), "http://shell.test:1");
+    }
+}

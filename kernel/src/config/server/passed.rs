@@ -1,0 +1,89 @@
+//! `pass_headers`: which headers of an agent's HTTP request a server is handed.
+
+use mgp_engine::servers::spec::Reach;
+
+use crate::config::kernel::KernelConfig;
+use crate::config::reading::Section;
+use crate::config::sections::http::HttpAuth;
+
+/// Most names of one server.
+const MOST: usize = 16;
+
+/// What is never handed on: what says how one connection or one message is read, and what the kernel itself says
+/// to the server.
+const NEVER: [&str; 19] = [
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "dpop",
+    "expect",
+    "host",
+    "keep-alive",
+    "last-event-id",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "www-authenticate",
+];
+
+/// The names, in small letters; and whether `authorization` is one of them.
+pub(super) fn read_passed(
+    entry: &mut Section<'_, '_, '_>,
+    reach: Option<&Reach>,
+    kernel: &KernelConfig,
+) -> (Vec<String>, bool) {
+    let mut names: Vec<String> = Vec::new();
+    for text in entry.texts("pass_headers").into_iter().flatten() {
+        let name = text.get_ref().to_ascii_lowercase();
+        let fixed = match reach {
+            Some(Reach::Http { headers, .. }) => {
+                headers.keys().any(|key| key.eq_ignore_ascii_case(&name))
+            }
+            Some(Reach::Stdio { .. } | Reach::Node(_)) | None => false,
+        };
+        let is_name = name.parse::<http::HeaderName>().is_ok();
+        let own = NEVER.contains(&&*name) || name.starts_with("mcp-");
+        let why = if !is_name {
+            "is no name of a header"
+        } else if own {
+            "belongs to one connection, or to the kernel, and is never handed on"
+        } else if name == "authorization" && kernel.http.auth != HttpAuth::None {
+            "is what agents show this kernel, which no server may have; it can be handed on with `auth = \"none\"` in [http]"
+        } else if fixed {
+            "stands in `headers` of the entry, too: one of the two counts"
+        } else {
+            names.push(name);
+            continue;
+        };
+        let message = format!(
+            "`pass_headers` of {}: {:?} {why}",
+            entry.name(),
+            text.get_ref()
+        );
+        entry.refuse(text.span(), message);
+    }
+    if let (false, Some(span), Some(Reach::Stdio { .. })) =
+        (names.is_empty(), entry.span("pass_headers"), reach)
+    {
+        let message = format!(
+            "{} is started by a command: `pass_headers` is for servers at a `url`",
+            entry.name()
+        );
+        entry.refuse(span, message);
+    }
+    names.sort();
+    names.dedup();
+    if let (true, Some(span)) = (names.len() > MOST, entry.span("pass_headers")) {
+        let message = format!("`pass_headers` of {} names more than {MOST}", entry.name());
+        entry.refuse(span, message);
+    }
+    let shows_who = names.iter().any(|name| name == "authorization");
+    (names, shows_who)
+}

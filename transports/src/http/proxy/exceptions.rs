@@ -1,0 +1,171 @@
+//! What is reached without a proxy, as `NO_PROXY` says it.
+
+use std::net::IpAddr;
+
+use super::{bare, canonical};
+
+/// Addresses that are reached directly. It is as long as the person wrote it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProxyExceptions {
+    all: bool,
+    named: Vec<NamedException>,
+    /// Entries that are none, as they were written.
+    pub unread: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NamedException {
+    place: ExceptedPlace,
+    port: Option<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ExceptedPlace {
+    /// A name and all below it.
+    Name(String),
+    /// The addresses that begin with these bits.
+    Network(IpAddr, u32),
+}
+
+impl ProxyExceptions {
+    /// Entries between commas or spaces: `*` for everything; a name, with or without a dot before it, for itself
+    /// and all names below it; an address; a network (`10.0.0.0/8`). A name or an address may have a port behind
+    /// a colon, and holds for that port alone.
+    ///
+    /// Only what stands in a URL is compared: a name is not looked up to see whether its address is in a network.
+    #[must_use]
+    pub fn lenient(text: &str) -> Self {
+        let entries = text.split(|c: char| c == ',' || c.is_whitespace());
+        Self::of(entries.filter(|entry| !entry.is_empty()))
+    }
+
+    /// The same of a list.
+    #[must_use]
+    pub fn of<'t>(entries: impl Iterator<Item = &'t str>) -> Self {
+        let mut exceptions = Self::default();
+        for entry in entries {
+            match (entry, read(entry)) {
+                ("*", _) => exceptions.all = true,
+                (_, Some(named)) => exceptions.named.push(named),
+                (_, None) => exceptions.unread.push(entry.to_owned()),
+            }
+        }
+        exceptions
+    }
+
+    /// Whether a host, which has no brackets, and a port are among them.
+    pub(super) fn have(&self, host: &str, port: u16) -> bool {
+        let ip = host.parse::<IpAddr>().ok().map(canonical);
+        let is = |it: &NamedException| {
+            let there = match (&it.place, ip) {
+                (ExceptedPlace::Name(name), None) => is_below(host, name),
+                (ExceptedPlace::Network(net, bits), Some(ip)) => shares(*net, ip, *bits),
+                (ExceptedPlace::Name(_), Some(_)) | (ExceptedPlace::Network(..), None) => false,
+            };
+            there && it.port.is_none_or(|only| only == port)
+        };
+        self.all || self.named.iter().any(is)
+    }
+}
+
+fn read(entry: &str) -> Option<NamedException> {
+    let whole = |place| Some(NamedException { place, port: None });
+    if let Some((net, bits)) = entry.split_once('/') {
+        let net: IpAddr = net.parse().ok()?;
+        let bits: u32 = bits.parse().ok()?;
+        return match bits <= width(net) {
+            true => whole(ExceptedPlace::Network(net, bits)),
+            false => None,
+        };
+    }
+    // An IPv6 address has colons of its own.
+    if let Ok(ip) = bare(entry).parse::<IpAddr>() {
+        return whole(address(ip));
+    }
+    let (host, port) = match entry.rsplit_once(':') {
+        Some((host, port)) => (host, Some(port.parse().ok()?)),
+        None => (entry, None),
+    };
+    let host = bare(host);
+    let place = match host.parse::<IpAddr>() {
+        Ok(ip) => address(ip),
+        Err(_) => {
+            let name = host.trim_start_matches('*').trim_start_matches('.');
+            let fits = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+            if name.is_empty() || !name.chars().all(fits) {
+                return None;
+            }
+            ExceptedPlace::Name(name.to_owned())
+        }
+    };
+    Some(NamedException { place, port })
+}
+
+fn address(ip: IpAddr) -> ExceptedPlace {
+    let ip = canonical(ip);
+    ExceptedPlace::Network(ip, width(ip))
+}
+
+fn width(ip: IpAddr) -> u32 {
+    if ip.is_ipv4() { 32 } else { 128 }
+}
+
+fn is_below(host: &str, name: &str) -> bool {
+    match host.strip_suffix(name) {
+        Some(before) => before.is_empty() || before.ends_with('.'),
+        None => false,
+    }
+}
+
+fn shares(one: IpAddr, other: IpAddr, bits: u32) -> bool {
+    let apart = match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => u128::from(u32::from(one) ^ u32::from(other)) << 96,
+        (IpAddr::V6(one), IpAddr::V6(other)) => u128::from(one) ^ u128::from(other),
+        (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => return false,
+    };
+    apart.leading_zeros() >= bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decision 0056: suffixes, ports, networks and `*`, and nothing that only looks like them.
+    #[test]
+    fn what_is_reached_directly() {
+        let text = "corp.test, .Below.test *.star.test,10.0.0.0/8 192.168.1.7,fd00::/8,[::2]:8443,at.test:8080,,";
+        let exceptions = ProxyExceptions::lenient(text);
+        assert!(exceptions.unread.is_empty(), "{exceptions:?}");
+        for (host, port) in [
+            ("corp.test", 443),
+            ("a.corp.test", 80),
+            ("below.test", 443),
+            ("x.below.test", 443),
+            ("y.star.test", 443),
+            ("10.255.0.1", 443),
+            ("::ffff:10.1.1.1", 443),
+            ("192.168.1.7", 1),
+            ("fd12::1", 443),
+            ("::2", 8443),
+            ("at.test", 8080),
+        ] {
+            assert!(exceptions.have(host, port), "{host}:{port}");
+        }
+        for (host, port) in [
+            ("notcorp.test", 443),
+            ("corp.test.evil.test", 443),
+            ("11.0.0.1", 443),
+            ("192.168.1.70", 443),
+            ("fe00::1", 443),
+            ("::2", 443),
+            ("at.test", 443),
+        ] {
+            assert!(!exceptions.have(host, port), "{host}:{port}");
+        }
+        assert!(ProxyExceptions::lenient("x, *").have("anything.test", 1));
+        assert!(ProxyExceptions::lenient("0.0.0.0/0").have("9.9.9.9", 1));
+        assert!(!ProxyExceptions::default().have("anything.test", 1));
+        let unread = ProxyExceptions::lenient("10.0.0.0/33,a b/c,x:port,ok.test,sp!ce").unread;
+        assert_eq!(unread, ["10.0.0.0/33", "b/c", "x:port", "sp!ce"]);
+    }
+}
