@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build --release --workspace --bins
-//! cargo bench -p mgp-tests --bench spine -- [calls] [modern] [guarded] [lists] [sessions] [startup] [crowd] [storm] [streams] [events] [mcpl] [--quick]
+//! cargo bench -p mgp-tests --bench spine -- [calls] [modern] [guarded] [lists] [sessions] [startup] [crowd] [storm] [streams] [events] [mcpl] [hooks] [--quick]
 //! cargo bench -p mgp-tests --bench spine -- soak [--time 20m]
 //! ```
 //!
@@ -12,6 +12,7 @@ mod calls;
 mod crowd;
 mod events;
 mod guarded;
+mod hooks;
 mod lists;
 mod mcpl;
 mod sessions;
@@ -32,7 +33,7 @@ use mgp_tests::load::{Bounds, Report, Table, Talk, machine};
 #[derive(Debug, Parser)]
 #[command(about = "What the kernel costs, beside a direct connection and beside nginx")]
 struct Options {
-    /// The parts to measure: calls, modern, guarded, lists, sessions, startup, crowd, storm, streams, events, mcpl; all of these
+    /// The parts to measure: calls, modern, guarded, lists, sessions, startup, crowd, storm, streams, events, mcpl, hooks; all of these
     /// when none is named. And soak, only when it is named.
     parts: Vec<String>,
     /// A tenth of the calls, for a first look.
@@ -143,6 +144,9 @@ async fn measure(options: &Options) -> Report {
     }
     if options.wants("mcpl") && options.has_kernel() {
         add(mcpl::table(options).await);
+    }
+    if options.wants("hooks") && options.has_kernel() {
+        add(hooks::table(options).await);
     }
     if options.parts.iter().any(|part| part == "soak") && options.has_kernel() {
         add(soak::table(options).await);

@@ -28,14 +28,22 @@ impl LineLoad {
     /// # Errors
     /// When nobody listens or the kernel leaves.
     pub async fn open(socket: &Path, extensions: &[&str]) -> io::Result<Self> {
+        let capabilities = declaring(SPOKEN, "{}", &declaration(extensions));
+        Self::declaring(socket, &capabilities).await
+    }
+
+    /// Connects as a client that can do `capabilities` (JSON).
+    ///
+    /// # Errors
+    /// When nobody listens or the kernel leaves.
+    pub async fn declaring(socket: &Path, capabilities: &str) -> io::Result<Self> {
         let (output, input) = UnixStream::connect(socket).await?.into_split();
         let mut load = Self {
             output: BufReader::with_capacity(BATCH, output),
             input,
             line: String::new(),
         };
-        let capabilities = declaring(SPOKEN, "{}", &declaration(extensions));
-        load.send(&initialize(SPOKEN, &capabilities)).await?;
+        load.send(&initialize(SPOKEN, capabilities)).await?;
         load.next().await?;
         load.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
             .await?;

@@ -69,11 +69,14 @@ enum Taken {
 impl PushTo {
     pub(super) async fn deliver(&self, policy: &PushPolicy, new: &NewPush) -> Delivered {
         let event = Event::read(&new.params).expect("it was read before");
-        let following = self.publish(new, &event).await;
+        let following = self.publish(new, &event, false).await;
         let taken = match new.rule.inference {
             true => Some(self.infer(new, &event).await),
             false => self.ask_agents(policy, new, &event).await,
         };
+        if following == 0 && matches!(taken, Some(Taken::Yes(_) | Taken::Unknown(_))) {
+            self.publish(new, &event, true).await;
+        }
         let delivered = match (taken, following) {
             (Some(Taken::Yes(inference)), _) => Delivered::of(PushAnswer::accepted(inference)),
             (Some(Taken::No(_)) | None, 1..) => Delivered::of(PushAnswer::accepted(None)),
@@ -97,7 +100,7 @@ impl PushTo {
         delivered
     }
 
-    async fn publish(&self, new: &NewPush, event: &Event<'_>) -> usize {
+    async fn publish(&self, new: &NewPush, event: &Event<'_>, taken: bool) -> usize {
         let server = new.server.server();
         let (id, set) = (quoted(&event.event_id), quoted(&event.feature_set));
         let origin = event.origin.map(|origin| format!(r#","origin":{origin}"#));
@@ -112,6 +115,7 @@ impl PushTo {
             channel: channel(&server, &event.feature_set),
             timestamp: event.timestamp.to_string(),
             data,
+            taken,
         });
         pushed.await.unwrap_or_else(|error| {
             tracing::warn!(%error, "a push event is not on the bus");

@@ -39,6 +39,8 @@ pub struct PushedEvent {
     pub timestamp: String,
     /// What subscribers read, as JSON text.
     pub data: String,
+    /// It is kept for who reads the resource, also when nobody follows the channel: somebody else took it.
+    pub taken: bool,
 }
 
 /// True for a pattern that may stand for a channel of push events.
@@ -124,7 +126,9 @@ impl EventsActor {
         }
         let entry = EventEntry::pushed(event);
         let hearing = self.hearing(state, &key, &entry);
-        // Kept for who reads the resource, also when nobody follows it.
+        if hearing == 0 && !event.taken {
+            return 0;
+        }
         state.feeds.entry(key.clone()).or_default();
         state.publish(&key, &entry, 0);
         hearing
