@@ -148,6 +148,21 @@ whitelist = [] #> ["/a"] live
 blacklist = [] #> ["/a"] live
 [mcpl.servers.x.scopes.a.enrich."/a"]
 b = "c" #> "d" live
+[mcpl.state]
+shared_by = "session" #> "agent" live
+keep_ended_secs = 10 #> 11 live
+tool_for = [] #> ["a"] live
+[mcpl.state.sets]
+"x.y" = "agent" #> "nobody" live
+[mcpl.channels]
+default_outgoing = "x:a" #> "x:b" live
+incoming_to = [] #> ["a"] live
+tool_for = [] #> ["a"] live
+[mcpl.channels.moderation.m]
+channels = "x:a" #> "x:b" live
+pattern = "a" #> "b" live
+way = "both" #> "in" live
+with = "a" #> "b" live
 [discovery.servers."agent.a"]
 exposure = "all" #> "pinned" waits
 [discovery.provider]
@@ -261,7 +276,11 @@ fn every_key_is_live_or_told() {
 
 /// A key without the name that its user chose.
 fn starred(key: &str) -> String {
-    key.replace("\"agent.a\"", "*").replace("sets.a", "sets.*")
+    key.replace("\"agent.a\"", "*")
+        .replace("sets.a", "sets.*")
+        .replace("mcpl.servers.x", "mcpl.servers.*")
+        .replace("scopes.a", "scopes.*")
+        .replace("moderation.m", "moderation.*")
 }
 
 /// The table has every key that is known.
