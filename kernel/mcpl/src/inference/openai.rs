@@ -318,6 +318,25 @@ mod tests {
         );
     }
 
+    /// What litellm's proxy answers for a model whose answer is mocked.
+    #[test]
+    fn the_answers_of_litellm_are_read() {
+        let whole = r#"{"id":"chatcmpl-9e53","created":1795664109,"model":"mocked","object":"chat.completion","choices":[{"finish_reason":"stop","index":0,"message":{"content":"Mocked answer of some words","role":"assistant"}}],"usage":{"completion_tokens":20,"prompt_tokens":10,"total_tokens":30}}"#;
+        let whole = read(whole.as_bytes()).unwrap();
+        assert_eq!((&*whole.content, whole.usage.unwrap().total()), ("Mocked answer of some words", 30));
+        let mut stream = ProviderStream::new(ProviderKind::OpenAi);
+        for data in [
+            r#"{"id":"chatcmpl-171a","object":"chat.completion.chunk","created":1795664109,"model":"mocked","choices":[{"index":0,"delta":{"content":"rds"}}]}"#,
+            r#"{"id":"chatcmpl-171a","object":"chat.completion.chunk","created":1795664109,"model":"mocked","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
+            r#"{"id":"chatcmpl-171a","created":1795664109,"model":"mocked","object":"chat.completion.chunk","choices":[{"index":0,"delta":{}}],"usage":{"completion_tokens":6,"prompt_tokens":8,"total_tokens":14,"completion_tokens_details":{"reasoning_tokens":0,"text_tokens":6},"cost":0.0000128}}"#,
+            "[DONE]",
+        ] {
+            stream.event(data).unwrap();
+        }
+        let answer = stream.end().unwrap();
+        assert_eq!((&*answer.content, answer.usage.unwrap().total()), ("rds", 14));
+    }
+
     #[test]
     fn a_stream_that_fails_or_never_ends_is_stopped() {
         let mut stream = ProviderStream::new(ProviderKind::OpenAi);
