@@ -297,7 +297,7 @@ mod tests {
             error.contains("GITHUB_TOKEN") && error.contains(PLACE),
             "{error}"
         );
-        for bad in ["${", "${HOME", "${}", "${1A}", "${a b}", "${:-x}"] {
+        for bad in ["${", "${HOME", "${}", "${1A}", "${a b}", "${:x}"] {
             assert!(
                 matches!(plain(bad), Err(Unresolved::Malformed { .. })),
                 "{bad}"

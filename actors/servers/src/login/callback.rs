@@ -226,7 +226,7 @@ mod tests {
         let failing = ask(&url, "GET /callback?error=x&state=s HTTP/1.1\r\n\r\n");
         let (code, answer) = tokio::join!(listener.code(judge), failing);
         assert_eq!(code, Err(NoLogin::Refused("x".into())));
-        assert!(answer.contains("the terminal says why"), "{answer}");
+        assert!(answer.contains("where you began says why"), "{answer}");
     }
 
     #[tokio::test]
