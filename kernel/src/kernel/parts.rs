@@ -207,11 +207,10 @@ impl Parts {
         search.look_at(cluster.remote_tools());
         let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));
         let audit = kept.audit;
-        let folder = options.data_dir.join("pins");
-        let mcpl =
-            McplParts::start(kernel, kept.mcpl, &directory, &approvals, &audit, &mut root).await?;
+        let told = (&directory, &*hosts);
+        let mcpl = McplParts::start(kernel, kept.mcpl, told, &approvals, &audit, &mut root).await?;
         let pins = PinsHandle::new(
-            folder,
+            options.data_dir.join("pins"),
             approvals.clone(),
             audit.clone(),
             pins_decided(&servers),
@@ -235,7 +234,6 @@ impl Parts {
             supervisor: supervisor("registrar", &mut root).await?,
             tree: OnceLock::new(),
         });
-        let _ = hosts.set(mcpl.agents.clone());
         Ok(Self {
             mcpl,
             registrar,

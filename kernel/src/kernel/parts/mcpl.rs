@@ -1,6 +1,6 @@
 //! The parts of MCPL.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use mgp_callers::directory::Directory;
 use mgp_mcpl::agents::McplAgents;
@@ -23,11 +23,12 @@ pub(super) struct McplParts {
 }
 
 impl McplParts {
-    /// Starts what MCPL needs; actors of it at the root are added to `root`.
+    /// Starts what MCPL needs; actors of it at the root are added to `root`. The agents that are hosts are put where
+    /// they are looked for when grants change.
     pub(super) async fn start(
         kernel: &KernelConfig,
         kept: StoredMcpl,
-        directory: &Arc<Directory>,
+        (directory, hosts): (&Arc<Directory>, &OnceLock<Arc<McplAgents>>),
         approvals: &ApprovalsHandle,
         audit: &AuditHandle,
         root: &mut Vec<RootActor>,
@@ -41,6 +42,7 @@ impl McplParts {
         host.configure(kernel.mcpl.clone());
         let agents = McplAgents::new(directory.clone(), host.sets().clone());
         host.attend(nouns(&agents));
+        let _ = hosts.set(agents.clone());
         let _ = root;
         Ok(Self { host, agents })
     }
