@@ -207,12 +207,12 @@ impl Parts {
         search.look_at(cluster.remote_tools());
         let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));
         let audit = kept.audit;
-        let folder = options.data_dir.join("pins");
-        let mcpl =
-            McplParts::start(kernel, kept.mcpl, &directory, &approvals, (&servers, &events), &audit, &mut root)
-                .await?;
+        let told = (&directory, &*hosts);
+        let of_servers = (&servers, &events);
+        let mcpl = McplParts::start(kernel, kept.mcpl, told, &approvals, of_servers, &audit, &mut root)
+            .await?;
         let pins = PinsHandle::new(
-            folder,
+            options.data_dir.join("pins"),
             approvals.clone(),
             audit.clone(),
             pins_decided(&servers),
@@ -236,7 +236,6 @@ impl Parts {
             supervisor: supervisor("registrar", &mut root).await?,
             tree: OnceLock::new(),
         });
-        let _ = hosts.set(mcpl.agents.clone());
         Ok(Self {
             mcpl,
             registrar,
