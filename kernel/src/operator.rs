@@ -7,6 +7,7 @@ mod approvals;
 mod cluster_troubles;
 mod index;
 mod lan;
+mod mcpl;
 
 mod names;
 mod node_keys;

@@ -60,7 +60,7 @@ mod tests {
             assert_eq!(parse_channel(&name), Some((id.clone(), "discord:#general")));
         }
         assert_eq!(set(&ids[1], "a"), "mind~cerebras.a");
-        for none in ["memory", ".a", "memory.", "", "a b.c", "Ünï.c", "a/b.c"] {
+        for none in ["memory", ".a", "memory.", "", "a b.c", "Ünï.c", "a/b/c.d"] {
             assert_eq!(parse_set(none), None, "{none}");
         }
         assert_eq!(parse_channel("memory.a"), None);

@@ -36,6 +36,7 @@ pub use servers::{
     Add, Connect, Export, FromRegistry, Import, Login, Logout, Logs, Named, NamedSecret,
     RegistryAddress, Removed, Restarted, Search, Secrets, Servers, SetSecret, Update,
 };
+pub use tools::mcpl::{FeatureSets, ForgetScopes, Mcpl, SwitchedSets};
 pub use tools::sets::{NamedSet, Sets};
 pub use tools::state::{State, StateLog, StateRollback};
 pub use tools::{Call, Find, ListTools, Tools};
@@ -153,6 +154,9 @@ pub enum Command {
     /// List and call tools.
     #[command(subcommand)]
     Tools(Tools),
+    /// Say what servers that speak MCPL may do beside being called.
+    #[command(subcommand)]
+    Mcpl(Mcpl),
     /// Show the named sets of servers and tools.
     #[command(subcommand)]
     Sets(Sets),

@@ -44,6 +44,7 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Untrust(typed) => trust::untrust(context, &typed),
         Command::Agents(typed) => agents::run(context, typed),
         Command::Tools(typed) => tools::run(context, &typed),
+        Command::Mcpl(typed) => tools::mcpl::run(context, typed),
         Command::Sets(typed) => tools::sets::run(context, &typed),
         Command::State(typed) => tools::state::run(context, &typed),
         Command::Resources(typed) => resources::run(context, &typed),

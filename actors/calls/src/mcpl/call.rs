@@ -226,26 +226,14 @@ fn set_of(
     tool: &CatalogTool,
 ) -> Result<Option<(String, HeldSet)>, Refusal> {
     let (server, own) = (&tool.server, &*tool.own_name);
-    let defined = member(&tool.raw, "_meta").and_then(|meta| member(meta, "featureSet"));
-    let defined: Option<String> = defined.and_then(|set| serde_json::from_str(set).ok());
+    let defined = defined_set(&tool.raw);
     let sets = cx.mcpl.sets().load();
     let (set, held) = match sets.set_of_tool(server, own, defined.as_deref()) {
         SetOfTool::None => return Ok(None),
         SetOfTool::One(set, held) => (set.to_owned(), held.clone()),
         SetOfTool::Disabled(set) => return Err(disabled(server, set)),
-        SetOfTool::Undeclared(set) => {
-            return Err(Refusal::Forbidden(format!(
-                "tool {own} belongs to the feature set {set:?}, which server {server} does not declare"
-            )));
-        }
-        SetOfTool::Unclear(sets) => {
-            return Err(Refusal::Forbidden(format!(
-                "nobody says which feature set of {server} tool {own} belongs to, and some have scopes ({}); say it in mgp.toml: [mcpl.servers.{}.tools] {} = \"SET\"",
-                sets.join(", "),
-                toml_key(server.as_str()),
-                toml_key(own),
-            )));
-        }
+        SetOfTool::Undeclared(set) => return Err(undeclared(server, own, &set)),
+        SetOfTool::Unclear(sets) => return Err(unclear(server, own, &sets)),
     };
     if !held.set.uses.contains(&Capability::Tools) {
         return Err(Refusal::Forbidden(format!(
@@ -258,6 +246,62 @@ fn set_of(
             "this client disabled the feature set {set} of {server}"
         ))),
     }
+}
+
+/// What MCPL has to say of calls of a tool, for who asks why it can be called or cannot.
+pub(crate) fn explained(cx: &Context, server: &ServerId, own: &str) -> Vec<String> {
+    if !cx.mcpl.speaks(server) {
+        return Vec::new();
+    }
+    let shown = cx.shown.load();
+    let tools = shown.catalog.offers().flat_map(|offer| offer.tools());
+    let mut tools = tools.filter(|tool| tool.server == *server && *tool.own_name == *own);
+    let defined = tools.next().and_then(|tool| defined_set(&tool.raw));
+    let sets = cx.mcpl.sets().load();
+    let told = match sets.set_of_tool(server, own, defined.as_deref()) {
+        SetOfTool::None => return Vec::new(),
+        SetOfTool::One(set, held) if held.set.scoped => {
+            let patterns = held.scope.patterns();
+            let label = held.scope.label.as_ref().map(ToString::to_string);
+            format!(
+                "feature set {set} is enabled ({}); the scope of a call is {}: closed are [{}], open are [{}], else a person decides",
+                held.reason.told(),
+                label
+                    .as_deref()
+                    .unwrap_or("made of nothing yet, so no call goes"),
+                patterns.blacklist.join(", "),
+                patterns.whitelist.join(", "),
+            )
+        }
+        SetOfTool::One(set, held) => {
+            format!("feature set {set} is enabled ({})", held.reason.told())
+        }
+        SetOfTool::Disabled(set) => disabled(server, set).to_string(),
+        SetOfTool::Undeclared(set) => undeclared(server, own, &set).to_string(),
+        SetOfTool::Unclear(sets) => unclear(server, own, &sets).to_string(),
+    };
+    vec![told]
+}
+
+/// The set that a tool's definition names.
+fn defined_set(raw: &str) -> Option<String> {
+    let defined = member(raw, "_meta").and_then(|meta| member(meta, "featureSet"));
+    defined.and_then(|set| serde_json::from_str(set).ok())
+}
+
+fn undeclared(server: &ServerId, own: &str, set: &str) -> Refusal {
+    Refusal::Forbidden(format!(
+        "tool {own} belongs to the feature set {set:?}, which server {server} does not declare"
+    ))
+}
+
+fn unclear(server: &ServerId, own: &str, sets: &[&str]) -> Refusal {
+    Refusal::Forbidden(format!(
+        "nobody says which feature set of {server} tool {own} belongs to, and some have scopes ({}); say it in mgp.toml: [mcpl.servers.{}.tools] {} = \"SET\"",
+        sets.join(", "),
+        toml_key(server.as_str()),
+        toml_key(own),
+    ))
 }
 
 async fn scoped(

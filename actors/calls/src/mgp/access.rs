@@ -23,6 +23,7 @@ use self::of_cluster::DecidedInCluster;
 use crate::Context;
 use crate::answer::json;
 use crate::known_names::{self, NameSources};
+use crate::mcpl;
 use crate::replicas;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_runtime::time::unix_ms;
@@ -265,8 +266,11 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
         true => Vec::new(),
         false => replicas::told(cx, &agent, &place.server, place.tool.as_deref()),
     };
+    let own = place.tool.as_deref();
+    let scopes = own.map(|own| mcpl::call::explained(cx, &place.server, own));
+    let scopes = scopes.unwrap_or_default();
     json(&Explanation {
-        notes: [explained.notes, called, places].concat(),
+        notes: [explained.notes, called, places, scopes].concat(),
         ..explained
     })
 }

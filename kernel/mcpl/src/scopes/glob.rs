@@ -118,7 +118,6 @@ fn matches(parts: &[Part], text: &str) -> bool {
     let mut places = vec![false; parts.len() + 1];
     places[0] = true;
     opened(parts, &mut places, true);
-    let mut before = '/';
     for sign in text.chars() {
         let mut next = vec![false; parts.len() + 1];
         for (at, part) in parts.iter().enumerate().filter(|(at, _)| places[*at]) {
@@ -129,9 +128,8 @@ fn matches(parts: &[Part], text: &str) -> bool {
                 Part::Any | Part::Folders => next[at] = true,
             }
         }
-        opened(parts, &mut next, sign == '/' && before != '/');
+        opened(parts, &mut next, sign == '/');
         places = next;
-        before = sign;
     }
     places[parts.len()]
 }

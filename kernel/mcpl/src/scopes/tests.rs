@@ -158,7 +158,7 @@ fn a_payload_is_enriched_by_rule() {
     );
     assert_eq!(
         enriched("#general", Some(r#"{"n":1e400,"channel_id":"forged"}"#)).unwrap(),
-        r#"{"n":1e400,"channel_id":"C1","guild":"acme"}"#
+        r#"{"channel_id":"C1","guild":"acme","n":1e400}"#
     );
     assert_eq!(enriched("/a", Some(r#"{"n":1}"#)).unwrap(), r#"{"n":1}"#);
     assert_eq!(enriched("/a", None), None);

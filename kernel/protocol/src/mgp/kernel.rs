@@ -1,6 +1,7 @@
 //! `mgp/kernel/*`: the kernel about itself. For the operator.
 
 pub mod lan;
+pub mod mcpl;
 pub mod nodes;
 pub mod sets;
 pub mod shares;

@@ -1,5 +1,6 @@
 //! `mgp tools …`, and the sets they are in.
 
+pub(super) mod mcpl;
 pub(super) mod sets;
 pub(super) mod state;
 

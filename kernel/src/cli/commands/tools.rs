@@ -4,6 +4,7 @@ pub(super) mod arguments;
 mod away;
 mod call;
 mod find;
+pub(super) mod mcpl;
 pub(super) mod sets;
 pub(super) mod state;
 

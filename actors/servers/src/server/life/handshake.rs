@@ -382,6 +382,23 @@ mod tests {
     use crate::link::scripted::Scripted;
     use bytes::Bytes;
 
+    /// MCPL-029, MCPL-004: the host says what it is beside MCP's own capabilities, whose version stays what it is; an
+    /// entry that says `mcpl = false` offers it nothing.
+    #[test]
+    fn a_server_is_offered_mcpl_below_experimental() {
+        let said = |offers| -> serde_json::Value {
+            serde_json::from_str(&params("1", offers, Consents::default())).unwrap()
+        };
+        let whole = said((true, true));
+        let mcpl = &whole["capabilities"]["experimental"]["mcpl"];
+        assert_eq!((&mcpl["version"], &mcpl["featureSets"]), (&"0.4".into(), &true.into()));
+        assert!(whole["capabilities"]["experimental"]["mgp"].is_object());
+        assert_eq!(whole["protocolVersion"], Version::LATEST_LEGACY.as_str());
+        let without = said((true, false));
+        assert!(without["capabilities"]["experimental"].get("mcpl").is_none());
+        assert!(said((false, false))["capabilities"].get("experimental").is_none());
+    }
+
     fn refused(code: i64) -> Outcome {
         let error = format!(r#"{{"code":{code},"message":"no"}}"#);
         Err(Refusal::Peer(RawValue::from_string(error).unwrap()))

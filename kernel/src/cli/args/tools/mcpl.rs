@@ -1,0 +1,62 @@
+//! `mgp mcpl …`.
+
+use clap::{Args, Subcommand};
+
+/// `mgp mcpl …`.
+#[derive(Debug, Subcommand)]
+pub enum Mcpl {
+    /// Say which feature sets of servers are enabled: who may push, take part in inferences or ask for them.
+    #[command(subcommand)]
+    Sets(FeatureSets),
+    /// Take back the scopes that were approved, until the end of the kernel or for good.
+    Forget(ForgetScopes),
+}
+
+/// `mgp mcpl sets …`.
+#[derive(Debug, Subcommand)]
+pub enum FeatureSets {
+    /// Show the feature sets of every server that speaks MCPL, and who enabled or disabled them.
+    List,
+    /// Enable feature sets of a server, for good.
+    #[command(after_help = "Examples:
+  mgp mcpl sets enable memory memory.retrieval
+  mgp mcpl sets enable memory 'memory.*'
+  mgp mcpl sets enable later 'memory.*' --yet-unknown    # before there is such a server
+
+The most exact word counts; of two that are as exact, that of the command line before [mcpl] of mgp.toml.")]
+    Enable(SwitchedSets),
+    /// Disable feature sets of a server, for good.
+    #[command(after_help = "Examples:
+  mgp mcpl sets disable memory memory.consolidation
+  mgp mcpl sets disable memory '*'")]
+    Disable(SwitchedSets),
+    /// Take back what was enabled or disabled here: then [mcpl] of mgp.toml counts.
+    #[command(after_help = "Examples:
+  mgp mcpl sets reset memory 'memory.*'")]
+    Reset(SwitchedSets),
+}
+
+/// Sets of a server.
+#[derive(Debug, Args)]
+pub struct SwitchedSets {
+    /// The server.
+    pub server: String,
+    /// Its sets: a name, or several at once like 'memory.*' and '*'.
+    #[arg(required = true, value_name = "SET")]
+    pub sets: Vec<String>,
+    /// For a server or sets still to come: nobody looks whether the names are right.
+    #[arg(long)]
+    pub yet_unknown: bool,
+}
+
+/// `mgp mcpl forget`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp mcpl forget files
+  mgp mcpl forget files files.edit")]
+pub struct ForgetScopes {
+    /// The server.
+    pub server: String,
+    /// One of its sets; all of them when not given.
+    pub set: Option<String>,
+}
