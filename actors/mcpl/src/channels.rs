@@ -188,7 +188,9 @@ impl Channels {
         let servers = self.servers();
         let channels = servers.get(server).into_iter();
         let channels = channels.flat_map(ServerChannels::iter);
-        channels.map(|one| names::channel(server, &one.id)).collect()
+        channels
+            .map(|one| names::channel(server, &one.id))
+            .collect()
     }
 
     /// `channels/register` of a server that declares it.
@@ -220,8 +222,15 @@ impl Channels {
                     channels.remove(id);
                 }
             }
-            let all: Vec<&str> = said.added.iter().chain(&said.updated).map(|one| one.get()).collect();
-            let ids = channels.register(all.into_iter()).map_err(McplError::bad_params);
+            let all: Vec<&str> = said
+                .added
+                .iter()
+                .chain(&said.updated)
+                .map(|one| one.get())
+                .collect();
+            let ids = channels
+                .register(all.into_iter())
+                .map_err(McplError::bad_params);
             (ids, gone)
         };
         self.tell(server, ids.as_deref().unwrap_or_default(), &gone);
@@ -254,7 +263,9 @@ impl Channels {
         let servers = self.servers();
         let mut all = Vec::new();
         for (server, channels) in servers.iter().filter(|(server, _)| sees(server)) {
-            let Some(sets) = sets.of(server) else { continue };
+            let Some(sets) = sets.of(server) else {
+                continue;
+            };
             for channel in channels.iter() {
                 let open = |uses| permits::permitted(sets, uses, &channel.id).is_some();
                 if open(Capability::ChannelsPublish) || open(Capability::ChannelsObserve) {
@@ -293,7 +304,8 @@ impl Channels {
             let servers = self.servers();
             let channels = servers.get(server);
             let came = came.iter().filter_map(|id| channels?.get(id));
-            came.map(|one| one.described(&names::channel(server, &one.id))).collect()
+            came.map(|one| one.described(&names::channel(server, &one.id)))
+                .collect()
         };
         let gone: Vec<String> = gone.iter().map(|name| quoted(name)).collect();
         let params = format!(
@@ -316,12 +328,7 @@ impl Channels {
 }
 
 /// Whether an agent lets this be done at a channel; one that is no MCPL host has nothing to say.
-fn lets_through(
-    host: Option<&McplAgent>,
-    server: &ServerId,
-    set: &str,
-    channel: &str,
-) -> bool {
+fn lets_through(host: Option<&McplAgent>, server: &ServerId, set: &str, channel: &str) -> bool {
     host.is_none_or(|host| host.admits(server, set) && host.opens_scope(server, set, channel))
 }
 

@@ -140,7 +140,9 @@ impl Channels {
         let unknown = || "Unknown channel".to_owned();
         let comes_in = {
             let servers = self.servers();
-            let channel = servers.get(server).and_then(|all| all.get(&said.channel_id));
+            let channel = servers
+                .get(server)
+                .and_then(|all| all.get(&said.channel_id));
             channel.ok_or_else(unknown)?.comes_in()
         };
         let sets = self.host.sets().load();
@@ -159,7 +161,10 @@ impl Channels {
         let mut splice = Splice::new(&rest);
         splice.insert_members(
             &rest,
-            &[("channelId", &quoted(&name)), ("content", &content.to_json())],
+            &[
+                ("channelId", &quoted(&name)),
+                ("content", &content.to_json()),
+            ],
         );
         Ok((set.to_owned(), splice.finish().into_owned()))
     }
@@ -228,7 +233,13 @@ impl Channels {
             Err(why) => {
                 for at in places {
                     messages[*at].reason = why.clone();
-                    self.told(server, &messages[*at], Some(agent), Outcome::Failure, Some(&why));
+                    self.told(
+                        server,
+                        &messages[*at],
+                        Some(agent),
+                        Outcome::Failure,
+                        Some(&why),
+                    );
                 }
                 return;
             }
@@ -241,7 +252,9 @@ impl Channels {
                 continue;
             };
             if !answer.accepted {
-                message.reason = answer.reason.unwrap_or_else(|| "the agent does not take it".into());
+                message.reason = answer
+                    .reason
+                    .unwrap_or_else(|| "the agent does not take it".into());
                 self.told(server, message, Some(agent), Outcome::Denied, None);
                 continue;
             }
@@ -278,7 +291,9 @@ impl Channels {
         reason: Option<&str>,
     ) {
         let record = McplRecord {
-            feature_set: Some(&message.set).filter(|set| !set.is_empty()).map(String::as_str),
+            feature_set: Some(&message.set)
+                .filter(|set| !set.is_empty())
+                .map(String::as_str),
             agent: agent.map(|agent| &agent.id),
             by: McplActor::Server,
             outcome,

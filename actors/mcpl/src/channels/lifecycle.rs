@@ -83,7 +83,9 @@ impl Channels {
         can.retain(|server| said.is_none_or(|said| server.as_str() == said));
         match can.as_slice() {
             [one] => Ok((*one).clone()),
-            [] => Err(McplError::channel_open_failed("no server here opens channels")),
+            [] => Err(McplError::channel_open_failed(
+                "no server here opens channels",
+            )),
             several => {
                 let named: Vec<&str> = several.iter().map(|one| one.as_str()).collect();
                 let words = format!("`serverId` is missing: {} open channels", named.join(", "));
@@ -94,7 +96,9 @@ impl Channels {
 
     /// Asks the server, and registers what it opened.
     async fn open_at(&self, server: &ServerId, params: &str) -> Result<Arc<str>, McplError> {
-        let asked = self.host.asks(server, Open::METHOD, params, AT_THE_PLATFORM);
+        let asked = self
+            .host
+            .asks(server, Open::METHOD, params, AT_THE_PLATFORM);
         let answer = asked.await.map_err(|refusal| failed(&refusal))?;
         let faulty = || McplError::channel_open_failed("the server answered no channel");
         let text = std::str::from_utf8(&answer).map_err(|_| faulty())?;
@@ -147,7 +151,8 @@ impl Channels {
             let sets = self.host.sets().load();
             let of_server = sets.of(&server).ok_or_else(refused)?;
             let open = |uses| permits::permitted(of_server, uses, &channel.id);
-            let set = open(Capability::ChannelsPublish).or_else(|| open(Capability::ChannelsObserve));
+            let set =
+                open(Capability::ChannelsPublish).or_else(|| open(Capability::ChannelsObserve));
             let set = set.filter(|_| of_server.abilities.channels.lifecycle);
             set.ok_or_else(refused)?.to_owned()
         };
@@ -156,7 +161,9 @@ impl Channels {
             return Err(refused().into());
         }
         let own = format!(r#"{{"channelId":{}}}"#, quoted(&channel.id));
-        let asked = self.host.asks(&server, Close::METHOD, &own, AT_THE_PLATFORM);
+        let asked = self
+            .host
+            .asks(&server, Close::METHOD, &own, AT_THE_PLATFORM);
         let answer = asked.await;
         let closed = answer.as_ref().is_ok_and(|answer| {
             serde_json::from_slice::<Closed>(answer).is_ok_and(|answer| answer.closed)

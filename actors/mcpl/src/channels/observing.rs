@@ -42,7 +42,12 @@ impl Channels {
         }
         let observers = self.observers(caller, sees, &said.channel_id, true)?;
         for observer in observers {
-            let ids = self.ids(caller, &observer, &said.inference_id, said.conversation_id.as_deref());
+            let ids = self.ids(
+                caller,
+                &observer,
+                &said.inference_id,
+                said.conversation_id.as_deref(),
+            );
             let params = format!(
                 r#"{{{ids},"index":{},"delta":{}}}"#,
                 said.index,
@@ -51,7 +56,13 @@ impl Channels {
             let _ = self.host.tells(&observer.server, Chunk::METHOD, &params);
             // One record for what is written in parts; the whole has its own.
             if said.index == 0 {
-                self.observed(caller, &observer, Chunk::METHOD, &said.inference_id, &said.delta);
+                self.observed(
+                    caller,
+                    &observer,
+                    Chunk::METHOD,
+                    &said.inference_id,
+                    &said.delta,
+                );
             }
         }
         Ok(())
@@ -70,15 +81,27 @@ impl Channels {
         let said: Complete<'_> = mcp::read(params).map_err(McplError::bad_params)?;
         let content = Content::read(said.content.get()).map_err(McplError::bad_params)?;
         let rules = self.rules();
-        let Some(content) = moderated(&rules.moderation, &said.channel_id, Way::Out, content) else {
+        let Some(content) = moderated(&rules.moderation, &said.channel_id, Way::Out, content)
+        else {
             return Ok(());
         };
         let content = content.to_json();
         for observer in self.observers(caller, sees, &said.channel_id, false)? {
-            let ids = self.ids(caller, &observer, &said.inference_id, said.conversation_id.as_deref());
+            let ids = self.ids(
+                caller,
+                &observer,
+                &said.inference_id,
+                said.conversation_id.as_deref(),
+            );
             let params = format!(r#"{{{ids},"content":{content}}}"#);
             let _ = self.host.tells(&observer.server, Complete::METHOD, &params);
-            self.observed(caller, &observer, Complete::METHOD, &said.inference_id, &content);
+            self.observed(
+                caller,
+                &observer,
+                Complete::METHOD,
+                &said.inference_id,
+                &content,
+            );
         }
         Ok(())
     }

@@ -47,7 +47,9 @@ impl Channels {
         let default = self.default_outgoing();
         let named = said.channel_id.as_deref().or(default.as_deref());
         let name = named.ok_or_else(|| {
-            McplError::bad_params("`channelId` is missing, and the operator named no default channel")
+            McplError::bad_params(
+                "`channelId` is missing, and the operator named no default channel",
+            )
         })?;
         let (server, channel) = self.named(name, sees)?;
         let set = self.may_publish(caller, &server, &channel.id);
@@ -59,7 +61,9 @@ impl Channels {
         let content = content.map(|content| content.to_json());
         let to = Side::Server(server.clone());
         let conversation = said.conversation_id.as_deref().unwrap_or(name);
-        let conversation = self.conversations.conversation(&side(caller), &to, conversation);
+        let conversation = self
+            .conversations
+            .conversation(&side(caller), &to, conversation);
         let params = format!(
             r#"{{"conversationId":{},"channelId":{},"stream":{},"content":{}}}"#,
             quoted(&conversation),
@@ -95,7 +99,12 @@ impl Channels {
         publishing: Publishing,
     ) -> Result<Published, Refusal> {
         if publishing.content.is_none() {
-            self.published(caller, &publishing, Outcome::Denied, Some("dropped by a rule"));
+            self.published(
+                caller,
+                &publishing,
+                Outcome::Denied,
+                Some("dropped by a rule"),
+            );
             return Ok(dropped());
         }
         let asked = self.host.asks(
@@ -126,7 +135,12 @@ impl Channels {
     /// The server is not connected.
     pub fn publish_unasked(&self, caller: &Caller, publishing: &Publishing) -> Result<(), Refusal> {
         if publishing.content.is_none() {
-            self.published(caller, publishing, Outcome::Denied, Some("dropped by a rule"));
+            self.published(
+                caller,
+                publishing,
+                Outcome::Denied,
+                Some("dropped by a rule"),
+            );
             return Ok(());
         }
         self.host

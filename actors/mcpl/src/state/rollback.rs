@@ -6,7 +6,7 @@ use mgp_mcpl_engine::state::record::TreeKey;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mcpl::McplError;
-use mgp_protocol::mcpl::state::{RolledBack, Rollback};
+use mgp_protocol::mcpl::state::{Rollback, RolledBack};
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::refusal::Refusal;
 use serde_json::json;
@@ -92,7 +92,9 @@ impl States {
             checkpoint: checkpoint.to_owned(),
         };
         let params = serde_json::to_string(&params).expect("params are always JSON");
-        let answer = host.asks(server, Rollback::METHOD, &params, UNDOING).await?;
+        let answer = host
+            .asks(server, Rollback::METHOD, &params, UNDOING)
+            .await?;
         let text = std::str::from_utf8(&answer).unwrap_or_default();
         let faulty = |why: String| Refusal::Faulty {
             server: server.clone(),
@@ -100,7 +102,10 @@ impl States {
         };
         let back: RolledBack = mcp::read(Some(text)).map_err(|why| faulty(why.to_string()))?;
         if back.success && back.checkpoint != checkpoint {
-            return Err(faulty(format!("it is about checkpoint {:?}", back.checkpoint)));
+            return Err(faulty(format!(
+                "it is about checkpoint {:?}",
+                back.checkpoint
+            )));
         }
         if back.success {
             turn.moved(checkpoint.to_owned()).await?;

@@ -40,7 +40,9 @@ pub fn noted(result: &str, note: &StateNote) -> String {
 /// The result with a text at the end of its content, for who reads nothing of MCPL.
 #[must_use]
 pub fn spoken(result: &str, why: &str) -> String {
-    let text = format!("The state of this tool was not kept: {why}. The next call goes on from the one before.");
+    let text = format!(
+        "The state of this tool was not kept: {why}. The next call goes on from the one before."
+    );
     let block = format!(r#"{{"type":"text","text":{}}}"#, quoted(&text));
     let content = member(result, "content").filter(|content| content.starts_with('['));
     let mut splice = Splice::new(result);

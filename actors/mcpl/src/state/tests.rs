@@ -89,11 +89,16 @@ async fn a_journal_is_written_anew_before_it_is_long() {
         let state = format!(r#"{{"checkpoint":"c{n}","data":"{long}"}}"#);
         assert_eq!(say(&states, "notes", "edit", &state).await, None);
     }
-    let size = std::fs::metadata(dir.path().join("state/notes.journal")).unwrap().len();
+    let size = std::fs::metadata(dir.path().join("state/notes.journal"))
+        .unwrap()
+        .len();
     assert!(size < 18_000_000, "{size}");
     let again = self::states(dir.path());
     let last = format!("\"{long}\"");
-    assert_eq!(carried(&again, "notes", "edit").await, Carried::State(last.as_str().into()));
+    assert_eq!(
+        carried(&again, "notes", "edit").await,
+        Carried::State(last.as_str().into())
+    );
 }
 
 /// Calls of one tree go one after the other, those of two do not wait for each other; who gives up leaves the line,
@@ -140,7 +145,9 @@ async fn nobody_waits_for_a_turn_for_ever() {
     let (states, server) = (states(dir.path()), ServerId::new("notes"));
     let held = states.turn(&server, key("edit")).await.unwrap();
     let stuck = states.turn(&server, key("edit"));
-    let stuck = tokio::time::timeout(Duration::from_secs(61), stuck).await.unwrap();
+    let stuck = tokio::time::timeout(Duration::from_secs(61), stuck)
+        .await
+        .unwrap();
     assert!(matches!(stuck, Err(Refusal::Overloaded { .. })));
     drop(held);
     assert!(states.opened(&server).await.unwrap().lines.is_empty());
@@ -151,16 +158,22 @@ async fn nobody_waits_for_a_turn_for_ever() {
 async fn the_state_of_a_session_goes_after_its_end() {
     let dir = tempfile::tempdir().unwrap();
     let states = states(dir.path());
-    let (server, agent, connection) =
-        (ServerId::new("notes"), AgentId::new("agent.a"), ConnectionId(7));
+    let (server, agent, connection) = (
+        ServerId::new("notes"),
+        AgentId::new("agent.a"),
+        ConnectionId(7),
+    );
     let key = TreeKey {
         session: Some(states.session(connection)),
         ..key("edit")
     };
     let turn = states.turn(&server, key.clone()).await.unwrap();
-    turn.settle(r#"{"checkpoint":"c","data":1}"#.into()).await.unwrap();
+    turn.settle(r#"{"checkpoint":"c","data":1}"#.into())
+        .await
+        .unwrap();
     let kept = states.opened(&server).await.unwrap();
-    kept.end_session(&agent, &states.session(ConnectionId(8))).await;
+    kept.end_session(&agent, &states.session(ConnectionId(8)))
+        .await;
     assert_eq!(kept.trees().tree(&key).unwrap().ended, None);
     kept.end_session(&agent, &states.session(connection)).await;
     assert!(kept.trees().tree(&key).unwrap().ended.is_some());

@@ -50,7 +50,10 @@ pub(crate) fn read_mcpl(mut section: Section<'_, '_, '_>, rules: &mut McplRules)
         }
     });
     state::read_state(section.inner("state", "mcpl.state"), &mut rules.state);
-    state::read_channels(section.inner("channels", "mcpl.channels"), &mut rules.channels);
+    state::read_channels(
+        section.inner("channels", "mcpl.channels"),
+        &mut rules.channels,
+    );
     section.finish();
 }
 

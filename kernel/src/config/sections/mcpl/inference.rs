@@ -83,7 +83,9 @@ fn read_rules(mut section: Section<'_, '_, '_>, rules: &mut InferenceRules) {
             }
             None => section.refuse(
                 to.span(),
-                format!("`conversations` in [mcpl.inference]: {key:?} is no \"SERVER:CONVERSATION\""),
+                format!(
+                    "`conversations` in [mcpl.inference]: {key:?} is no \"SERVER:CONVERSATION\""
+                ),
             ),
         }
     }
@@ -190,7 +192,8 @@ fn read_provider(
         return None;
     }
     if let Some(url) = url.as_ref().filter(|url| !is_safe(url.get_ref())) {
-        let words = format!("`url` in [mcpl.providers.{name}] wants https://, or http:// on this machine");
+        let words =
+            format!("`url` in [mcpl.providers.{name}] wants https://, or http:// on this machine");
         section.refuse(url.span(), words);
     }
     let mut secret = String::new();
@@ -200,7 +203,8 @@ fn read_provider(
         let kept = |name: &str| env.secret(name, secrets);
         match resolve_secret(text.get_ref(), "key", variable, read, kept) {
             Ok(value) if value.trim().contains(char::is_control) => {
-                let words = format!("[mcpl.providers.{name}]: `key` has a control character in its value");
+                let words =
+                    format!("[mcpl.providers.{name}]: `key` has a control character in its value");
                 section.refuse(text.span(), words);
             }
             Ok(value) => secret = value.trim().to_owned(),
