@@ -438,7 +438,9 @@ impl Routes for Routing {
         self.calls.events.leave(agent.connection);
         self.calls.cut_results.leave(agent.connection);
         self.calls.registrar.ended(agent.connection);
-        self.calls.states.session_ended(agent.id(), agent.connection);
+        self.calls
+            .states
+            .session_ended(agent.id(), agent.connection);
         self.calls.mcpl_agents.leave(agent.connection);
         if let Some(caller) = agent.caller() {
             roots::changed(&self.calls, caller);

@@ -208,9 +208,16 @@ impl Parts {
         let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));
         let audit = kept.audit;
         let folder = options.data_dir.join("pins");
-        let mcpl =
-            McplParts::start(kernel, kept.mcpl, &directory, &approvals, (&servers, &events), &audit, &mut root)
-                .await?;
+        let mcpl = McplParts::start(
+            kernel,
+            kept.mcpl,
+            &directory,
+            &approvals,
+            (&servers, &events),
+            &audit,
+            &mut root,
+        )
+        .await?;
         let pins = PinsHandle::new(
             folder,
             approvals.clone(),

@@ -53,7 +53,10 @@ pub(super) fn seal_key(data_dir: &Path) -> Result<SealKey, String> {
 /// that they are the same in the next life, too.
 pub(super) fn ids_key(data_dir: &Path) -> Result<[u8; 32], String> {
     let sealing = key(&data_dir.join("seal.key"), SEALED)?;
-    Ok(blake3::derive_key("mgp 2026-11 ids of conversations", &sealing))
+    Ok(blake3::derive_key(
+        "mgp 2026-11 ids of conversations",
+        &sealing,
+    ))
 }
 
 /// The key this node signs with: made at the first start, never replaced by itself.

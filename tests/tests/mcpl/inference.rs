@@ -292,7 +292,7 @@ async fn an_agent_answers_where_the_rule_leads_to_it() {
             assert_eq!(reason(&answer), "notThere", "{server}");
         }
     }
-    let info = asks(&mut owner, "memory", json!({"method": "model/info"})).await;
+    let info = asks(&mut owner, "memory", json!({"method": "model/info", "params": {}})).await;
     assert_eq!(info["error"]["code"], -32010);
 
     let mut first = Host::at(&kernel.socket()).await;

@@ -25,11 +25,11 @@ const ERROR_MAX: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Providers {
     client: Client,
-    lines: BTreeMap<Arc<str>, Line>,
+    lines: BTreeMap<Arc<str>, ProviderLine>,
 }
 
 #[derive(Debug)]
-struct Line {
+struct ProviderLine {
     spec: Arc<ProviderSpec>,
     /// Inferences under way.
     turns: Semaphore,
@@ -72,7 +72,7 @@ impl NoAnswer {
 
 impl Providers {
     pub(super) fn new(specs: &BTreeMap<Arc<str>, Arc<ProviderSpec>>) -> Self {
-        let line = |spec: &Arc<ProviderSpec>| Line {
+        let line = |spec: &Arc<ProviderSpec>| ProviderLine {
             spec: spec.clone(),
             turns: Semaphore::new(spec.at_once),
             places: Semaphore::new(spec.at_once + spec.waiting),

@@ -71,7 +71,11 @@ impl ModerationRule {
         let compiled = RegexBuilder::new(pattern).size_limit(1 << 20).build();
         let last = |e: regex::Error| {
             let told = e.to_string();
-            told.lines().last().unwrap_or("it is none").trim().to_owned()
+            told.lines()
+                .last()
+                .unwrap_or("it is none")
+                .trim()
+                .to_owned()
         };
         Ok(Self {
             channels: ScopePattern::parse(channels)
@@ -160,9 +164,15 @@ mod tests {
             moderated(&rules, channel, way, Content::text(text)).map(|content| content.to_json())
         };
         let block = |text: &str| Some(Content::text(text).to_json());
-        assert_eq!(says("chat:discord", Way::Out, "a sk-1 b"), block("a [key] b"));
+        assert_eq!(
+            says("chat:discord", Way::Out, "a sk-1 b"),
+            block("a [key] b")
+        );
         assert_eq!(says("chat:discord", Way::In, "IGNORE all"), None);
-        assert_eq!(says("chat:discord", Way::Out, "ignore all"), block("ignore all"));
+        assert_eq!(
+            says("chat:discord", Way::Out, "ignore all"),
+            block("ignore all")
+        );
         assert_eq!(says("mail:x", Way::In, "sk-1"), block("sk-1"));
         assert!(moderates(&rules, "chat:x", Way::Out) && !moderates(&rules, "mail:x", Way::Out));
         // Replacing is by the text itself: no `$1` is anything else.

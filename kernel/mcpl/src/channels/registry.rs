@@ -252,8 +252,12 @@ mod tests {
     #[test]
     fn what_was_opened_is_opened_again() {
         let mut channels = ServerChannels::default();
-        channels.opened(&descriptor("a"), r#"{"type":"t"}"#).unwrap();
-        channels.opened(&descriptor("b"), r#"{"type":"u"}"#).unwrap();
+        channels
+            .opened(&descriptor("a"), r#"{"type":"t"}"#)
+            .unwrap();
+        channels
+            .opened(&descriptor("b"), r#"{"type":"u"}"#)
+            .unwrap();
         channels.remove("a");
         channels.lost();
         assert!(channels.get("b").is_none());

@@ -308,7 +308,10 @@ mod tests {
         // What litellm's proxy answers for a model whose answer is mocked, also where a stream was asked for.
         let mocked = br#"{"content":[{"text":"Mocked answer of some words","type":"text"}],"id":"msg_013Z","model":"mocked-claude","role":"assistant","stop_reason":"end_turn","stop_sequence":null,"type":"message","usage":{"input_tokens":2095,"output_tokens":503}}"#;
         let mocked = read(mocked).unwrap();
-        assert_eq!((&*mocked.content, mocked.usage.unwrap().total()), ("Mocked answer of some words", 2598));
+        assert_eq!(
+            (&*mocked.content, mocked.usage.unwrap().total()),
+            ("Mocked answer of some words", 2598)
+        );
         for bad in [&b"{}"[..], b"[]", b"", br#"{"type":"completion"}"#] {
             assert_eq!(read(bad), Err(BadAnswer::Unreadable));
         }

@@ -66,7 +66,7 @@ fn part(part: &PromptPart) -> Result<Value, String> {
 #[derive(Deserialize)]
 struct Completion {
     #[serde(default)]
-    choices: Vec<Choice>,
+    choices: Vec<WireChoice>,
     #[serde(default)]
     model: Option<String>,
     #[serde(default)]
@@ -76,24 +76,24 @@ struct Completion {
 }
 
 #[derive(Deserialize)]
-struct Choice {
+struct WireChoice {
     #[serde(default)]
     index: u64,
     #[serde(default)]
-    message: Option<Said>,
+    message: Option<WireText>,
     #[serde(default)]
-    delta: Option<Said>,
+    delta: Option<WireText>,
     #[serde(default)]
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct WireText {
     #[serde(default)]
     content: Option<Value>,
 }
 
-impl Said {
+impl WireText {
     /// A text, or blocks of text.
     fn text(self) -> String {
         match self.content {
@@ -177,7 +177,7 @@ pub(super) fn event(gathered: &mut Gathered, data: &str) -> Result<Option<String
     if let Some(reason) = choice.finish_reason.as_deref() {
         gathered.finish = Some(finish(reason)?);
     }
-    gathered.add(choice.delta.map(Said::text).unwrap_or_default())
+    gathered.add(choice.delta.map(WireText::text).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -323,7 +323,10 @@ mod tests {
     fn the_answers_of_litellm_are_read() {
         let whole = r#"{"id":"chatcmpl-9e53","created":1795664109,"model":"mocked","object":"chat.completion","choices":[{"finish_reason":"stop","index":0,"message":{"content":"Mocked answer of some words","role":"assistant"}}],"usage":{"completion_tokens":20,"prompt_tokens":10,"total_tokens":30}}"#;
         let whole = read(whole.as_bytes()).unwrap();
-        assert_eq!((&*whole.content, whole.usage.unwrap().total()), ("Mocked answer of some words", 30));
+        assert_eq!(
+            (&*whole.content, whole.usage.unwrap().total()),
+            ("Mocked answer of some words", 30)
+        );
         let mut stream = ProviderStream::new(ProviderKind::OpenAi);
         for data in [
             r#"{"id":"chatcmpl-171a","object":"chat.completion.chunk","created":1795664109,"model":"mocked","choices":[{"index":0,"delta":{"content":"rds"}}]}"#,
@@ -334,7 +337,10 @@ mod tests {
             stream.event(data).unwrap();
         }
         let answer = stream.end().unwrap();
-        assert_eq!((&*answer.content, answer.usage.unwrap().total()), ("rds", 14));
+        assert_eq!(
+            (&*answer.content, answer.usage.unwrap().total()),
+            ("rds", 14)
+        );
     }
 
     #[test]

@@ -34,7 +34,10 @@ pub enum PatchFault {
     #[error("it holds text that not every reader of JSON reads alike")]
     Unreadable,
     /// Not an array of operations.
-    #[error("a patch is an array of at most {} operations", super::patch::MAX_OPERATIONS)]
+    #[error(
+        "a patch is an array of at most {} operations",
+        super::patch::MAX_OPERATIONS
+    )]
     NoPatch,
     /// An operation that is none.
     #[error("operation {at}: {why}")]

@@ -5,7 +5,9 @@ use mgp_protocol::splice::members;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::document::{JsonExtent, JsonMember, JsonNode, MAX_BYTES, MAX_DEPTH, PatchFault, PatchWork};
+use super::document::{
+    JsonExtent, JsonMember, JsonNode, MAX_BYTES, MAX_DEPTH, PatchFault, PatchWork,
+};
 
 /// Operations of one patch. A server that changes more than this at once sends its state as a whole.
 pub const MAX_OPERATIONS: usize = 10_000;
@@ -84,8 +86,9 @@ impl<'a> PatchOperation<'a> {
         if members(text).is_none() {
             return Err(Unapplied::Because("it is no object"));
         }
-        let said: SaidOperation<'a> = lookalike::from_object(text)
-            .map_err(|_| Unapplied::Because("`op` or `path` is missing, or a member stands twice"))?;
+        let said: SaidOperation<'a> = lookalike::from_object(text).map_err(|_| {
+            Unapplied::Because("`op` or `path` is missing, or a member stands twice")
+        })?;
         let path = JsonPointer::read(Some(said.path), "`path` is no JSON Pointer")?;
         let from = || JsonPointer::read(said.from, "`from` is missing, or no JSON Pointer");
         let value = || {

@@ -185,7 +185,8 @@ impl StateTree {
         };
         if let Some(number) = self.by_id.get(id) {
             let there = self.checkpoints.get(number);
-            let same = |there: &Checkpoint| data.is_none() || there.data.as_deref() == data.as_deref();
+            let same =
+                |there: &Checkpoint| data.is_none() || there.data.as_deref() == data.as_deref();
             return match there.is_some_and(same) {
                 true if self.current == Some(*number) => Ok(TreeStep::Stay),
                 true => Ok(TreeStep::Move(id.into())),

@@ -61,7 +61,10 @@ pub(crate) fn read_mcpl(
     });
     inference::read_inference(&mut section, folder, env, secrets, &mut rules.inference);
     state::read_state(section.inner("state", "mcpl.state"), &mut rules.state);
-    state::read_channels(section.inner("channels", "mcpl.channels"), &mut rules.channels);
+    state::read_channels(
+        section.inner("channels", "mcpl.channels"),
+        &mut rules.channels,
+    );
     section.finish();
 }
 

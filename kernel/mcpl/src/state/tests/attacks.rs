@@ -57,7 +57,10 @@ fn nothing_is_nested_deeper_than_the_bound() {
 fn huge_patches_are_refused_by_size_and_by_work() {
     let large = format!("\"{}\"", "x".repeat(MAX_BYTES));
     assert_eq!(patched(&large, "[]"), Err(PatchFault::TooLarge));
-    assert_eq!(patched("1", &format!("[{large}]")), Err(PatchFault::TooLarge));
+    assert_eq!(
+        patched("1", &format!("[{large}]")),
+        Err(PatchFault::TooLarge)
+    );
     let many = vec!["{}".to_owned(); MAX_OPERATIONS + 1];
     assert_eq!(patched("1", &operations(&many)), Err(PatchFault::NoPatch));
     let mut array = String::from("[0");
@@ -69,7 +72,10 @@ fn huge_patches_are_refused_by_size_and_by_work() {
         .map(|_| r#"{"op":"add","path":"/0","value":1}"#.to_owned())
         .collect();
     let fault = patched(&array, &operations(&fronts)).unwrap_err();
-    assert!(matches!(fault, PatchFault::TooMuchWork | PatchFault::TooLarge), "{fault}");
+    assert!(
+        matches!(fault, PatchFault::TooMuchWork | PatchFault::TooLarge),
+        "{fault}"
+    );
     let index = r#"[{"op":"add","path":"/18446744073709551616","value":1}]"#;
     assert!(patched("[]", index).is_err());
 }
@@ -94,9 +100,8 @@ fn many_small_changes_of_a_large_document_are_applied() {
     }
     data.push_str(r#""last":0}"#);
     let name = "n".repeat(60);
-    let each = format!(
-        r#"{{"op":"add","path":"/{name}","value":1}},{{"op":"remove","path":"/{name}"}}"#
-    );
+    let each =
+        format!(r#"{{"op":"add","path":"/{name}","value":1}},{{"op":"remove","path":"/{name}"}}"#);
     let patch = operations(&vec![each; 2000]);
     assert_eq!(patched(&data, &patch).unwrap(), data);
 }

@@ -52,7 +52,12 @@ fn drawn(trees: &StateTrees, key: &TreeKey) -> String {
 fn a_tree_grows_by_data_and_patches_and_branches_after_going_back() {
     let (mut trees, a) = (StateTrees::default(), key("agent.a", "1"));
     assert_eq!(trees.carried(&a), Carried::Nothing);
-    say(&mut trees, &a, r#"{"checkpoint":"abc","parent":null,"data":{"notes":[]}}"#).unwrap();
+    say(
+        &mut trees,
+        &a,
+        r#"{"checkpoint":"abc","parent":null,"data":{"notes":[]}}"#,
+    )
+    .unwrap();
     assert_eq!(trees.carried(&a), Carried::State(r#"{"notes":[]}"#.into()));
     let add = |to: &str, from: &str, note: u8| {
         format!(
@@ -83,16 +88,39 @@ fn what_cannot_be_kept_leaves_the_tree_as_it_was() {
     let (mut trees, a) = (StateTrees::default(), key("agent.a", "1"));
     say(&mut trees, &a, r#"{"checkpoint":"o"}"#).unwrap();
     assert_eq!(trees.carried(&a), Carried::Checkpoint("o".into()));
-    say(&mut trees, &a, r#"{"checkpoint":"d","parent":"o","data":{"n":1}}"#).unwrap();
+    say(
+        &mut trees,
+        &a,
+        r#"{"checkpoint":"d","parent":"o","data":{"n":1}}"#,
+    )
+    .unwrap();
     let patch = r#""patch":[{"op":"replace","path":"/n","value":2},{"op":"remove","path":"/m"}]"#;
     for (state, why) in [
-        (format!(r#"{{"checkpoint":"e","parent":"d",{patch}}}"#), "operation 1"),
-        (format!(r#"{{"checkpoint":"e","parent":"nobody",{patch}}}"#), "not known"),
-        (format!(r#"{{"checkpoint":"e","parent":"o",{patch}}}"#), "no data"),
+        (
+            format!(r#"{{"checkpoint":"e","parent":"d",{patch}}}"#),
+            "operation 1",
+        ),
+        (
+            format!(r#"{{"checkpoint":"e","parent":"nobody",{patch}}}"#),
+            "not known",
+        ),
+        (
+            format!(r#"{{"checkpoint":"e","parent":"o",{patch}}}"#),
+            "no data",
+        ),
         (format!(r#"{{"checkpoint":"e",{patch}}}"#), "needs a parent"),
-        (format!(r#"{{"checkpoint":"e","parent":"e",{patch}}}"#), "own parent"),
-        (format!(r#"{{"checkpoint":"e","parent":"d","data":1,{patch}}}"#), "two things"),
-        (r#"{"checkpoint":"d","data":{"n":9}}"#.into(), "there already"),
+        (
+            format!(r#"{{"checkpoint":"e","parent":"e",{patch}}}"#),
+            "own parent",
+        ),
+        (
+            format!(r#"{{"checkpoint":"e","parent":"d","data":1,{patch}}}"#),
+            "two things",
+        ),
+        (
+            r#"{"checkpoint":"d","data":{"n":9}}"#.into(),
+            "there already",
+        ),
         (r#"{"checkpoint":"","data":1}"#.into(), "1 to 256"),
         (r#"{"checkpoint":"a\u001b[2J","data":1}"#.into(), "control"),
         (r#"{"checkpoint":"e","data":{"a":1,"a":2}}"#.into(), "twice"),
@@ -178,7 +206,12 @@ fn a_server_has_room_for_so_much() {
         trees.apply(record);
     }
     let late = key("agent.1", "late");
-    say(&mut trees, &late, &format!(r#"{{"checkpoint":"c","data":{data}}}"#)).unwrap();
+    say(
+        &mut trees,
+        &late,
+        &format!(r#"{{"checkpoint":"c","data":{data}}}"#),
+    )
+    .unwrap();
     assert!(trees.tree(&first).is_none());
 
     let mut trees = StateTrees::default();
@@ -198,13 +231,22 @@ fn the_records_make_the_same_trees() {
     let mut trees = StateTrees::default();
     let a = key("agent.a", "1");
     let long = "y".repeat(400_000);
-    say(&mut trees, &a, &format!(r#"{{"checkpoint":"a","data":"{long}"}}"#)).unwrap();
+    say(
+        &mut trees,
+        &a,
+        &format!(r#"{{"checkpoint":"a","data":"{long}"}}"#),
+    )
+    .unwrap();
     say(&mut trees, &a, r#"{"checkpoint":"b","parent":"a"}"#).unwrap();
     say(&mut trees, &a, r#"{"checkpoint":"a"}"#).unwrap();
     for record in trees.all_ended(false, 1000) {
         trees.apply(record);
     }
-    let entries: Vec<Vec<u8>> = trees.records().iter().flat_map(StateRecord::pieces).collect();
+    let entries: Vec<Vec<u8>> = trees
+        .records()
+        .iter()
+        .flat_map(StateRecord::pieces)
+        .collect();
     assert!(entries.len() > 4);
     let again = StateTrees::read(StateRecord::read(&entries));
     assert_eq!(text(again.carried(&a)), format!("\"{long}\""));

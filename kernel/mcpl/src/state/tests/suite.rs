@@ -40,7 +40,9 @@ fn the_public_suite_of_json_patch_passes() {
             let told = format!("{} {}: {outcome:?}", case.comment, case.patch.get());
             match (case.expected, &case.error) {
                 (_, Some(_)) => assert!(outcome.is_err(), "{told}"),
-                (Some(expected), None) => assert_same(&outcome.expect(&told), expected.get(), &told),
+                (Some(expected), None) => {
+                    assert_same(&outcome.expect(&told), expected.get(), &told)
+                }
                 (None, None) => assert!(outcome.is_ok(), "{told}"),
             }
         }
@@ -65,7 +67,10 @@ fn what_is_not_patched_stays_as_it_was_written() {
         r#"{"n":12345678901234567890123,"f":1.50,"e":1E400,"s":"\u0061\/","b":{"z":-0,"a":2},"new/name":0.10}"#
     );
     for (test, holds) in [
-        (r#"{"op":"test","path":"/n","value":12345678901234567890124}"#, false),
+        (
+            r#"{"op":"test","path":"/n","value":12345678901234567890124}"#,
+            false,
+        ),
         (r#"{"op":"test","path":"/f","value":15e-1}"#, true),
         (r#"{"op":"test","path":"/s","value":"a/"}"#, true),
         (r#"{"op":"test","path":"/b","value":{"a":2.0,"z":1}}"#, true),

@@ -86,7 +86,11 @@ fn drawn(state: &KeptState) -> String {
         }
     }
     if state.pruned > 0 {
-        let _ = write!(text, "\n({} older ones were taken out for room)", state.pruned);
+        let _ = write!(
+            text,
+            "\n({} older ones were taken out for room)",
+            state.pruned
+        );
     }
     text
 }
@@ -117,7 +121,9 @@ fn branch(all: &[KeptCheckpoint], at: usize, mark: &str, below: &str, text: &mut
             (Some(parent), None) => format!(" (after {}, which is not kept)", plain(parent)),
             (Some(_), Some(_)) | (None, _) => String::new(),
         };
-        let kept = one.bytes.map_or("kept by the server".to_owned(), |bytes| format!("{bytes} bytes"));
+        let kept = one.bytes.map_or("kept by the server".to_owned(), |bytes| {
+            format!("{bytes} bytes")
+        });
         let star = if one.current { "*" } else { " " };
         let _ = write!(
             text,
@@ -147,7 +153,11 @@ fn branch(all: &[KeptCheckpoint], at: usize, mark: &str, below: &str, text: &mut
 mod tests {
     use super::*;
 
-    fn checkpoint(id: &str, parent: Option<(&str, Option<usize>)>, current: bool) -> KeptCheckpoint {
+    fn checkpoint(
+        id: &str,
+        parent: Option<(&str, Option<usize>)>,
+        current: bool,
+    ) -> KeptCheckpoint {
         KeptCheckpoint {
             checkpoint: id.into(),
             parent: parent.map(|(parent, _)| parent.into()),

@@ -70,7 +70,9 @@ pub(crate) fn read_channels(mut section: Section<'_, '_, '_>, rules: &mut Channe
         if name.is_empty() {
             return;
         }
-        let channels = channels.as_ref().map_or("**", |channels| channels.get_ref());
+        let channels = channels
+            .as_ref()
+            .map_or("**", |channels| channels.get_ref());
         let Some(pattern) = pattern else {
             let whole = rule.whole();
             return rule.refuse(whole, format!("`pattern` is missing in {}", rule.name()));
@@ -85,7 +87,10 @@ pub(crate) fn read_channels(mut section: Section<'_, '_, '_>, rules: &mut Channe
     });
     if read.len() > RULES_MAX {
         let whole = section.whole();
-        section.refuse(whole, format!("[mcpl.channels] has more than {RULES_MAX} rules of moderation"));
+        section.refuse(
+            whole,
+            format!("[mcpl.channels] has more than {RULES_MAX} rules of moderation"),
+        );
     }
     if !read.is_empty() {
         rules.moderation = read;
