@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use mgp_mcpl_engine::feature_sets::FeatureSets;
 use mgp_mcpl_engine::policy::McplRules;
-use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mcpl::McplError;
@@ -93,7 +92,14 @@ impl McplHost {
         EventSink::new(move |event| match event {
             ServerEvent::Mcpl { server, message } => host.said(server, message),
             ServerEvent::McplMet { server, link } => host.met(server, &link),
-            other => below.send(other),
+            event @ (ServerEvent::Offered { .. }
+            | ServerEvent::Withdrawn(_)
+            | ServerEvent::Connected(..)
+            | ServerEvent::Disconnected(_)
+            | ServerEvent::Removed(_)
+            | ServerEvent::Told { .. }
+            | ServerEvent::Stepped(_)
+            | ServerEvent::Updated { .. }) => below.send(event),
         })
     }
 
@@ -140,7 +146,7 @@ impl McplHost {
         deadline: Duration,
     ) -> Result<Bytes, Refusal> {
         let link = self.link(server)?;
-        Box::pin(link.ask_within(Era::Legacy, method, Some(params), deadline)).await
+        Box::pin(link.ask_in_mcpl(method, params, deadline)).await
     }
 
     /// Tells a server something.

@@ -17,6 +17,16 @@ async fn enabled(kernel: &Kernel, server: &str) -> Vec<String> {
         .collect()
 }
 
+/// A misspelt name of a server or a set is refused with the nearest.
+async fn names_that_nobody_has_are_not_taken(kernel: &Kernel) {
+    let misspelt = [("memory", "memory.proactve", "memory.proactive"), ("memry", "a", "memory")];
+    for (server, set, near) in misspelt {
+        let refused = kernel.mgp(&["mcpl", "sets", "enable", server, set]).await;
+        let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && words.contains(near), "{words}");
+    }
+}
+
 fn sets(list: &[&str]) -> Value {
     json!(list)
 }
@@ -62,15 +72,7 @@ async fn the_operator_says_which_sets_are_enabled() {
         heard[2]["params"]["disabled"],
         sets(&["memory.consolidation"])
     );
-    // Names that nobody has are not taken.
-    for (server, set, near) in [
-        ("memory", "memory.proactve", "memory.proactive"),
-        ("memry", "a", "memory"),
-    ] {
-        let refused = kernel.mgp(&["mcpl", "sets", "enable", server, set]).await;
-        let words = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && words.contains(near), "{words}");
-    }
+    names_that_nobody_has_are_not_taken(&kernel).await;
 
     // The server declares others: they follow what was said.
     let added = json!({

@@ -178,7 +178,10 @@ async fn a_scoped_call_leaves_only_in_an_open_scope() {
     );
 
     let folder = kernel.end(Signal::SIGTERM, DEADLINE).await;
-    let config = format!("{servers}[mcpl]\nscope_timeout_secs = 1\n");
+    // Nobody has the time to answer there.
+    let config = folder.path().join("mgp.toml");
+    let before = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{before}[mcpl]\nscope_timeout_secs = 1\n")).unwrap();
     let kernel = Kernel::again(folder).await;
     kernel.connected(&["files"]).await;
     let host = at_files(&kernel).await;
@@ -188,22 +191,11 @@ async fn a_scoped_call_leaves_only_in_an_open_scope() {
         kernel.mgp_json(&["mcpl", "forget", "files"]).await["scopes"],
         1
     );
-    // Nobody answers: it is denied when the time is over.
-    kernel.rewrite(&config);
-    wait_until("the time is short", DEADLINE, async || {
-        let call = host.begin(
-            "tools/call",
-            json!({"name": "edit_file", "arguments": {"path": "/srv/b"}}),
-        );
-        let answer = tokio::time::timeout(DEADLINE / 4, call).await;
-        answer.is_ok_and(|answer| {
-            answer
-                .unwrap()
-                .to_string()
-                .contains("nobody decided in time")
-        })
-    })
-    .await;
+    let answer = host
+        .call("edit_file", json!({"path": "/srv/a"}))
+        .await
+        .to_string();
+    assert!(answer.contains("nobody decided in time"), "{answer}");
 }
 
 /// MCPL-019, MCPL-049, MCPL-050, MCPL-051, MCPL-053 to MCPL-057: what a server asks leave for.

@@ -187,20 +187,21 @@ impl Link {
         self.ask_by(exchange, era, method, params).await
     }
 
-    /// The same, at most so long; then the server is told that nobody waits any more.
+    /// Asks the server something of MCPL, which waits at most so long; then the server is told that nobody does any
+    /// more.
     ///
     /// # Errors
     /// As [`Self::ask_in`], and [`Refusal::TimedOut`].
-    pub async fn ask_within(
+    pub async fn ask_in_mcpl(
         self: &Arc<Self>,
-        era: Era,
         method: &str,
-        params: Option<&str>,
+        params: &str,
         limit: Duration,
     ) -> Outcome {
         let exchange = Exchange::new(ReplyPath::Nowhere);
         exchange.take_time();
-        let mut asked = std::pin::pin!(self.ask_by(exchange.clone(), era, method, params));
+        let asked = self.ask_by(exchange.clone(), Era::Legacy, method, Some(params));
+        let mut asked = std::pin::pin!(asked);
         tokio::select! {
             biased;
             outcome = &mut asked => outcome,

@@ -9,7 +9,7 @@ use mgp_protocol::mgp::negotiation::Features;
 use super::{Link, List};
 
 use self::FromServer::{Notification, Question, Request};
-use self::Needs::Mgp;
+use self::MethodNeeds::Mgp;
 
 /// The handler of a method.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ impl ClientQuestion {
 
 /// What must have been negotiated before a method is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needs {
+pub enum MethodNeeds {
     /// Nothing.
     Nothing,
     /// These parts of MGP.
@@ -57,13 +57,13 @@ pub enum Needs {
 }
 
 /// For methods that need no extension.
-const NONE: Needs = Needs::Nothing;
+const NONE: MethodNeeds = MethodNeeds::Nothing;
 
 /// Method, the extension that must have been negotiated, handler. Without the extension a notification
 /// is dropped and a request is answered with "method not found". Notifications that stand in no line:
 /// `inbound/notifications.rs`.
 #[rustfmt::skip]
-pub const FROM_SERVERS: [(&str, Needs, FromServer); 34] = [
+pub const FROM_SERVERS: [(&str, MethodNeeds, FromServer); 34] = [
     ("notifications/progress", NONE, Notification(|link, params, _| link.progressed(params))),
     ("notifications/message", NONE, Notification(Link::logged)),
     ("notifications/cancelled", NONE, Notification(|link, params, _| link.cancelled(params))),
@@ -86,22 +86,22 @@ pub const FROM_SERVERS: [(&str, Needs, FromServer); 34] = [
     ("mgp/permission/request", Mgp(Features::PERMISSIONS), Request(Link::permission_asked)),
     ("mgp/permission/await", Mgp(Features::PERMISSIONS), Request(Link::permission_asked)),
     ("mgp/audit/replay", Mgp(Features::AUDIT), Request(Link::replay_asked)),
-    ("push/event", Needs::Mcpl, Request(|link, id, params| link.mcpl_asked("push/event", id, params))),
-    ("inference/request", Needs::Mcpl, Request(|link, id, params| link.mcpl_asked("inference/request", id, params))),
-    ("model/info", Needs::Mcpl, Request(|link, id, params| link.mcpl_asked("model/info", id, params))),
-    ("scope/elevate", Needs::Mcpl, Request(|link, id, params| link.mcpl_asked("scope/elevate", id, params))),
-    ("channels/register", Needs::Mcpl, Request(|link, id, params| link.mcpl_asked("channels/register", id, params))),
-    ("channels/list", Needs::Mcpl, Request(|link, id, params| link.mcpl_asked("channels/list", id, params))),
-    ("channels/incoming", Needs::Mcpl, Request(|link, id, params| link.mcpl_asked("channels/incoming", id, params))),
-    ("featureSets/changed", Needs::Mcpl, Notification(|link, params, _| link.mcpl_told("featureSets/changed", params))),
-    ("channels/changed", Needs::Mcpl, Notification(|link, params, _| link.mcpl_told("channels/changed", params))),
+    ("push/event", MethodNeeds::Mcpl, Request(|link, id, params| link.mcpl_asked("push/event", id, params))),
+    ("inference/request", MethodNeeds::Mcpl, Request(|link, id, params| link.mcpl_asked("inference/request", id, params))),
+    ("model/info", MethodNeeds::Mcpl, Request(|link, id, params| link.mcpl_asked("model/info", id, params))),
+    ("scope/elevate", MethodNeeds::Mcpl, Request(|link, id, params| link.mcpl_asked("scope/elevate", id, params))),
+    ("channels/register", MethodNeeds::Mcpl, Request(|link, id, params| link.mcpl_asked("channels/register", id, params))),
+    ("channels/list", MethodNeeds::Mcpl, Request(|link, id, params| link.mcpl_asked("channels/list", id, params))),
+    ("channels/incoming", MethodNeeds::Mcpl, Request(|link, id, params| link.mcpl_asked("channels/incoming", id, params))),
+    ("featureSets/changed", MethodNeeds::Mcpl, Notification(|link, params, _| link.mcpl_told("featureSets/changed", params))),
+    ("channels/changed", MethodNeeds::Mcpl, Notification(|link, params, _| link.mcpl_told("channels/changed", params))),
     ("sampling/createMessage", NONE, Question(ClientQuestion::Sampling)),
     ("elicitation/create", NONE, Question(ClientQuestion::Elicitation)),
     ("roots/list", NONE, Question(ClientQuestion::Roots)),
 ];
 
 /// The extension and the handler of this method.
-pub(super) fn from_servers(method: &str) -> Option<(Needs, FromServer)> {
+pub(super) fn from_servers(method: &str) -> Option<(MethodNeeds, FromServer)> {
     let found = FROM_SERVERS.iter().find(|(known, ..)| *known == method);
     found.map(|(_, needs, taken)| (*needs, *taken))
 }

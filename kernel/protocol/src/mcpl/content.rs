@@ -8,6 +8,13 @@ use serde_json::value::RawValue;
 use crate::lookalike;
 use crate::splice::quoted;
 
+/// The types of blocks; the last one is MCP's.
+const TEXT: &str = "text";
+const IMAGE: &str = "image";
+const AUDIO: &str = "audio";
+const RESOURCE: &str = "resource";
+const RESOURCE_LINK: &str = "resource_link";
+
 /// Blocks of one content. A message of a person has a few; more are refused.
 pub const BLOCKS_MAX: usize = 1024;
 
@@ -75,23 +82,23 @@ impl ContentBlock {
         let block: WrittenBlock<'_> =
             lookalike::from_str(raw.get()).map_err(|error| lookalike::plain(&error))?;
         let kind = match block.kind.as_ref() {
-            "text" => ContentKind::Text(
+            TEXT => ContentKind::Text(
                 block
                     .text
                     .map(Cow::into_owned)
                     .ok_or("a text block has no `text`")?,
             ),
-            "image" => {
+            IMAGE => {
                 one_source(&block)?;
                 ContentKind::Image
             }
-            "audio" => {
+            AUDIO => {
                 one_source(&block)?;
                 ContentKind::Audio
             }
-            "resource" if block.uri.is_some() || block.resource.is_some() => ContentKind::Resource,
-            "resource_link" if block.uri.is_some() => ContentKind::Resource,
-            "resource" | "resource_link" => return Err("a resource block has no `uri`".into()),
+            RESOURCE if block.uri.is_some() || block.resource.is_some() => ContentKind::Resource,
+            RESOURCE_LINK if block.uri.is_some() => ContentKind::Resource,
+            RESOURCE | RESOURCE_LINK => return Err("a resource block has no `uri`".into()),
             other => {
                 let other: String = other.chars().take(64).collect();
                 return Err(format!("there is no content block of type {other:?}"));

@@ -9,7 +9,7 @@ use mgp_protocol::jsonrpc::{self, RequestId};
 use mgp_protocol::mcp;
 use mgp_protocol::mgp::is_of_extension;
 
-use crate::link::from_servers::{FromServer, Needs, from_servers, is_like_a_question};
+use crate::link::from_servers::{FromServer, MethodNeeds, from_servers, is_like_a_question};
 use crate::link::question::origin::Origin;
 use crate::link::{Link, LinkEvent, List, Wire, envelope};
 use mgp_callers::exchange::Delivery;
@@ -34,11 +34,11 @@ impl Link {
     }
 
     /// True when all of these were negotiated with the server.
-    pub(super) fn has_agreed(&self, needs: Needs) -> bool {
+    pub(super) fn has_agreed(&self, needs: MethodNeeds) -> bool {
         match needs {
-            Needs::Nothing => true,
-            Needs::Mgp(features) => self.mgp().features().contains(features),
-            Needs::Mcpl => self.mcpl().is_some(),
+            MethodNeeds::Nothing => true,
+            MethodNeeds::Mgp(features) => self.mgp().features().contains(features),
+            MethodNeeds::Mcpl => self.mcpl().is_some(),
         }
     }
 

@@ -391,12 +391,23 @@ mod tests {
         };
         let whole = said((true, true));
         let mcpl = &whole["capabilities"]["experimental"]["mcpl"];
-        assert_eq!((&mcpl["version"], &mcpl["featureSets"]), (&"0.4".into(), &true.into()));
+        assert_eq!(
+            (&mcpl["version"], &mcpl["featureSets"]),
+            (&"0.4".into(), &true.into())
+        );
         assert!(whole["capabilities"]["experimental"]["mgp"].is_object());
         assert_eq!(whole["protocolVersion"], Version::LATEST_LEGACY.as_str());
         let without = said((true, false));
-        assert!(without["capabilities"]["experimental"].get("mcpl").is_none());
-        assert!(said((false, false))["capabilities"].get("experimental").is_none());
+        assert!(
+            without["capabilities"]["experimental"]
+                .get("mcpl")
+                .is_none()
+        );
+        assert!(
+            said((false, false))["capabilities"]
+                .get("experimental")
+                .is_none()
+        );
     }
 
     fn refused(code: i64) -> Outcome {
