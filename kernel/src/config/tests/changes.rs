@@ -195,6 +195,21 @@ max_tokens_name = "max_tokens" #> "max_completion_tokens" live
 vendor = "v" #> "w" live
 context_window = 1 #> 2 live
 capabilities = [] #> ["vision"] live
+[mcpl.state]
+shared_by = "session" #> "agent" live
+keep_ended_secs = 10 #> 11 live
+tool_for = [] #> ["a"] live
+[mcpl.state.sets]
+"x.y" = "agent" #> "nobody" live
+[mcpl.channels]
+default_outgoing = "x:a" #> "x:b" live
+incoming_to = [] #> ["a"] live
+tool_for = [] #> ["a"] live
+[mcpl.channels.moderation.m]
+channels = "x:a" #> "x:b" live
+pattern = "a" #> "b" live
+way = "both" #> "in" live
+with = "a" #> "b" live
 [discovery.servers."agent.a"]
 exposure = "all" #> "pinned" waits
 [discovery.provider]
@@ -314,6 +329,7 @@ fn starred(key: &str) -> String {
         .replace("mcpl.providers.p", "mcpl.providers.*")
         .replace("mcpl.servers.x", "mcpl.servers.*")
         .replace("scopes.a", "scopes.*")
+        .replace("moderation.m", "moderation.*")
 }
 
 /// The table has every key that is known.
