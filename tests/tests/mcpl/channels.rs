@@ -48,7 +48,7 @@ whitelist = ["discord:**"]
 whitelist = ["**"]
 [mcpl.channels]
 default_outgoing = "chat:discord:#dev"
-tool_for = ["local"]
+tool_for = ["*"]
 [mcpl.channels.moderation.keys]
 channels = "chat:discord:#general"
 pattern = "sk-[a-z0-9]+"
@@ -144,11 +144,11 @@ async fn what_is_published_reaches_the_one_server_that_has_the_channel() {
     let chunk = |to: &str| {
         host.tell("channels/outgoing/chunk", json!({"inferenceId": "inf_1", "conversationId": "conv_1", "channelId": to, "index": 0, "delta": "sk-"}));
     };
-    ["chat:discord:#general", "chat:discord:#dev", "thinking", "chat:discord:#none"].map(chunk);
+    ["chat:discord:#general", "chat:discord:#dev", "thinking", "chat:discord:#none"].iter().for_each(|to| chunk(to));
     let whole = |to: &str| {
         host.tell("channels/outgoing/complete", json!({"inferenceId": "inf_1", "conversationId": "conv_1", "channelId": to, "content": "sk-1 done"}));
     };
-    ["mail:discord:#general", "chat:discord:#general"].map(whole);
+    ["mail:discord:#general", "chat:discord:#general"].iter().for_each(|to| whole(to));
     let complete = chat.hears("channels/outgoing/complete", 1).await;
     assert_eq!(complete[0]["params"]["content"], text("[key] done"));
     assert_eq!(complete[0]["params"]["channelId"], "discord:#general");
@@ -161,7 +161,9 @@ async fn what_is_published_reaches_the_one_server_that_has_the_channel() {
     assert_eq!(complete[0]["params"]["content"], text("sk-1 done"));
     assert!(mail.heard_of("channels/outgoing/chunk").await.is_empty());
     assert!(mail.heard_of("channels/publish").await.is_empty());
-    assert!(off.heard().await.iter().all(|heard| heard["method"] == "featureSets/update" || heard["method"] == "tools/call"));
+    let heard = off.heard().await;
+    let of_channels = |heard: &&Value| heard["method"].as_str().is_some_and(|method| method.starts_with("channels/"));
+    assert_eq!(heard.iter().filter(of_channels).count(), 0, "{heard:?}");
 
     // An agent that wants less has less.
     host.tell("featureSets/update", json!({"scopes": {"chat.channels.publish": {"blacklist": ["discord:#general"]}}}));

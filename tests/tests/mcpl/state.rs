@@ -40,7 +40,7 @@ fn notes() -> Program {
             {"result": {"content": [{"type": "text", "text": "done"}]}},
         ])),
         tool("commit", "git.commit", json!([said(&json!({"checkpoint": "g1"})), said(&json!({"checkpoint": "g2", "parent": "g1"}))])),
-        tool("slow", "git.commit", json!([
+        tool("slow_commit", "git.commit", json!([
             {"result": {"content": [], "state": {"checkpoint": "s1", "data": 1}}, "after_ms": 200},
             said(&json!({"checkpoint": "s2", "data": 2})),
         ])),
@@ -148,10 +148,10 @@ async fn a_state_grows_goes_back_branches_and_outlives_the_kernel() {
     assert_eq!(carried(&mut driver, "add_note").await, json!([null, null, null]));
 
     // Two calls of one state at once: the second one goes on from what the first one left.
-    let (one, two) = (host.begin("tools/call", json!({"name": "notes__slow", "arguments": {}})), host.begin("tools/call", json!({"name": "notes__slow", "arguments": {}})));
+    let (one, two) = (host.begin("tools/call", json!({"name": "notes__slow_commit", "arguments": {}})), host.begin("tools/call", json!({"name": "notes__slow_commit", "arguments": {}})));
     one.await.unwrap();
     two.await.unwrap();
-    assert_eq!(carried(&mut driver, "slow").await, json!([1, null, null]));
+    assert_eq!(carried(&mut driver, "slow_commit").await, json!([1, null, null]));
 
     operator(&kernel).await;
     host.call("notes__add_note", json!({})).await;
