@@ -17,7 +17,8 @@ fn bridge() -> Program {
             "channels.thinking": set("channels.observe"),
         }
     });
-    let failed = json!({"code": -32024, "message": "Channel open failed", "data": {"why": "banned"}});
+    let failed =
+        json!({"code": -32024, "message": "Channel open failed", "data": {"why": "banned"}});
     let answers = json!({
         "channels/publish": {"result": {"delivered": true, "messageId": "dmsg_9"}},
         "channels/open": [{"result": {"channel": channel("discord:#new", "bidirectional")}}, {"error": failed}],
@@ -60,7 +61,12 @@ pattern = "(?i)damn"
 "##;
 
 async fn bridged() -> Kernel {
-    let servers = [bridge().entry("chat"), bridge().entry("mail"), bridge().entry("off"), CONFIG.into()];
+    let servers = [
+        bridge().entry("chat"),
+        bridge().entry("mail"),
+        bridge().entry("off"),
+        CONFIG.into(),
+    ];
     let kernel = Kernel::start(&servers.concat()).await;
     kernel.connected(&["chat", "mail", "off"]).await;
     kernel
@@ -68,7 +74,10 @@ async fn bridged() -> Kernel {
 
 fn ids(listed: &Value) -> Vec<&str> {
     let channels = listed["result"]["channels"].as_array().unwrap();
-    channels.iter().map(|channel| channel["id"].as_str().unwrap()).collect()
+    channels
+        .iter()
+        .map(|channel| channel["id"].as_str().unwrap())
+        .collect()
 }
 
 fn text(text: &str) -> Value {
@@ -81,7 +90,10 @@ fn text(text: &str) -> Value {
 async fn what_is_published_reaches_the_one_server_that_has_the_channel() {
     let kernel = bridged().await;
     let host = Host::start(&kernel).await;
-    let (mut chat, mut mail) = (Driver::at(&kernel, "chat").await, Driver::at(&kernel, "mail").await);
+    let (mut chat, mut mail) = (
+        Driver::at(&kernel, "chat").await,
+        Driver::at(&kernel, "mail").await,
+    );
     let mut off = Driver::at(&kernel, "off").await;
     let all = json!([
         channel("discord:#general", "bidirectional"),
@@ -89,8 +101,14 @@ async fn what_is_published_reaches_the_one_server_that_has_the_channel() {
         channel("discord:#admin-x", "bidirectional"),
         channel("discord:#in", "inbound"),
     ]);
-    let answer = chat.ask("channels/register", json!({"channels": all})).await;
-    assert_eq!(answer["result"]["registered"].as_array().unwrap().len(), 4, "{answer}");
+    let answer = chat
+        .ask("channels/register", json!({"channels": all}))
+        .await;
+    assert_eq!(
+        answer["result"]["registered"].as_array().unwrap().len(),
+        4,
+        "{answer}"
+    );
     let told = host.hears("channels/changed").await;
     assert_eq!(told["added"].as_array().unwrap().len(), 4, "{told}");
     for driver in [&mut mail, &mut off] {
@@ -98,28 +116,48 @@ async fn what_is_published_reaches_the_one_server_that_has_the_channel() {
         driver.ask("channels/register", same).await;
     }
     // Too many are none, and take no other one away.
-    let many: Vec<Value> = (0..5000).map(|n| channel(&n.to_string(), "inbound")).collect();
-    let answer = mail.ask("channels/register", json!({"channels": many})).await;
+    let many: Vec<Value> = (0..5000)
+        .map(|n| channel(&n.to_string(), "inbound"))
+        .collect();
+    let answer = mail
+        .ask("channels/register", json!({"channels": many}))
+        .await;
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
     let listed = mail.ask("channels/list", json!({})).await;
     assert_eq!(ids(&listed), ["discord:#general"]);
 
     // The agent knows both of one id apart, and none of a server whose sets are off.
     let listed = host.request("channels/list", json!({})).await;
-    let known = ["chat:discord:#admin-x", "chat:discord:#dev", "chat:discord:#general", "chat:discord:#in", "mail:discord:#general"];
+    let known = [
+        "chat:discord:#admin-x",
+        "chat:discord:#dev",
+        "chat:discord:#general",
+        "chat:discord:#in",
+        "mail:discord:#general",
+    ];
     assert_eq!(ids(&listed), known);
 
     let publish = |to: &str, text: &str| {
-        host.request("channels/publish", json!({"conversationId": "conv_1", "channelId": to, "stream": false, "content": text}))
+        host.request(
+            "channels/publish",
+            json!({"conversationId": "conv_1", "channelId": to, "stream": false, "content": text}),
+        )
     };
     let answer = publish("chat:discord:#general", "Hello sk-123").await;
-    assert_eq!(answer["result"], json!({"delivered": true, "messageId": "dmsg_9"}), "{answer}");
+    assert_eq!(
+        answer["result"],
+        json!({"delivered": true, "messageId": "dmsg_9"}),
+        "{answer}"
+    );
     let heard = chat.hears("channels/publish", 1).await;
     assert_eq!(heard[0]["params"]["channelId"], "discord:#general");
     assert_eq!(heard[0]["params"]["content"], text("Hello [key]"));
     let conversation = heard[0]["params"]["conversationId"].clone();
     assert_ne!(conversation, "conv_1");
-    host.tell("channels/publish", json!({"conversationId": "conv_1", "content": text("to the default")}));
+    host.tell(
+        "channels/publish",
+        json!({"conversationId": "conv_1", "content": text("to the default")}),
+    );
     let heard = chat.hears("channels/publish", 2).await;
     assert!(heard[1].get("id").is_none(), "{heard:?}");
     assert_eq!(heard[1]["params"]["channelId"], "discord:#dev");
@@ -144,17 +182,29 @@ async fn what_is_published_reaches_the_one_server_that_has_the_channel() {
     let chunk = |to: &str| {
         host.tell("channels/outgoing/chunk", json!({"inferenceId": "inf_1", "conversationId": "conv_1", "channelId": to, "index": 0, "delta": "sk-"}));
     };
-    ["chat:discord:#general", "chat:discord:#dev", "thinking", "chat:discord:#none"].iter().for_each(|to| chunk(to));
+    [
+        "chat:discord:#general",
+        "chat:discord:#dev",
+        "thinking",
+        "chat:discord:#none",
+    ]
+    .iter()
+    .for_each(|to| chunk(to));
     let whole = |to: &str| {
         host.tell("channels/outgoing/complete", json!({"inferenceId": "inf_1", "conversationId": "conv_1", "channelId": to, "content": "sk-1 done"}));
     };
-    ["mail:discord:#general", "chat:discord:#general"].iter().for_each(|to| whole(to));
+    ["mail:discord:#general", "chat:discord:#general"]
+        .iter()
+        .for_each(|to| whole(to));
     let complete = chat.hears("channels/outgoing/complete", 1).await;
     assert_eq!(complete[0]["params"]["content"], text("[key] done"));
     assert_eq!(complete[0]["params"]["channelId"], "discord:#general");
     assert_eq!(complete[0]["params"]["conversationId"], conversation);
     let chunks = chat.heard_of("channels/outgoing/chunk").await;
-    let of: Vec<&Value> = chunks.iter().map(|chunk| &chunk["params"]["channelId"]).collect();
+    let of: Vec<&Value> = chunks
+        .iter()
+        .map(|chunk| &chunk["params"]["channelId"])
+        .collect();
     assert_eq!(of, ["discord:#dev", "thinking"]);
     assert_eq!(chunks[0]["params"]["delta"], "sk-");
     let complete = mail.hears("channels/outgoing/complete", 1).await;
@@ -162,26 +212,45 @@ async fn what_is_published_reaches_the_one_server_that_has_the_channel() {
     assert!(mail.heard_of("channels/outgoing/chunk").await.is_empty());
     assert!(mail.heard_of("channels/publish").await.is_empty());
     let heard = off.heard().await;
-    let of_channels = |heard: &&Value| heard["method"].as_str().is_some_and(|method| method.starts_with("channels/"));
+    let of_channels = |heard: &&Value| {
+        heard["method"]
+            .as_str()
+            .is_some_and(|method| method.starts_with("channels/"))
+    };
     assert_eq!(heard.iter().filter(of_channels).count(), 0, "{heard:?}");
 
     // An agent that wants less has less.
-    host.tell("featureSets/update", json!({"scopes": {"chat.channels.publish": {"blacklist": ["discord:#general"]}}}));
+    host.tell(
+        "featureSets/update",
+        json!({"scopes": {"chat.channels.publish": {"blacklist": ["discord:#general"]}}}),
+    );
     let answer = publish("chat:discord:#general", "x").await;
     assert_eq!(answer["error"]["code"], -32017, "{answer}");
 
     // One without MCPL that was given the tool.
     let mut plain = kernel.http_agent(None);
     plain.initialize(VERSION, "{}").await;
-    let answer = plain.call("mgp_channels_publish", json!({"channelId": "chat:discord:#dev", "content": "hi"})).await;
-    assert!(answer.frame.contains(r#""delivered":true"#), "{}", answer.frame);
+    let answer = plain
+        .call(
+            "mgp_channels_publish",
+            json!({"channelId": "chat:discord:#dev", "content": "hi"}),
+        )
+        .await;
+    assert!(
+        answer.frame.contains(r#""delivered":true"#),
+        "{}",
+        answer.frame
+    );
     let heard = chat.hears("channels/publish", 3).await;
     assert_ne!(heard[2]["params"]["conversationId"], conversation);
     let gone = json!({"removed": ["discord:#dev", "never"], "updated": [channel("discord:#in", "bidirectional")]});
     chat.tell("channels/changed", gone).await;
     let told = host.hears("channels/changed").await;
     assert_eq!(told["removed"], json!(["chat:discord:#dev"]), "{told}");
-    assert_eq!(publish("chat:discord:#dev", "x").await["error"]["code"], -32023);
+    assert_eq!(
+        publish("chat:discord:#dev", "x").await["error"]["code"],
+        -32023
+    );
     let records = kernel.mgp(&["audit", "find", "--json"]).await;
     let records = String::from_utf8_lossy(&records.stdout);
     assert!(!records.contains("Hello"), "{records}");
@@ -193,17 +262,19 @@ async fn what_comes_in_is_taken_by_one_agent_and_keeps_its_conversation() {
     let kernel = bridged().await;
     let mut chat = Driver::at(&kernel, "chat").await;
     let general = channel("discord:#general", "bidirectional");
-    chat.ask("channels/register", json!({"channels": [general]})).await;
-    let message = |channel: &str, id: &str, thread: &str, text: &str| {
-        json!({"channelId": channel, "messageId": id, "threadId": thread, "author": {"id": "u_777", "name": "Alice"}, "timestamp": "2026-03-05T10:30:00Z", "content": text, "metadata": {"mentions": ["@bob"]}})
-    };
+    chat.ask("channels/register", json!({"channels": [general]}))
+        .await;
+    let message = |channel: &str, id: &str, thread: &str, text: &str| json!({"channelId": channel, "messageId": id, "threadId": thread, "author": {"id": "u_777", "name": "Alice"}, "timestamp": "2026-03-05T10:30:00Z", "content": text, "metadata": {"mentions": ["@bob"]}});
     let one = |id: &str, thread: &str| json!({"messages": [message("discord:#general", id, thread, "hi")]});
 
     // Nobody is there.
     let answer = chat.ask("channels/incoming", one("m0", "t")).await;
     let result = &answer["result"]["results"][0];
     assert_eq!(result["accepted"], false, "{answer}");
-    assert!(result["reason"].as_str().unwrap().contains("no agent"), "{answer}");
+    assert!(
+        result["reason"].as_str().unwrap().contains("no agent"),
+        "{answer}"
+    );
 
     let host = Host::start(&kernel).await;
     let taken = |results: Value| json!({"result": {"results": results}});
@@ -222,8 +293,15 @@ async fn what_comes_in_is_taken_by_one_agent_and_keeps_its_conversation() {
     ]});
     let answer = chat.ask("channels/incoming", batch).await;
     let results = answer["result"]["results"].as_array().unwrap().clone();
-    let accepted: Vec<Value> = results.iter().map(|one| json!([one["messageId"], one["accepted"]])).collect();
-    assert_eq!(json!(accepted), json!([["m1", true], ["m2", false], ["m3", false], ["m4", false]]), "{answer}");
+    let accepted: Vec<Value> = results
+        .iter()
+        .map(|one| json!([one["messageId"], one["accepted"]]))
+        .collect();
+    assert_eq!(
+        json!(accepted),
+        json!([["m1", true], ["m2", false], ["m3", false], ["m4", false]]),
+        "{answer}"
+    );
     assert_eq!(results[1]["reason"], "Unknown channel");
     assert_eq!(results[3]["reason"], "busy");
     let conversation = results[0]["conversationId"].clone();
@@ -238,23 +316,43 @@ async fn what_comes_in_is_taken_by_one_agent_and_keeps_its_conversation() {
 
     // The same conversation for the same thread, another one for another; where the agent names none, the kernel does.
     let of = |answer: &Value| answer["result"]["results"][0]["conversationId"].clone();
-    assert_eq!(of(&chat.ask("channels/incoming", one("m5", "t_42")).await), conversation);
+    assert_eq!(
+        of(&chat.ask("channels/incoming", one("m5", "t_42")).await),
+        conversation
+    );
     let other = of(&chat.ask("channels/incoming", one("m6", "t_43")).await);
     assert_ne!(other, conversation);
-    assert_eq!(of(&chat.ask("channels/incoming", one("m7", "t_43")).await), other);
+    assert_eq!(
+        of(&chat.ask("channels/incoming", one("m7", "t_43")).await),
+        other
+    );
     let answer = chat.ask("channels/incoming", one("m8", "t_43")).await;
-    assert_eq!(answer["result"]["results"][0]["accepted"], false, "{answer}");
-    let answer = chat.ask("channels/incoming", json!({"messages": [{"channelId": "discord:#general"}]})).await;
+    assert_eq!(
+        answer["result"]["results"][0]["accepted"], false,
+        "{answer}"
+    );
+    let answer = chat
+        .ask(
+            "channels/incoming",
+            json!({"messages": [{"channelId": "discord:#general"}]}),
+        )
+        .await;
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
 
     // Opened at the server that is named, and again after its restart.
     let open = json!({"type": "discord", "address": {"guild": "acme"}, "metadata": {}});
     let answer = host.request("channels/open", open.clone()).await;
-    assert_eq!(answer["error"]["code"], -32602, "two servers open channels: {answer}");
+    assert_eq!(
+        answer["error"]["code"], -32602,
+        "two servers open channels: {answer}"
+    );
     let mut at_chat = open.clone();
     at_chat["serverId"] = json!("chat");
     let answer = host.request("channels/open", at_chat.clone()).await;
-    assert_eq!(answer["result"]["channel"]["id"], "chat:discord:#new", "{answer}");
+    assert_eq!(
+        answer["result"]["channel"]["id"], "chat:discord:#new",
+        "{answer}"
+    );
     let asked = chat.heard_of("channels/open").await;
     assert_eq!(asked[0]["params"], open);
     let answer = host.request("channels/open", at_chat).await;
@@ -267,9 +365,13 @@ async fn what_comes_in_is_taken_by_one_agent_and_keeps_its_conversation() {
     })
     .await;
 
-    let answer = host.request("channels/close", json!({"channelId": "chat:discord:#new"})).await;
+    let answer = host
+        .request("channels/close", json!({"channelId": "chat:discord:#new"}))
+        .await;
     assert_eq!(answer["result"], json!({"closed": true}), "{answer}");
-    let answer = host.request("channels/close", json!({"channelId": "chat:discord:#new"})).await;
+    let answer = host
+        .request("channels/close", json!({"channelId": "chat:discord:#new"}))
+        .await;
     assert_eq!(answer["error"]["code"], -32023, "{answer}");
     let less = Host::declaring(&kernel, &without_channels(), &[]).await;
     assert!(less.heard().is_empty());

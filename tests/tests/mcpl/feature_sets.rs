@@ -19,7 +19,10 @@ async fn enabled(kernel: &Kernel, server: &str) -> Vec<String> {
 
 /// A misspelt name of a server or a set is refused with the nearest.
 async fn names_that_nobody_has_are_not_taken(kernel: &Kernel) {
-    let misspelt = [("memory", "memory.proactve", "memory.proactive"), ("memry", "a", "memory")];
+    let misspelt = [
+        ("memory", "memory.proactve", "memory.proactive"),
+        ("memry", "a", "memory"),
+    ];
     for (server, set, near) in misspelt {
         let refused = kernel.mgp(&["mcpl", "sets", "enable", server, set]).await;
         let words = String::from_utf8_lossy(&refused.stderr).into_owned();

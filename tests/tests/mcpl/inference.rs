@@ -97,7 +97,7 @@ async fn what_is_not_open(owner: &mut Agent, provider: &Provider) {
         ),
     ] {
         let answer = asks(
-            &mut owner,
+            owner,
             "memory",
             json!({"method": REQUEST, "params": asked}),
         )
@@ -128,7 +128,7 @@ async fn a_whole_answer(owner: &mut Agent, provider: &Provider) {
         json!({"role": "system", "content": "be brief"})
     );
     let length = asks(
-        &mut owner,
+        owner,
         "memory",
         request("memory.consolidation", "!length"),
     )
@@ -189,7 +189,7 @@ async fn what_fails(owner: &mut Agent, provider: &Provider) {
 /// `model/info`, of the provider that would answer.
 async fn the_model(owner: &mut Agent) {
     let info = asks(
-        &mut owner,
+        owner,
         "memory",
         json!({"method": "model/info", "params": {}}),
     )
@@ -201,7 +201,7 @@ async fn the_model(owner: &mut Agent) {
 /// A budget: what might exceed it does not go.
 async fn a_budget(owner: &mut Agent, provider: &Provider) {
     let answer = asks(
-        &mut owner,
+        owner,
         "poor",
         request("memory.consolidation", &"x".repeat(500)),
     )
@@ -209,7 +209,7 @@ async fn a_budget(owner: &mut Agent, provider: &Provider) {
     assert_eq!(answer["result"]["usage"]["inputTokens"], 500);
     let before = provider.heard().len();
     let instance = asks(
-        &mut owner,
+        owner,
         "poor",
         request("memory.claude", &"x".repeat(200)),
     )
@@ -301,7 +301,10 @@ async fn left(owner: &mut Agent, at: usize) -> Value {
     wait_until("an answer", DEADLINE, async || {
         let asked = json!({"method": REQUEST});
         let heard = owner.call("memory__mcpl_heard", asked).await.result();
-        answers = heard["structuredContent"]["heard"].as_array().unwrap().clone();
+        answers = heard["structuredContent"]["heard"]
+            .as_array()
+            .unwrap()
+            .clone();
         answers.len() > at
     })
     .await;
@@ -332,8 +335,7 @@ async fn staying(owner: &mut Agent, mut first: Host, mut second: Host, conversat
     asks(owner, "memory", streamed("conv_1", json!(10))).await;
     let (id, params) = second.asked(REQUEST).await;
     assert_ne!(
-        params["conversationId"],
-        conversation,
+        params["conversationId"], conversation,
         "another client is told another id"
     );
     second.answers(&id, "mine").await;
@@ -354,7 +356,7 @@ async fn a_person(kernel: &Kernel, owner: &mut Agent) {
         .result();
     let asking = async {
         let answer = asks(
-            &mut owner,
+            owner,
             "notes",
             request("memory.consolidation", "may I?"),
         )
@@ -402,7 +404,12 @@ async fn an_agent_answers_where_the_rule_leads_to_it() {
             assert_eq!(reason(&answer), "notThere", "{server}");
         }
     }
-    let info = asks(&mut owner, "memory", json!({"method": "model/info", "params": {}})).await;
+    let info = asks(
+        &mut owner,
+        "memory",
+        json!({"method": "model/info", "params": {}}),
+    )
+    .await;
     assert_eq!(info["error"]["code"], -32010);
 
     let mut first = Host::at(&kernel.socket()).await;

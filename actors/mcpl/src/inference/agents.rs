@@ -21,8 +21,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::parts::AnswerParts;
-use super::providers::NoAnswer;
 use super::prompt::texts;
+use super::providers::NoAnswer;
 use super::{AnsweredOrder, InferenceOrder, STAYING_MAX, SharedInference, lock};
 use crate::agents::McplAgent;
 
@@ -200,10 +200,10 @@ fn told(answered: Result<ClientAnswer, Unanswered>) -> Result<Arc<[u8]>, NoAnswe
 
 fn code(error: &Bytes) -> i64 {
     #[derive(Deserialize)]
-    struct OnlyCode {
+    struct RefusalCode {
         code: i64,
     }
-    serde_json::from_slice(error).map_or(0, |it: OnlyCode| it.code)
+    serde_json::from_slice(error).map_or(0, |it: RefusalCode| it.code)
 }
 
 /// `sampling/createMessage`: one block a message, and what the model is to hold to beside them.

@@ -180,12 +180,12 @@ impl ProviderSpec {
     #[must_use]
     pub fn error_code(body: &[u8]) -> BadAnswer {
         #[derive(serde::Deserialize)]
-        struct Body {
+        struct WrittenError {
             error: serde_json::Value,
         }
         let error = serde_json::from_slice(body)
             .ok()
-            .map(|body: Body| body.error);
+            .map(|body: WrittenError| body.error);
         let code = |member: &str| error.as_ref()?.get(member)?.as_str();
         BadAnswer::failed(code("code").or_else(|| code("type")))
     }

@@ -234,7 +234,8 @@ mod tests {
         let published: Published =
             serde_json::from_str(r#"{"delivered":true,"messageId":"dmsg_9"}"#).unwrap();
         assert!(published.delivered && published.reason.is_none());
-        let taken = r#"{"results":[{"messageId":"dmsg_123","accepted":true,"conversationId":"conv_123"}]}"#;
+        let taken =
+            r#"{"results":[{"messageId":"dmsg_123","accepted":true,"conversationId":"conv_123"}]}"#;
         let read: TakenBatch = serde_json::from_str(taken).unwrap();
         assert_eq!(serde_json::to_string(&read).unwrap(), taken);
     }

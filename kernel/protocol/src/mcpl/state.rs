@@ -83,8 +83,10 @@ mod tests {
         assert!(opaque.data.is_none());
         assert!(state(r#"{"parent":"chk_abc"}"#).is_err());
         assert!(state(r#"{"checkpoint":"a","Checkpoint":"b"}"#).is_err());
-        let back: Rollback =
-            read(Some(r#"{"featureSet":"notes.edit","checkpoint":"chk_abc"}"#)).unwrap();
+        let back: Rollback = read(Some(
+            r#"{"featureSet":"notes.edit","checkpoint":"chk_abc"}"#,
+        ))
+        .unwrap();
         assert_eq!(back.feature_set, "notes.edit");
         let no = r#"{"checkpoint":"chk_abc","success":false,"reason":"External API call cannot be undone"}"#;
         let answer: RolledBack = read(Some(no)).unwrap();
