@@ -207,11 +207,11 @@ impl Parts {
         search.look_at(cluster.remote_tools());
         let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));
         let audit = kept.audit;
-        let folder = options.data_dir.join("pins");
+        let told = (&directory, &*hosts);
         let mcpl = McplParts::start(
             kernel,
             kept.mcpl,
-            &directory,
+            told,
             &approvals,
             (&servers, &events),
             &audit,
@@ -219,7 +219,7 @@ impl Parts {
         )
         .await?;
         let pins = PinsHandle::new(
-            folder,
+            options.data_dir.join("pins"),
             approvals.clone(),
             audit.clone(),
             pins_decided(&servers),
@@ -243,7 +243,6 @@ impl Parts {
             supervisor: supervisor("registrar", &mut root).await?,
             tree: OnceLock::new(),
         });
-        let _ = hosts.set(mcpl.agents.clone());
         Ok(Self {
             mcpl,
             registrar,

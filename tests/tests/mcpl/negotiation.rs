@@ -44,7 +44,7 @@ async fn who_speaks_mcpl_hears_it_and_nobody_else() {
         server(&memory()).entry("memory"),
         server(&older).entry("older"),
         server(&other).entry("other"),
-        Program::fixture(&[]).entry("plain"),
+        Program::fixture(&["--mcpl-answers", "{}"]).entry("plain"),
         muted,
     ];
     let kernel = Kernel::start(&servers.concat()).await;

@@ -1,6 +1,6 @@
 //! The parts of MCPL.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use mgp_callers::directory::Directory;
 use mgp_mcpl::agents::McplAgents;
@@ -39,11 +39,12 @@ pub(super) struct McplParts {
 }
 
 impl McplParts {
-    /// Starts what MCPL needs; actors of it at the root are added to `root`.
+    /// Starts what MCPL needs; actors of it at the root are added to `root`. The agents that are hosts are put where
+    /// they are looked for when grants change.
     pub(super) async fn start(
         kernel: &KernelConfig,
         kept: StoredMcpl,
-        directory: &Arc<Directory>,
+        (directory, hosts): (&Arc<Directory>, &OnceLock<Arc<McplAgents>>),
         approvals: &ApprovalsHandle,
         (servers, events): (&Arc<ServerTable>, &EventsHandle),
         audit: &AuditHandle,
@@ -105,6 +106,7 @@ impl McplParts {
         nouns.push(channels.noun());
         nouns.push(inference.noun());
         host.attend(nouns);
+        let _ = hosts.set(agents.clone());
         let _ = root;
         Ok(Self {
             host,
