@@ -178,7 +178,9 @@ pub(crate) async fn after(
     result: Bytes,
 ) -> Result<Bytes, Refusal> {
     let text = std::str::from_utf8(&result).unwrap_or_default();
-    let state = may_mention(&result, "state").then(|| state::without(text)).flatten();
+    let state = may_mention(&result, "state")
+        .then(|| state::without(text))
+        .flatten();
     let Some((shown, said)) = state else {
         return Ok(result);
     };

@@ -31,7 +31,9 @@ pub async fn list(cx: &Context, request: &Request) -> Outcome {
 pub async fn open(cx: &Context, request: &Request) -> Outcome {
     let caller = &request.caller;
     cx.policies.rates.call(&caller.agent)?;
-    let opened = cx.channels.open(caller, sees(cx, caller), request.params.as_deref());
+    let opened = cx
+        .channels
+        .open(caller, sees(cx, caller), request.params.as_deref());
     Ok(opened.await?.into())
 }
 
@@ -42,7 +44,9 @@ pub async fn open(cx: &Context, request: &Request) -> Outcome {
 pub async fn close(cx: &Context, request: &Request) -> Outcome {
     let caller = &request.caller;
     cx.policies.rates.call(&caller.agent)?;
-    let closed = cx.channels.close(caller, sees(cx, caller), request.params.as_deref());
+    let closed = cx
+        .channels
+        .close(caller, sees(cx, caller), request.params.as_deref());
     closed.await.map_err(|refused| match refused {
         Refused::Mcpl(error) => Refusal::from(error),
         Refused::Kernel(refusal) => refusal,
@@ -85,8 +89,14 @@ pub fn outgoing_chunk(cx: &Context, caller: &Caller, params: Option<&str>) {
 
 /// `channels/outgoing/complete`.
 pub fn outgoing_complete(cx: &Context, caller: &Caller, params: Option<&str>) {
-    let told = cx.channels.outgoing_complete(caller, sees(cx, caller), params);
-    unheard(caller, "channels/outgoing/complete", told.map_err(Into::into));
+    let told = cx
+        .channels
+        .outgoing_complete(caller, sees(cx, caller), params);
+    unheard(
+        caller,
+        "channels/outgoing/complete",
+        told.map_err(Into::into),
+    );
 }
 
 /// A notification has no answer: what became of it stands in the log.

@@ -99,7 +99,10 @@ pub async fn roll_back_for_operator(cx: &Context, request: &Request) -> Outcome 
     let meant = trees.iter().filter(|(key, tree)| {
         let set = asked.set.as_deref().is_none_or(|set| *key.set == *set);
         let session = key.session.as_deref().unwrap_or_default();
-        let session = asked.session.as_deref().is_none_or(|typed| session.starts_with(typed));
+        let session = asked
+            .session
+            .as_deref()
+            .is_none_or(|typed| session.starts_with(typed));
         set && session && (agent.is_none() || key.agent == agent) && tree.has(&asked.checkpoint)
     });
     let meant: Vec<&TreeKey> = meant.map(|(key, _)| key).collect();
