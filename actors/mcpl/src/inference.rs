@@ -8,6 +8,7 @@ pub mod around;
 mod hooked;
 mod models;
 mod parts;
+mod prompt;
 mod providers;
 mod pushed;
 mod tokens;
@@ -19,15 +20,14 @@ use mgp_callers::directory::Directory;
 use mgp_mcpl_engine::conversations::Side;
 use mgp_mcpl_engine::inference::InferenceRules;
 use mgp_mcpl_engine::inference::budget::{SetAside, ceiling};
-use mgp_mcpl_engine::inference::provider::{PromptOrder, ProviderSpec};
+use mgp_mcpl_engine::inference::provider::PromptOrder;
 use mgp_mcpl_engine::inference::routes::Destination;
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mcpl::inference::{
-    InferenceAnswer, InferencePreferences, NOT_INFERRED, NotInferred, PromptPart, PromptRole,
-    PromptTurn, Request, TokenUsage,
+    InferenceAnswer, InferencePreferences, NOT_INFERRED, NotInferred, PromptTurn, Request,
 };
 use mgp_protocol::mcpl::model::Info;
 use mgp_protocol::mgp::audit::Outcome;
@@ -36,8 +36,9 @@ use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::{randomness, task};
 use serde_json::json;
 
-use self::around::{Added, AroundInference, OwnInference, Passage};
-use self::parts::Parts;
+use self::around::{AroundInference, Passage};
+use self::parts::AnswerParts;
+use self::prompt::{own, roughly, with};
 use self::providers::{NoAnswer, Providers};
 use self::tokens::NotSetAside;
 use crate::agents::McplAgents;
@@ -48,7 +49,7 @@ use crate::host::{FromMcplServer, HostEvent, McplHost, McplNoun};
 pub use self::hooked::passed_ids;
 pub use self::models::SeenModels;
 pub use self::pushed::{PublishedAnswer, PushedInference};
-pub use self::tokens::{Tokens, UnreadableTokens};
+pub use self::tokens::{TakenTokens, UnreadableTokens};
 
 /// Inferences of one server at once, those that wait in a line included; a further one is refused.
 const OPEN_MAX: usize = 8;
@@ -90,7 +91,7 @@ struct SharedInference {
     /// What is under way goes on by the rules that it began with.
     ruled: RwLock<Arc<Ruled>>,
     from: InferenceFrom,
-    tokens: Tokens,
+    tokens: TakenTokens,
     /// How many each server has under way.
     open: Mutex<HashMap<ServerId, usize>>,
     /// The agent that a conversation stays with.
@@ -113,7 +114,7 @@ struct InferenceOrder {
 }
 
 /// Who answered, and what.
-struct Answered {
+struct AnsweredOrder {
     answer: InferenceAnswer,
     /// Whether the numbers are those of who answered.
     counted: bool,
@@ -123,7 +124,7 @@ struct Answered {
 impl InferenceHandle {
     /// By these rules.
     #[must_use]
-    pub fn new(tokens: Tokens, rules: InferenceRules, from: InferenceFrom) -> Self {
+    pub fn new(tokens: TakenTokens, rules: InferenceRules, from: InferenceFrom) -> Self {
         Self(Arc::new(SharedInference {
             ruled: RwLock::new(Ruled::new(rules)),
             tokens,
@@ -278,7 +279,7 @@ impl SharedInference {
             wishes,
         };
         let streams = request.stream == Some(true);
-        let parts = Parts::new(&self.from.host, server, streams.then_some(id));
+        let parts = AnswerParts::new(&self.from.host, server, streams.then_some(id));
         let answered = self.run(&order, Request::METHOD, parts).await;
         match answered {
             Ok(answered) => Ok(answered.answer.to_json()),
@@ -291,8 +292,8 @@ impl SharedInference {
         &self,
         order: &InferenceOrder,
         method: &'static str,
-        mut parts: Parts<'_>,
-    ) -> Result<Answered, NoAnswer> {
+        mut parts: AnswerParts<'_>,
+    ) -> Result<AnsweredOrder, NoAnswer> {
         let conversation = order.conversation.as_deref();
         let to = order
             .ruled
@@ -329,8 +330,8 @@ impl SharedInference {
         &self,
         order: &InferenceOrder,
         to: &Destination,
-        parts: &mut Parts<'_>,
-    ) -> Result<Answered, NoAnswer> {
+        parts: &mut AnswerParts<'_>,
+    ) -> Result<AnsweredOrder, NoAnswer> {
         let server = &order.server;
         let depth = self.from.around.depth(server);
         let depth = depth.map_err(|why| NoAnswer::before(NotInferred::Nested, why))?;
@@ -379,8 +380,8 @@ impl SharedInference {
         order: &InferenceOrder,
         name: &str,
         (depth, max_tokens): (u8, u64),
-        parts: &mut Parts<'_>,
-    ) -> Result<Answered, NoAnswer> {
+        parts: &mut AnswerParts<'_>,
+    ) -> Result<AnsweredOrder, NoAnswer> {
         let Some(spec) = order.ruled.rules.providers.get(name) else {
             let words = format!("there is no provider {name}");
             return Err(NoAnswer::before(NotInferred::NotThere, words));
@@ -434,7 +435,7 @@ impl SharedInference {
         if held {
             parts.whole(&answer.content)?;
         }
-        Ok(Answered {
+        Ok(AnsweredOrder {
             answer,
             counted: usage.is_some(),
             agent: None,
@@ -476,95 +477,6 @@ impl Drop for OpenInference<'_> {
     }
 }
 
-fn own(order: &InferenceOrder, depth: u8, spec: &ProviderSpec) -> OwnInference {
-    let asked = order
-        .turns
-        .iter()
-        .rev()
-        .find(|turn| turn.role == PromptRole::User);
-    OwnInference {
-        id: order.id.clone(),
-        conversation: order
-            .conversation
-            .clone()
-            .unwrap_or_else(|| order.id.clone()),
-        server: order.server.clone(),
-        depth,
-        turn: order
-            .turns
-            .iter()
-            .filter(|turn| turn.role == PromptRole::User)
-            .count()
-            .saturating_sub(1),
-        user: asked.map(texts),
-        model: spec.info.clone(),
-    }
-}
-
-fn texts(turn: &PromptTurn) -> String {
-    let texts = turn.parts.iter().filter_map(|part| match part {
-        PromptPart::Text(text) => Some(text.as_str()),
-        PromptPart::Image { .. } | PromptPart::Other(_) => None,
-    });
-    texts.collect::<Vec<_>>().join("\n")
-}
-
-/// The turns with what hooks added, and the tokens that this may come to.
-fn with(added: Added, turns: &[PromptTurn]) -> (Vec<PromptTurn>, u64) {
-    let turn = |role, text: String| PromptTurn {
-        role,
-        parts: vec![PromptPart::Text(text)],
-    };
-    let system: Vec<_> = added
-        .system
-        .into_iter()
-        .map(|text| turn(PromptRole::System, text))
-        .collect();
-    let before: Vec<_> = added
-        .before_user
-        .into_iter()
-        .map(|text| turn(PromptRole::User, text))
-        .collect();
-    let after: Vec<_> = added
-        .after_user
-        .into_iter()
-        .map(|text| turn(PromptRole::User, text))
-        .collect();
-    let all = [&system[..], &before[..], &after[..]].concat();
-    let more = ceiling(&all, 0);
-    // Behind what the asker itself has the model hold to, and around the last thing the user said.
-    let own = turns
-        .iter()
-        .take_while(|turn| turn.role == PromptRole::System)
-        .count();
-    let last = turns
-        .iter()
-        .rposition(|turn| turn.role == PromptRole::User)
-        .unwrap_or(turns.len());
-    let split = last.max(own);
-    let (head, tail) = (&turns[own..split], &turns[split..]);
-    let (user, rest) = tail.split_at(tail.len().min(1));
-    let whole = [
-        &turns[..own],
-        &system[..],
-        head,
-        &before[..],
-        user,
-        &after[..],
-        rest,
-    ]
-    .concat();
-    (whole, more)
-}
-
-/// For who says no numbers: a token of four bytes.
-fn roughly(turns: &[PromptTurn], max_tokens: u64) -> TokenUsage {
-    TokenUsage {
-        input_tokens: ceiling(turns, 0) / 4,
-        output_tokens: max_tokens,
-    }
-}
-
 fn outcome(none: &NoAnswer) -> Outcome {
     match none.reason {
         NotInferred::NoRoute | NotInferred::Nested => Outcome::Denied,
@@ -592,43 +504,4 @@ fn new_id() -> String {
 
 fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
     it.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn turn(role: PromptRole, text: &str) -> PromptTurn {
-        PromptTurn {
-            role,
-            parts: vec![PromptPart::Text(text.to_owned())],
-        }
-    }
-
-    /// What hooks add stands behind the asker's own system text, and around what the user said last.
-    #[test]
-    fn what_hooks_add_has_its_place() {
-        use PromptRole::{Assistant, System, User};
-        let turns = [
-            turn(System, "s"),
-            turn(User, "1"),
-            turn(Assistant, "a"),
-            turn(User, "2"),
-            turn(Assistant, "so"),
-        ];
-        let added = || Added {
-            system: vec!["S".into()],
-            before_user: vec!["B".into()],
-            after_user: vec!["A".into()],
-        };
-        let order = |turns: &[PromptTurn]| {
-            let (whole, more) = with(added(), turns);
-            assert_eq!(more, ceiling(&whole, 0) - ceiling(turns, 0));
-            whole.iter().map(texts).collect::<Vec<_>>().concat()
-        };
-        assert_eq!(order(&turns), "sS1aB2Aso");
-        assert_eq!(order(&[turn(User, "u")]), "SBuA");
-        assert_eq!(order(&[turn(System, "s")]), "sSBA");
-        assert_eq!(with(Added::default(), &turns), (turns.to_vec(), 0));
-    }
 }

@@ -5,13 +5,14 @@ pub mod budget;
 pub mod openai;
 pub mod provider;
 pub mod routes;
+pub mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mcpl::model::ModelInfo;
+use mgp_protocol::mcpl::model::ModelFacts;
 
 use self::budget::BudgetRules;
 use self::provider::ProviderSpec;
@@ -29,7 +30,7 @@ pub struct InferenceRules {
     /// How long an answer of an agent may take.
     pub agent_timeout: Duration,
     /// What `model/info` says where nobody else knows.
-    pub model: Option<ModelInfo>,
+    pub model: Option<ModelFacts>,
     /// The prompt that a push event becomes; `{content}` is its text.
     pub push_prompt: Arc<str>,
     /// Where the answer to an event goes, by the names that agents know: the set, and the channel.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, is_name};
 
-use crate::inference::InferenceRules;
 use crate::channels::rules::ChannelRules;
 use crate::hooks::HookPolicy;
+use crate::inference::InferenceRules;
 use crate::push::PushPolicy;
 use crate::scopes::ScopeRules;
 use crate::state::rules::StateRules;

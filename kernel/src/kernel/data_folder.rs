@@ -8,7 +8,7 @@ use mgp_callers::tasks::{self, TaskRecord};
 use mgp_doors::agent_registry;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_mcpl::feature_sets::SetKeeper;
-use mgp_mcpl::inference::Tokens;
+use mgp_mcpl::inference::TakenTokens;
 use mgp_mcpl::push::KeptPushes;
 use mgp_mcpl::scopes;
 use mgp_mcpl_engine::scopes::approvals::ApprovedScope;
@@ -92,7 +92,7 @@ pub(super) struct StoredMcpl {
     /// What ids of conversations are made with.
     pub(super) ids: [u8; 32],
     /// How many tokens servers took today.
-    pub(super) tokens: Tokens,
+    pub(super) tokens: TakenTokens,
     pub(super) push: KeptPushes,
 }
 
@@ -103,7 +103,7 @@ pub(super) fn mcpl(data_dir: &Path, audit: &AuditHandle) -> Result<StoredMcpl, S
         sets: SetKeeper::open(folder.join("sets.json"), audit.clone())?,
         scopes: scopes::load(&folder.join("scopes.json"))?,
         ids: super::secrets::ids_key(data_dir)?,
-        tokens: Tokens::open(&folder).map_err(|why| why.to_string())?,
+        tokens: TakenTokens::open(&folder).map_err(|why| why.to_string())?,
         push: KeptPushes::open(data_dir).map_err(|e| e.to_string())?,
         folder,
     })

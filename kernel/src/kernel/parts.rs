@@ -208,9 +208,16 @@ impl Parts {
         let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));
         let audit = kept.audit;
         let told = (&directory, &*hosts);
-        let of_servers = (&servers, &events);
-        let mcpl = McplParts::start(kernel, kept.mcpl, told, &approvals, of_servers, &audit, &mut root)
-            .await?;
+        let mcpl = McplParts::start(
+            kernel,
+            kept.mcpl,
+            told,
+            &approvals,
+            (&servers, &events),
+            &audit,
+            &mut root,
+        )
+        .await?;
         let pins = PinsHandle::new(
             options.data_dir.join("pins"),
             approvals.clone(),

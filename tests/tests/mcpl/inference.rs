@@ -67,32 +67,8 @@ fn reason(answer: &Value) -> &str {
     answer["error"]["data"]["reason"].as_str().unwrap()
 }
 
-/// MCPL-014, MCPL-015, MCPL-016, MCPL-038, MCPL-101 to MCPL-109, MCPL-139, MCPL-144: a provider answers in either wire format, whole or in
-/// parts; what is no request, has no rule, or fails has an answer that says so; the key is nowhere, the text not in
-/// the audit log, and the budget outlasts a restart.
-#[tokio::test]
-async fn a_provider_answers_by_the_operators_rules() {
-    let provider = Provider::start().await;
-    let config = [
-        inferring("memory"),
-        inferring("poor"),
-        enabled("memory"),
-        enabled("poor"),
-        "[mcpl.inference]\nmax_tokens = 400\nroutes = { \"memory.memory.claude\" = \"provider:claude\", \
-         \"memory.memory.nowhere\" = \"none\", \"memory.memory.*\" = \"provider:gpt\", \"poor.*\" = \"provider:gpt\" }\n\
-         conversations = { \"memory:pinned\" = \"provider:claude\" }\n"
-            .to_owned(),
-        "[mcpl.inference.servers.poor]\ntokens_per_day = 1000\n".to_owned(),
-        provider.section("gpt", "openai", "key = \"${PROVIDER_KEY}\"\ncontext_window = 4096\ncapabilities = [\"tools\"]"),
-        provider.section("claude", "anthropic", "key = \"${PROVIDER_KEY}\""),
-    ]
-    .concat();
-    let kernel =
-        Kernel::with_environment(&format!("{OPEN}{config}"), &[("PROVIDER_KEY", "sk-hush")]).await;
-    kernel.connected(&["memory", "poor"]).await;
-    let mut owner = owner(&kernel).await;
-
-    // What is no request, or is not open.
+/// What is no request, or is not open.
+async fn what_is_not_open(owner: &mut Agent, provider: &Provider) {
     for (asked, code) in [
         (
             json!({"messages": [{"role": "user", "content": "a"}]}),
@@ -121,22 +97,24 @@ async fn a_provider_answers_by_the_operators_rules() {
         ),
     ] {
         let answer = asks(
-            &mut owner,
+            owner,
             "memory",
             json!({"method": REQUEST, "params": asked}),
         )
         .await;
         assert_eq!(answer["error"]["code"], code, "{asked}: {answer}");
     }
-    let answer = asks(&mut owner, "memory", request("memory.nowhere", "a")).await;
+    let answer = asks(owner, "memory", request("memory.nowhere", "a")).await;
     assert_eq!(reason(&answer), "noRoute");
     assert!(provider.heard().is_empty(), "{:?}", provider.heard());
+}
 
-    // Whole, with preferences that bind nobody.
+/// A whole answer, with preferences that bind nobody.
+async fn a_whole_answer(owner: &mut Agent, provider: &Provider) {
     let asked = json!({"method": REQUEST, "params": {"featureSet": "memory.consolidation",
         "messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": [{"type": "text", "text": "hi"}]}],
         "preferences": {"maxTokens": 999_999, "temperature": 0.5, "modelTier": "big", "model": {"any": 1}}}});
-    let answer = asks(&mut owner, "memory", asked).await;
+    let answer = asks(owner, "memory", asked).await;
     let wanted = json!({"content": "echo: hi", "model": "gpt-real", "finishReason": "end_turn",
         "usage": {"inputTokens": 2, "outputTokens": 3}});
     assert_eq!(answer["result"], wanted);
@@ -150,7 +128,7 @@ async fn a_provider_answers_by_the_operators_rules() {
         json!({"role": "system", "content": "be brief"})
     );
     let length = asks(
-        &mut owner,
+        owner,
         "memory",
         request("memory.consolidation", "!length"),
     )
@@ -158,22 +136,24 @@ async fn a_provider_answers_by_the_operators_rules() {
     assert_eq!(length["result"]["finishReason"], "max_tokens");
     let (head, _) = provider.heard().pop().unwrap();
     assert!(head.contains("authorization: Bearer sk-hush"), "{head}");
+}
 
-    // In parts, under the server's own id, in both formats; a conversation that is pinned goes elsewhere.
+/// In parts, under the server's own id, in both formats; a conversation that is pinned goes elsewhere.
+async fn an_answer_in_parts(owner: &mut Agent) {
     for (set, conversation, model) in [
         ("memory.consolidation", "free", "gpt-real"),
         ("memory.claude", "free", "claude-real"),
         ("memory.consolidation", "pinned", "claude-real"),
     ] {
-        let before = chunks(&mut owner, "memory").await.len();
+        let before = chunks(owner, "memory").await.len();
         let mut asked = request(set, "hello");
         asked["id"] = json!(format!("{set} \u{e9} {conversation}"));
         asked["params"]["stream"] = json!(true);
         asked["params"]["conversationId"] = json!(conversation);
         let id = asked["id"].clone();
-        let answer = asks(&mut owner, "memory", asked).await;
+        let answer = asks(owner, "memory", asked).await;
         assert_eq!(answer["result"]["model"], model, "{answer}");
-        let parts = chunks(&mut owner, "memory").await.split_off(before);
+        let parts = chunks(owner, "memory").await.split_off(before);
         let mut whole = String::new();
         for (index, part) in parts.iter().enumerate() {
             assert!(part.get("id").is_none(), "{part}");
@@ -186,8 +166,10 @@ async fn a_provider_answers_by_the_operators_rules() {
         assert_eq!((whole.as_str(), parts.len()), ("echo: hello", 3));
         assert_eq!(answer["result"]["content"], "echo: hello");
     }
+}
 
-    // What fails is told in the kernel's words.
+/// What fails is told in the kernel's words.
+async fn what_fails(owner: &mut Agent, provider: &Provider) {
     for (text, stream) in [
         ("!401", false),
         ("!close", true),
@@ -197,25 +179,29 @@ async fn a_provider_answers_by_the_operators_rules() {
         let before = provider.heard().len();
         let mut asked = request("memory.consolidation", text);
         asked["params"]["stream"] = json!(stream);
-        let answer = asks(&mut owner, "memory", asked).await;
+        let answer = asks(owner, "memory", asked).await;
         assert_eq!(reason(&answer), "failed");
         assert!(!answer.to_string().contains("hush"), "{answer}");
         assert_eq!(provider.heard().len(), before + 1, "nothing is tried again");
     }
+}
 
-    // model/info, of the provider that would answer.
+/// `model/info`, of the provider that would answer.
+async fn the_model(owner: &mut Agent) {
     let info = asks(
-        &mut owner,
+        owner,
         "memory",
         json!({"method": "model/info", "params": {}}),
     )
     .await;
     let wanted = json!({"id": "anthropic-small", "vendor": "anthropic", "contextWindow": 8192, "capabilities": []});
     assert_eq!(info["result"], wanted, "of its first set that infers");
+}
 
-    // A budget: what might exceed it does not go.
+/// A budget: what might exceed it does not go.
+async fn a_budget(owner: &mut Agent, provider: &Provider) {
     let answer = asks(
-        &mut owner,
+        owner,
         "poor",
         request("memory.consolidation", &"x".repeat(500)),
     )
@@ -223,13 +209,46 @@ async fn a_provider_answers_by_the_operators_rules() {
     assert_eq!(answer["result"]["usage"]["inputTokens"], 500);
     let before = provider.heard().len();
     let instance = asks(
-        &mut owner,
+        owner,
         "poor",
         request("memory.claude", &"x".repeat(200)),
     )
     .await;
     assert_eq!(reason(&instance), "budget");
     assert_eq!(provider.heard().len(), before);
+}
+
+/// MCPL-014, MCPL-015, MCPL-016, MCPL-038, MCPL-101 to MCPL-109, MCPL-139, MCPL-144: a provider answers in either wire format, whole or in
+/// parts; what is no request, has no rule, or fails has an answer that says so; the key is nowhere, the text not in
+/// the audit log, and the budget outlasts a restart.
+#[tokio::test]
+async fn a_provider_answers_by_the_operators_rules() {
+    let provider = Provider::start().await;
+    let config = [
+        inferring("memory"),
+        inferring("poor"),
+        enabled("memory"),
+        enabled("poor"),
+        "[mcpl.inference]\nmax_tokens = 400\nroutes = { \"memory.memory.claude\" = \"provider:claude\", \
+         \"memory.memory.nowhere\" = \"none\", \"memory.memory.*\" = \"provider:gpt\", \"poor.*\" = \"provider:gpt\" }\n\
+         conversations = { \"memory:pinned\" = \"provider:claude\" }\n"
+            .to_owned(),
+        "[mcpl.inference.servers.poor]\ntokens_per_day = 1000\n".to_owned(),
+        provider.section("gpt", "openai", "key = \"${PROVIDER_KEY}\"\ncontext_window = 4096\ncapabilities = [\"tools\"]"),
+        provider.section("claude", "anthropic", "key = \"${PROVIDER_KEY}\""),
+    ]
+    .concat();
+    let kernel =
+        Kernel::with_environment(&format!("{OPEN}{config}"), &[("PROVIDER_KEY", "sk-hush")]).await;
+    kernel.connected(&["memory", "poor"]).await;
+    let mut owner = owner(&kernel).await;
+
+    what_is_not_open(&mut owner, &provider).await;
+    a_whole_answer(&mut owner, &provider).await;
+    an_answer_in_parts(&mut owner).await;
+    what_fails(&mut owner, &provider).await;
+    the_model(&mut owner).await;
+    a_budget(&mut owner, &provider).await;
 
     // The audit log says which model and how much, and never what.
     let log = kernel
@@ -265,6 +284,99 @@ async fn a_provider_answers_by_the_operators_rules() {
     assert_eq!(reason(&answer), "budget");
 }
 
+/// A request for parts that nobody waits for here.
+fn streamed(conversation: &str, id: Value) -> Value {
+    let mut asked = request("memory.consolidation", "hi");
+    asked["id"] = id;
+    asked["leave"] = json!(true);
+    asked["params"]["stream"] = json!(true);
+    asked["params"]["conversationId"] = json!(conversation);
+    asked["params"]["preferences"] = json!({"modelTier": "big"});
+    asked
+}
+
+/// The answer to the request at this place, of those that nobody waited for.
+async fn left(owner: &mut Agent, at: usize) -> Value {
+    let mut answers = Vec::new();
+    wait_until("an answer", DEADLINE, async || {
+        let asked = json!({"method": REQUEST});
+        let heard = owner.call("memory__mcpl_heard", asked).await.result();
+        answers = heard["structuredContent"]["heard"]
+            .as_array()
+            .unwrap()
+            .clone();
+        answers.len() > at
+    })
+    .await;
+    answers.swap_remove(at)["answer"].take()
+}
+
+/// The same conversation has the same id, and stays with its agent until that leaves; parts that are not the answer's
+/// beginning, or not in order, make it none.
+async fn staying(owner: &mut Agent, mut first: Host, mut second: Host, conversation: &str) {
+    asks(owner, "memory", streamed("conv_1", json!(7))).await;
+    let (id, params) = first.asked(REQUEST).await;
+    assert_eq!(params["conversationId"], conversation);
+    // Parts that are not its beginning, or not in order, are no answer.
+    first.chunk(&id, 0, "Bye").await;
+    first.answers(&id, "Hello").await;
+    assert_eq!(reason(&left(owner, 1).await), "failed");
+    asks(owner, "memory", streamed("conv_2", json!(8))).await;
+    let (id, params) = first.asked(REQUEST).await;
+    assert_ne!(params["conversationId"], conversation);
+    first.chunk(&id, 1, "late").await;
+    assert_eq!(reason(&left(owner, 2).await), "failed");
+
+    // It leaves in the middle: an error, not a hang. The next one takes its place.
+    asks(owner, "memory", streamed("conv_1", json!(9))).await;
+    first.asked(REQUEST).await;
+    drop(first);
+    assert_eq!(reason(&left(owner, 3).await), "failed");
+    asks(owner, "memory", streamed("conv_1", json!(10))).await;
+    let (id, params) = second.asked(REQUEST).await;
+    assert_ne!(
+        params["conversationId"], conversation,
+        "another client is told another id"
+    );
+    second.answers(&id, "mine").await;
+    assert_eq!(left(owner, 4).await["result"]["content"], "mine");
+}
+
+/// A person is asked by sampling alone.
+async fn a_person(kernel: &Kernel, owner: &mut Agent) {
+    let mut person = kernel.stdio_agent(None);
+    person.answers(
+        "sampling/createMessage",
+        json!({"role": "assistant", "model": "hers", "stopReason": "maxTokens",
+        "content": {"type": "text", "text": "as she says"}}),
+    );
+    person
+        .initialize("2025-06-18", r#"{"sampling":{}}"#)
+        .await
+        .result();
+    let asking = async {
+        let answer = asks(
+            owner,
+            "notes",
+            request("memory.consolidation", "may I?"),
+        )
+        .await;
+        assert_eq!(answer["result"]["content"], "as she says", "{answer}");
+        assert_eq!(answer["result"]["finishReason"], "max_tokens");
+    };
+    // Whoever waits for an answer of its own takes in what it is asked meanwhile.
+    let idle = async {
+        while person.asked().is_empty() {
+            person.request("ping", json!({})).await;
+        }
+    };
+    tokio::join!(asking, idle);
+    assert_eq!(
+        person.asked()[0]["params"]["messages"][0]["content"]["text"],
+        "may I?"
+    );
+}
+
 /// MCPL-106, MCPL-108, MCPL-109, MCPL-143, MCPL-155, MCPL-156: an agent that is a host answers, with its parts under the server's own id and the
 /// server's words mapped to ids of its own; nobody else's parts get in; without one there is an error at once. A person
 /// is asked where the rule says so, and not elsewhere.
@@ -292,34 +404,16 @@ async fn an_agent_answers_where_the_rule_leads_to_it() {
             assert_eq!(reason(&answer), "notThere", "{server}");
         }
     }
-    let info = asks(&mut owner, "memory", json!({"method": "model/info"})).await;
+    let info = asks(
+        &mut owner,
+        "memory",
+        json!({"method": "model/info", "params": {}}),
+    )
+    .await;
     assert_eq!(info["error"]["code"], -32010);
 
     let mut first = Host::at(&kernel.socket()).await;
     let mut second = Host::at(&kernel.socket()).await;
-    let streamed = |conversation: &str, id: Value| {
-        let mut asked = request("memory.consolidation", "hi");
-        asked["id"] = id;
-        asked["leave"] = json!(true);
-        asked["params"]["stream"] = json!(true);
-        asked["params"]["conversationId"] = json!(conversation);
-        asked["params"]["preferences"] = json!({"modelTier": "big"});
-        asked
-    };
-    let left = async |owner: &mut Agent, at: usize| {
-        let mut answers = Vec::new();
-        wait_until("an answer", DEADLINE, async || {
-            let asked = json!({"method": REQUEST});
-            let heard = owner.call("memory__mcpl_heard", asked).await.result();
-            answers = heard["structuredContent"]["heard"]
-                .as_array()
-                .unwrap()
-                .clone();
-            answers.len() > at
-        })
-        .await;
-        answers.swap_remove(at)["answer"].take()
-    };
     asks(&mut owner, "memory", streamed("conv_1", json!("req-1"))).await;
     let (id, params) = first.asked(REQUEST).await;
     assert_eq!(
@@ -361,65 +455,7 @@ async fn an_agent_answers_where_the_rule_leads_to_it() {
     );
     assert!(second.is_spared(REQUEST).await);
 
-    // The same conversation has the same id, and stays with its agent; another server's has another.
-    asks(&mut owner, "memory", streamed("conv_1", json!(7))).await;
-    let (id, params) = first.asked(REQUEST).await;
-    assert_eq!(params["conversationId"], conversation.as_str());
-    // Parts that are not its beginning, or not in order, are no answer.
-    first.chunk(&id, 0, "Bye").await;
-    first.answers(&id, "Hello").await;
-    assert_eq!(reason(&left(&mut owner, 1).await), "failed");
-    asks(&mut owner, "memory", streamed("conv_2", json!(8))).await;
-    let (id, params) = first.asked(REQUEST).await;
-    assert_ne!(params["conversationId"], conversation.as_str());
-    first.chunk(&id, 1, "late").await;
-    assert_eq!(reason(&left(&mut owner, 2).await), "failed");
+    staying(&mut owner, first, second, &conversation).await;
 
-    // It leaves in the middle: an error, not a hang. The next one takes its place.
-    asks(&mut owner, "memory", streamed("conv_1", json!(9))).await;
-    first.asked(REQUEST).await;
-    drop(first);
-    assert_eq!(reason(&left(&mut owner, 3).await), "failed");
-    asks(&mut owner, "memory", streamed("conv_1", json!(10))).await;
-    let (id, params) = second.asked(REQUEST).await;
-    assert_ne!(
-        params["conversationId"],
-        conversation.as_str(),
-        "another client is told another id"
-    );
-    second.answers(&id, "mine").await;
-    assert_eq!(left(&mut owner, 4).await["result"]["content"], "mine");
-
-    // A person is asked by sampling alone.
-    let mut person = kernel.stdio_agent(None);
-    person.answers(
-        "sampling/createMessage",
-        json!({"role": "assistant", "model": "hers", "stopReason": "maxTokens",
-        "content": {"type": "text", "text": "as she says"}}),
-    );
-    person
-        .initialize("2025-06-18", r#"{"sampling":{}}"#)
-        .await
-        .result();
-    let asking = async {
-        let answer = asks(
-            &mut owner,
-            "notes",
-            request("memory.consolidation", "may I?"),
-        )
-        .await;
-        assert_eq!(answer["result"]["content"], "as she says", "{answer}");
-        assert_eq!(answer["result"]["finishReason"], "max_tokens");
-    };
-    // Whoever waits for an answer of its own takes in what it is asked meanwhile.
-    let idle = async {
-        while person.asked().is_empty() {
-            person.request("ping", json!({})).await;
-        }
-    };
-    tokio::join!(asking, idle);
-    assert_eq!(
-        person.asked()[0]["params"]["messages"][0]["content"]["text"],
-        "may I?"
-    );
+    a_person(&kernel, &mut owner).await;
 }

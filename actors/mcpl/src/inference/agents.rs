@@ -20,12 +20,13 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-use super::parts::Parts;
+use super::parts::AnswerParts;
+use super::prompt::texts;
 use super::providers::NoAnswer;
-use super::{Answered, InferenceOrder, STAYING_MAX, SharedInference, lock, texts};
+use super::{AnsweredOrder, InferenceOrder, STAYING_MAX, SharedInference, lock};
 use crate::agents::McplAgent;
 
-/// Parts of an agent that wait to be passed on; one that sends more at once is not waited for.
+/// AnswerParts of an agent that wait to be passed on; one that sends more at once is not waited for.
 const WAITING: usize = 1024;
 /// Longest answer read of an agent, in bytes: its text, escaped, and what stands around it.
 const ANSWER_MAX: usize = 6 * CONTENT_MAX + (64 << 10);
@@ -37,8 +38,8 @@ impl SharedInference {
         order: &InferenceOrder,
         named: Option<&AgentId>,
         max_tokens: u64,
-        parts: &mut Parts<'_>,
-    ) -> Result<Answered, NoAnswer> {
+        parts: &mut AnswerParts<'_>,
+    ) -> Result<AnsweredOrder, NoAnswer> {
         let agent = self.host_for(order, named).ok_or_else(|| {
             let words = "no agent that answers inferences for this feature set is connected";
             NoAnswer::before(NotInferred::NotThere, words)
@@ -76,7 +77,7 @@ impl SharedInference {
             )
         })?;
         parts.whole(&answer.content)?;
-        Ok(Answered {
+        Ok(AnsweredOrder {
             answer,
             counted: true,
             agent: Some(agent.id.clone()),
@@ -146,8 +147,8 @@ impl SharedInference {
         order: &InferenceOrder,
         agent: &AgentId,
         max_tokens: u64,
-        parts: &mut Parts<'_>,
-    ) -> Result<Answered, NoAnswer> {
+        parts: &mut AnswerParts<'_>,
+    ) -> Result<AnsweredOrder, NoAnswer> {
         let client = self.from.directory.sampling(agent).ok_or_else(|| {
             let words = "no client that can be asked for sampling is connected";
             NoAnswer::before(NotInferred::NotThere, words)
@@ -171,7 +172,7 @@ impl SharedInference {
             })?;
         parts.whole(&answer.content)?;
         // Nobody said what it took: all that was set aside.
-        Ok(Answered {
+        Ok(AnsweredOrder {
             answer,
             counted: false,
             agent: Some(agent.clone()),
@@ -199,10 +200,10 @@ fn told(answered: Result<ClientAnswer, Unanswered>) -> Result<Arc<[u8]>, NoAnswe
 
 fn code(error: &Bytes) -> i64 {
     #[derive(Deserialize)]
-    struct OnlyCode {
+    struct RefusalCode {
         code: i64,
     }
-    serde_json::from_slice(error).map_or(0, |it: OnlyCode| it.code)
+    serde_json::from_slice(error).map_or(0, |it: RefusalCode| it.code)
 }
 
 /// `sampling/createMessage`: one block a message, and what the model is to hold to beside them.

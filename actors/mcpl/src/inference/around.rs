@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::inference::InferenceAnswer;
-use mgp_protocol::mcpl::model::ModelInfo;
+use mgp_protocol::mcpl::model::ModelFacts;
 
 /// An inference of the kernel's own.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct OwnInference {
     /// What the user said last.
     pub user: Option<String>,
     /// The model.
-    pub model: ModelInfo,
+    pub model: ModelFacts,
 }
 
 /// What is added to a prompt, in its order.

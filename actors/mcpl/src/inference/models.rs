@@ -3,19 +3,19 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mgp_protocol::ids::ConnectionId;
-use mgp_protocol::mcpl::model::ModelInfo;
+use mgp_protocol::mcpl::model::ModelFacts;
 
 /// Agents whose model is known; the one that said it longest ago goes first.
 const MODELS_MAX: usize = 1024;
 
 /// The models of agents. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct SeenModels(Arc<Mutex<Vec<(ConnectionId, ModelInfo)>>>);
+pub struct SeenModels(Arc<Mutex<Vec<(ConnectionId, ModelFacts)>>>);
 
 impl SeenModels {
     /// An agent said which it uses. What is no model says nothing.
     pub fn seen(&self, connection: ConnectionId, model: &str) {
-        let Ok(model) = ModelInfo::read(model) else {
+        let Ok(model) = ModelFacts::read(model) else {
             return;
         };
         let mut models = self.models();
@@ -27,14 +27,14 @@ impl SeenModels {
     }
 
     /// What was said last by one of these.
-    pub(super) fn newest(&self, of: impl Fn(ConnectionId) -> bool) -> Option<ModelInfo> {
+    pub(super) fn newest(&self, of: impl Fn(ConnectionId) -> bool) -> Option<ModelFacts> {
         let models = self.models();
         let mut newest = models.iter().rev();
         let seen = newest.find(|(connection, _)| of(*connection));
         seen.map(|(_, model)| model.clone())
     }
 
-    fn models(&self) -> MutexGuard<'_, Vec<(ConnectionId, ModelInfo)>> {
+    fn models(&self) -> MutexGuard<'_, Vec<(ConnectionId, ModelFacts)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,7 +10,7 @@ use super::providers::NoAnswer;
 use crate::host::McplHost;
 
 /// Sends each part with the server's own id and the next number. All together are the answer, or there is none.
-pub(super) struct Parts<'a> {
+pub(super) struct AnswerParts<'a> {
     host: &'a McplHost,
     server: &'a ServerId,
     /// `None` where no parts are wanted.
@@ -19,7 +19,7 @@ pub(super) struct Parts<'a> {
     sent: String,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> AnswerParts<'a> {
     pub(super) fn new(host: &'a McplHost, server: &'a ServerId, id: Option<RequestId>) -> Self {
         Self {
             host,

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
-use mgp_mcpl_engine::inference::provider::{
-    BODY_MAX, BadAnswer, EVENT_MAX, PromptOrder, ProviderAnswer, ProviderSpec, ProviderStream,
+use mgp_mcpl_engine::inference::wire::ProviderStream;
+use mgp_mcpl_engine::inference::provider::{self, 
+    BODY_MAX, BadAnswer, EVENT_MAX, PromptOrder, ProviderAnswer, ProviderSpec,
 };
 use mgp_protocol::mcpl::inference::NotInferred;
 use mgp_transports::http::client::{self, Client, ClientError, Response};
@@ -25,11 +26,11 @@ const ERROR_MAX: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Providers {
     client: Client,
-    lines: BTreeMap<Arc<str>, Line>,
+    lines: BTreeMap<Arc<str>, ProviderLine>,
 }
 
 #[derive(Debug)]
-struct Line {
+struct ProviderLine {
     spec: Arc<ProviderSpec>,
     /// Inferences under way.
     turns: Semaphore,
@@ -72,7 +73,7 @@ impl NoAnswer {
 
 impl Providers {
     pub(super) fn new(specs: &BTreeMap<Arc<str>, Arc<ProviderSpec>>) -> Self {
-        let line = |spec: &Arc<ProviderSpec>| Line {
+        let line = |spec: &Arc<ProviderSpec>| ProviderLine {
             spec: spec.clone(),
             turns: Semaphore::new(spec.at_once),
             places: Semaphore::new(spec.at_once + spec.waiting),
@@ -234,7 +235,7 @@ fn headers(spec: &ProviderSpec) -> Option<HeaderMap> {
 async fn refused(spec: &ProviderSpec, answer: Response) -> NoAnswer {
     let status = answer.status;
     let body = client::read_json(answer.body, ERROR_MAX).await;
-    let code = ProviderSpec::error_code(&body.unwrap_or_default());
+    let code = provider::error_code(&body.unwrap_or_default());
     tracing::warn!(provider = %spec.name, status = status.as_u16(), "{code}");
     let (reason, words) = match status {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {

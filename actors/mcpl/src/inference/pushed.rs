@@ -7,7 +7,7 @@ use mgp_protocol::mcpl::inference::{InferencePreferences, PromptPart, PromptRole
 use mgp_runtime::mailbox::Reply;
 use mgp_runtime::task;
 
-use super::parts::Parts;
+use super::parts::AnswerParts;
 use super::{InferenceHandle, InferenceOrder, new_id};
 
 /// The method that is written down for such an inference.
@@ -22,7 +22,7 @@ pub struct PushedInference {
     pub set: String,
     /// What it says.
     pub text: String,
-    /// Answered with the kernel's id of the inference as soon as it begins, or with why there is none.
+    /// AnsweredOrder with the kernel's id of the inference as soon as it begins, or with why there is none.
     pub begun: Reply<Result<String, String>>,
 }
 
@@ -78,7 +78,7 @@ impl InferenceHandle {
         let inference = self.0.clone();
         task::detached("mcpl.push.inference", async move {
             begun.send(Ok(id));
-            let parts = Parts::new(&inference.from.host, &order.server, None);
+            let parts = AnswerParts::new(&inference.from.host, &order.server, None);
             let answered = Box::pin(inference.run(&order, METHOD, parts)).await;
             let channel = order.ruled.rules.channel(&order.server, &order.set);
             // What became of it is in the audit log.

@@ -19,7 +19,7 @@ const DAY_MS: u64 = 86_400_000;
 
 /// The tokens that servers took today. Clones share the count.
 #[derive(Clone, Debug)]
-pub struct Tokens(Arc<SharedTokens>);
+pub struct TakenTokens(Arc<SharedTokens>);
 
 #[derive(Debug)]
 struct SharedTokens {
@@ -45,7 +45,7 @@ pub struct UnreadableTokens {
     why: String,
 }
 
-impl Tokens {
+impl TakenTokens {
     /// Reads what was kept in this folder; blocks.
     ///
     /// # Errors
@@ -129,16 +129,16 @@ mod tests {
             ..BudgetRules::default()
         };
         let server = ServerId::new("memory");
-        let tokens = Tokens::open(dir.path()).unwrap();
+        let tokens = TakenTokens::open(dir.path()).unwrap();
         let first = tokens.set_aside(&rules, &server, 60).await.unwrap();
-        let killed = Tokens::open(dir.path()).unwrap();
+        let killed = TakenTokens::open(dir.path()).unwrap();
         assert!(killed.set_aside(&rules, &server, 41).await.is_err());
         tokens.settle(first, Some(10)).await;
-        let again = Tokens::open(dir.path()).unwrap();
+        let again = TakenTokens::open(dir.path()).unwrap();
         assert!(again.set_aside(&rules, &server, 91).await.is_err());
         assert!(again.set_aside(&rules, &server, 90).await.is_ok());
         std::fs::write(dir.path().join(FILE), "{").unwrap();
-        let why = Tokens::open(dir.path()).unwrap_err().to_string();
+        let why = TakenTokens::open(dir.path()).unwrap_err().to_string();
         assert!(why.contains(FILE) && why.contains("remove it"), "{why}");
     }
 
@@ -148,7 +148,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("data");
         std::fs::create_dir(&folder).unwrap();
-        let tokens = Tokens::open(&folder).unwrap();
+        let tokens = TakenTokens::open(&folder).unwrap();
         std::fs::remove_dir(&folder).unwrap();
         std::fs::write(&folder, "").unwrap();
         let rules = BudgetRules::default();

@@ -130,7 +130,7 @@ pub(super) fn read(body: &[u8]) -> Result<ProviderAnswer, BadAnswer> {
     let typed: Typed = serde_json::from_slice(body).map_err(unreadable)?;
     match typed.kind.as_str() {
         "message" => {}
-        "error" => return Err(super::provider::ProviderSpec::error_code(body)),
+        "error" => return Err(super::provider::error_code(body)),
         _ => return Err(BadAnswer::Unreadable),
     }
     let read: WireMessage = serde_json::from_slice(body).map_err(unreadable)?;
@@ -230,7 +230,6 @@ pub(super) fn event(gathered: &mut Gathered, data: &str) -> Result<Option<String
 
 #[cfg(test)]
 mod tests {
-    use super::super::provider::{ProviderKind, ProviderStream};
     use super::*;
 
     fn turn(role: PromptRole, text: &str) -> PromptTurn {
@@ -308,7 +307,10 @@ mod tests {
         // What litellm's proxy answers for a model whose answer is mocked, also where a stream was asked for.
         let mocked = br#"{"content":[{"text":"Mocked answer of some words","type":"text"}],"id":"msg_013Z","model":"mocked-claude","role":"assistant","stop_reason":"end_turn","stop_sequence":null,"type":"message","usage":{"input_tokens":2095,"output_tokens":503}}"#;
         let mocked = read(mocked).unwrap();
-        assert_eq!((&*mocked.content, mocked.usage.unwrap().total()), ("Mocked answer of some words", 2598));
+        assert_eq!(
+            (&*mocked.content, mocked.usage.unwrap().total()),
+            ("Mocked answer of some words", 2598)
+        );
         for bad in [&b"{}"[..], b"[]", b"", br#"{"type":"completion"}"#] {
             assert_eq!(read(bad), Err(BadAnswer::Unreadable));
         }
@@ -317,7 +319,7 @@ mod tests {
     /// MCPL-104: parts add up to the whole, unknown events are passed over, and a stream that is cut is none.
     #[test]
     fn a_stream_is_read_part_by_part() {
-        let mut stream = ProviderStream::new(ProviderKind::Anthropic);
+        let mut stream = Gathered::default();
         let mut parts = Vec::new();
         for data in [
             r#"{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","content":[],"model":"claude-x-1","stop_reason":null,"usage":{"input_tokens":25,"output_tokens":1}}}"#,
@@ -329,16 +331,16 @@ mod tests {
             r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"lo"}}"#,
             r#"{"type":"content_block_stop","index":0}"#,
         ] {
-            parts.extend(stream.event(data).unwrap());
+            parts.extend(event(&mut stream, data).unwrap());
         }
         assert_eq!(stream.clone().end(), Err(BadAnswer::Cut));
         for data in [
             r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens","stop_sequence":null},"usage":{"output_tokens":15}}"#,
             r#"{"type":"message_stop"}"#,
         ] {
-            assert_eq!(stream.event(data), Ok(None));
+            assert_eq!(event(&mut stream, data), Ok(None));
         }
-        assert!(stream.is_done());
+        assert!(stream.done);
         let answer = stream.end().unwrap();
         assert_eq!((parts.concat(), parts.len()), (answer.content, 2));
         let usage = TokenUsage {
@@ -349,10 +351,10 @@ mod tests {
             (answer.finish, answer.usage),
             (FinishReason::MaxTokens, Some(usage))
         );
-        let mut failing = ProviderStream::new(ProviderKind::Anthropic);
+        let mut failing = Gathered::default();
         let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"sk-secret"}}"#;
         assert_eq!(
-            failing.event(error).unwrap_err().to_string(),
+            event(&mut failing, error).unwrap_err().to_string(),
             "it failed (overloaded_error)"
         );
     }

@@ -66,7 +66,7 @@ fn part(part: &PromptPart) -> Result<Value, String> {
 #[derive(Deserialize)]
 struct Completion {
     #[serde(default)]
-    choices: Vec<Choice>,
+    choices: Vec<WireChoice>,
     #[serde(default)]
     model: Option<String>,
     #[serde(default)]
@@ -76,24 +76,24 @@ struct Completion {
 }
 
 #[derive(Deserialize)]
-struct Choice {
+struct WireChoice {
     #[serde(default)]
     index: u64,
     #[serde(default)]
-    message: Option<Said>,
+    message: Option<WireText>,
     #[serde(default)]
-    delta: Option<Said>,
+    delta: Option<WireText>,
     #[serde(default)]
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct WireText {
     #[serde(default)]
     content: Option<Value>,
 }
 
-impl Said {
+impl WireText {
     /// A text, or blocks of text.
     fn text(self) -> String {
         match self.content {
@@ -177,12 +177,11 @@ pub(super) fn event(gathered: &mut Gathered, data: &str) -> Result<Option<String
     if let Some(reason) = choice.finish_reason.as_deref() {
         gathered.finish = Some(finish(reason)?);
     }
-    gathered.add(choice.delta.map(Said::text).unwrap_or_default())
+    gathered.add(choice.delta.map(WireText::text).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::provider::{ProviderKind, ProviderStream};
     use super::*;
 
     fn turn(role: PromptRole, parts: &[PromptPart]) -> PromptTurn {
@@ -289,7 +288,7 @@ mod tests {
     /// MCPL-104: parts add up to the whole; other choices are not mixed in; a stream that is cut is none.
     #[test]
     fn a_stream_is_read_part_by_part() {
-        let mut stream = ProviderStream::new(ProviderKind::OpenAi);
+        let mut stream = Gathered::default();
         let mut parts = Vec::new();
         for data in [
             r#"{"model":"gpt-x-1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}"#,
@@ -297,18 +296,17 @@ mod tests {
             r#"{"choices":[{"index":1,"delta":{"content":"other"},"finish_reason":null}]}"#,
             r#"{"choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":null}]}"#,
         ] {
-            parts.extend(stream.event(data).unwrap());
+            parts.extend(event(&mut stream, data).unwrap());
         }
         assert_eq!(stream.clone().end(), Err(BadAnswer::Cut));
         for data in [
             r#"{"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}"#,
             r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#,
             "[DONE]",
-            "after the end",
         ] {
-            assert_eq!(stream.event(data), Ok(None));
+            assert_eq!(event(&mut stream, data), Ok(None));
         }
-        assert!(stream.is_done());
+        assert!(stream.done);
         let answer = stream.end().unwrap();
         assert_eq!(parts.concat(), answer.content);
         assert_eq!(parts, ["Hel", "lo"]);
@@ -323,30 +321,36 @@ mod tests {
     fn the_answers_of_litellm_are_read() {
         let whole = r#"{"id":"chatcmpl-9e53","created":1795664109,"model":"mocked","object":"chat.completion","choices":[{"finish_reason":"stop","index":0,"message":{"content":"Mocked answer of some words","role":"assistant"}}],"usage":{"completion_tokens":20,"prompt_tokens":10,"total_tokens":30}}"#;
         let whole = read(whole.as_bytes()).unwrap();
-        assert_eq!((&*whole.content, whole.usage.unwrap().total()), ("Mocked answer of some words", 30));
-        let mut stream = ProviderStream::new(ProviderKind::OpenAi);
+        assert_eq!(
+            (&*whole.content, whole.usage.unwrap().total()),
+            ("Mocked answer of some words", 30)
+        );
+        let mut stream = Gathered::default();
         for data in [
             r#"{"id":"chatcmpl-171a","object":"chat.completion.chunk","created":1795664109,"model":"mocked","choices":[{"index":0,"delta":{"content":"rds"}}]}"#,
             r#"{"id":"chatcmpl-171a","object":"chat.completion.chunk","created":1795664109,"model":"mocked","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
             r#"{"id":"chatcmpl-171a","created":1795664109,"model":"mocked","object":"chat.completion.chunk","choices":[{"index":0,"delta":{}}],"usage":{"completion_tokens":6,"prompt_tokens":8,"total_tokens":14,"completion_tokens_details":{"reasoning_tokens":0,"text_tokens":6},"cost":0.0000128}}"#,
             "[DONE]",
         ] {
-            stream.event(data).unwrap();
+            event(&mut stream, data).unwrap();
         }
         let answer = stream.end().unwrap();
-        assert_eq!((&*answer.content, answer.usage.unwrap().total()), ("rds", 14));
+        assert_eq!(
+            (&*answer.content, answer.usage.unwrap().total()),
+            ("rds", 14)
+        );
     }
 
     #[test]
     fn a_stream_that_fails_or_never_ends_is_stopped() {
-        let mut stream = ProviderStream::new(ProviderKind::OpenAi);
+        let mut stream = Gathered::default();
         let error = r#"{"error":{"message":"sk-secret","code":"server_error"}}"#;
-        let failed = stream.event(error).unwrap_err();
+        let failed = event(&mut stream, error).unwrap_err();
         assert_eq!(failed.to_string(), "it failed (server_error)");
-        assert_eq!(stream.event("nonsense"), Err(BadAnswer::Unreadable));
+        assert_eq!(event(&mut stream, "nonsense"), Err(BadAnswer::Unreadable));
         let part = "x".repeat(CONTENT_MAX / 2);
         let data = format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{part}"}}}}]}}"#);
-        assert!(stream.event(&data).is_ok() && stream.event(&data).is_ok());
-        assert_eq!(stream.event(&data), Err(BadAnswer::TooLong));
+        assert!(event(&mut stream, &data).is_ok() && event(&mut stream, &data).is_ok());
+        assert_eq!(event(&mut stream, &data), Err(BadAnswer::TooLong));
     }
 }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_protocol::mcpl::inference::{FinishReason, PromptTurn, TokenUsage};
-use mgp_protocol::mcpl::model::ModelInfo;
-
-use super::{anthropic, openai};
+use mgp_protocol::mcpl::model::ModelFacts;
 
 /// Longest answer taken, in bytes of text: far more than the tokens of any real one.
 pub const CONTENT_MAX: usize = 1 << 20;
@@ -42,7 +40,7 @@ pub struct ProviderSpec {
     /// The member that says how long an answer may be, where the format has two names for it.
     pub limit_member: LimitMember,
     /// The model as `model/info` tells it.
-    pub info: ModelInfo,
+    pub info: ModelFacts,
 }
 
 /// A key. Its `Debug` shows nothing.
@@ -136,67 +134,7 @@ impl BadAnswer {
     }
 }
 
-impl ProviderSpec {
-    /// The body of a request.
-    ///
-    /// # Errors
-    /// In words: the prompt holds what the format has no place for.
-    pub fn body(&self, order: &PromptOrder<'_>) -> Result<String, String> {
-        match self.kind {
-            ProviderKind::OpenAi => openai::body(&self.model, self.limit_member, order),
-            ProviderKind::Anthropic => anthropic::body(&self.model, order),
-        }
-    }
 
-    /// The headers of a request that say who asks, and in which version. They hold the key.
-    #[must_use]
-    pub fn headers(&self) -> Vec<(&'static str, String)> {
-        let key = (!self.key.0.is_empty()).then_some(&self.key.0);
-        match self.kind {
-            ProviderKind::OpenAi => {
-                let bearer = key.map(|key| ("authorization", format!("Bearer {key}")));
-                bearer.into_iter().collect()
-            }
-            ProviderKind::Anthropic => {
-                let version = ("anthropic-version", anthropic::VERSION.to_owned());
-                let key = key.map(|key| ("x-api-key", key.clone()));
-                key.into_iter().chain([version]).collect()
-            }
-        }
-    }
-
-    /// An answer that came whole.
-    ///
-    /// # Errors
-    /// [`BadAnswer`].
-    pub fn read(&self, body: &[u8]) -> Result<ProviderAnswer, BadAnswer> {
-        match self.kind {
-            ProviderKind::OpenAi => openai::read(body),
-            ProviderKind::Anthropic => anthropic::read(body),
-        }
-    }
-
-    /// The code in the body of an error, for the operator.
-    #[must_use]
-    pub fn error_code(body: &[u8]) -> BadAnswer {
-        #[derive(serde::Deserialize)]
-        struct Body {
-            error: serde_json::Value,
-        }
-        let error = serde_json::from_slice(body)
-            .ok()
-            .map(|body: Body| body.error);
-        let code = |member: &str| error.as_ref()?.get(member)?.as_str();
-        BadAnswer::failed(code("code").or_else(|| code("type")))
-    }
-}
-
-/// An answer that comes in parts.
-#[derive(Clone, Debug)]
-pub struct ProviderStream {
-    kind: ProviderKind,
-    pub(super) gathered: Gathered,
-}
 
 /// What came so far.
 #[derive(Clone, Debug, Default)]
@@ -225,42 +163,12 @@ impl Gathered {
             self.model = Some(named.to_owned());
         }
     }
-}
-
-impl ProviderStream {
-    /// Before the first part.
-    #[must_use]
-    pub fn new(kind: ProviderKind) -> Self {
-        let gathered = Gathered::default();
-        Self { kind, gathered }
-    }
-
-    /// Takes the data of an event; the text it adds, if any.
-    ///
-    /// # Errors
-    /// [`BadAnswer`].
-    pub fn event(&mut self, data: &str) -> Result<Option<String>, BadAnswer> {
-        // What comes after the end is nothing.
-        if self.gathered.done {
-            return Ok(None);
-        }
-        match self.kind {
-            ProviderKind::OpenAi => openai::event(&mut self.gathered, data),
-            ProviderKind::Anthropic => anthropic::event(&mut self.gathered, data),
-        }
-    }
-
-    /// Nothing more is to be read.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.gathered.done
-    }
 
     /// The whole, once the stream ended.
     ///
     /// # Errors
     /// [`BadAnswer::Cut`]: it ended before the model did.
-    pub fn end(self) -> Result<ProviderAnswer, BadAnswer> {
+    pub(super) fn end(self) -> Result<ProviderAnswer, BadAnswer> {
         let Gathered {
             content,
             model,
@@ -268,7 +176,7 @@ impl ProviderStream {
             input,
             output,
             ..
-        } = self.gathered;
+        } = self;
         let finish = finish.ok_or(BadAnswer::Cut)?;
         let usage = input
             .zip(output)
@@ -285,6 +193,7 @@ impl ProviderStream {
     }
 }
 
+
 /// The words about a block that only an agent may know what to do with.
 pub(super) fn no_place(kind: &str) -> String {
     let shown: String = kind
@@ -295,6 +204,20 @@ pub(super) fn no_place(kind: &str) -> String {
     format!(
         "a block of the type {shown:?} cannot be sent to a provider: text, and images with `data`, can"
     )
+}
+
+/// The code in the body of an error, for the operator.
+#[must_use]
+pub fn error_code(body: &[u8]) -> BadAnswer {
+    #[derive(serde::Deserialize)]
+    struct ErrorBody {
+        error: serde_json::Value,
+    }
+    let error = serde_json::from_slice(body)
+        .ok()
+        .map(|body: ErrorBody| body.error);
+    let code = |member: &str| error.as_ref()?.get(member)?.as_str();
+    BadAnswer::failed(code("code").or_else(|| code("type")))
 }
 
 /// A name that is fit to be repeated.
@@ -312,7 +235,7 @@ mod tests {
         let shown = format!("{:?}", ProviderKey("sk-secret".to_owned()));
         assert_eq!(shown, "…");
         let echo = br#"{"error":{"message":"Incorrect API key provided: sk-secret","type":"sk-secret","code":"invalid_api_key"}}"#;
-        let words = ProviderSpec::error_code(echo).to_string();
+        let words = error_code(echo).to_string();
         assert_eq!(words, "it failed (invalid_api_key)");
         for bad in [
             &br#"{"error":{"message":"x","type":"sk-secret"}}"#[..],
@@ -321,11 +244,11 @@ mod tests {
             b"<html>sk-secret",
             b"",
         ] {
-            assert_eq!(ProviderSpec::error_code(bad).to_string(), "it failed");
+            assert_eq!(error_code(bad).to_string(), "it failed");
         }
         let long = format!(r#"{{"error":{{"code":"{}"}}}}"#, "a".repeat(CODE_MAX + 1));
         assert_eq!(
-            ProviderSpec::error_code(long.as_bytes()),
+            error_code(long.as_bytes()),
             BadAnswer::Failed(None)
         );
     }

@@ -11,14 +11,14 @@ const CAPABILITIES_MAX: usize = 64;
 /// Longest id, vendor or capability read, in bytes.
 const WORD_MAX: usize = 256;
 
-/// `model/info`: a server asks which model is in use. Answered by a [`ModelInfo`].
+/// `model/info`: a server asks which model is in use. Answered by a [`ModelFacts`].
 #[derive(Debug)]
 pub struct Info;
 
 /// A model, as hooks and `model/info` name it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ModelInfo {
+pub struct ModelFacts {
     /// What its vendor calls it.
     pub id: String,
     /// Who makes it.
@@ -30,7 +30,7 @@ pub struct ModelInfo {
     pub capabilities: Vec<String>,
 }
 
-impl ModelInfo {
+impl ModelFacts {
     /// Reads what an agent says of its model.
     ///
     /// # Errors
@@ -57,9 +57,9 @@ mod tests {
     #[test]
     fn a_model_is_read_and_written_as_the_document_shows_it() {
         let text = r#"{"id":"claude-opus-4-5-20251101","vendor":"anthropic","contextWindow":200000,"capabilities":["vision","tools","computer_use"]}"#;
-        let model = ModelInfo::read(text).unwrap();
+        let model = ModelFacts::read(text).unwrap();
         assert_eq!(serde_json::to_string(&model).unwrap(), text);
-        let bare = ModelInfo::read(r#"{"id":"m","vendor":"v","contextWindow":1,"new":{}}"#);
+        let bare = ModelFacts::read(r#"{"id":"m","vendor":"v","contextWindow":1,"new":{}}"#);
         assert_eq!(bare.unwrap().capabilities, Vec::<String>::new());
         let long = "x".repeat(WORD_MAX + 1);
         for bad in [
@@ -68,7 +68,7 @@ mod tests {
             r#"["m","v",1]"#.to_owned(),
             format!(r#"{{"id":"{long}","vendor":"v","contextWindow":1}}"#),
         ] {
-            assert!(ModelInfo::read(&bad).is_err(), "{bad:.60}");
+            assert!(ModelFacts::read(&bad).is_err(), "{bad:.60}");
         }
     }
 }

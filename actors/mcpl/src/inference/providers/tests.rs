@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mgp_mcpl_engine::inference::provider::{LimitMember, ProviderKey, ProviderKind};
 use mgp_protocol::mcpl::inference::{PromptPart, PromptRole, PromptTurn};
-use mgp_protocol::mcpl::model::ModelInfo;
+use mgp_protocol::mcpl::model::ModelFacts;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -87,7 +87,7 @@ impl Scripted {
             at_once: 1,
             waiting: 1,
             limit_member: LimitMember::MaxTokens,
-            info: ModelInfo {
+            info: ModelFacts {
                 id: "m".into(),
                 vendor: "v".into(),
                 context_window: 1,

@@ -46,7 +46,17 @@ fn ids_are_those_of_one_server() {
 /// However long, and whatever bytes an id has: two ids are two events.
 #[test]
 fn no_two_ids_are_one() {
-    let ids = ["a", "b", "a\0", "a\0\0", "\0", "", "fifteen letters", "sixteen letters.", "seventeen letters"];
+    let ids = [
+        "a",
+        "b",
+        "a\0",
+        "a\0\0",
+        "\0",
+        "",
+        "fifteen letters",
+        "sixteen letters.",
+        "seventeen letters",
+    ];
     let hashes: std::collections::BTreeSet<_> = ids.iter().map(|id| id_hash(id)).collect();
     assert_eq!(hashes.len(), ids.len());
 }
@@ -94,7 +104,11 @@ fn a_restart_knows_what_was_answered_and_what_was_not() {
         journal.push(entry.to_bytes());
     }
     let answer = PushAnswer::accepted(None);
-    journal.extend(memory.answered(&server, "answered", &answer).map(|of| of.to_bytes()));
+    journal.extend(
+        memory
+            .answered(&server, "answered", &answer)
+            .map(|of| of.to_bytes()),
+    );
     journal.extend(memory.released(&server, "released").map(|of| of.to_bytes()));
     journal.push(b"{\"no\":\"entry\"}".to_vec());
     let (mut again, unread) = PushMemory::restored(&journal, 6);
@@ -120,7 +134,11 @@ fn a_million_ids_are_bounded() {
     let mut memory = PushMemory::default();
     let (mut journal, mut most, body) = (0_usize, 0_usize, one());
     let answer = PushAnswer::accepted(None);
-    let ids: u64 = if cfg!(debug_assertions) { 200_000 } else { 1_000_000 };
+    let ids: u64 = if cfg!(debug_assertions) {
+        200_000
+    } else {
+        1_000_000
+    };
     for n in 0..ids {
         let server = ServerId::new(format!("s{}", if n % 2 == 0 { 0 } else { n % 41 }));
         let id = n.to_string();

@@ -90,16 +90,17 @@ fn parts(content: Value) -> Result<Vec<PromptPart>, String> {
 fn part(block: &Value) -> Result<PromptPart, String> {
     let text = |member: &str| block.get(member).and_then(Value::as_str).map(str::to_owned);
     let kind = text("type").ok_or("a block says its `type`")?;
-    match kind.as_str() {
-        "text" => text("text")
-            .map(PromptPart::Text)
-            .ok_or_else(|| "a text block has a `text`".to_owned()),
-        "image" => match (text("data"), text("mimeType"), block.get("uri")) {
-            (Some(data), Some(mime_type), None) => Ok(PromptPart::Image { data, mime_type }),
-            (None, None, Some(Value::String(_))) => Ok(PromptPart::Other(kind)),
-            _ => Err("an image has `data` and `mimeType`, or a `uri`".to_owned()),
-        },
-        _ => Ok(PromptPart::Other(kind)),
+    if kind == "text" {
+        let text = text("text").map(PromptPart::Text);
+        return text.ok_or_else(|| "a text block has a `text`".to_owned());
+    }
+    if kind != "image" {
+        return Ok(PromptPart::Other(kind));
+    }
+    match (text("data"), text("mimeType"), block.get("uri")) {
+        (Some(data), Some(mime_type), None) => Ok(PromptPart::Image { data, mime_type }),
+        (None, None, Some(Value::String(_))) => Ok(PromptPart::Other(kind)),
+        _ => Err("an image has `data` and `mimeType`, or a `uri`".to_owned()),
     }
 }
 

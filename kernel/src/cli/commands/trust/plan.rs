@@ -64,7 +64,10 @@ impl Plan {
         }
         let names = kernel.iter().map(|(key, _)| key.clone());
         let secret: Vec<String> = names.filter(|key| is_secret(key)).collect();
-        hide_secrets(&mut kernel, &Vec::from_iter(secret.iter().map(String::as_str)));
+        hide_secrets(
+            &mut kernel,
+            &Vec::from_iter(secret.iter().map(String::as_str)),
+        );
         let folder = file.parent().unwrap_or(Path::new("/"));
         let problems = config::problems(text, file);
         Ok(Self {

@@ -9,7 +9,7 @@ use mgp_mcpl_engine::inference::InferenceRules;
 use mgp_mcpl_engine::inference::provider::{LimitMember, ProviderKey, ProviderKind, ProviderSpec};
 use mgp_mcpl_engine::inference::routes::{Destination, RouteKey};
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::mcpl::model::ModelInfo;
+use mgp_protocol::mcpl::model::ModelFacts;
 use mgp_transports::http::is_safe;
 use toml::Spanned;
 
@@ -166,7 +166,7 @@ fn destination(
     None
 }
 
-fn read_info(section: &mut Section<'_, '_, '_>, id: String, vendor: &str) -> ModelInfo {
+fn read_info(section: &mut Section<'_, '_, '_>, id: String, vendor: &str) -> ModelFacts {
     let vendor = match section.text("vendor") {
         Some(vendor) => (*vendor.get_ref()).to_owned(),
         None => vendor.to_owned(),
@@ -174,7 +174,7 @@ fn read_info(section: &mut Section<'_, '_, '_>, id: String, vendor: &str) -> Mod
     let (mut context_window, mut capabilities) = (WINDOW, Vec::new());
     section.count("context_window", 1..=TOKENS_MAX, &mut context_window);
     section.strings("capabilities", &mut capabilities);
-    ModelInfo {
+    ModelFacts {
         id,
         vendor,
         context_window,
