@@ -84,7 +84,7 @@ fn text(text: &str) -> Value {
     json!([{"type": "text", "text": text}])
 }
 
-/// MCPL-114, MCPL-115, MCPL-116, MCPL-117, MCPL-118, MCPL-119, MCPL-122, MCPL-123, MCPL-124, MCPL-125, MCPL-130,
+/// MCPL-021, MCPL-022, MCPL-023, MCPL-025, MCPL-026, MCPL-114, MCPL-115, MCPL-116, MCPL-117, MCPL-118, MCPL-119, MCPL-122, MCPL-123, MCPL-124, MCPL-125, MCPL-130,
 /// MCPL-131, MCPL-132, MCPL-133, MCPL-134, MCPL-146, MCPL-147, MCPL-158: out.
 #[tokio::test]
 async fn what_is_published_reaches_the_one_server_that_has_the_channel() {
@@ -256,7 +256,7 @@ async fn what_is_published_reaches_the_one_server_that_has_the_channel() {
     assert!(!records.contains("Hello"), "{records}");
 }
 
-/// MCPL-120, MCPL-121, MCPL-126, MCPL-127, MCPL-128, MCPL-135, MCPL-148: in, opened and closed.
+/// MCPL-024, MCPL-027, MCPL-120, MCPL-121, MCPL-126, MCPL-127, MCPL-128, MCPL-135, MCPL-148: in, opened and closed.
 #[tokio::test]
 async fn what_comes_in_is_taken_by_one_agent_and_keeps_its_conversation() {
     let kernel = bridged().await;

@@ -340,7 +340,7 @@ fn modified(set: &str, text: &str) -> Value {
     json!({"result": {"featureSet": set, "modifiedResponse": text, "metadata": {"by": text}}})
 }
 
-/// MCPL-013, MCPL-092 to MCPL-094, MCPL-096, MCPL-097, MCPL-112, MCPL-153: behind an inference one server after the
+/// MCPL-013, MCPL-092..094, MCPL-096, MCPL-097, MCPL-112, MCPL-153: behind an inference one server after the
 /// other sees the text as the one before left it, in one time for all; what comes of a set that may not is ignored; a
 /// server that fails lets the text through, or withholds it, as the operator says.
 #[tokio::test]

@@ -218,7 +218,7 @@ async fn a_budget(owner: &mut Agent, provider: &Provider) {
     assert_eq!(provider.heard().len(), before);
 }
 
-/// MCPL-014, MCPL-015, MCPL-016, MCPL-038, MCPL-101 to MCPL-109, MCPL-139, MCPL-144: a provider answers in either wire format, whole or in
+/// MCPL-014, MCPL-015, MCPL-016, MCPL-038, MCPL-101..109, MCPL-139, MCPL-144: a provider answers in either wire format, whole or in
 /// parts; what is no request, has no rule, or fails has an answer that says so; the key is nowhere, the text not in
 /// the audit log, and the budget outlasts a restart.
 #[tokio::test]

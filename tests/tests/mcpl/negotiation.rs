@@ -29,7 +29,7 @@ async fn every_request_is_answered(driver: &mut Driver, id: &str) {
     }
 }
 
-/// MCPL-001, MCPL-004, MCPL-006, MCPL-007, MCPL-008, MCPL-009, MCPL-010, MCPL-017, MCPL-029, MCPL-030, MCPL-032,
+/// MCPL-001, MCPL-002, MCPL-004, MCPL-006, MCPL-007, MCPL-008, MCPL-009, MCPL-010, MCPL-017, MCPL-029, MCPL-030, MCPL-032,
 /// MCPL-037, MCPL-145, MCPL-149, MCPL-150, MCPL-151: servers and agents with MCPL and without, side by side.
 #[tokio::test]
 async fn who_speaks_mcpl_hears_it_and_nobody_else() {

@@ -65,7 +65,7 @@ async fn push(owner: &mut Agent, server: &str, params: &Value) -> Value {
     said["structuredContent"].clone()
 }
 
-/// MCPL-011, MCPL-078 to MCPL-083, MCPL-085, MCPL-142, A-14, A-48: an event is checked, told once on the bus with all
+/// MCPL-011, MCPL-078..083, MCPL-085, MCPL-142, A-14, A-48: an event is checked, told once on the bus with all
 /// it said, kept for who reads its resource, and refused with a reason where nobody takes it, it comes too often, or
 /// at the wrong hour.
 #[tokio::test]

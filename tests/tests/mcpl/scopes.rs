@@ -61,7 +61,7 @@ async fn pending(kernel: &Kernel) -> String {
     id
 }
 
-/// MCPL-031, MCPL-046, MCPL-047, MCPL-048, MCPL-052 to MCPL-056, MCPL-058, MCPL-059: a call of a scoped tool leaves with
+/// MCPL-031, MCPL-046, MCPL-047, MCPL-048, MCPL-052..056, MCPL-058, MCPL-059: a call of a scoped tool leaves with
 /// its scope when a list opens that or a person does, and not at all otherwise.
 #[tokio::test]
 async fn a_scoped_call_leaves_only_in_an_open_scope() {
@@ -198,7 +198,7 @@ async fn a_scoped_call_leaves_only_in_an_open_scope() {
     assert!(answer.contains("nobody decided in time"), "{answer}");
 }
 
-/// MCPL-019, MCPL-049, MCPL-050, MCPL-051, MCPL-053 to MCPL-057: what a server asks leave for.
+/// MCPL-019, MCPL-049, MCPL-050, MCPL-051, MCPL-053..057: what a server asks leave for.
 #[tokio::test]
 async fn a_server_asks_for_a_scope() {
     let kernel = Kernel::start(&format!(

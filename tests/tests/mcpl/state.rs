@@ -94,7 +94,7 @@ tool_for = ["*"]
 "notes.git.commit" = "agent"
 "#;
 
-/// MCPL-060, MCPL-061, MCPL-062, MCPL-063, MCPL-064, MCPL-065, MCPL-066, MCPL-067, MCPL-068, MCPL-069, MCPL-070,
+/// MCPL-020, MCPL-060, MCPL-061, MCPL-062, MCPL-063, MCPL-064, MCPL-065, MCPL-066, MCPL-067, MCPL-068, MCPL-069, MCPL-070,
 /// MCPL-071, MCPL-072, MCPL-073, MCPL-074, MCPL-075, MCPL-076, MCPL-077, MCPL-159: the story of §8.
 #[tokio::test]
 async fn a_state_grows_goes_back_branches_and_outlives_the_kernel() {
