@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mgp_tests::harness::mgp::{declaration, declaring};
-use nix::sys::signal::Signal;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 const LEGACY: &str = "2025-11-25";
@@ -58,7 +58,10 @@ fn event(set: &str, id: &str, text: &str) -> Value {
 /// Has a server push; gives the host's whole answer.
 async fn push(owner: &mut Agent, server: &str, params: &Value) -> Value {
     let asked = json!({"method": "push/event", "params": params});
-    let said = owner.call(&format!("{server}__mcpl_ask"), asked).await.result();
+    let said = owner
+        .call(&format!("{server}__mcpl_ask"), asked)
+        .await
+        .result();
     said["structuredContent"].clone()
 }
 
@@ -68,7 +71,10 @@ async fn push(owner: &mut Agent, server: &str, params: &Value) -> Value {
 #[tokio::test]
 async fn an_event_is_told_once_to_those_who_follow_its_channel() {
     let hour = |add: u64| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_secs();
         format!("{:02}:00", (now / 3600 + add) % 24)
     };
     let sets = json!({
@@ -95,13 +101,20 @@ async fn an_event_is_told_once_to_those_who_follow_its_channel() {
         less.as_object_mut().unwrap().remove(member);
         let error = push(&mut owner, "git", &less).await["error"].clone();
         assert_eq!(error["code"], -32602, "{error}");
-        assert!(error["message"].as_str().unwrap().contains(member), "{error}");
+        assert!(
+            error["message"].as_str().unwrap().contains(member),
+            "{error}"
+        );
     }
     for (pointer, wrong, named) in [
         ("/timestamp", json!("yesterday"), "timestamp"),
         ("/timestamp", json!(1_769_164_200), "string"),
         ("/origin", json!([]), "object"),
-        ("/payload/content", json!([{"type": "image", "data": "aGk="}]), "payload.content"),
+        (
+            "/payload/content",
+            json!([{"type": "image", "data": "aGk="}]),
+            "payload.content",
+        ),
         ("/payload/content", json!(7), "payload.content"),
         ("/eventId", json!(""), "eventId"),
     ] {
@@ -109,27 +122,57 @@ async fn an_event_is_told_once_to_those_who_follow_its_channel() {
         *bad.pointer_mut(pointer).unwrap() = wrong;
         let error = push(&mut owner, "git", &bad).await["error"].clone();
         assert_eq!(error["code"], -32602, "{pointer}: {error}");
-        assert!(error["message"].as_str().unwrap().contains(named), "{error}");
+        assert!(
+            error["message"].as_str().unwrap().contains(named),
+            "{error}"
+        );
     }
-    for (set, code) in [("ci.off", -32001), ("ci.tools", -32001), ("ci.none", -32003), ("inbox", -32003)] {
+    for (set, code) in [
+        ("ci.off", -32001),
+        ("ci.tools", -32001),
+        ("ci.none", -32003),
+        ("inbox", -32003),
+    ] {
         let error = push(&mut owner, "git", &event(set, "e", "x")).await["error"].clone();
-        assert_eq!((error["code"].as_i64(), &error["data"]["featureSet"]), (Some(code), &json!(set)));
+        assert_eq!(
+            (error["code"].as_i64(), &error["data"]["featureSet"]),
+            (Some(code), &json!(set))
+        );
     }
 
     // Nobody follows: refused with a reason, and not remembered.
     let first = event("ci.alerts", "evt_1", "New commit");
     let said = push(&mut owner, "git", &first).await;
     assert_eq!(said["result"]["accepted"], false, "{said}");
-    assert!(said["result"]["reason"].as_str().unwrap().contains("push.git.ci.alerts"), "{said}");
+    assert!(
+        said["result"]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("push.git.ci.alerts"),
+        "{said}"
+    );
 
     // MCPL-142: a resource that changes is none of this.
     let mut follower = follower(&kernel).await;
-    let channels = ["push.git.ci.alerts", "push.mail.*", "push.git.ci.off", "push.nobody.x"];
+    let channels = [
+        "push.git.ci.alerts",
+        "push.mail.*",
+        "push.git.ci.off",
+        "push.nobody.x",
+    ];
     let asked = follower.request("mgp/events/subscribe", json!({"channels": channels}));
     let asked = asked.await.result();
-    assert_eq!(asked["subscribed"], json!(["push.git.ci.alerts", "push.mail.*"]), "{asked}");
-    assert_eq!(asked["unsupported"], json!(["push.git.ci.off", "push.nobody.x"]));
-    let changed = json!({"method": "notifications/resources/updated", "params": {"uri": "test://x"}});
+    assert_eq!(
+        asked["subscribed"],
+        json!(["push.git.ci.alerts", "push.mail.*"]),
+        "{asked}"
+    );
+    assert_eq!(
+        asked["unsupported"],
+        json!(["push.git.ci.off", "push.nobody.x"])
+    );
+    let changed =
+        json!({"method": "notifications/resources/updated", "params": {"uri": "test://x"}});
     owner.call("git__mcpl_tell", changed).await.result();
 
     // Told once, with all it said; a retry, also in another spelling, has the same answer.
@@ -139,7 +182,10 @@ async fn an_event_is_told_once_to_those_who_follow_its_channel() {
     }
     let mut again = first.clone();
     again["timestamp"] = json!("2026-01-23T11:00:00+01:00");
-    assert_eq!(push(&mut owner, "git", &again).await["result"], json!({"accepted": true}));
+    assert_eq!(
+        push(&mut owner, "git", &again).await["result"],
+        json!({"accepted": true})
+    );
     let heard = follower.hears(EVENT).await["params"].clone();
     assert_eq!(heard["channel"], "push.git.ci.alerts");
     assert_eq!(heard["timestamp"], "2026-01-23T10:30:00Z");
@@ -152,20 +198,35 @@ async fn an_event_is_told_once_to_those_who_follow_its_channel() {
     let other = event("ci.alerts", "evt_1", "Something else");
     let said = push(&mut owner, "git", &other).await;
     assert_eq!(said["result"]["accepted"], false);
-    assert!(said["result"]["reason"].as_str().unwrap().contains("eventId"), "{said}");
+    assert!(
+        said["result"]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("eventId"),
+        "{said}"
+    );
     let mut mail = event("inbox", "evt_1", "");
     mail["payload"]["content"] = json!("A plain string");
-    assert_eq!(push(&mut owner, "mail", &mail).await["result"], json!({"accepted": true}));
+    assert_eq!(
+        push(&mut owner, "mail", &mail).await["result"],
+        json!({"accepted": true})
+    );
     let heard = follower.hears(EVENT).await["params"].clone();
     assert_eq!(heard["channel"], "push.mail.inbox");
-    assert_eq!(heard["data"]["content"], json!([{"type": "text", "text": "A plain string"}]));
+    assert_eq!(
+        heard["data"]["content"],
+        json!([{"type": "text", "text": "A plain string"}])
+    );
 
     // A limit a minute, quiet hours, and a size: each with its reason.
     let asked = follower.request("mgp/events/subscribe", json!({"channels": ["push.git.*"]}));
     asked.await.result();
     for n in 0..3 {
         let said = push(&mut owner, "git", &event("ci.slow", &format!("s{n}"), "x")).await;
-        let reason = said["result"]["reason"].as_str().unwrap_or_default().to_owned();
+        let reason = said["result"]["reason"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         assert_eq!(said["result"]["accepted"], n < 2, "{said}");
         assert_eq!(reason.contains("2 events a minute"), n == 2, "{said}");
     }
@@ -175,21 +236,40 @@ async fn an_event_is_told_once_to_those_who_follow_its_channel() {
     ] {
         let said = push(&mut owner, "git", &event(set, "q", &text)).await;
         assert_eq!(said["result"]["accepted"], false, "{said}");
-        assert!(said["result"]["reason"].as_str().unwrap().contains(why), "{said}");
+        assert!(
+            said["result"]["reason"].as_str().unwrap().contains(why),
+            "{said}"
+        );
     }
 
     // A plain client reads the last events as a resource, and is told when there are more.
     let mut plain = kernel.http_agent(None);
     plain.initialize(LEGACY, "{}").await.result();
     let uri = "mgp://push/git/ci.alerts";
-    let read = plain.request("resources/read", json!({"uri": uri})).await.result();
+    let read = plain
+        .request("resources/read", json!({"uri": uri}))
+        .await
+        .result();
     let last: Value = serde_json::from_str(read["contents"][0]["text"].as_str().unwrap()).unwrap();
-    let ids: Vec<_> = last["events"].as_array().unwrap().iter().map(|e| &e["data"]["event_id"]).collect();
+    let ids: Vec<_> = last["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| &e["data"]["event_id"])
+        .collect();
     assert_eq!(ids, ["evt_1"]);
-    plain.request("resources/subscribe", json!({"uri": uri})).await.result();
+    plain
+        .request("resources/subscribe", json!({"uri": uri}))
+        .await
+        .result();
     push(&mut owner, "git", &event("ci.alerts", "evt_2", "x")).await;
-    assert_eq!(plain.hears("notifications/resources/updated").await["params"]["uri"], uri);
-    let unknown = plain.request("resources/read", json!({"uri": "mgp://push/git/ci.off"})).await;
+    assert_eq!(
+        plain.hears("notifications/resources/updated").await["params"]["uri"],
+        uri
+    );
+    let unknown = plain
+        .request("resources/read", json!({"uri": "mgp://push/git/ci.off"}))
+        .await;
     assert!(unknown.is_error(), "{}", unknown.frame);
 }
 
@@ -204,13 +284,25 @@ async fn events_go_to_whom_the_server_is_open() {
     let mut owner = owner(&kernel).await;
     let mut follower = follower(&kernel).await;
     let asked = json!({"channels": ["push.*", "push.shut.a"]});
-    let said = follower.request("mgp/events/subscribe", asked).await.result();
+    let said = follower
+        .request("mgp/events/subscribe", asked)
+        .await
+        .result();
     assert_eq!(said["unsupported"], json!(["push.shut.a"]), "{said}");
-    let channels = follower.request("mgp/events/channels", json!({})).await.result();
+    let channels = follower
+        .request("mgp/events/channels", json!({}))
+        .await
+        .result();
     let channels = channels["channels"].to_string();
-    assert!(channels.contains("push.open.a") && !channels.contains("push.shut.a"), "{channels}");
+    assert!(
+        channels.contains("push.open.a") && !channels.contains("push.shut.a"),
+        "{channels}"
+    );
     for uri in ["mgp://push/shut/a", "mgp://push/nobody/a"] {
-        let error = follower.request("resources/read", json!({"uri": uri})).await.error();
+        let error = follower
+            .request("resources/read", json!({"uri": uri}))
+            .await
+            .error();
         assert_eq!(error["message"], format!("Resource not found: {uri}"));
     }
     // Nobody but the operator may hear of it, and the operator does not listen.
@@ -218,7 +310,10 @@ async fn events_go_to_whom_the_server_is_open() {
     assert_eq!(said["result"]["accepted"], false, "{said}");
     let said = push(&mut owner, "open", &event("a", "e1", "x")).await;
     assert_eq!(said["result"]["accepted"], true, "{said}");
-    assert_eq!(follower.hears(EVENT).await["params"]["channel"], "push.open.a");
+    assert_eq!(
+        follower.hears(EVENT).await["params"]["channel"],
+        "push.open.a"
+    );
     assert!(follower.heard(EVENT).is_empty());
 }
 
@@ -233,7 +328,10 @@ async fn an_event_is_handed_to_a_host_once_whatever_happens() {
     kernel.connected(&["git"]).await;
     let mut owner_agent = owner(&kernel).await;
     let mut agent = host(&kernel).await;
-    agent.answers("push/event", json!({"accepted": true, "inferenceId": "inf_1"}));
+    agent.answers(
+        "push/event",
+        json!({"accepted": true, "inferenceId": "inf_1"}),
+    );
     let first = event("ci.alerts", "evt_1", "x");
     let asked = json!({"method": "push/event", "params": first, "leave": true});
     owner_agent.call("git__mcpl_ask", asked).await.result();
@@ -245,7 +343,10 @@ async fn an_event_is_handed_to_a_host_once_whatever_happens() {
     let told = agent.asked()[0]["params"].clone();
     assert_eq!(told["featureSet"], "git.ci.alerts", "{told}");
     assert_eq!(told["eventId"], "git:evt_1");
-    assert_eq!((&told["origin"], &told["payload"]), (&first["origin"], &first["payload"]));
+    assert_eq!(
+        (&told["origin"], &told["payload"]),
+        (&first["origin"], &first["payload"])
+    );
     let said = push(&mut owner_agent, "git", &first).await["result"].clone();
     assert_eq!(said["accepted"], true, "{said}");
     assert!(said["inferenceId"].is_string(), "{said}");
@@ -270,7 +371,10 @@ async fn an_event_is_handed_to_a_host_once_whatever_happens() {
     assert_eq!(push(&mut owner_agent, "git", &first).await["result"], said);
     let unknown = push(&mut owner_agent, "git", &second).await["result"].clone();
     assert_eq!(unknown["accepted"], false, "{unknown}");
-    assert!(unknown["reason"].as_str().unwrap().contains("not known"), "{unknown}");
+    assert!(
+        unknown["reason"].as_str().unwrap().contains("not known"),
+        "{unknown}"
+    );
     agent.request("ping", json!({})).await.result();
     assert!(agent.asked().is_empty(), "{:?}", agent.asked());
 }
@@ -303,7 +407,9 @@ async fn hosts_are_asked_one_after_the_other() {
     let said = both(&mut owner, &mut first, &mut second, "e1").await;
     assert_eq!(said, json!({"accepted": true}));
     assert_eq!((first.asked().len(), second.asked().len()), (1, 1));
-    second.notify("featureSets/update", json!({"disabled": ["git.a"]})).await;
+    second
+        .notify("featureSets/update", json!({"disabled": ["git.a"]}))
+        .await;
     second.request("ping", json!({})).await.result();
     let said = both(&mut owner, &mut first, &mut second, "e2").await;
     assert_eq!(said, json!({"accepted": false, "reason": "not me"}));
@@ -312,8 +418,17 @@ async fn hosts_are_asked_one_after_the_other() {
     // The first is silent: nothing of it is looked at until the answer is there.
     let said = push(&mut owner, "git", &event("a", "e3", "x")).await["result"].clone();
     assert_eq!(said["accepted"], false);
-    assert!(said["reason"].as_str().unwrap().contains("in time"), "{said}");
+    assert!(
+        said["reason"].as_str().unwrap().contains("in time"),
+        "{said}"
+    );
     first.request("ping", json!({})).await.result();
-    let ids = first.asked().iter().map(|asked| asked["params"]["eventId"].clone());
-    assert_eq!(ids.collect::<Vec<_>>(), ["git:e1", "git:e2", "git:e3", "git:e3"]);
+    let ids = first
+        .asked()
+        .iter()
+        .map(|asked| asked["params"]["eventId"].clone());
+    assert_eq!(
+        ids.collect::<Vec<_>>(),
+        ["git:e1", "git:e2", "git:e3", "git:e3"]
+    );
 }

@@ -48,7 +48,10 @@ pub fn of_server(server: &ServerId, channels: &str) -> Option<String> {
     let place = |name: &str, raw: Option<&RawValue>| {
         let place: ChannelPlace<'_> = lookalike::from_object(raw?.get()).ok()?;
         let mut text = format!(r#""{name}":{{"channelId":{}"#, own(&place.channel_id)?);
-        for (member, value) in [("messageId", place.message_id), ("threadId", place.thread_id)] {
+        for (member, value) in [
+            ("messageId", place.message_id),
+            ("threadId", place.thread_id),
+        ] {
             if let Some(value) = value {
                 text.push_str(&format!(r#","{member}":{}"#, quoted(&value)));
             }
@@ -59,10 +62,13 @@ pub fn of_server(server: &ServerId, channels: &str) -> Option<String> {
     let mut parts: Vec<String> = Vec::new();
     parts.extend(place("incoming", read.incoming));
     parts.extend(place("defaultOutgoing", read.default_outgoing));
-    let candidates = read.candidates.iter().filter_map(|id| match id.contains(':') {
-        true => own(id),
-        false => Some(quoted(id)),
-    });
+    let candidates = read
+        .candidates
+        .iter()
+        .filter_map(|id| match id.contains(':') {
+            true => own(id),
+            false => Some(quoted(id)),
+        });
     let candidates: Vec<_> = candidates.take(CANDIDATES_MAX).collect();
     if !candidates.is_empty() {
         parts.push(format!(r#""candidates":[{}]"#, candidates.join(",")));
@@ -90,7 +96,10 @@ mod tests {
             of_server(&ServerId::new("memory"), said).unwrap(),
             r#"{"candidates":["ui"]}"#
         );
-        assert_eq!(of_server(&ServerId::new("memory"), r#"{"candidates":[]}"#), None);
+        assert_eq!(
+            of_server(&ServerId::new("memory"), r#"{"candidates":[]}"#),
+            None
+        );
         assert_eq!(of_server(&ServerId::new("memory"), "[]"), None);
     }
 }
