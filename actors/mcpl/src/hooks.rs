@@ -140,7 +140,7 @@ struct Seen<'a> {
 }
 
 /// Ends the wait for a server's answer, however it ends.
-struct Pending<'a> {
+struct PendingHook<'a> {
     hooks: &'a SharedHooks,
     server: &'a ServerId,
 }
@@ -295,16 +295,16 @@ impl SharedHooks {
         audit::record(self.from.host.audit(), &record);
     }
 
-    fn begins<'a>(&'a self, origin: &HookOrigin, server: &'a ServerId) -> Pending<'a> {
+    fn begins<'a>(&'a self, origin: &HookOrigin, server: &'a ServerId) -> PendingHook<'a> {
         self.depths().begins(server, origin.depth(), moment());
-        Pending {
+        PendingHook {
             hooks: self,
             server,
         }
     }
 }
 
-impl Drop for Pending<'_> {
+impl Drop for PendingHook<'_> {
     fn drop(&mut self) {
         self.hooks.depths().ends(self.server);
     }

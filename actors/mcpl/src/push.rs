@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use mgp_mcpl_engine::names;
 use mgp_mcpl_engine::push::limits::PushRates;
-use mgp_mcpl_engine::push::memory::{EventBody, Known, MemoryEntry, PushMemory};
+use mgp_mcpl_engine::push::memory::{EventBody, KnownPush, MemoryEntry, PushMemory};
 use mgp_mcpl_engine::push::{BYTES_MAX, PushPolicy, PushRule, channel, parse_iso8601};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::Method;
@@ -343,19 +343,19 @@ impl SharedPush {
         let mut guard = self.lock();
         let state = &mut *guard;
         let entry = match state.memory.begin(server, id, body, now_ms) {
-            Known::New(entry) => entry,
-            Known::Answered(answer) => return Err(AtOnce::Answer(answer)),
-            Known::UnderWay => {
+            KnownPush::New(entry) => entry,
+            KnownPush::Answered(answer) => return Err(AtOnce::Answer(answer)),
+            KnownPush::UnderWay => {
                 let waiting = state.waiting.entry((server.clone(), id.to_owned()));
                 waiting.or_default().extend(reply.take());
                 return Ok(None);
             }
-            Known::Differs => {
+            KnownPush::Differs => {
                 return no(
                     "another event of this server had this eventId, and said something else: each event needs an id of its own",
                 );
             }
-            Known::Full => {
+            KnownPush::Full => {
                 return no("too many events of this server are under way: send it again later");
             }
         };

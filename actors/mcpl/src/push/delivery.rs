@@ -57,7 +57,7 @@ impl Delivered {
 }
 
 /// What one who may begin an inference said.
-enum Taken {
+enum PushTaken {
     /// It took it, and perhaps began an inference.
     Yes(Option<String>),
     /// It did not, for this reason.
@@ -74,14 +74,14 @@ impl PushTo {
             true => Some(self.infer(new, &event).await),
             false => self.ask_agents(policy, new, &event).await,
         };
-        if following == 0 && matches!(taken, Some(Taken::Yes(_) | Taken::Unknown(_))) {
+        if following == 0 && matches!(taken, Some(PushTaken::Yes(_) | PushTaken::Unknown(_))) {
             self.publish(new, &event, true).await;
         }
         let delivered = match (taken, following) {
-            (Some(Taken::Yes(inference)), _) => Delivered::of(PushAnswer::accepted(inference)),
-            (Some(Taken::No(_)) | None, 1..) => Delivered::of(PushAnswer::accepted(None)),
-            (Some(Taken::No(why)), 0) => Delivered::of(PushAnswer::refused(why)),
-            (Some(Taken::Unknown(why)), _) => Delivered::unknown(&why),
+            (Some(PushTaken::Yes(inference)), _) => Delivered::of(PushAnswer::accepted(inference)),
+            (Some(PushTaken::No(_)) | None, 1..) => Delivered::of(PushAnswer::accepted(None)),
+            (Some(PushTaken::No(why)), 0) => Delivered::of(PushAnswer::refused(why)),
+            (Some(PushTaken::Unknown(why)), _) => Delivered::unknown(&why),
             (None, 0) => Delivered::released(format!(
                 "nobody takes events of this feature set now: no MCPL agent that may use this server is connected, and nobody follows {}",
                 channel(&new.server.server(), &event.feature_set)
@@ -124,7 +124,7 @@ impl PushTo {
     }
 
     /// Begins an inference of the kernel's own.
-    async fn infer(&self, new: &NewPush, event: &Event<'_>) -> Taken {
+    async fn infer(&self, new: &NewPush, event: &Event<'_>) -> PushTaken {
         let (begun, answer) = Reply::new();
         self.inference.send(PushInference {
             server: new.server.clone(),
@@ -135,10 +135,10 @@ impl PushTo {
             begun,
         });
         match tokio::time::timeout(BEGINS, answer).await {
-            Ok(Ok(Ok(inference))) => Taken::Yes(Some(inference)),
-            Ok(Ok(Err(why))) => Taken::No(why),
-            Ok(Err(_)) => Taken::No("the kernel has nobody to begin an inference".into()),
-            Err(_) => Taken::Unknown("the inference did not begin in time".into()),
+            Ok(Ok(Ok(inference))) => PushTaken::Yes(Some(inference)),
+            Ok(Ok(Err(why))) => PushTaken::No(why),
+            Ok(Err(_)) => PushTaken::No("the kernel has nobody to begin an inference".into()),
+            Err(_) => PushTaken::Unknown("the inference did not begin in time".into()),
         }
     }
 
@@ -148,7 +148,7 @@ impl PushTo {
         policy: &PushPolicy,
         new: &NewPush,
         event: &Event<'_>,
-    ) -> Option<Taken> {
+    ) -> Option<PushTaken> {
         let server = new.server.server();
         // The oldest connection first.
         let mut agents = self.agents.all();
@@ -165,17 +165,17 @@ impl PushTo {
         let mut last = None;
         for agent in &agents {
             match self.ask_agent(policy, agent, &params).await {
-                Some(Taken::Yes(id)) => {
+                Some(PushTaken::Yes(id)) => {
                     let origin = HookOrigin::Agent(agent.clone());
                     let told = |id: String| {
                         self.ids
                             .told(&origin, &new.server, PassedId::Inference, &id)
                     };
                     let id = id.map(told);
-                    return Some(Taken::Yes(id));
+                    return Some(PushTaken::Yes(id));
                 }
-                Some(Taken::Unknown(why)) => return Some(Taken::Unknown(why)),
-                Some(Taken::No(why)) => last = Some(Taken::No(why)),
+                Some(PushTaken::Unknown(why)) => return Some(PushTaken::Unknown(why)),
+                Some(PushTaken::No(why)) => last = Some(PushTaken::No(why)),
                 // It had gone before it could be asked.
                 None => {}
             }
@@ -188,26 +188,26 @@ impl PushTo {
         policy: &PushPolicy,
         agent: &McplAgent,
         params: &str,
-    ) -> Option<Taken> {
+    ) -> Option<PushTaken> {
         for _ in 0..TRIES {
             let asked = agent.ask(Event::METHOD, params, policy.agent);
             match asked.await {
                 Ok(Ok(result)) => return Some(said(&result)),
                 Ok(Err(error)) => {
                     let error = String::from_utf8_lossy(&error);
-                    return Some(Taken::No(format!("the agent answered an error: {error}")));
+                    return Some(PushTaken::No(format!("the agent answered an error: {error}")));
                 }
                 // It was not told.
                 Err(Unanswered::Unready | Unanswered::Overloaded) => return None,
                 Err(Unanswered::TimedOut) => {}
                 Err(Unanswered::Gone | Unanswered::Cancelled) => {
-                    return Some(Taken::Unknown(
+                    return Some(PushTaken::Unknown(
                         "the agent went away before it answered".into(),
                     ));
                 }
             }
         }
-        Some(Taken::Unknown("the agent did not answer in time".into()))
+        Some(PushTaken::Unknown("the agent did not answer in time".into()))
     }
 
     /// Writes down what became of an event.
@@ -230,12 +230,12 @@ impl PushTo {
     }
 }
 
-fn said(result: &[u8]) -> Taken {
+fn said(result: &[u8]) -> PushTaken {
     let read = std::str::from_utf8(result).ok();
     let read = read.and_then(|text| lookalike::from_object::<PushAnswer>(text).ok());
     match read.map(PushAnswer::bounded) {
-        Some(answer) if answer.accepted => Taken::Yes(answer.inference_id),
-        Some(answer) => Taken::No(answer.reason.unwrap_or_default()),
-        None => Taken::Unknown("the agent's answer cannot be read".into()),
+        Some(answer) if answer.accepted => PushTaken::Yes(answer.inference_id),
+        Some(answer) => PushTaken::No(answer.reason.unwrap_or_default()),
+        None => PushTaken::Unknown("the agent's answer cannot be read".into()),
     }
 }

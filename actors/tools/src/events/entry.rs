@@ -15,7 +15,7 @@ use mgp_protocol::mgp::events::Severity;
 use mgp_protocol::splice::quoted;
 use mgp_sync::feed::{Feed, FeedLimits};
 
-use super::pushes::PushedEvent;
+use super::push_channel::PushedEvent;
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Caller;
 use mgp_runtime::time::unix_ms;

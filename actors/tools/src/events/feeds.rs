@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::at_nodes::FollowedAtNodes;
 use super::entry::{EventEntry, EventFeed, limits};
-use super::pushes::PushChannel;
+use super::push_channel::PushChannel;
 use super::subscription::{FeedKey, SubscriptionMsg};
 use super::{EventsMsg, FollowingOver, log};
 use mgp_runtime::mailbox::{Mailbox, Reply};

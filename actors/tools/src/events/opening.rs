@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::entry::{EventAccess, EventEntry};
 use super::feeds::{EventsState, OpenSubscription, OpeningSubscription};
 use super::hub::{EventsActor, watched};
-use super::pushes;
+use super::push_channel;
 use super::subscription::{EarlierEvents, EventDelivery, SubscriptionActor, SubscriptionMsg};
 use super::{EventsMsg, EventsRequest, FollowingOver, log};
 use mgp_callers::agent::Agent;
@@ -125,7 +125,7 @@ impl EventsActor {
         state.last += 1;
         let number = state.last;
         let bell = Arc::new(Doorbell::new());
-        let pushes = new.channels.iter().filter(|of| pushes::may_cover(of));
+        let pushes = new.channels.iter().filter(|of| push_channel::may_cover(of));
         let pushes: Vec<_> = pushes.cloned().collect();
         let actor = SubscriptionActor {
             number,

@@ -97,7 +97,7 @@ fn id_hash(id: &str) -> EventHash {
 
 /// What is known of an id that comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum KnownPush {
     /// Nothing: it is under way from now on, once this entry is on disk.
     New(MemoryEntry),
     /// It was answered before.
@@ -186,21 +186,21 @@ impl PushMemory {
         event_id: &str,
         body: EventBody,
         now_ms: u64,
-    ) -> Known {
+    ) -> KnownPush {
         let id = id_hash(event_id);
         let of = self.servers.entry(server.clone()).or_default();
         if let Some(known) = of.by_id.get(&id) {
             let old = now_ms.saturating_sub(known.at_ms) > AGE_MAX_MS;
             match &known.answer {
                 Some(_) if old => self.forget(server, id),
-                _ if known.body != body => return Known::Differs,
-                None => return Known::UnderWay,
-                Some(answer) => return Known::Answered(answer.clone()),
+                _ if known.body != body => return KnownPush::Differs,
+                None => return KnownPush::UnderWay,
+                Some(answer) => return KnownPush::Answered(answer.clone()),
             }
         }
         let of = self.servers.entry(server.clone()).or_default();
         if of.under_way >= UNDER_WAY_MAX {
-            return Known::Full;
+            return KnownPush::Full;
         }
         of.under_way += 1;
         let known = RememberedEvent {
@@ -211,7 +211,7 @@ impl PushMemory {
         let entry = entry(server, id, &known);
         self.remember(server, id, known, now_ms);
         self.written += 1;
-        Known::New(entry)
+        KnownPush::New(entry)
     }
 
     /// It is answered like this from now on. The entry says so in the journal.

@@ -23,13 +23,13 @@ fn one() -> EventBody {
 fn an_event_is_new_once_and_then_has_its_answer() {
     let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
     let new = memory.begin(&server, "e1", one(), 0);
-    assert!(matches!(new, Known::New(_)));
-    assert_eq!(memory.begin(&server, "e1", one(), 1), Known::UnderWay);
+    assert!(matches!(new, KnownPush::New(_)));
+    assert_eq!(memory.begin(&server, "e1", one(), 1), KnownPush::UnderWay);
     let answer = PushAnswer::accepted(Some("inf_1".into()));
     assert!(memory.answered(&server, "e1", &answer).is_some());
     assert_eq!(
         memory.begin(&server, "e1", one(), 2),
-        Known::Answered(answer)
+        KnownPush::Answered(answer)
     );
 }
 
@@ -39,7 +39,7 @@ fn ids_are_those_of_one_server() {
     let mut memory = PushMemory::default();
     for server in ["git", "mail"] {
         let new = memory.begin(&ServerId::new(server), "e1", one(), 0);
-        assert!(matches!(new, Known::New(_)), "{server}");
+        assert!(matches!(new, KnownPush::New(_)), "{server}");
     }
 }
 
@@ -74,7 +74,7 @@ fn another_event_under_an_id_is_told_apart() {
     ] {
         assert_eq!(
             memory.begin(&server, "e", body(&same), 1),
-            Known::UnderWay,
+            KnownPush::UnderWay,
             "{same}"
         );
     }
@@ -86,7 +86,7 @@ fn another_event_under_an_id_is_told_apart() {
     ] {
         assert_eq!(
             memory.begin(&server, "e", body(&other), 1),
-            Known::Differs,
+            KnownPush::Differs,
             "{other}"
         );
     }
@@ -98,7 +98,7 @@ fn a_restart_knows_what_was_answered_and_what_was_not() {
     let (mut memory, server) = (PushMemory::default(), ServerId::new("git"));
     let mut journal = Vec::new();
     for id in ["answered", "under way", "released"] {
-        let Known::New(entry) = memory.begin(&server, id, one(), 5) else {
+        let KnownPush::New(entry) = memory.begin(&server, id, one(), 5) else {
             panic!("{id} is not new");
         };
         journal.push(entry.to_bytes());
@@ -115,15 +115,15 @@ fn a_restart_knows_what_was_answered_and_what_was_not() {
     assert_eq!((again.len(), unread), (2, 1));
     assert_eq!(
         again.begin(&server, "answered", one(), 7),
-        Known::Answered(answer)
+        KnownPush::Answered(answer)
     );
-    let Known::Answered(unknown) = again.begin(&server, "under way", one(), 7) else {
+    let KnownPush::Answered(unknown) = again.begin(&server, "under way", one(), 7) else {
         panic!("it is done again");
     };
     assert!(!unknown.accepted && unknown.reason.unwrap().contains("not known"));
     assert!(matches!(
         again.begin(&server, "released", one(), 7),
-        Known::New(_)
+        KnownPush::New(_)
     ));
 }
 
@@ -142,7 +142,7 @@ fn a_million_ids_are_bounded() {
     for n in 0..ids {
         let server = ServerId::new(format!("s{}", if n % 2 == 0 { 0 } else { n % 41 }));
         let id = n.to_string();
-        assert!(matches!(memory.begin(&server, &id, body, n), Known::New(_)));
+        assert!(matches!(memory.begin(&server, &id, body, n), KnownPush::New(_)));
         memory.answered(&server, &id, &answer).unwrap();
         journal += 2;
         if let Some(all) = memory.compacted() {
@@ -165,7 +165,7 @@ fn a_million_ids_are_bounded() {
     );
     assert!(most <= 2 * IN_ALL_MAX + 20_002, "{most} entries");
     let newest = memory.begin(&ServerId::new("s0"), &(ids - 2).to_string(), one(), ids);
-    assert_eq!(newest, Known::Answered(answer));
+    assert_eq!(newest, KnownPush::Answered(answer));
 }
 
 /// One server's ids do not push out another's.
@@ -181,8 +181,8 @@ fn a_noisy_server_forgets_its_own_first() {
         memory.begin(&noisy, &n.to_string(), body, 1);
         memory.answered(&noisy, &n.to_string(), &answer);
     }
-    assert_eq!(memory.begin(&quiet, "e", one(), 2), Known::Answered(answer));
-    assert!(matches!(memory.begin(&noisy, "0", one(), 2), Known::New(_)));
+    assert_eq!(memory.begin(&quiet, "e", one(), 2), KnownPush::Answered(answer));
+    assert!(matches!(memory.begin(&noisy, "0", one(), 2), KnownPush::New(_)));
 }
 
 #[test]
@@ -194,11 +194,11 @@ fn what_is_old_is_forgotten_and_what_is_under_way_is_not() {
     let later = AGE_MAX_MS + 1;
     assert!(matches!(
         memory.begin(&server, "answered", one(), later),
-        Known::New(_)
+        KnownPush::New(_)
     ));
     assert_eq!(
         memory.begin(&server, "under way", one(), later),
-        Known::UnderWay
+        KnownPush::UnderWay
     );
 }
 
@@ -208,11 +208,11 @@ fn events_under_way_are_bounded() {
     for n in 0..UNDER_WAY_MAX {
         memory.begin(&server, &n.to_string(), one(), 0);
     }
-    assert_eq!(memory.begin(&server, "more", one(), 0), Known::Full);
+    assert_eq!(memory.begin(&server, "more", one(), 0), KnownPush::Full);
     memory.answered(&server, "0", &PushAnswer::accepted(None));
     assert!(matches!(
         memory.begin(&server, "more", one(), 0),
-        Known::New(_)
+        KnownPush::New(_)
     ));
 }
 
@@ -244,16 +244,16 @@ proptest! {
         for step in steps {
             match step {
                 Step::Begin(id) => match memory.begin(&server, &id.to_string(), one(), 0) {
-                    Known::New(entry) => {
+                    KnownPush::New(entry) => {
                         prop_assert!(handed.insert(id, None).is_none(), "{} twice", id);
                         journal.push(entry.to_bytes());
                     }
-                    Known::Answered(answer) => {
+                    KnownPush::Answered(answer) => {
                         let kept = handed.get(&id).cloned().flatten();
                         prop_assert_eq!(Some(answer), kept);
                     }
-                    Known::UnderWay => prop_assert_eq!(handed.get(&id), Some(&None)),
-                    Known::Differs | Known::Full => prop_assert!(false, "neither was done"),
+                    KnownPush::UnderWay => prop_assert_eq!(handed.get(&id), Some(&None)),
+                    KnownPush::Differs | KnownPush::Full => prop_assert!(false, "neither was done"),
                 },
                 Step::Answer(id) => {
                     let answer = PushAnswer::accepted(Some(format!("inf_{id}")));
