@@ -199,6 +199,9 @@ async fn registered(host: &Host, chat: &mut Driver, [mail, off]: [&mut Driver; 2
         let same = json!({"channels": [channel("discord:#general", "bidirectional")]});
         driver.ask("channels/register", same).await;
     }
+    // What nobody may publish to or observe, nobody is told of.
+    let told = host.hears("channels/changed").await;
+    assert_eq!(told["added"][0]["id"], "mail:discord:#general", "{told}");
     // Too many are none, and take no other one away.
     let many: Vec<Value> = (0..5000)
         .map(|n| channel(&n.to_string(), "inbound"))

@@ -339,7 +339,7 @@ async fn operator(kernel: &Kernel) {
 }
 
 async fn plain(kernel: &Kernel) -> Agent {
-    let mut plain = kernel.http_agent(None);
+    let mut plain = kernel.stdio_agent(None);
     plain.initialize(VERSION, "{}").await;
     plain
 }
