@@ -18,6 +18,7 @@ use mgp_callers::request::Caller;
 use mgp_mcpl_engine::channels::permits;
 use mgp_mcpl_engine::channels::registry::{RegisteredChannel, ServerChannels};
 use mgp_mcpl_engine::channels::rules::ChannelRules;
+use mgp_mcpl_engine::feature_sets::ServerSets;
 use mgp_mcpl_engine::names;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
@@ -267,12 +268,8 @@ impl Channels {
             let Some(sets) = sets.of(server) else {
                 continue;
             };
-            for channel in channels.iter() {
-                let open = |uses| permits::permitted(sets, uses, &channel.id).is_some();
-                if open(Capability::ChannelsPublish) || open(Capability::ChannelsObserve) {
-                    all.push(channel.described(&names::channel(server, &channel.id)));
-                }
-            }
+            let open = channels.iter().filter(|channel| is_open(sets, channel));
+            all.extend(open.map(|one| one.described(&names::channel(server, &one.id))));
         }
         format!(r#"{{"channels":[{}]}}"#, all.join(","))
     }
@@ -302,12 +299,17 @@ impl Channels {
             return;
         }
         let added: Vec<String> = {
+            let sets = self.host.sets().load();
             let servers = self.servers();
-            let channels = servers.get(server);
+            let (channels, sets) = (servers.get(server), sets.of(server));
             let came = came.iter().filter_map(|id| channels?.get(id));
-            came.map(|one| one.described(&names::channel(server, &one.id)))
+            came.filter(|one| sets.is_some_and(|sets| is_open(sets, one)))
+                .map(|one| one.described(&names::channel(server, &one.id)))
                 .collect()
         };
+        if added.is_empty() && gone.is_empty() {
+            return;
+        }
         let gone: Vec<String> = gone.iter().map(|name| quoted(name)).collect();
         let params = format!(
             r#"{{"added":[{}],"removed":[{}],"updated":[]}}"#,
@@ -326,6 +328,12 @@ impl Channels {
     pub fn default_outgoing(&self) -> Option<String> {
         self.rules().default_outgoing.clone()
     }
+}
+
+/// Whether some set lets a channel be published to or observed: else no agent is told of it.
+fn is_open(sets: &ServerSets, channel: &RegisteredChannel) -> bool {
+    let open = |uses| permits::permitted(sets, uses, &channel.id).is_some();
+    open(Capability::ChannelsPublish) || open(Capability::ChannelsObserve)
 }
 
 /// Whether an agent lets this be done at a channel; one that is no MCPL host has nothing to say.

@@ -95,47 +95,7 @@ async fn what_is_published_reaches_the_one_server_that_has_the_channel() {
         Driver::at(&kernel, "mail").await,
     );
     let mut off = Driver::at(&kernel, "off").await;
-    let all = json!([
-        channel("discord:#general", "bidirectional"),
-        channel("discord:#dev", "outbound"),
-        channel("discord:#admin-x", "bidirectional"),
-        channel("discord:#in", "inbound"),
-    ]);
-    let answer = chat
-        .ask("channels/register", json!({"channels": all}))
-        .await;
-    assert_eq!(
-        answer["result"]["registered"].as_array().unwrap().len(),
-        4,
-        "{answer}"
-    );
-    let told = host.hears("channels/changed").await;
-    assert_eq!(told["added"].as_array().unwrap().len(), 4, "{told}");
-    for driver in [&mut mail, &mut off] {
-        let same = json!({"channels": [channel("discord:#general", "bidirectional")]});
-        driver.ask("channels/register", same).await;
-    }
-    // Too many are none, and take no other one away.
-    let many: Vec<Value> = (0..5000)
-        .map(|n| channel(&n.to_string(), "inbound"))
-        .collect();
-    let answer = mail
-        .ask("channels/register", json!({"channels": many}))
-        .await;
-    assert_eq!(answer["error"]["code"], -32602, "{answer}");
-    let listed = mail.ask("channels/list", json!({})).await;
-    assert_eq!(ids(&listed), ["discord:#general"]);
-
-    // The agent knows both of one id apart, and none of a server whose sets are off.
-    let listed = host.request("channels/list", json!({})).await;
-    let known = [
-        "chat:discord:#admin-x",
-        "chat:discord:#dev",
-        "chat:discord:#general",
-        "chat:discord:#in",
-        "mail:discord:#general",
-    ];
-    assert_eq!(ids(&listed), known);
+    registered(&host, &mut chat, [&mut mail, &mut off]).await;
 
     let publish = |to: &str, text: &str| {
         host.request(
@@ -178,46 +138,7 @@ async fn what_is_published_reaches_the_one_server_that_has_the_channel() {
         assert_eq!(answer["error"]["data"]["channelId"], to);
     }
 
-    // Parts go out where nothing is moderated; where something is, the whole does.
-    let chunk = |to: &str| {
-        host.tell("channels/outgoing/chunk", json!({"inferenceId": "inf_1", "conversationId": "conv_1", "channelId": to, "index": 0, "delta": "sk-"}));
-    };
-    [
-        "chat:discord:#general",
-        "chat:discord:#dev",
-        "thinking",
-        "chat:discord:#none",
-    ]
-    .iter()
-    .for_each(|to| chunk(to));
-    let whole = |to: &str| {
-        host.tell("channels/outgoing/complete", json!({"inferenceId": "inf_1", "conversationId": "conv_1", "channelId": to, "content": "sk-1 done"}));
-    };
-    ["mail:discord:#general", "chat:discord:#general"]
-        .iter()
-        .for_each(|to| whole(to));
-    let complete = chat.hears("channels/outgoing/complete", 1).await;
-    assert_eq!(complete[0]["params"]["content"], text("[key] done"));
-    assert_eq!(complete[0]["params"]["channelId"], "discord:#general");
-    assert_eq!(complete[0]["params"]["conversationId"], conversation);
-    let chunks = chat.heard_of("channels/outgoing/chunk").await;
-    let of: Vec<&Value> = chunks
-        .iter()
-        .map(|chunk| &chunk["params"]["channelId"])
-        .collect();
-    assert_eq!(of, ["discord:#dev", "thinking"]);
-    assert_eq!(chunks[0]["params"]["delta"], "sk-");
-    let complete = mail.hears("channels/outgoing/complete", 1).await;
-    assert_eq!(complete[0]["params"]["content"], text("sk-1 done"));
-    assert!(mail.heard_of("channels/outgoing/chunk").await.is_empty());
-    assert!(mail.heard_of("channels/publish").await.is_empty());
-    let heard = off.heard().await;
-    let of_channels = |heard: &&Value| {
-        heard["method"]
-            .as_str()
-            .is_some_and(|method| method.starts_with("channels/"))
-    };
-    assert_eq!(heard.iter().filter(of_channels).count(), 0, "{heard:?}");
+    observed(&host, &mut chat, [&mut mail, &mut off], &conversation).await;
 
     // An agent that wants less has less.
     host.tell(
@@ -254,6 +175,103 @@ async fn what_is_published_reaches_the_one_server_that_has_the_channel() {
     let records = kernel.mgp(&["audit", "find", "--json"]).await;
     let records = String::from_utf8_lossy(&records.stdout);
     assert!(!records.contains("Hello"), "{records}");
+}
+
+/// What servers have reaches agents by names that cannot meet.
+async fn registered(host: &Host, chat: &mut Driver, [mail, off]: [&mut Driver; 2]) {
+    let all = json!([
+        channel("discord:#general", "bidirectional"),
+        channel("discord:#dev", "outbound"),
+        channel("discord:#admin-x", "bidirectional"),
+        channel("discord:#in", "inbound"),
+    ]);
+    let answer = chat
+        .ask("channels/register", json!({"channels": all}))
+        .await;
+    assert_eq!(
+        answer["result"]["registered"].as_array().unwrap().len(),
+        4,
+        "{answer}"
+    );
+    let told = host.hears("channels/changed").await;
+    assert_eq!(told["added"].as_array().unwrap().len(), 4, "{told}");
+    for driver in [&mut *mail, off] {
+        let same = json!({"channels": [channel("discord:#general", "bidirectional")]});
+        driver.ask("channels/register", same).await;
+    }
+    // What nobody may publish to or observe, nobody is told of.
+    let told = host.hears("channels/changed").await;
+    assert_eq!(told["added"][0]["id"], "mail:discord:#general", "{told}");
+    // Too many are none, and take no other one away.
+    let many: Vec<Value> = (0..5000)
+        .map(|n| channel(&n.to_string(), "inbound"))
+        .collect();
+    let answer = mail
+        .ask("channels/register", json!({"channels": many}))
+        .await;
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    let listed = mail.ask("channels/list", json!({})).await;
+    assert_eq!(ids(&listed), ["discord:#general"]);
+
+    // The agent knows both of one id apart, and none of a server whose sets are off.
+    let listed = host.request("channels/list", json!({})).await;
+    let known = [
+        "chat:discord:#admin-x",
+        "chat:discord:#dev",
+        "chat:discord:#general",
+        "chat:discord:#in",
+        "mail:discord:#general",
+    ];
+    assert_eq!(ids(&listed), known);
+}
+
+/// What an agent writes is told to who observes it.
+async fn observed(
+    host: &Host,
+    chat: &mut Driver,
+    [mail, off]: [&mut Driver; 2],
+    conversation: &Value,
+) {
+    // Parts go out where nothing is moderated; where something is, the whole does.
+    let chunk = |to: &str| {
+        host.tell("channels/outgoing/chunk", json!({"inferenceId": "inf_1", "conversationId": "conv_1", "channelId": to, "index": 0, "delta": "sk-"}));
+    };
+    [
+        "chat:discord:#general",
+        "chat:discord:#dev",
+        "thinking",
+        "chat:discord:#none",
+    ]
+    .iter()
+    .for_each(|to| chunk(to));
+    let whole = |to: &str| {
+        host.tell("channels/outgoing/complete", json!({"inferenceId": "inf_1", "conversationId": "conv_1", "channelId": to, "content": "sk-1 done"}));
+    };
+    ["mail:discord:#general", "chat:discord:#general"]
+        .iter()
+        .for_each(|to| whole(to));
+    let complete = chat.hears("channels/outgoing/complete", 1).await;
+    assert_eq!(complete[0]["params"]["content"], text("[key] done"));
+    assert_eq!(complete[0]["params"]["channelId"], "discord:#general");
+    assert_eq!(complete[0]["params"]["conversationId"], *conversation);
+    let chunks = chat.heard_of("channels/outgoing/chunk").await;
+    let of: Vec<&Value> = chunks
+        .iter()
+        .map(|chunk| &chunk["params"]["channelId"])
+        .collect();
+    assert_eq!(of, ["discord:#dev", "thinking"]);
+    assert_eq!(chunks[0]["params"]["delta"], "sk-");
+    let complete = mail.hears("channels/outgoing/complete", 1).await;
+    assert_eq!(complete[0]["params"]["content"], text("sk-1 done"));
+    assert!(mail.heard_of("channels/outgoing/chunk").await.is_empty());
+    assert!(mail.heard_of("channels/publish").await.is_empty());
+    let heard = off.heard().await;
+    let of_channels = |heard: &&Value| {
+        heard["method"]
+            .as_str()
+            .is_some_and(|method| method.starts_with("channels/"))
+    };
+    assert_eq!(heard.iter().filter(of_channels).count(), 0, "{heard:?}");
 }
 
 /// MCPL-024, MCPL-027, MCPL-120, MCPL-121, MCPL-126, MCPL-127, MCPL-128, MCPL-135, MCPL-148: in, opened and closed.
@@ -339,7 +357,11 @@ async fn what_comes_in_is_taken_by_one_agent_and_keeps_its_conversation() {
         .await;
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
 
-    // Opened at the server that is named, and again after its restart.
+    opened_and_closed(&kernel, &host, &mut chat).await;
+}
+
+/// Opened at the server that is named, again after its restart, and closed.
+async fn opened_and_closed(kernel: &Kernel, host: &Host, chat: &mut Driver) {
     let open = json!({"type": "discord", "address": {"guild": "acme"}, "metadata": {}});
     let answer = host.request("channels/open", open.clone()).await;
     assert_eq!(
@@ -373,7 +395,7 @@ async fn what_comes_in_is_taken_by_one_agent_and_keeps_its_conversation() {
         .request("channels/close", json!({"channelId": "chat:discord:#new"}))
         .await;
     assert_eq!(answer["error"]["code"], -32023, "{answer}");
-    let less = Host::declaring(&kernel, &without_channels(), &[]).await;
+    let less = Host::declaring(kernel, &without_channels(), &[]).await;
     assert!(less.heard().is_empty());
 }
 

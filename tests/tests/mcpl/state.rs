@@ -105,90 +105,9 @@ async fn a_state_grows_goes_back_branches_and_outlives_the_kernel() {
     let mut driver = Driver::at(&kernel, "notes").await;
     let host = Host::start(&kernel).await;
 
-    // Data, then a patch of it; what a caller says under these names itself stays behind.
-    let first = host.call("notes__add_note", json!({})).await;
-    assert_eq!(
-        note(&first),
-        &json!({"featureSet": "notes.notes.edit", "checkpoint": "a"})
-    );
-    assert_eq!(
-        carried(&mut driver, "add_note").await,
-        json!([null, null, null])
-    );
-    let forged = json!({"name": "notes__add_note", "arguments": {}, "state": {"evil": 1}, "checkpoint": "z", "scope": {"label": "/"}});
-    let second = host.request("tools/call", forged).await;
-    assert_eq!(note(&second)["checkpoint"], "b");
-    assert_eq!(
-        carried(&mut driver, "add_note").await,
-        json!([{"notes": []}, null, null])
-    );
+    grows(&host, &mut driver).await;
 
-    // A patch that fails in its second step, and one of an unknown parent: nothing of them is kept, and it is said.
-    for why in ["operation 1", "not known"] {
-        let answer = host.call("notes__add_note", json!({})).await;
-        let refused = note(&answer)["refused"].as_str().unwrap();
-        assert!(refused.contains(why), "{answer}");
-        assert_eq!(note(&answer)["checkpoint"], "b");
-        assert_eq!(
-            carried(&mut driver, "add_note").await[0],
-            json!({"notes": [1]})
-        );
-    }
-
-    // Back, and a branch.
-    let back = |set: &str, checkpoint: &str| {
-        host.request(
-            "state/rollback",
-            json!({"featureSet": set, "checkpoint": checkpoint}),
-        )
-    };
-    let answer = back("notes.notes.edit", "a").await;
-    assert_eq!(
-        answer["result"],
-        json!({"checkpoint": "a", "success": true})
-    );
-    let asked = driver.heard_of("state/rollback").await;
-    assert_eq!(
-        asked[0]["params"],
-        json!({"featureSet": "notes.edit", "checkpoint": "a"})
-    );
-    let branch = host.call("notes__add_note", json!({})).await;
-    assert_eq!(note(&branch)["checkpoint"], "x");
-    assert_eq!(
-        carried(&mut driver, "add_note").await[0],
-        json!({"notes": []})
-    );
-
-    // What the server cannot undo, has pruned, or answers about something else moves nothing.
-    let answer = back("notes.notes.edit", "b").await;
-    assert_eq!(answer["result"]["success"], false, "{answer}");
-    assert_eq!(
-        answer["result"]["reason"],
-        "External API call cannot be undone"
-    );
-    let answer = back("notes.notes.edit", "b").await;
-    assert_eq!(answer["error"]["code"], -32005, "{answer}");
-    assert_eq!(answer["error"]["data"]["checkpoint"], "b");
-    let answer = back("notes.notes.edit", "b").await;
-    assert!(answer.get("error").is_some(), "{answer}");
-    host.call("notes__add_note", json!({})).await;
-    assert_eq!(
-        carried(&mut driver, "add_note").await[0],
-        json!({"notes": [2]})
-    );
-
-    // What nobody has is refused without asking; what cannot be rolled back, or is not there, by its own code.
-    for (set, code) in [
-        ("notes.notes.edit", -32005),
-        ("notes.notes.none", -32003),
-        ("nobody.a", -32003),
-    ] {
-        let answer = back(set, "zz").await;
-        assert_eq!(answer["error"]["code"], code, "{answer}");
-    }
-    let answer = back("notes.notes.read", "a").await;
-    assert_eq!(answer["error"]["code"], -32602, "{answer}");
-    assert_eq!(driver.heard_of("state/rollback").await.len(), 4);
+    goes_back(&host, &mut driver).await;
 
     // A server that keeps its state gets the checkpoint; another server and another session get nothing.
     let answer = host.call("notes__commit", json!({})).await;
@@ -276,6 +195,97 @@ async fn a_state_grows_goes_back_branches_and_outlives_the_kernel() {
     .await;
 }
 
+/// What a state does forward.
+async fn grows(host: &Host, driver: &mut Driver) {
+    // Data, then a patch of it; what a caller says under these names itself stays behind.
+    let first = host.call("notes__add_note", json!({})).await;
+    assert_eq!(
+        note(&first),
+        &json!({"featureSet": "notes.notes.edit", "checkpoint": "a"})
+    );
+    assert_eq!(
+        carried(driver, "add_note").await,
+        json!([null, null, null])
+    );
+    let forged = json!({"name": "notes__add_note", "arguments": {}, "state": {"evil": 1}, "checkpoint": "z", "scope": {"label": "/"}});
+    let second = host.request("tools/call", forged).await;
+    assert_eq!(note(&second)["checkpoint"], "b");
+    assert_eq!(
+        carried(driver, "add_note").await,
+        json!([{"notes": []}, null, null])
+    );
+
+    // A patch that fails in its second step, and one of an unknown parent: nothing of them is kept, and it is said.
+    for why in ["operation 1", "not known"] {
+        let answer = host.call("notes__add_note", json!({})).await;
+        let refused = note(&answer)["refused"].as_str().unwrap();
+        assert!(refused.contains(why), "{answer}");
+        assert_eq!(note(&answer)["checkpoint"], "b");
+        assert_eq!(
+            carried(driver, "add_note").await[0],
+            json!({"notes": [1]})
+        );
+    }
+}
+
+/// What it does backward.
+async fn goes_back(host: &Host, driver: &mut Driver) {
+    // Back, and a branch.
+    let back = |set: &str, checkpoint: &str| {
+        host.request(
+            "state/rollback",
+            json!({"featureSet": set, "checkpoint": checkpoint}),
+        )
+    };
+    let answer = back("notes.notes.edit", "a").await;
+    assert_eq!(
+        answer["result"],
+        json!({"checkpoint": "a", "success": true})
+    );
+    let asked = driver.heard_of("state/rollback").await;
+    assert_eq!(
+        asked[0]["params"],
+        json!({"featureSet": "notes.edit", "checkpoint": "a"})
+    );
+    let branch = host.call("notes__add_note", json!({})).await;
+    assert_eq!(note(&branch)["checkpoint"], "x");
+    assert_eq!(
+        carried(driver, "add_note").await[0],
+        json!({"notes": []})
+    );
+
+    // What the server cannot undo, has pruned, or answers about something else moves nothing.
+    let answer = back("notes.notes.edit", "b").await;
+    assert_eq!(answer["result"]["success"], false, "{answer}");
+    assert_eq!(
+        answer["result"]["reason"],
+        "External API call cannot be undone"
+    );
+    let answer = back("notes.notes.edit", "b").await;
+    assert_eq!(answer["error"]["code"], -32005, "{answer}");
+    assert_eq!(answer["error"]["data"]["checkpoint"], "b");
+    let answer = back("notes.notes.edit", "b").await;
+    assert!(answer.get("error").is_some(), "{answer}");
+    host.call("notes__add_note", json!({})).await;
+    assert_eq!(
+        carried(driver, "add_note").await[0],
+        json!({"notes": [2]})
+    );
+
+    // What nobody has is refused without asking; what cannot be rolled back, or is not there, by its own code.
+    for (set, code) in [
+        ("notes.notes.edit", -32005),
+        ("notes.notes.none", -32003),
+        ("nobody.a", -32003),
+    ] {
+        let answer = back(set, "zz").await;
+        assert_eq!(answer["error"]["code"], code, "{answer}");
+    }
+    let answer = back("notes.notes.read", "a").await;
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    assert_eq!(driver.heard_of("state/rollback").await.len(), 4);
+}
+
 /// What the operator sees, and does.
 async fn operator(kernel: &Kernel) {
     let log = kernel
@@ -329,7 +339,7 @@ async fn operator(kernel: &Kernel) {
 }
 
 async fn plain(kernel: &Kernel) -> Agent {
-    let mut plain = kernel.http_agent(None);
+    let mut plain = kernel.stdio_agent(None);
     plain.initialize(VERSION, "{}").await;
     plain
 }
