@@ -195,7 +195,9 @@ impl PushTo {
                 Ok(Ok(result)) => return Some(said(&result)),
                 Ok(Err(error)) => {
                     let error = String::from_utf8_lossy(&error);
-                    return Some(PushTaken::No(format!("the agent answered an error: {error}")));
+                    return Some(PushTaken::No(format!(
+                        "the agent answered an error: {error}"
+                    )));
                 }
                 // It was not told.
                 Err(Unanswered::Unready | Unanswered::Overloaded) => return None,
@@ -207,7 +209,9 @@ impl PushTo {
                 }
             }
         }
-        Some(PushTaken::Unknown("the agent did not answer in time".into()))
+        Some(PushTaken::Unknown(
+            "the agent did not answer in time".into(),
+        ))
     }
 
     /// Writes down what became of an event.

@@ -142,7 +142,10 @@ fn a_million_ids_are_bounded() {
     for n in 0..ids {
         let server = ServerId::new(format!("s{}", if n % 2 == 0 { 0 } else { n % 41 }));
         let id = n.to_string();
-        assert!(matches!(memory.begin(&server, &id, body, n), KnownPush::New(_)));
+        assert!(matches!(
+            memory.begin(&server, &id, body, n),
+            KnownPush::New(_)
+        ));
         memory.answered(&server, &id, &answer).unwrap();
         journal += 2;
         if let Some(all) = memory.compacted() {
@@ -181,8 +184,14 @@ fn a_noisy_server_forgets_its_own_first() {
         memory.begin(&noisy, &n.to_string(), body, 1);
         memory.answered(&noisy, &n.to_string(), &answer);
     }
-    assert_eq!(memory.begin(&quiet, "e", one(), 2), KnownPush::Answered(answer));
-    assert!(matches!(memory.begin(&noisy, "0", one(), 2), KnownPush::New(_)));
+    assert_eq!(
+        memory.begin(&quiet, "e", one(), 2),
+        KnownPush::Answered(answer)
+    );
+    assert!(matches!(
+        memory.begin(&noisy, "0", one(), 2),
+        KnownPush::New(_)
+    ));
 }
 
 #[test]
