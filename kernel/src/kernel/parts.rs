@@ -53,7 +53,7 @@ use mgp_tools::registrar::{Names, Registrar, Waiting};
 use mgp_tools::search::SearchHandle;
 use mgp_tools::server_events::taken_by;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
-use ractor::{Actor, SpawnErr};
+use ractor::{Actor, ActorCell, SpawnErr};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Mutex;
@@ -152,6 +152,22 @@ struct Parts {
     root: Vec<RootActor>,
 }
 
+/// Starts the actor that keeps subscriptions to resources.
+async fn following(
+    directory: &Arc<Directory>,
+    servers: &Arc<ServerTable>,
+    shown: &Arc<Snapshot<Shown>>,
+) -> Result<(SubscriptionsHandle, ActorCell), SpawnErr> {
+    let subscriptions = SubscriptionsActor {
+        directory: directory.clone(),
+        servers: Arc::new(OnceLock::from(servers.clone())),
+        shown: shown.clone(),
+    };
+    let (following, _) = Actor::spawn(None, subscriptions, ()).await?;
+    let cell = following.get_cell();
+    Ok((SubscriptionsHandle::new(Mailbox::new(following)), cell))
+}
+
 impl Parts {
     async fn start(
         options: &UpOptions,
@@ -164,13 +180,7 @@ impl Parts {
         let directory = Arc::new(Directory::new(table.clone()));
         let servers = Arc::new(ServerTable::new(BTreeMap::new()));
         let shown = Arc::new(Snapshot::new(nothing(kernel)));
-        let subscriptions = SubscriptionsActor {
-            directory: directory.clone(),
-            servers: Arc::new(OnceLock::from(servers.clone())),
-            shown: shown.clone(),
-        };
-        let (following, _) = Actor::spawn(None, subscriptions, ()).await?;
-        let subscriptions = SubscriptionsHandle::new(Mailbox::new(following.clone()));
+        let (subscriptions, following) = following(&directory, &servers, &shown).await?;
         let (events, hub) =
             EventsHandle::start(&directory, &servers, &kept.audit, &connector.figures).await?;
         // The agents that are hosts are known only when the servers' host is there.
@@ -193,7 +203,7 @@ impl Parts {
         let revocation = revocation(kernel, &directory, &tasks);
         let (roster, roster_cell) = roster(options, kept.roster, &revocation, &kept.audit).await?;
         root.extend([
-            RootActor::lasting("subscriptions", following.get_cell()),
+            RootActor::lasting("subscriptions", following),
             RootActor::lasting("events", hub),
             catalog_root,
             RootActor::lasting("agents", agents.get_cell()),
@@ -207,17 +217,8 @@ impl Parts {
         search.look_at(cluster.remote_tools());
         let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));
         let audit = kept.audit;
-        let told = (&directory, &*hosts);
-        let mcpl = McplParts::start(
-            kernel,
-            kept.mcpl,
-            told,
-            &approvals,
-            (&servers, &events),
-            &audit,
-            &mut root,
-        )
-        .await?;
+        let (told, of_servers) = ((&directory, &*hosts), (&servers, &events));
+        let mcpl = McplParts::start(kernel, kept.mcpl, told, &approvals, of_servers, &audit);
         let pins = PinsHandle::new(
             options.data_dir.join("pins"),
             approvals.clone(),

@@ -21,11 +21,9 @@ use mgp_runtime::task;
 use mgp_servers::server::{ServerEvent, ServerTable};
 use mgp_store::audit::AuditHandle;
 use mgp_tools::events::EventsHandle;
-use ractor::SpawnErr;
 
 use super::super::data_folder::StoredMcpl;
 use crate::config::KernelConfig;
-use crate::tree::RootActor;
 
 /// The host of MCPL servers, and the agents that are hosts themselves.
 pub(super) struct McplParts {
@@ -39,17 +37,16 @@ pub(super) struct McplParts {
 }
 
 impl McplParts {
-    /// Starts what MCPL needs; actors of it at the root are added to `root`. The agents that are hosts are put where
+    /// Starts what MCPL needs. The agents that are hosts are put where
     /// they are looked for when grants change.
-    pub(super) async fn start(
+    pub(super) fn start(
         kernel: &KernelConfig,
         kept: StoredMcpl,
         (directory, hosts): (&Arc<Directory>, &OnceLock<Arc<McplAgents>>),
         approvals: &ApprovalsHandle,
         (servers, events): (&Arc<ServerTable>, &EventsHandle),
         audit: &AuditHandle,
-        root: &mut Vec<RootActor>,
-    ) -> Result<Self, SpawnErr> {
+    ) -> Self {
         let scopes = ScopeKeeper::new(
             kept.scopes,
             kept.folder.join("scopes.json"),
@@ -107,8 +104,7 @@ impl McplParts {
         nouns.push(inference.noun());
         host.attend(nouns);
         let _ = hosts.set(agents.clone());
-        let _ = root;
-        Ok(Self {
+        Self {
             host,
             agents,
             hooks,
@@ -116,7 +112,7 @@ impl McplParts {
             inference,
             states,
             channels,
-        })
+        }
     }
 
     /// Takes what of the events of servers is of MCPL, and passes on all others.
