@@ -221,8 +221,7 @@ impl States {
         let Ok(states) = self.opened(server).await else {
             return true;
         };
-        let has = states.trees().tree(key).is_some();
-        has
+        states.trees().tree(key).is_some()
     }
 
     /// All trees of a server, with what stands in them.

@@ -203,10 +203,7 @@ async fn grows(host: &Host, driver: &mut Driver) {
         note(&first),
         &json!({"featureSet": "notes.notes.edit", "checkpoint": "a"})
     );
-    assert_eq!(
-        carried(driver, "add_note").await,
-        json!([null, null, null])
-    );
+    assert_eq!(carried(driver, "add_note").await, json!([null, null, null]));
     let forged = json!({"name": "notes__add_note", "arguments": {}, "state": {"evil": 1}, "checkpoint": "z", "scope": {"label": "/"}});
     let second = host.request("tools/call", forged).await;
     assert_eq!(note(&second)["checkpoint"], "b");
@@ -221,10 +218,7 @@ async fn grows(host: &Host, driver: &mut Driver) {
         let refused = note(&answer)["refused"].as_str().unwrap();
         assert!(refused.contains(why), "{answer}");
         assert_eq!(note(&answer)["checkpoint"], "b");
-        assert_eq!(
-            carried(driver, "add_note").await[0],
-            json!({"notes": [1]})
-        );
+        assert_eq!(carried(driver, "add_note").await[0], json!({"notes": [1]}));
     }
 }
 
@@ -249,10 +243,7 @@ async fn goes_back(host: &Host, driver: &mut Driver) {
     );
     let branch = host.call("notes__add_note", json!({})).await;
     assert_eq!(note(&branch)["checkpoint"], "x");
-    assert_eq!(
-        carried(driver, "add_note").await[0],
-        json!({"notes": []})
-    );
+    assert_eq!(carried(driver, "add_note").await[0], json!({"notes": []}));
 
     // What the server cannot undo, has pruned, or answers about something else moves nothing.
     let answer = back("notes.notes.edit", "b").await;
@@ -267,10 +258,7 @@ async fn goes_back(host: &Host, driver: &mut Driver) {
     let answer = back("notes.notes.edit", "b").await;
     assert!(answer.get("error").is_some(), "{answer}");
     host.call("notes__add_note", json!({})).await;
-    assert_eq!(
-        carried(driver, "add_note").await[0],
-        json!({"notes": [2]})
-    );
+    assert_eq!(carried(driver, "add_note").await[0], json!({"notes": [2]}));
 
     // What nobody has is refused without asking; what cannot be rolled back, or is not there, by its own code.
     for (set, code) in [
