@@ -4,7 +4,8 @@ use std::io;
 use std::time::Instant;
 
 use mgp_tests::harness::{Kernel, Program};
-use mgp_tests::load::{Cell, Latencies, LineLoad, Table, Usage};
+use mgp_tests::load::latency::Latencies;
+use mgp_tests::load::{Cell, LineLoad, Table, Usage};
 use serde_json::json;
 
 use super::Options;
