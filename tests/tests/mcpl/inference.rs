@@ -96,12 +96,7 @@ async fn what_is_not_open(owner: &mut Agent, provider: &Provider) {
             -32001,
         ),
     ] {
-        let answer = asks(
-            owner,
-            "memory",
-            json!({"method": REQUEST, "params": asked}),
-        )
-        .await;
+        let answer = asks(owner, "memory", json!({"method": REQUEST, "params": asked})).await;
         assert_eq!(answer["error"]["code"], code, "{asked}: {answer}");
     }
     let answer = asks(owner, "memory", request("memory.nowhere", "a")).await;
@@ -127,12 +122,7 @@ async fn a_whole_answer(owner: &mut Agent, provider: &Provider) {
         sent["messages"][0],
         json!({"role": "system", "content": "be brief"})
     );
-    let length = asks(
-        owner,
-        "memory",
-        request("memory.consolidation", "!length"),
-    )
-    .await;
+    let length = asks(owner, "memory", request("memory.consolidation", "!length")).await;
     assert_eq!(length["result"]["finishReason"], "max_tokens");
     let (head, _) = provider.heard().pop().unwrap();
     assert!(head.contains("authorization: Bearer sk-hush"), "{head}");
@@ -208,12 +198,7 @@ async fn a_budget(owner: &mut Agent, provider: &Provider) {
     .await;
     assert_eq!(answer["result"]["usage"]["inputTokens"], 500);
     let before = provider.heard().len();
-    let instance = asks(
-        owner,
-        "poor",
-        request("memory.claude", &"x".repeat(200)),
-    )
-    .await;
+    let instance = asks(owner, "poor", request("memory.claude", &"x".repeat(200))).await;
     assert_eq!(reason(&instance), "budget");
     assert_eq!(provider.heard().len(), before);
 }
@@ -355,12 +340,7 @@ async fn a_person(kernel: &Kernel, owner: &mut Agent) {
         .await
         .result();
     let asking = async {
-        let answer = asks(
-            owner,
-            "notes",
-            request("memory.consolidation", "may I?"),
-        )
-        .await;
+        let answer = asks(owner, "notes", request("memory.consolidation", "may I?")).await;
         assert_eq!(answer["result"]["content"], "as she says", "{answer}");
         assert_eq!(answer["result"]["finishReason"], "max_tokens");
     };

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
-use mgp_mcpl_engine::inference::wire::ProviderStream;
-use mgp_mcpl_engine::inference::provider::{self, 
-    BODY_MAX, BadAnswer, EVENT_MAX, PromptOrder, ProviderAnswer, ProviderSpec,
+use mgp_mcpl_engine::inference::provider::{
+    self, BODY_MAX, BadAnswer, EVENT_MAX, PromptOrder, ProviderAnswer, ProviderSpec,
 };
+use mgp_mcpl_engine::inference::wire::ProviderStream;
 use mgp_protocol::mcpl::inference::NotInferred;
 use mgp_transports::http::client::{self, Client, ClientError, Response};
 use mgp_transports::http::tls::Tls;

@@ -134,8 +134,6 @@ impl BadAnswer {
     }
 }
 
-
-
 /// What came so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gathered {
@@ -193,7 +191,6 @@ impl Gathered {
     }
 }
 
-
 /// The words about a block that only an agent may know what to do with.
 pub(super) fn no_place(kind: &str) -> String {
     let shown: String = kind
@@ -247,9 +244,6 @@ mod tests {
             assert_eq!(error_code(bad).to_string(), "it failed");
         }
         let long = format!(r#"{{"error":{{"code":"{}"}}}}"#, "a".repeat(CODE_MAX + 1));
-        assert_eq!(
-            error_code(long.as_bytes()),
-            BadAnswer::Failed(None)
-        );
+        assert_eq!(error_code(long.as_bytes()), BadAnswer::Failed(None));
     }
 }
