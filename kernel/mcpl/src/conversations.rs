@@ -33,8 +33,10 @@ impl Side {
     /// An agent over one of its connections. Clients that are nobody in particular share nothing.
     #[must_use]
     pub fn agent(agent: &AgentId, connection: ConnectionId) -> Self {
-        let shared = [AgentId::LOCAL, AgentId::ANONYMOUS].contains(&agent.as_str());
-        Self::Agent(agent.clone(), shared.then_some(connection))
+        let nobody = [AgentId::LOCAL, AgentId::ANONYMOUS].contains(&agent.as_str());
+        // The operator is none of the agents, and may be many clients, too.
+        let own = agent.as_str().starts_with(AgentId::PREFIX) && !nobody;
+        Self::Agent(agent.clone(), (!own).then_some(connection))
     }
 }
 
@@ -225,6 +227,7 @@ mod tests {
             |agent: &str, connection| Side::agent(&AgentId::new(agent), ConnectionId(connection));
         assert_ne!(side(AgentId::LOCAL, 1), side(AgentId::LOCAL, 2));
         assert_ne!(side(AgentId::ANONYMOUS, 1), side(AgentId::ANONYMOUS, 2));
+        assert_ne!(side("operator", 1), side("operator", 2));
         assert_eq!(side("agent.a", 1), side("agent.a", 2));
     }
 
