@@ -99,10 +99,19 @@ fn inner(injection: &Value) -> String {
     lines[1..lines.len() - 1].join("\n")
 }
 
-/// MCPL-140, MCPL-141, MCPL-086, MCPL-088, MCPL-092, MCPL-093, MCPL-145: the memory server and the compliance server of
-/// §15, as they stand. A server without an enabled set for it sees no text at all.
-#[tokio::test]
-async fn the_two_servers_of_the_document_work_as_they_stand() {
+const MEMORIES: &str = "<memories>\nScaling mannequin installation to 8-10 units. DMX lighting, X32 audio routing.\n</memories>";
+
+/// What the compliance server of §15.2 answers.
+fn redacted() -> Value {
+    json!({
+        "featureSet": "compliance.redaction",
+        "modifiedResponse": "The API key is [REDACTED]...",
+        "metadata": {"redactions": [{"type": "api_key"}]},
+    })
+}
+
+/// The servers of §15, and one that nobody enabled.
+fn of_the_document() -> String {
     let memory = json!({
         "version": "0.4",
         "contextHooks": {"beforeInference": true, "afterInference": {"blocking": false}},
@@ -115,12 +124,11 @@ async fn the_two_servers_of_the_document_work_as_they_stand() {
             "memory.proactive": {"description": "Surface reminders proactively", "uses": ["pushEvents"]},
         },
     });
-    let memories = "<memories>\nScaling mannequin installation to 8-10 units. DMX lighting, X32 audio routing.\n</memories>";
     let injected = json!({
         "featureSet": "memory.retrieval",
         "contextInjections": [{
             "namespace": "memory", "position": "system",
-            "content": [{"type": "text", "text": memories}],
+            "content": [{"type": "text", "text": MEMORIES}],
             "metadata": {"memoryIds": ["mem_a1", "mem_a2"]},
         }],
     });
@@ -131,18 +139,20 @@ async fn the_two_servers_of_the_document_work_as_they_stand() {
             "description": "Redact secrets and PII from responses", "uses": ["contextHooks.afterInference"],
         }},
     });
-    let redacted = json!({
-        "featureSet": "compliance.redaction",
-        "modifiedResponse": "The API key is [REDACTED]...",
-        "metadata": {"redactions": [{"type": "api_key"}]},
-    });
     let entries = [
         server("memory", &memory, &json!({BEFORE: {"result": injected}})),
-        server("compliance", &compliance, &json!({AFTER: {"result": redacted}})),
+        server("compliance", &compliance, &json!({AFTER: {"result": redacted()}})),
         hooked("nosy", false, &json!({BEFORE: {"result": {}}})),
         "[mcpl.servers.memory]\nenable = [\"memory.*\"]\n[mcpl.servers.compliance]\nenable = [\"*\"]\n".into(),
     ];
-    let kernel = Kernel::start(&entries.concat()).await;
+    entries.concat()
+}
+
+/// MCPL-140, MCPL-141, MCPL-086, MCPL-088, MCPL-092, MCPL-093, MCPL-145: the memory server and the compliance server of
+/// §15, as they stand. A server without an enabled set for it sees no text at all.
+#[tokio::test]
+async fn the_two_servers_of_the_document_work_as_they_stand() {
+    let kernel = Kernel::start(&of_the_document()).await;
     kernel.connected(&["memory", "compliance", "nosy"]).await;
     let (mut owner, mut host) = (owner(&kernel).await, host(&kernel).await);
 
@@ -155,7 +165,7 @@ async fn the_two_servers_of_the_document_work_as_they_stand() {
         all[0]["metadata"],
         json!({"memoryIds": ["mem_a1", "mem_a2"]})
     );
-    assert_eq!(inner(&all[0]), memories);
+    assert_eq!(inner(&all[0]), MEMORIES);
     let text = all[0]["content"][0]["text"].as_str().unwrap();
     assert!(
         text.starts_with("[context ") && text.contains("from server \"memory\""),
@@ -171,8 +181,8 @@ async fn the_two_servers_of_the_document_work_as_they_stand() {
     let key = "The API key is sk-1234567890abcdef...";
     let said = host.request(AFTER, after(key)).await.result();
     assert_eq!(said["featureSet"], "compliance.compliance.redaction");
-    assert_eq!(said["modifiedResponse"], redacted["modifiedResponse"]);
-    assert_eq!(said["metadata"], redacted["metadata"]);
+    assert_eq!(said["modifiedResponse"], redacted()["modifiedResponse"]);
+    assert_eq!(said["metadata"], redacted()["metadata"]);
     let asked = heard(&mut owner, "compliance", AFTER).await;
     assert_eq!(but_ids(asked[0]["params"].clone()), but_ids(after(key)));
     // Who is not waited for is told what goes on, and nothing before that; without an id.
@@ -181,22 +191,9 @@ async fn the_two_servers_of_the_document_work_as_they_stand() {
     let mut redacted_too = after("The API key is [REDACTED]...");
     redacted_too = but_ids(redacted_too);
     assert_eq!(but_ids(told[0]["params"].clone()), redacted_too);
-    for method in [BEFORE, AFTER] {
-        assert_eq!(heard(&mut owner, "nosy", method).await, Vec::<Value>::new());
-        assert_eq!(
-            heard(
-                &mut owner,
-                if method == BEFORE {
-                    "compliance"
-                } else {
-                    "nosy"
-                },
-                method
-            )
-            .await
-            .len(),
-            0
-        );
+    for (server, method) in [("nosy", BEFORE), ("nosy", AFTER), ("compliance", BEFORE)] {
+        let heard = heard(&mut owner, server, method).await;
+        assert_eq!(heard, Vec::<Value>::new(), "{server}");
     }
 
     let reminder = json!({"method": "push/event", "params": {
@@ -340,6 +337,51 @@ fn modified(set: &str, text: &str) -> Value {
     json!({"result": {"featureSet": set, "modifiedResponse": text, "metadata": {"by": text}}})
 }
 
+fn chain_rules(closed: &str) -> String {
+    format!(
+        "[mcpl.hooks]\nafter_timeout_ms = 600\norder = [\"first\", \"last\"]\nfail_closed = [{closed}]\n"
+    )
+}
+
+/// The answers of models that a server was shown.
+fn texts(all: Vec<Value>) -> Vec<String> {
+    let all = all.into_iter().map(|of| of["params"]["assistantMessage"].as_str().unwrap().to_owned());
+    all.collect()
+}
+
+/// Closed: what the server does not let through is withheld, in words; so it is while the server is away.
+async fn what_is_closed(late: Value, kept: Value) {
+    let entries = [
+        hooked(
+            "first",
+            true,
+            &json!({AFTER: [modified("off", "x"), late, kept]}),
+        ),
+        hooked("told", false, &json!({})),
+        enabled(&["first", "told"]),
+        chain_rules("\"first\""),
+    ];
+    let kernel = Kernel::start(&entries.concat()).await;
+    kernel.connected(&["first", "told"]).await;
+    let (mut owner, mut host) = (self::owner(&kernel).await, self::host(&kernel).await);
+    for _ in 0..2 {
+        let error = host.request(AFTER, after("secret")).await.error();
+        let words = error["message"].as_str().unwrap();
+        assert!(
+            words.contains("withheld") && words.contains("first") && !words.contains("secret"),
+            "{error}"
+        );
+    }
+    host.request(AFTER, after("fine")).await.result();
+    kernel.mgp(&["servers", "stop", "first"]).await;
+    let error = host.request(AFTER, after("secret")).await.error();
+    assert!(
+        error["message"].as_str().unwrap().contains("withheld"),
+        "{error}"
+    );
+    assert_eq!(texts(heard(&mut owner, "told", AFTER).await), ["fine"]);
+}
+
 /// MCPL-013, MCPL-092..094, MCPL-096, MCPL-097, MCPL-112, MCPL-153: behind an inference one server after the
 /// other sees the text as the one before left it, in one time for all; what comes of a set that may not is ignored; a
 /// server that fails lets the text through, or withholds it, as the operator says.
@@ -371,12 +413,7 @@ async fn servers_behind_an_inference_are_a_chain() {
         hooked("told", false, &json!({})),
         enabled(&["first", "last", "told"]),
     ];
-    let hooks = |closed: &str| {
-        format!(
-            "[mcpl.hooks]\nafter_timeout_ms = 600\norder = [\"first\", \"last\"]\nfail_closed = [{closed}]\n"
-        )
-    };
-    let kernel = Kernel::start(&format!("{}{}", entries.concat(), hooks(""))).await;
+    let kernel = Kernel::start(&format!("{}{}", entries.concat(), chain_rules(""))).await;
     kernel.connected(&["first", "last", "told"]).await;
     let (mut owner, mut host) = (owner(&kernel).await, host(&kernel).await);
 
@@ -399,15 +436,6 @@ async fn servers_behind_an_inference_are_a_chain() {
         said.get("modifiedResponse").is_none() && begun.elapsed() < Duration::from_millis(1500),
         "{said}"
     );
-    let texts = |all: Vec<Value>| {
-        let all = all.into_iter().map(|of| {
-            of["params"]["assistantMessage"]
-                .as_str()
-                .unwrap()
-                .to_owned()
-        });
-        all.collect::<Vec<_>>()
-    };
     assert_eq!(
         texts(heard(&mut owner, "first", AFTER).await),
         vec!["original"; 5]
@@ -434,34 +462,5 @@ async fn servers_behind_an_inference_are_a_chain() {
         "noted"
     );
 
-    // Closed: what the server does not let through is withheld, in words; so it is while the server is away.
-    let entries = [
-        hooked(
-            "first",
-            true,
-            &answers(vec![modified("off", "x"), late, kept]),
-        ),
-        hooked("told", false, &json!({})),
-        enabled(&["first", "told"]),
-        hooks("\"first\""),
-    ];
-    let kernel = Kernel::start(&entries.concat()).await;
-    kernel.connected(&["first", "told"]).await;
-    let (mut owner, mut host) = (self::owner(&kernel).await, self::host(&kernel).await);
-    for _ in 0..2 {
-        let error = host.request(AFTER, after("secret")).await.error();
-        let words = error["message"].as_str().unwrap();
-        assert!(
-            words.contains("withheld") && words.contains("first") && !words.contains("secret"),
-            "{error}"
-        );
-    }
-    host.request(AFTER, after("fine")).await.result();
-    kernel.mgp(&["servers", "stop", "first"]).await;
-    let error = host.request(AFTER, after("secret")).await.error();
-    assert!(
-        error["message"].as_str().unwrap().contains("withheld"),
-        "{error}"
-    );
-    assert_eq!(texts(heard(&mut owner, "told", AFTER).await), ["fine"]);
+    what_is_closed(late, kept).await;
 }

@@ -65,6 +65,137 @@ async fn push(owner: &mut Agent, server: &str, params: &Value) -> Value {
     said["structuredContent"].clone()
 }
 
+/// A plain client reads the last events as a resource, and is told when there are more.
+async fn read_as_a_resource(kernel: &Kernel, owner: &mut Agent) {
+    let mut plain = kernel.http_agent(None);
+    plain.initialize(LEGACY, "{}").await.result();
+    let uri = "mgp://push/git/ci.alerts";
+    let read = plain
+        .request("resources/read", json!({"uri": uri}))
+        .await
+        .result();
+    let last: Value = serde_json::from_str(read["contents"][0]["text"].as_str().unwrap()).unwrap();
+    let ids: Vec<_> = last["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| &e["data"]["event_id"])
+        .collect();
+    assert_eq!(ids, ["evt_1"]);
+    plain
+        .request("resources/subscribe", json!({"uri": uri}))
+        .await
+        .result();
+    push(owner, "git", &event("ci.alerts", "evt_2", "x")).await;
+    assert_eq!(
+        plain.hears("notifications/resources/updated").await["params"]["uri"],
+        uri
+    );
+    let unknown = plain
+        .request("resources/read", json!({"uri": "mgp://push/git/ci.off"}))
+        .await;
+    assert!(unknown.is_error(), "{}", unknown.frame);
+}
+
+/// What is missing or wrong is named; a set that may not push says so.
+async fn what_is_no_event(owner: &mut Agent) {
+    for member in ["featureSet", "eventId", "timestamp", "payload"] {
+        let mut less = event("ci.alerts", "e", "x");
+        less.as_object_mut().unwrap().remove(member);
+        let error = push(owner, "git", &less).await["error"].clone();
+        assert_eq!(error["code"], -32602, "{error}");
+        assert!(
+            error["message"].as_str().unwrap().contains(member),
+            "{error}"
+        );
+    }
+    for (pointer, wrong, named) in [
+        ("/timestamp", json!("yesterday"), "timestamp"),
+        ("/timestamp", json!(1_769_164_200), "string"),
+        ("/origin", json!([]), "object"),
+        (
+            "/payload/content",
+            json!([{"type": "image", "data": "aGk="}]),
+            "payload.content",
+        ),
+        ("/payload/content", json!(7), "payload.content"),
+        ("/eventId", json!(""), "eventId"),
+    ] {
+        let mut bad = event("ci.alerts", "e", "x");
+        *bad.pointer_mut(pointer).unwrap() = wrong;
+        let error = push(owner, "git", &bad).await["error"].clone();
+        assert_eq!(error["code"], -32602, "{pointer}: {error}");
+        assert!(
+            error["message"].as_str().unwrap().contains(named),
+            "{error}"
+        );
+    }
+    for (set, code) in [
+        ("ci.off", -32001),
+        ("ci.tools", -32001),
+        ("ci.none", -32003),
+        ("inbox", -32003),
+    ] {
+        let error = push(owner, "git", &event(set, "e", "x")).await["error"].clone();
+        assert_eq!(
+            (error["code"].as_i64(), &error["data"]["featureSet"]),
+            (Some(code), &json!(set))
+        );
+    }
+}
+
+/// Something else under the same id is told apart; the same id of another server is another event.
+async fn other_events_under_one_id(owner: &mut Agent, follower: &mut Agent) {
+    let other = event("ci.alerts", "evt_1", "Something else");
+    let said = push(owner, "git", &other).await;
+    assert_eq!(said["result"]["accepted"], false);
+    assert!(
+        said["result"]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("eventId"),
+        "{said}"
+    );
+    let mut mail = event("inbox", "evt_1", "");
+    mail["payload"]["content"] = json!("A plain string");
+    assert_eq!(
+        push(owner, "mail", &mail).await["result"],
+        json!({"accepted": true})
+    );
+    let heard = follower.hears(EVENT).await["params"].clone();
+    assert_eq!(heard["channel"], "push.mail.inbox");
+    assert_eq!(
+        heard["data"]["content"],
+        json!([{"type": "text", "text": "A plain string"}])
+    );
+}
+
+/// A limit a minute, quiet hours, and a size: each with its reason.
+async fn what_is_too_much(owner: &mut Agent, follower: &mut Agent) {
+    let asked = follower.request("mgp/events/subscribe", json!({"channels": ["push.git.*"]}));
+    asked.await.result();
+    for n in 0..3 {
+        let said = push(owner, "git", &event("ci.slow", &format!("s{n}"), "x")).await;
+        let reason = said["result"]["reason"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        assert_eq!(said["result"]["accepted"], n < 2, "{said}");
+        assert_eq!(reason.contains("2 events a minute"), n == 2, "{said}");
+    }
+    for (set, text, why) in [
+        ("ci.night", "x".to_owned(), "quiet hours"),
+        ("ci.alerts", "x".repeat(70_000), "bytes"),
+    ] {
+        let said = push(owner, "git", &event(set, "q", &text)).await;
+        assert_eq!(said["result"]["accepted"], false, "{said}");
+        assert!(
+            said["result"]["reason"].as_str().unwrap().contains(why),
+            "{said}"
+        );
+    }
+}
+
 /// MCPL-011, MCPL-078..083, MCPL-085, MCPL-142, A-14, A-48: an event is checked, told once on the bus with all
 /// it said, kept for who reads its resource, and refused with a reason where nobody takes it, it comes too often, or
 /// at the wrong hour.
@@ -95,50 +226,7 @@ async fn an_event_is_told_once_to_those_who_follow_its_channel() {
     kernel.connected(&["git", "mail"]).await;
     let mut owner = owner(&kernel).await;
 
-    // What is missing or wrong is named; a set that may not push says so.
-    for member in ["featureSet", "eventId", "timestamp", "payload"] {
-        let mut less = event("ci.alerts", "e", "x");
-        less.as_object_mut().unwrap().remove(member);
-        let error = push(&mut owner, "git", &less).await["error"].clone();
-        assert_eq!(error["code"], -32602, "{error}");
-        assert!(
-            error["message"].as_str().unwrap().contains(member),
-            "{error}"
-        );
-    }
-    for (pointer, wrong, named) in [
-        ("/timestamp", json!("yesterday"), "timestamp"),
-        ("/timestamp", json!(1_769_164_200), "string"),
-        ("/origin", json!([]), "object"),
-        (
-            "/payload/content",
-            json!([{"type": "image", "data": "aGk="}]),
-            "payload.content",
-        ),
-        ("/payload/content", json!(7), "payload.content"),
-        ("/eventId", json!(""), "eventId"),
-    ] {
-        let mut bad = event("ci.alerts", "e", "x");
-        *bad.pointer_mut(pointer).unwrap() = wrong;
-        let error = push(&mut owner, "git", &bad).await["error"].clone();
-        assert_eq!(error["code"], -32602, "{pointer}: {error}");
-        assert!(
-            error["message"].as_str().unwrap().contains(named),
-            "{error}"
-        );
-    }
-    for (set, code) in [
-        ("ci.off", -32001),
-        ("ci.tools", -32001),
-        ("ci.none", -32003),
-        ("inbox", -32003),
-    ] {
-        let error = push(&mut owner, "git", &event(set, "e", "x")).await["error"].clone();
-        assert_eq!(
-            (error["code"].as_i64(), &error["data"]["featureSet"]),
-            (Some(code), &json!(set))
-        );
-    }
+    what_is_no_event(&mut owner).await;
 
     // Nobody follows: refused with a reason, and not remembered.
     let first = event("ci.alerts", "evt_1", "New commit");
@@ -194,83 +282,11 @@ async fn an_event_is_told_once_to_those_who_follow_its_channel() {
     assert_eq!(heard["data"]["origin"], first["origin"]);
     assert_eq!(heard["data"]["content"], first["payload"]["content"]);
 
-    // Something else under the same id is told apart; the same id of another server is another event.
-    let other = event("ci.alerts", "evt_1", "Something else");
-    let said = push(&mut owner, "git", &other).await;
-    assert_eq!(said["result"]["accepted"], false);
-    assert!(
-        said["result"]["reason"]
-            .as_str()
-            .unwrap()
-            .contains("eventId"),
-        "{said}"
-    );
-    let mut mail = event("inbox", "evt_1", "");
-    mail["payload"]["content"] = json!("A plain string");
-    assert_eq!(
-        push(&mut owner, "mail", &mail).await["result"],
-        json!({"accepted": true})
-    );
-    let heard = follower.hears(EVENT).await["params"].clone();
-    assert_eq!(heard["channel"], "push.mail.inbox");
-    assert_eq!(
-        heard["data"]["content"],
-        json!([{"type": "text", "text": "A plain string"}])
-    );
+    other_events_under_one_id(&mut owner, &mut follower).await;
 
-    // A limit a minute, quiet hours, and a size: each with its reason.
-    let asked = follower.request("mgp/events/subscribe", json!({"channels": ["push.git.*"]}));
-    asked.await.result();
-    for n in 0..3 {
-        let said = push(&mut owner, "git", &event("ci.slow", &format!("s{n}"), "x")).await;
-        let reason = said["result"]["reason"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        assert_eq!(said["result"]["accepted"], n < 2, "{said}");
-        assert_eq!(reason.contains("2 events a minute"), n == 2, "{said}");
-    }
-    for (set, text, why) in [
-        ("ci.night", "x".to_owned(), "quiet hours"),
-        ("ci.alerts", "x".repeat(70_000), "bytes"),
-    ] {
-        let said = push(&mut owner, "git", &event(set, "q", &text)).await;
-        assert_eq!(said["result"]["accepted"], false, "{said}");
-        assert!(
-            said["result"]["reason"].as_str().unwrap().contains(why),
-            "{said}"
-        );
-    }
+    what_is_too_much(&mut owner, &mut follower).await;
 
-    // A plain client reads the last events as a resource, and is told when there are more.
-    let mut plain = kernel.http_agent(None);
-    plain.initialize(LEGACY, "{}").await.result();
-    let uri = "mgp://push/git/ci.alerts";
-    let read = plain
-        .request("resources/read", json!({"uri": uri}))
-        .await
-        .result();
-    let last: Value = serde_json::from_str(read["contents"][0]["text"].as_str().unwrap()).unwrap();
-    let ids: Vec<_> = last["events"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|e| &e["data"]["event_id"])
-        .collect();
-    assert_eq!(ids, ["evt_1"]);
-    plain
-        .request("resources/subscribe", json!({"uri": uri}))
-        .await
-        .result();
-    push(&mut owner, "git", &event("ci.alerts", "evt_2", "x")).await;
-    assert_eq!(
-        plain.hears("notifications/resources/updated").await["params"]["uri"],
-        uri
-    );
-    let unknown = plain
-        .request("resources/read", json!({"uri": "mgp://push/git/ci.off"}))
-        .await;
-    assert!(unknown.is_error(), "{}", unknown.frame);
+    read_as_a_resource(&kernel, &mut owner).await;
 }
 
 /// who may not use a server hears nothing of its events, nor that it has channels; from the moment it may not.

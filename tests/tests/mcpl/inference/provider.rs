@@ -101,7 +101,7 @@ fn text(turn: &Value) -> String {
             .iter()
             .filter_map(|part| part["text"].as_str())
             .collect(),
-        _ => String::new(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
     }
 }
 
