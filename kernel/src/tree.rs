@@ -25,7 +25,7 @@ use mgp_callers::request::Answering;
 use mgp_engine::servers::lifecycle::TransitionReason;
 use mgp_engine::servers::spec::ServerSpec;
 use mgp_engine::servers::tree_plan::{Configuration, Loss, TreeEffect, TreeEvent, TreePlan};
-use mgp_mcpl_engine::policy::McplRules;
+use mgp_mcpl_engine::rules::McplRules;
 use mgp_policy::access::AccessHandle;
 use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mgp_mcpl_engine::feature_sets::{ChangeBudget, FeatureSets, ServerSets};
-use mgp_mcpl_engine::policy::{McplRules, McplServerRules, SetPattern, Switches};
+use mgp_mcpl_engine::policy::{McplServerRules, SetPattern, Switches};
+use mgp_mcpl_engine::rules::McplRules;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::lookalike;
 use mgp_protocol::mcp::Method;

@@ -26,9 +26,8 @@ use mgp_servers::server::ServerTable;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-pub use self::after::AfterVerdict;
 pub use self::before::BeforeVerdict;
-pub use self::gate::{AfterGate, GateKey};
+pub use self::gate::{AfterGate, AfterVerdict, GateKey};
 use crate::agents::McplAgent;
 use crate::audit::{self, McplActor, McplRecord};
 use crate::host::McplHost;

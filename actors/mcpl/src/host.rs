@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_mcpl_engine::feature_sets::FeatureSets;
-use mgp_mcpl_engine::policy::McplRules;
+use mgp_mcpl_engine::rules::McplRules;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mcpl::McplError;

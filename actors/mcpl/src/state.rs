@@ -31,7 +31,7 @@ use mgp_store::journal::NotAppended;
 use self::server_states::{FILE_ENDS, ServerStates};
 use self::turn_lines::TurnPermit;
 
-pub use self::rollback::Rolling;
+pub use self::rollback::RollbackWish;
 pub use self::telling::{noted, spoken, without};
 
 /// How often states are looked for whose time is over. Much shorter than anybody would have them kept.
@@ -59,7 +59,7 @@ pub struct StateTurn {
 
 /// Where a tree stands after a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct StateStanding {
     /// What the next call goes on from.
     pub checkpoint: Option<Arc<str>>,
     /// Why what the server said is not kept.
@@ -170,7 +170,7 @@ impl States {
         for server in self.all() {
             let (agent, session) = (agent.clone(), session.clone());
             let ends = async move { server.end_session(&agent, &session).await };
-            task::detached("state of an ended session", ends);
+            task::detached("mcpl.ended_session", ends);
         }
     }
 
@@ -255,7 +255,7 @@ impl StateTurn {
     ///
     /// # Errors
     /// [`Refusal::Broken`] when the disk does not take it; the tree stays where it was.
-    pub async fn settle(self, said: String) -> Result<Standing, Refusal> {
+    pub async fn settle(self, said: String) -> Result<StateStanding, Refusal> {
         let settles = task::supervised("state of a result", async move {
             self.server.settle(&self.key, &said).await
         });
@@ -278,7 +278,7 @@ impl StateTurn {
     ///
     /// # Errors
     /// As [`Self::settle`].
-    pub async fn moved(self, checkpoint: String) -> Result<Standing, Refusal> {
+    pub async fn moved(self, checkpoint: String) -> Result<StateStanding, Refusal> {
         let said = format!(
             r#"{{"checkpoint":{}}}"#,
             mgp_protocol::splice::quoted(&checkpoint)

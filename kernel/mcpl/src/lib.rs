@@ -12,5 +12,6 @@ pub mod inference;
 pub mod names;
 pub mod policy;
 pub mod push;
+pub mod rules;
 pub mod scopes;
 pub mod state;

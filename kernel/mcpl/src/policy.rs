@@ -1,53 +1,10 @@
-//! What the operator says of MCPL: `[mcpl]` of the configuration, and what was switched since.
+//! Which sets of which server are enabled: what the operator wrote, and what was switched since.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, is_name};
 
-use crate::channels::rules::ChannelRules;
-use crate::hooks::HookPolicy;
-use crate::inference::InferenceRules;
-use crate::push::PushPolicy;
 use crate::scopes::ScopeRules;
-use crate::state::rules::StateRules;
-
-/// How long a person may take to decide about a scope, where the configuration says nothing.
-const SCOPE_PATIENCE: Duration = Duration::from_secs(120);
-
-/// `[mcpl]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct McplRules {
-    /// `[mcpl.servers.*]`, by the server's id.
-    pub servers: BTreeMap<ServerId, McplServerRules>,
-    /// How long a person may take to decide about a scope; then it is denied.
-    pub scope_patience: Duration,
-    /// `[mcpl.inference]` and `[mcpl.providers.*]`.
-    pub inference: InferenceRules,
-    /// `[mcpl.state]`.
-    pub state: StateRules,
-    /// `[mcpl.channels]`.
-    pub channels: ChannelRules,
-    /// `[mcpl.push]`.
-    pub push: PushPolicy,
-    /// `[mcpl.hooks]`.
-    pub hooks: HookPolicy,
-}
-
-impl Default for McplRules {
-    fn default() -> Self {
-        Self {
-            servers: BTreeMap::new(),
-            scope_patience: SCOPE_PATIENCE,
-            inference: InferenceRules::default(),
-            state: StateRules::default(),
-            channels: ChannelRules::default(),
-            push: PushPolicy::default(),
-            hooks: HookPolicy::default(),
-        }
-    }
-}
 
 /// `[mcpl.servers.NAME]`: what one server may do beside being called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,6 @@ pub(crate) mod http;
 pub(crate) mod limits;
 pub(crate) mod mcpl;
 pub(crate) mod network;
-pub(crate) mod oauth;
 pub(crate) mod permissions;
 pub(crate) mod registry;
 pub(crate) mod sandbox;

@@ -345,7 +345,12 @@ fn chain_rules(closed: &str) -> String {
 
 /// The answers of models that a server was shown.
 fn texts(all: Vec<Value>) -> Vec<String> {
-    let all = all.into_iter().map(|of| of["params"]["assistantMessage"].as_str().unwrap().to_owned());
+    let all = all.into_iter().map(|of| {
+        of["params"]["assistantMessage"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    });
     all.collect()
 }
 

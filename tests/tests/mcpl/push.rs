@@ -1,6 +1,6 @@
 //! Push events (MCPL §9): what is taken, told once, answered again, and by whom.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use mgp_tests::harness::mgp::{declaration, declaring};
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program, wait_until};
@@ -411,7 +411,6 @@ async fn hosts_are_asked_one_after_the_other() {
     let both = async |owner: &mut Agent, first: &mut Agent, second: &mut Agent, id: &str| {
         let serve = async |agent: &mut Agent| loop {
             let _ = agent.request("ping", json!({})).await;
-            tokio::time::sleep(Duration::from_millis(5)).await;
         };
         let event = event("a", id, "x");
         tokio::select! {

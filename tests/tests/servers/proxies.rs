@@ -12,7 +12,28 @@ use tempfile::TempDir;
 
 use self::scripted_proxy::ScriptedProxy;
 
-/// Decision 0056: calls, metadata, tokens and the registry go through the proxy of the configuration, with an
+/// Each of those that go out, with the login of the proxy, and nobody else.
+fn what_the_proxy_was_asked(proxy: &ScriptedProxy) {
+    let asked = proxy.asked();
+    let has = |line: &str| asked.iter().any(|asked| asked == line);
+    for line in [
+        "CONNECT guarded.test:443",
+        "guarded.test GET /.well-known/oauth-protected-resource/mcp",
+        "guarded.test POST /token",
+        "guarded.test POST /mcp",
+        "POST http://plain.test/mcp",
+        "CONNECT registry.test:443",
+        "CONNECT refused.test:443",
+    ] {
+        assert!(has(line), "{line}: {asked:#?}");
+    }
+    let other = |line: &&String| line.contains("127.0.0.1") || line.contains("direct.test");
+    assert_eq!(asked.iter().find(other), None);
+    // Every request to the proxy had its login, and no request through it.
+    assert_eq!(proxy.strangers(), [""; 0]);
+}
+
+/// Decision 0058: calls, metadata, tokens and the registry go through the proxy of the configuration, with an
 /// authority of its own; loopback and what is excepted do not; a refusal of the proxy is the reason; its password
 /// is nowhere.
 #[tokio::test]
@@ -98,23 +119,7 @@ async fn everything_that_goes_out_goes_through_the_proxy() {
     assert!(doctor.contains(&line), "{doctor}");
     assert!(doctor.contains("ca.pem count, too"), "{doctor}");
 
-    let asked = proxy.asked();
-    let has = |line: &str| asked.iter().any(|asked| asked == line);
-    for line in [
-        "CONNECT guarded.test:443",
-        "guarded.test GET /.well-known/oauth-protected-resource/mcp",
-        "guarded.test POST /token",
-        "guarded.test POST /mcp",
-        "POST http://plain.test/mcp",
-        "CONNECT registry.test:443",
-        "CONNECT refused.test:443",
-    ] {
-        assert!(has(line), "{line}: {asked:#?}");
-    }
-    let other = |line: &&String| line.contains("127.0.0.1") || line.contains("direct.test");
-    assert_eq!(asked.iter().find(other), None);
-    // Every request to the proxy had its login, and no request through it.
-    assert_eq!(proxy.strangers(), [""; 0]);
+    what_the_proxy_was_asked(&proxy);
     let said = [
         run(&["status", "--json"]).await,
         run(&["audit", "tail", "--json"]).await,

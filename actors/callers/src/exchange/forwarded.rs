@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    /// Decision 0059: only what a server names is kept, and only to that server is it handed.
+    /// Decision 0061: only what a server names is kept, and only to that server is it handed.
     #[test]
     fn nothing_is_kept_that_nobody_names() {
         let names = ForwardedNames::default();

@@ -2,7 +2,7 @@
 //! asks of states.
 
 use mgp_engine::timestamps::rfc3339_ms;
-use mgp_mcpl::state::Rolling;
+use mgp_mcpl::state::RollbackWish;
 use mgp_mcpl_engine::names;
 use mgp_mcpl_engine::state::record::TreeKey;
 use mgp_mcpl_engine::state::tree::StateTree;
@@ -59,7 +59,7 @@ async fn roll_back(cx: &Context, caller: &Caller, name: &str, checkpoint: &str) 
     }
     let lost = || McplError::checkpoint_not_found(checkpoint);
     let key = cx.states.key(&server, set, caller).ok_or_else(lost)?;
-    let rolling = Rolling {
+    let rolling = RollbackWish {
         server: &server,
         key: &key,
         checkpoint,
@@ -119,7 +119,7 @@ pub async fn roll_back_for_operator(cx: &Context, request: &Request) -> Outcome 
             )));
         }
     };
-    let rolling = Rolling {
+    let rolling = RollbackWish {
         server: &server,
         key,
         checkpoint: &asked.checkpoint,

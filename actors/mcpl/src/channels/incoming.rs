@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mgp_mcpl_engine::channels::moderation::{Way, moderated};
+use mgp_mcpl_engine::channels::moderation::{MessageWay, moderated};
 use mgp_mcpl_engine::channels::permits;
 use mgp_mcpl_engine::channels::registry::is_id;
 use mgp_mcpl_engine::conversations::Side;
@@ -153,7 +153,7 @@ impl Channels {
         let set = set.ok_or_else(|| "Channel not permitted".to_owned())?;
         let content = Content::read(said.content.get())?;
         let name = names::channel(server, &said.channel_id);
-        let content = moderated(&self.rules().moderation, &name, Way::In, content);
+        let content = moderated(&self.rules().moderation, &name, MessageWay::In, content);
         let content = content.ok_or_else(|| "a rule of the operator drops it".to_owned())?;
         let mut splice = Splice::new(raw);
         splice.remove_members(raw, &["channelId", "content", "conversationId"]);

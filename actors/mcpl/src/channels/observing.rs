@@ -1,7 +1,7 @@
 //! `channels/outgoing/*`: what an agent writes, told to who may observe the channel (MCPL §14.3).
 
 use mgp_callers::request::Caller;
-use mgp_mcpl_engine::channels::moderation::{Way, moderated, moderates};
+use mgp_mcpl_engine::channels::moderation::{MessageWay, moderated, moderates};
 use mgp_mcpl_engine::channels::permits;
 use mgp_mcpl_engine::conversations::Side;
 use mgp_mcpl_engine::names;
@@ -37,7 +37,7 @@ impl Channels {
         params: Option<&str>,
     ) -> Result<(), McplError> {
         let said: Chunk<'_> = mcp::read(params).map_err(McplError::bad_params)?;
-        if moderates(&self.rules().moderation, &said.channel_id, Way::Out) {
+        if moderates(&self.rules().moderation, &said.channel_id, MessageWay::Out) {
             return Ok(());
         }
         let observers = self.observers(caller, sees, &said.channel_id, true)?;
@@ -81,8 +81,12 @@ impl Channels {
         let said: Complete<'_> = mcp::read(params).map_err(McplError::bad_params)?;
         let content = Content::read(said.content.get()).map_err(McplError::bad_params)?;
         let rules = self.rules();
-        let Some(content) = moderated(&rules.moderation, &said.channel_id, Way::Out, content)
-        else {
+        let Some(content) = moderated(
+            &rules.moderation,
+            &said.channel_id,
+            MessageWay::Out,
+            content,
+        ) else {
             return Ok(());
         };
         let content = content.to_json();

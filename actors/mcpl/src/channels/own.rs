@@ -1,6 +1,6 @@
 //! Answers of the kernel's own inferences, published where the operator says.
 
-use mgp_mcpl_engine::channels::moderation::{Way, moderated};
+use mgp_mcpl_engine::channels::moderation::{MessageWay, moderated};
 use mgp_mcpl_engine::channels::permits;
 use mgp_mcpl_engine::conversations::Side;
 use mgp_mcpl_engine::names;
@@ -39,7 +39,7 @@ impl Channels {
         let content = moderated(
             &self.rules().moderation,
             &name,
-            Way::Out,
+            MessageWay::Out,
             Content::text(&answer.text),
         );
         let (from, to) = (

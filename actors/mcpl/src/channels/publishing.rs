@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_callers::request::Caller;
-use mgp_mcpl_engine::channels::moderation::{Way, moderated};
+use mgp_mcpl_engine::channels::moderation::{MessageWay, moderated};
 use mgp_mcpl_engine::channels::permits;
 use mgp_mcpl_engine::conversations::Side;
 use mgp_mcpl_engine::names;
@@ -57,7 +57,7 @@ impl Channels {
         let set = set.filter(|_| channel.goes_out()).ok_or_else(refused)?;
         let content = Content::read(said.content.get()).map_err(McplError::bad_params)?;
         let full = names::channel(&server, &channel.id);
-        let content = moderated(&self.rules().moderation, &full, Way::Out, content);
+        let content = moderated(&self.rules().moderation, &full, MessageWay::Out, content);
         let content = content.map(|content| content.to_json());
         let to = Side::Server(server.clone());
         let conversation = said.conversation_id.as_deref().unwrap_or(name);

@@ -1,7 +1,6 @@
 //! `context/afterInference`: a chain of those whose answer is waited for, then word to the others (§10.5, §13.3).
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use mgp_mcpl_engine::hooks::answers::judge_after;
 use mgp_mcpl_engine::names;
@@ -15,18 +14,7 @@ use mgp_runtime::time::moment;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{GateKey, HookOrigin, Hooks, PassedId, Seen, SharedHooks, Taking};
-
-/// What goes on of a model's answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AfterVerdict {
-    /// All of it, as it is.
-    Unchanged,
-    /// This in its place.
-    Modified(Arc<str>),
-    /// Nothing; why, in words for the user.
-    Withheld(Arc<str>),
-}
+use super::{AfterVerdict, GateKey, HookOrigin, Hooks, PassedId, Seen, SharedHooks, Taking};
 
 /// What the chain made of an answer.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{AfterVerdict, HookOrigin};
+use super::HookOrigin;
 
 /// Inferences whose verdict is remembered: their last chunks come within a moment of it.
 const REMEMBERED: usize = 1024;
@@ -132,6 +132,17 @@ impl Drop for HeldInference<'_> {
             self.gate.concluded(self.key, nothing("the hook broke off"));
         }
     }
+}
+
+/// What goes on of a model's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AfterVerdict {
+    /// All of it, as it is.
+    Unchanged,
+    /// This in its place.
+    Modified(Arc<str>),
+    /// Nothing; why, in words for the user.
+    Withheld(Arc<str>),
 }
 
 impl AfterVerdict {

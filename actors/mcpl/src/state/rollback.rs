@@ -20,7 +20,7 @@ const UNDOING: Duration = Duration::from_secs(60);
 
 /// Who wants what rolled back.
 #[derive(Clone, Copy, Debug)]
-pub struct Rolling<'a> {
+pub struct RollbackWish<'a> {
     /// Whose tools they are.
     pub server: &'a ServerId,
     /// Which tree.
@@ -41,7 +41,7 @@ impl States {
     pub async fn roll_back(
         &self,
         host: &McplHost,
-        rolling: Rolling<'_>,
+        rolling: RollbackWish<'_>,
     ) -> Result<RolledBack, Refusal> {
         let rolled = self.rolled_back(host, rolling).await;
         let reason = match &rolled {
@@ -71,12 +71,12 @@ impl States {
     async fn rolled_back(
         &self,
         host: &McplHost,
-        Rolling {
+        RollbackWish {
             server,
             key,
             checkpoint,
             ..
-        }: Rolling<'_>,
+        }: RollbackWish<'_>,
     ) -> Result<RolledBack, Refusal> {
         may_roll_back(host, server, &key.set)?;
         let unknown = || Refusal::from(McplError::checkpoint_not_found(checkpoint));

@@ -17,7 +17,7 @@ use mgp_runtime::time::unix_ms;
 use mgp_store::journal::{Journal, NotAppended};
 use tokio::sync::{OnceCell, RwLock};
 
-use super::Standing;
+use super::StateStanding;
 use super::turn_lines::TurnLines;
 
 /// How the name of a journal ends; the server's id stands before it.
@@ -89,7 +89,11 @@ impl ServerStates {
     }
 
     /// Judges what a result says, and keeps it. Whoever calls holds the turn of the tree.
-    pub(super) async fn settle(&self, key: &TreeKey, said: &str) -> Result<Standing, NotAppended> {
+    pub(super) async fn settle(
+        &self,
+        key: &TreeKey,
+        said: &str,
+    ) -> Result<StateStanding, NotAppended> {
         let judged = self.judged(key, said).await;
         let refused = match judged {
             Ok(step) => {
@@ -105,7 +109,7 @@ impl ServerStates {
         };
         let trees = self.trees();
         let current = trees.tree(key).and_then(|tree| tree.current());
-        Ok(Standing {
+        Ok(StateStanding {
             checkpoint: current.map(|current| current.id.clone()),
             refused,
         })

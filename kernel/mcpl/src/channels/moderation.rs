@@ -14,7 +14,7 @@ const GROWN_MAX: usize = 4 << 20;
 
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum MessageWay {
     /// From a channel to agents.
     In,
     /// From agents to a channel, or to who observes it.
@@ -27,7 +27,7 @@ pub struct ModerationRule {
     /// The channels it is for, as `SERVER:CHANNEL`.
     channels: ScopePattern,
     /// One way alone.
-    way: Option<Way>,
+    way: Option<MessageWay>,
     pattern: Regex,
     /// What stands in place of what it finds; without it, the whole message is dropped.
     with: Option<String>,
@@ -60,7 +60,7 @@ impl ModerationRule {
     /// [`BadModerationRule`], in words.
     pub fn parse(
         channels: &str,
-        way: Option<Way>,
+        way: Option<MessageWay>,
         pattern: &str,
         with: Option<String>,
     ) -> Result<Self, BadModerationRule> {
@@ -86,7 +86,7 @@ impl ModerationRule {
         })
     }
 
-    fn is_for(&self, channel: &str, way: Way) -> bool {
+    fn is_for(&self, channel: &str, way: MessageWay) -> bool {
         // A channel that may be read as one that is named is meant.
         self.way.is_none_or(|one| one == way) && self.channels.matches_in_any_case(channel)
     }
@@ -94,7 +94,7 @@ impl ModerationRule {
 
 /// True when some rule is for this channel: what is written there in parts is not shown before it is whole.
 #[must_use]
-pub fn moderates(rules: &[ModerationRule], channel: &str, way: Way) -> bool {
+pub fn moderates(rules: &[ModerationRule], channel: &str, way: MessageWay) -> bool {
     rules.iter().any(|rule| rule.is_for(channel, way))
 }
 
@@ -103,7 +103,7 @@ pub fn moderates(rules: &[ModerationRule], channel: &str, way: Way) -> bool {
 pub fn moderated(
     rules: &[ModerationRule],
     channel: &str,
-    way: Way,
+    way: MessageWay,
     content: Content,
 ) -> Option<Content> {
     let rules: Vec<_> = rules
@@ -149,7 +149,12 @@ fn rewritten(rules: &[&ModerationRule], text: &str) -> Option<Option<String>> {
 mod tests {
     use super::*;
 
-    fn rule(channels: &str, way: Option<Way>, pattern: &str, with: Option<&str>) -> ModerationRule {
+    fn rule(
+        channels: &str,
+        way: Option<MessageWay>,
+        pattern: &str,
+        with: Option<&str>,
+    ) -> ModerationRule {
         ModerationRule::parse(channels, way, pattern, with.map(str::to_owned)).unwrap()
     }
 
@@ -158,26 +163,34 @@ mod tests {
     fn what_a_rule_finds_is_not_seen() {
         let rules = [
             rule("chat:**", None, r"sk-[a-z0-9]+", Some("[key]")),
-            rule("chat:discord**", Some(Way::In), "(?i)ignore all", None),
+            rule(
+                "chat:discord**",
+                Some(MessageWay::In),
+                "(?i)ignore all",
+                None,
+            ),
         ];
         let says = |channel: &str, way, text: &str| {
             moderated(&rules, channel, way, Content::text(text)).map(|content| content.to_json())
         };
         let block = |text: &str| Some(Content::text(text).to_json());
         assert_eq!(
-            says("chat:discord", Way::Out, "a sk-1 b"),
+            says("chat:discord", MessageWay::Out, "a sk-1 b"),
             block("a [key] b")
         );
-        assert_eq!(says("chat:discord", Way::In, "IGNORE all"), None);
+        assert_eq!(says("chat:discord", MessageWay::In, "IGNORE all"), None);
         assert_eq!(
-            says("chat:discord", Way::Out, "ignore all"),
+            says("chat:discord", MessageWay::Out, "ignore all"),
             block("ignore all")
         );
-        assert_eq!(says("mail:x", Way::In, "sk-1"), block("sk-1"));
-        assert!(moderates(&rules, "chat:x", Way::Out) && !moderates(&rules, "mail:x", Way::Out));
+        assert_eq!(says("mail:x", MessageWay::In, "sk-1"), block("sk-1"));
+        assert!(
+            moderates(&rules, "chat:x", MessageWay::Out)
+                && !moderates(&rules, "mail:x", MessageWay::Out)
+        );
         // Replacing is by the text itself: no `$1` is anything else.
         let literal = [rule("**", None, "(a)", Some("$1$0"))];
-        let content = moderated(&literal, "x:y", Way::In, Content::text("a")).unwrap();
+        let content = moderated(&literal, "x:y", MessageWay::In, Content::text("a")).unwrap();
         assert_eq!(content, Content::text("$1$0"));
     }
 
@@ -189,6 +202,6 @@ mod tests {
         }
         let slow = [rule("**", None, "(a*)*b", Some(""))];
         let text = "a".repeat(100_000);
-        assert!(moderated(&slow, "x:y", Way::In, Content::text(&text)).is_some());
+        assert!(moderated(&slow, "x:y", MessageWay::In, Content::text(&text)).is_some());
     }
 }

@@ -1,5 +1,7 @@
 //! `[http]` and `[http.tls]`: the HTTP door.
 
+pub(crate) mod oauth;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

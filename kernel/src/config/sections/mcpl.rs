@@ -7,7 +7,8 @@ pub(crate) mod state;
 
 use std::path::Path;
 
-use mgp_mcpl_engine::policy::{McplRules, McplServerRules, SetPattern};
+use mgp_mcpl_engine::policy::{McplServerRules, SetPattern};
+use mgp_mcpl_engine::rules::McplRules;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::feature_sets::is_name;
 

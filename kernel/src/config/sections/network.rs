@@ -134,7 +134,7 @@ impl NetworkConfig {
 mod tests {
     use super::*;
 
-    /// Decision 0056: a key goes before its variables, and only before those.
+    /// Decision 0058: a key goes before its variables, and only before those.
     #[test]
     fn keys_go_before_variables() {
         let shell = |name: &str| match name {

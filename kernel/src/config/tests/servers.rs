@@ -414,7 +414,7 @@ fn a_login_that_cannot_be_is_refused() {
     }
 }
 
-/// Decision 0059: what is handed on is named, and what belongs to a connection or the kernel never is.
+/// Decision 0061: what is handed on is named, and what belongs to a connection or the kernel never is.
 #[test]
 fn only_named_headers_are_handed_on() {
     let at = |door: &str, keys: &str| {
@@ -453,7 +453,7 @@ fn only_named_headers_are_handed_on() {
     );
 }
 
-/// Decision 0058: whose a login is, and that each agent then has an instance.
+/// Decision 0060: whose a login is, and that each agent then has an instance.
 #[test]
 fn a_login_is_of_the_machine_or_of_each_agent() {
     let read = |keys: &str| entry(&format!("url = \"https://h/mcp\"\n{keys}"));

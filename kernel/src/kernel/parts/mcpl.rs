@@ -14,7 +14,7 @@ use mgp_mcpl::inference::{
 use mgp_mcpl::push::{PushHandle, PushInference, PushTo};
 use mgp_mcpl::scopes::ScopeKeeper;
 use mgp_mcpl::state::States;
-use mgp_mcpl_engine::policy::McplRules;
+use mgp_mcpl_engine::rules::McplRules;
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task;

@@ -17,7 +17,7 @@ async fn heads(agent: &mut Agent, id: &str) -> String {
         .to_lowercase()
 }
 
-/// Decision 0059: a server gets the headers that its entry names, of the request that made the call, and no other
+/// Decision 0061: a server gets the headers that its entry names, of the request that made the call, and no other
 /// one does; the record has their names; an agent on the socket has none.
 #[tokio::test]
 async fn named_headers_reach_the_server_that_names_them() {

@@ -34,7 +34,7 @@ async fn process(agent: &mut Agent, id: &str) -> (u64, PathBuf) {
     (pid, std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap())
 }
 
-/// Decision 0057: each folder has its process, in it; who comes back to a folder finds its process again; who says
+/// Decision 0059: each folder has its process, in it; who comes back to a folder finds its process again; who says
 /// no folder is refused with what to do; one in a sandbox is started in no home; `status` shows the folders.
 #[tokio::test]
 async fn a_server_runs_once_in_each_folder() {

@@ -32,7 +32,7 @@ impl LoginScene {
     }
 }
 
-/// Decision 0058: an agent's first call asks its person by URL, who signs in for that agent alone; another one is
+/// Decision 0060: an agent's first call asks its person by URL, who signs in for that agent alone; another one is
 /// told in words and signs in at the command line; no token is ever another agent's, nor that of another one of
 /// the same name.
 #[tokio::test]

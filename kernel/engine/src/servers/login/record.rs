@@ -204,7 +204,7 @@ mod tests {
         );
     }
 
-    /// Decision 0058: and to one agent, where each has its own.
+    /// Decision 0060: and to one agent, where each has its own.
     #[test]
     fn a_login_belongs_to_one_agent() {
         let of = |agent| login_name("a", "https://h/mcp", agent);

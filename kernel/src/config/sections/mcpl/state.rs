@@ -1,6 +1,6 @@
 //! `[mcpl.state]` and `[mcpl.channels]`: checkpoints and channels.
 
-use mgp_mcpl_engine::channels::moderation::{ModerationRule, RULES_MAX, Way};
+use mgp_mcpl_engine::channels::moderation::{MessageWay, ModerationRule, RULES_MAX};
 use mgp_mcpl_engine::channels::rules::ChannelRules;
 use mgp_mcpl_engine::names;
 use mgp_mcpl_engine::state::rules::{SharedBy, StateRules};
@@ -13,10 +13,10 @@ const SHARED_BY: [(&str, SharedBy); 4] = [
     ("agent", SharedBy::Agent),
     ("everyone", SharedBy::Everyone),
 ];
-const WAYS: [(&str, Option<Way>); 3] = [
+const WAYS: [(&str, Option<MessageWay>); 3] = [
     ("both", None),
-    ("in", Some(Way::In)),
-    ("out", Some(Way::Out)),
+    ("in", Some(MessageWay::In)),
+    ("out", Some(MessageWay::Out)),
 ];
 /// A year: what ended longer ago nobody looks for.
 const KEEP_MAX_SECS: u64 = 366 * 24 * 60 * 60;

@@ -1,0 +1,49 @@
+//! `[mcpl]` of the configuration, whole.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mgp_protocol::ids::ServerId;
+
+use crate::channels::rules::ChannelRules;
+use crate::hooks::HookPolicy;
+use crate::inference::InferenceRules;
+use crate::policy::McplServerRules;
+use crate::push::PushPolicy;
+use crate::state::rules::StateRules;
+
+/// How long a person may take to decide about a scope, where the configuration says nothing.
+const SCOPE_PATIENCE: Duration = Duration::from_secs(120);
+
+/// `[mcpl]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct McplRules {
+    /// `[mcpl.servers.*]`, by the server's id.
+    pub servers: BTreeMap<ServerId, McplServerRules>,
+    /// How long a person may take to decide about a scope; then it is denied.
+    pub scope_patience: Duration,
+    /// `[mcpl.inference]` and `[mcpl.providers.*]`.
+    pub inference: InferenceRules,
+    /// `[mcpl.state]`.
+    pub state: StateRules,
+    /// `[mcpl.channels]`.
+    pub channels: ChannelRules,
+    /// `[mcpl.push]`.
+    pub push: PushPolicy,
+    /// `[mcpl.hooks]`.
+    pub hooks: HookPolicy,
+}
+
+impl Default for McplRules {
+    fn default() -> Self {
+        Self {
+            servers: BTreeMap::new(),
+            scope_patience: SCOPE_PATIENCE,
+            inference: InferenceRules::default(),
+            state: StateRules::default(),
+            channels: ChannelRules::default(),
+            push: PushPolicy::default(),
+            hooks: HookPolicy::default(),
+        }
+    }
+}
