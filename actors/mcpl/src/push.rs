@@ -39,7 +39,7 @@ use crate::hooks::PassId;
 use crate::host::{FromMcplServer, HostEvent, McplHost, McplNoun};
 
 /// The journal in the data folder.
-const JOURNAL: &str = "mcpl-push.journal";
+const JOURNAL: &str = "mcpl.push_journal";
 /// What the journal is called in its own header.
 const KIND: &str = "mgp mcpl push events";
 
@@ -402,7 +402,7 @@ impl SharedPush {
 
 /// What was done is done: where this is not written down, a later start knows only that it was begun.
 fn write(writing: impl Future<Output = Result<(), NotAppended>> + Send + 'static) {
-    task::detached("mcpl.push.journal", async move {
+    task::detached("mcpl.push_journal", async move {
         if let Err(error) = writing.await {
             tracing::warn!(%error, "the answer to a push event is not written down");
         }

@@ -184,7 +184,7 @@ impl States {
                 states.end_all(true).await;
             }
         };
-        task::detached("states of a removed server", ends);
+        task::detached("mcpl.removed_server", ends);
     }
 
     /// Reads what was kept, ends the sessions of the run before, and from now on takes out what is over. Ends with

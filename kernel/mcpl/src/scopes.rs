@@ -134,7 +134,7 @@ pub fn narrowed(label: &str, said: &ScopePatterns) -> bool {
     };
     let whitelist = read(&said.whitelist).unwrap_or_default();
     match judge(label, &blacklist, &whitelist) {
-        ScopeVerdict::Denied(_) => true,
+        ScopeVerdict::Denied(_) => false,
         ScopeVerdict::Approved(_) => true,
         ScopeVerdict::Undecided(_) => said.whitelist.is_empty(),
     }

@@ -76,7 +76,7 @@ impl InferenceHandle {
             wishes: InferencePreferences::default(),
         };
         let inference = self.0.clone();
-        task::detached("mcpl.push.inference", async move {
+        task::detached("mcpl.pushed_inference", async move {
             begun.send(Ok(id));
             let parts = AnswerParts::new(&inference.from.host, &order.server, None);
             let answered = Box::pin(inference.run(&order, METHOD, parts)).await;

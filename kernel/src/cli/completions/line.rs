@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn commands_options_and_their_values_are_offered() {
-        assert_eq!(words_at("", "stat"), ["status"]);
+        assert_eq!(words_at("", "statu"), ["status"]);
         assert_eq!(words_at("tools", ""), ["list", "call", "find"]);
         assert!(words_at("", "").iter().all(|word| !word.starts_with("__")));
         assert_eq!(words_at("servers update", "--dry"), ["--dry-run"]);

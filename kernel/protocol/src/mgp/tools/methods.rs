@@ -130,11 +130,14 @@ pub fn definition(method: &str, security: bool) -> Option<String> {
 mod tests {
     use super::*;
     use crate::mcp::{self, Method};
+    use crate::mcpl;
     use crate::mgp::agent::Ask;
     use crate::mgp::callback::Respond;
     use crate::mgp::calls::Read;
+    use crate::mgp::channels;
     use crate::mgp::events::{Replay, Subscribe, Unsubscribe};
     use crate::mgp::spells;
+    use crate::mgp::state::Rollback;
     use crate::mgp::stream::{Cancel, PACE_TOOL, Pace};
 
     /// A value that fits a schema of the table.
@@ -177,6 +180,10 @@ mod tests {
                 Unsubscribe::METHOD => mcp::read::<Unsubscribe>(said).map(drop),
                 Replay::METHOD => mcp::read::<Replay>(said).map(drop),
                 Cancel::METHOD => mcp::read::<Cancel<'_>>(said).map(drop),
+                Rollback::METHOD => mcp::read::<Rollback>(said).map(drop),
+                channels::Publish::METHOD => {
+                    mcp::read::<mcpl::channels::Publish<'_>>(said).map(drop)
+                }
                 PACE_TOOL => mcp::read::<Pace<'_>>(said).map(drop),
                 _ => {
                     assert_eq!(params, "{}", "it takes nothing");
