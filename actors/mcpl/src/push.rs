@@ -39,7 +39,7 @@ use crate::hooks::PassId;
 use crate::host::{FromMcplServer, HostEvent, McplHost, McplNoun};
 
 /// The journal in the data folder.
-const JOURNAL: &str = "mcpl.push_journal";
+const JOURNAL: &str = "mcpl-push.journal";
 /// What the journal is called in its own header.
 const KIND: &str = "mgp mcpl push events";
 

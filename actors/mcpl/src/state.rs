@@ -256,7 +256,7 @@ impl StateTurn {
     /// # Errors
     /// [`Refusal::Broken`] when the disk does not take it; the tree stays where it was.
     pub async fn settle(self, said: String) -> Result<StateStanding, Refusal> {
-        let settles = task::supervised("state of a result", async move {
+        let settles = task::supervised("mcpl.state_of_result", async move {
             self.server.settle(&self.key, &said).await
         });
         let settled = settles.detach().await;

@@ -66,7 +66,7 @@ impl ServerStates {
     pub(super) async fn open(&self) -> Result<&Journal, String> {
         let open = || async {
             let path = self.path.clone();
-            let opened = task::blocking("opening states", move || {
+            let opened = task::blocking("mcpl.opening_states", move || {
                 if let Some(folder) = path.parent() {
                     std::fs::create_dir_all(folder).map_err(|e| explained(&path, &e))?;
                 }
@@ -124,7 +124,7 @@ impl ServerStates {
             true => judged(&tree, said)?,
             false => {
                 let said = said.to_owned();
-                let judged = task::blocking("judging a state", move || judged(&tree, &said));
+                let judged = task::blocking("mcpl.judging_state", move || judged(&tree, &said));
                 let broken = |broken: TaskBroken| StateFault::Malformed(broken.to_string());
                 judged.await.map_err(broken)??
             }
