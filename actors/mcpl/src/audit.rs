@@ -6,7 +6,7 @@ use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, EventType, Outcome, Target, TraceId};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::randomness;
-use mgp_store::audit::{AuditHandle, by_agent, by_kernel, event};
+use mgp_store::audit::{AuditHandle, by_agent, by_kernel, by_operator, event};
 use serde_json::{Map, Value};
 
 /// Bytes of a name from outside that a record keeps.
@@ -44,6 +44,8 @@ pub enum McplActor {
     Server,
     /// The agent.
     Agent,
+    /// The operator.
+    Operator,
     /// The kernel.
     Kernel,
 }
@@ -100,6 +102,7 @@ pub fn record(audit: &AuditHandle, record: &McplRecord<'_>) {
             kind: ActorKind::Server,
             id: record.server.to_string(),
         },
+        (McplActor::Operator, _) => by_operator(),
         (McplActor::Agent | McplActor::Kernel, _) => by_kernel(),
     };
     audit.tell(event(

@@ -444,6 +444,9 @@ fn without_offer(frame: &str) -> String {
         ("{", r#""experimental":{"mgp":{"#, "},"),
         ("{", r#""extensions":{"dev.cloto/mgp":{"#, "},"),
         ("{", r#""dev.cloto/mgp":{"#, ","),
+        // Behind what is offered of MCPL.
+        ("", r#","mgp":{"#, ""),
+        (",", r#""extensions":{"dev.cloto/mgp":{"#, "},"),
     ] {
         let Some(at) = frame.find(&format!("{before}{name}")) else {
             continue;

@@ -53,7 +53,7 @@ impl States {
             agent: rolling.by.or(rolling.key.agent.as_ref()),
             by: match rolling.by {
                 Some(_) => McplActor::Agent,
-                None => McplActor::Kernel,
+                None => McplActor::Operator,
             },
             outcome: match &rolled {
                 Ok(back) if back.success => Outcome::Success,
