@@ -52,3 +52,54 @@ pub fn wanted(agent: &AgentSets, server: &ServerId, set: &str, channel: &str) ->
     let scopes = agent.scopes(&name);
     agent.wants(&name) && scopes.is_none_or(|scopes| narrowed(channel, scopes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mgp_protocol::mcpl::ServerCapabilities;
+    use mgp_protocol::mcpl::feature_sets::DeclaredSets;
+    use mgp_protocol::mcpl::negotiation::Abilities;
+
+    use crate::policy::{McplServerRules, SetPattern};
+
+    /// MCPL-115, MCPL-131: nobody publishes to the thinking of a model, it is observed in the name of its own set
+    /// alone, and that set observes nothing else.
+    #[test]
+    fn what_a_model_thinks_has_a_set_of_its_own_and_no_writer() {
+        let mut abilities = Abilities::default();
+        (abilities.channels.publish, abilities.channels.observe) = (true, true);
+        let said = ServerCapabilities {
+            version: "0.4".into(),
+            abilities,
+            sets: DeclaredSets::read(
+                r#"{"channels.publish":{"description":"p","uses":["channels.publish"]},
+                    "channels.observe":{"description":"o","uses":["channels.observe"]},
+                    "channels.thinking":{"description":"t","uses":["channels.observe","channels.publish"]}}"#,
+            ),
+        };
+        let rules = McplServerRules {
+            enable: vec![SetPattern::parse("*").unwrap()],
+            ..McplServerRules::default()
+        };
+        let sets = ServerSets::new(&said, Some(&rules), None);
+        let observes = |channel| permitted(&sets, Capability::ChannelsObserve, channel);
+        let publishes = |channel| permitted(&sets, Capability::ChannelsPublish, channel);
+        assert_eq!(publishes("a"), Some("channels.publish"));
+        assert_eq!([publishes(THINKING), publishes(UI)], [None, None]);
+        assert_eq!(observes(THINKING), Some("channels.thinking"));
+        assert_eq!(observes("a"), Some("channels.observe"));
+        let mut without = rules.clone();
+        without.disable = vec![SetPattern::parse("channels.thinking").unwrap()];
+        let sets = ServerSets::new(&said, Some(&without), None);
+        assert_eq!(
+            permitted(&sets, Capability::ChannelsObserve, THINKING),
+            None
+        );
+        let only = McplServerRules {
+            enable: vec![SetPattern::parse("channels.thinking").unwrap()],
+            ..McplServerRules::default()
+        };
+        let sets = ServerSets::new(&said, Some(&only), None);
+        assert_eq!(permitted(&sets, Capability::ChannelsObserve, "a"), None);
+    }
+}
