@@ -206,7 +206,7 @@ fn of_operator(method: &str) -> Option<Route> {
 }
 
 /// What agents tell: the notification, and who takes note of it; `None` for what nobody reads.
-fn told_by_agents(method: &str) -> Option<fn(&Routing, &Caller, Option<&str>)> {
+fn told_by_agents(method: &str) -> Option<Heard> {
     Some(match method {
         "notifications/progress" => |_, caller, params| {
             if let Some(agent) = caller.standing() {
@@ -233,7 +233,7 @@ fn told_by_agents(method: &str) -> Option<fn(&Routing, &Caller, Option<&str>)> {
 }
 
 /// What agents tell that are hosts of MCPL; for all others nobody reads it.
-fn told_by_hosts(method: &str) -> Option<fn(&Routing, &Caller, Option<&str>)> {
+fn told_by_hosts(method: &str) -> Option<Heard> {
     Some(match method {
         "featureSets/update" => host!(mcpl::feature_sets::update),
         "context/afterInference" => host!(mcpl::context::inferred),
@@ -246,6 +246,7 @@ fn told_by_hosts(method: &str) -> Option<fn(&Routing, &Caller, Option<&str>)> {
 }
 
 type Handler = fn(&Routing, Request) -> Answering;
+type Heard = fn(&Routing, &Arc<Caller>, Option<&str>);
 type Still = fn(&Context, &Caller, &str) -> Result<(), Refusal>;
 
 /// A method that may be called.

@@ -36,6 +36,7 @@ use crate::conversations::Conversations;
 use crate::host::{FromMcplServer, HostEvent, McplHost, McplNoun};
 
 pub use self::lifecycle::Refused;
+pub use self::observing::Completing;
 pub use self::publishing::Publishing;
 
 /// How long a server may take to open, close or publish: it talks to a platform.

@@ -32,7 +32,7 @@ use crate::agents::McplAgent;
 use crate::audit::{self, McplActor, McplRecord};
 use crate::host::McplHost;
 
-/// Inferences under way behind which no agent waits.
+/// Inferences under way behind which no agent waits, and what is held back until such ones have their verdict.
 pub const UNTOLD_MAX: usize = 64;
 
 /// Whose inference it is.
@@ -201,6 +201,27 @@ impl Hooks {
                 Ok(told) => drop(hooks.after(&origin, &told).await),
                 Err(why) => tracing::debug!("context/afterInference cannot be read: {why}"),
             }
+            drop(room);
+        });
+    }
+
+    /// Does this with the verdict on an inference, when it is there. Where [`UNTOLD_MAX`] of these wait, a further one
+    /// is not done.
+    pub fn with_verdict(
+        &self,
+        origin: &HookOrigin,
+        inference: &str,
+        then: impl FnOnce(AfterVerdict) + Send + 'static,
+    ) {
+        let Ok(room) = self.0.untold.clone().try_acquire_owned() else {
+            tracing::warn!("too much waits for context/afterInference; something is not sent");
+            return;
+        };
+        let (hooks, key) = (self.clone(), GateKey::new(origin, inference));
+        task::detached("mcpl.held_back", async move {
+            // The chain has begun by the time its last answer is written, or begins at once.
+            let wait = hooks.0.policy().after * 2;
+            then(hooks.gate().verdict(&key, wait).await);
             drop(room);
         });
     }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod around;
 mod channels;
 mod feature_sets;
 mod hooks;

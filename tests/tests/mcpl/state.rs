@@ -318,10 +318,12 @@ async fn operator(kernel: &Kernel) {
         !misspelt.status.success() && said.contains("did you mean notes"),
         "{said}"
     );
-    let gone = kernel.mgp(&["state", "rollback", "notes", "zz"]).await;
+    let gone = kernel.mgp(&["state", "rollback", "notes", "bb"]).await;
     let said = String::from_utf8_lossy(&gone.stderr);
     assert!(
-        !gone.status.success() && said.contains("Checkpoint not found"),
+        !gone.status.success()
+            && said.contains("has the checkpoint \"bb\"; did you mean b?")
+            && said.contains("`mgp state log notes`"),
         "{said}"
     );
 }

@@ -1,8 +1,12 @@
 //! `channels/*`, of agents that are MCPL hosts (MCPL §14), and publishing as a tool for others who may.
 
-use mgp_mcpl::channels::Refused;
+use std::sync::Arc;
+
+use mgp_mcpl::channels::{Completing, Refused};
+use mgp_mcpl::hooks::{AfterVerdict, HookOrigin};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::Method;
+use mgp_protocol::mcpl::content::Content;
 use mgp_protocol::mgp;
 use mgp_protocol::refusal::Refusal;
 
@@ -81,22 +85,50 @@ pub fn published(cx: &Context, caller: &Caller, params: Option<&str>) {
     unheard(caller, "channels/publish", done);
 }
 
-/// `channels/outgoing/chunk`.
+/// `channels/outgoing/chunk`. While a server behind the inference has to be waited for, parts are not told: the whole is.
 pub fn outgoing_chunk(cx: &Context, caller: &Caller, params: Option<&str>) {
+    if due(cx, caller).is_some() {
+        return;
+    }
     let told = cx.channels.outgoing_chunk(caller, sees(cx, caller), params);
     unheard(caller, "channels/outgoing/chunk", told.map_err(Into::into));
 }
 
-/// `channels/outgoing/complete`.
-pub fn outgoing_complete(cx: &Context, caller: &Caller, params: Option<&str>) {
-    let told = cx
-        .channels
-        .outgoing_complete(caller, sees(cx, caller), params);
+/// `channels/outgoing/complete`: what the servers behind the inference make of it, once they have answered (MCPL §10.5).
+pub fn outgoing_complete(cx: &Context, caller: &Arc<Caller>, params: Option<&str>) {
+    let done = cx.channels.completing(caller, sees(cx, caller), params);
+    let told = done.map(|completing| match due(cx, caller) {
+        None => cx.channels.completed(caller, completing),
+        Some(origin) => held_back(cx, caller, &origin, completing),
+    });
     unheard(
         caller,
         "channels/outgoing/complete",
         told.map_err(Into::into),
     );
+}
+
+fn held_back(cx: &Context, caller: &Arc<Caller>, origin: &HookOrigin, mut whole: Completing) {
+    let (channels, caller) = (cx.channels.clone(), caller.clone());
+    let inference = whole.inference.clone();
+    cx.hooks.with_verdict(origin, &inference, move |verdict| {
+        match verdict {
+            AfterVerdict::Unchanged => {}
+            AfterVerdict::Modified(text) => whole.content = Content::text(&text),
+            AfterVerdict::Withheld(why) => {
+                tracing::info!(agent = %caller.agent, %why, "not told to who observes the channel");
+                return;
+            }
+        }
+        channels.completed(&caller, whole);
+    });
+}
+
+/// The origin of a caller's inferences, when a server behind them has to be waited for.
+fn due(cx: &Context, caller: &Caller) -> Option<HookOrigin> {
+    let agent = cx.mcpl_agents.get(caller.connection)?;
+    let origin = HookOrigin::Agent(agent);
+    cx.hooks.is_after_due(&origin).then_some(origin)
 }
 
 /// A notification has no answer: what became of it stands in the log.

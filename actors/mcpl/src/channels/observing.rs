@@ -1,5 +1,7 @@
 //! `channels/outgoing/*`: what an agent writes, told to who may observe the channel (MCPL §14.3).
 
+use std::borrow::Cow;
+
 use mgp_callers::request::Caller;
 use mgp_mcpl_engine::channels::moderation::{MessageWay, moderated, moderates};
 use mgp_mcpl_engine::channels::permits;
@@ -18,10 +20,23 @@ use super::{Channels, lets_through, side};
 use crate::audit::{self, McplActor, McplRecord};
 
 /// Who observes a channel, and what it is called there.
+#[derive(Debug)]
 struct Observer {
     server: ServerId,
     set: String,
     channel: String,
+}
+
+/// The whole of what an agent wrote to a channel, on its way to who observes it.
+#[derive(Debug)]
+pub struct Completing {
+    observers: Vec<Observer>,
+    /// Of which inference.
+    pub inference: String,
+    conversation: Option<String>,
+    channel: String,
+    /// What is told.
+    pub content: Content,
 }
 
 impl Channels {
@@ -68,46 +83,46 @@ impl Channels {
         Ok(())
     }
 
-    /// `channels/outgoing/complete`.
+    /// Judges `channels/outgoing/complete`.
     ///
     /// # Errors
     /// As [`Self::outgoing_chunk`].
-    pub fn outgoing_complete(
+    pub fn completing(
         &self,
         caller: &Caller,
         sees: impl Fn(&ServerId) -> bool,
         params: Option<&str>,
-    ) -> Result<(), McplError> {
+    ) -> Result<Completing, McplError> {
         let said: Complete<'_> = mcp::read(params).map_err(McplError::bad_params)?;
-        let content = Content::read(said.content.get()).map_err(McplError::bad_params)?;
-        let rules = self.rules();
-        let Some(content) = moderated(
-            &rules.moderation,
-            &said.channel_id,
-            MessageWay::Out,
+        Ok(Completing {
+            observers: self.observers(caller, sees, &said.channel_id, false)?,
+            content: Content::read(said.content.get()).map_err(McplError::bad_params)?,
+            inference: said.inference_id.into_owned(),
+            conversation: said.conversation_id.map(Cow::into_owned),
+            channel: said.channel_id.into_owned(),
+        })
+    }
+
+    /// Tells the observers the whole, or what was made of it.
+    pub fn completed(&self, caller: &Caller, completing: Completing) {
+        let Completing {
+            observers,
+            inference,
+            conversation,
+            channel,
             content,
-        ) else {
-            return Ok(());
+        } = completing;
+        let rules = self.rules();
+        let Some(content) = moderated(&rules.moderation, &channel, MessageWay::Out, content) else {
+            return;
         };
         let content = content.to_json();
-        for observer in self.observers(caller, sees, &said.channel_id, false)? {
-            let ids = self.ids(
-                caller,
-                &observer,
-                &said.inference_id,
-                said.conversation_id.as_deref(),
-            );
+        for observer in observers {
+            let ids = self.ids(caller, &observer, &inference, conversation.as_deref());
             let params = format!(r#"{{{ids},"content":{content}}}"#);
             let _ = self.host.tells(&observer.server, Complete::METHOD, &params);
-            self.observed(
-                caller,
-                &observer,
-                Complete::METHOD,
-                &said.inference_id,
-                &content,
-            );
+            self.observed(caller, &observer, Complete::METHOD, &inference, &content);
         }
-        Ok(())
     }
 
     /// Who may observe a channel: its own server alone; of a channel that is no server's, all that may.

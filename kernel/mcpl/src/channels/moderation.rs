@@ -1,5 +1,7 @@
 //! What is taken out of messages before anybody is given them (MCPL §14.5).
 
+use std::ops::Range;
+
 use mgp_protocol::mcpl::content::{Content, ContentBlock, ContentKind};
 use regex::{NoExpand, Regex, RegexBuilder};
 
@@ -123,7 +125,59 @@ pub fn moderated(
             ContentKind::Image | ContentKind::Audio | ContentKind::Resource => block,
         });
     }
+    for between in ["", "\n"] {
+        for rule in &rules {
+            blocks = across(rule, blocks, between)?;
+        }
+    }
     Some(Content(blocks))
+}
+
+/// The blocks after a rule has seen their texts as a reader shows them, with this between two of them. Where it finds
+/// something that stands across two, all become one text; `None` when the message is dropped.
+fn across(
+    rule: &ModerationRule,
+    blocks: Vec<ContentBlock>,
+    between: &str,
+) -> Option<Vec<ContentBlock>> {
+    let mut whole = String::new();
+    // Where one text ends and the next one begins.
+    let mut seams = Vec::new();
+    for text in blocks.iter().filter_map(text_of) {
+        if !whole.is_empty() {
+            seams.push(whole.len()..whole.len() + between.len());
+            whole.push_str(between);
+        }
+        whole.push_str(text);
+    }
+    let spans = |found: &Range<usize>| {
+        let spans = |seam: &Range<usize>| found.start < seam.start && seam.end < found.end;
+        seams.iter().any(spans)
+    };
+    let found = rule.pattern.find_iter(&whole).map(|found| found.range());
+    let found: Vec<_> = found.filter(spans).collect();
+    if found.is_empty() {
+        return Some(blocks);
+    }
+    let with = rule.with.as_deref()?;
+    for found in found.into_iter().rev() {
+        whole.replace_range(found, with);
+    }
+    let mut one = Some(ContentBlock::text(&whole));
+    let joined = blocks
+        .into_iter()
+        .filter_map(|block| match text_of(&block) {
+            Some(_) => one.take(),
+            None => Some(block),
+        });
+    Some(joined.collect())
+}
+
+fn text_of(block: &ContentBlock) -> Option<&str> {
+    match &block.kind {
+        ContentKind::Text(text) => Some(text),
+        ContentKind::Image | ContentKind::Audio | ContentKind::Resource => None,
+    }
 }
 
 /// The text after the rules; `Some(None)` when it stays, `None` when its message is dropped.
@@ -192,6 +246,30 @@ mod tests {
         let literal = [rule("**", None, "(a)", Some("$1$0"))];
         let content = moderated(&literal, "x:y", MessageWay::In, Content::text("a")).unwrap();
         assert_eq!(content, Content::text("$1$0"));
+    }
+
+    /// MCPL-132: what a rule finds is not seen when it stands across two blocks either, however a reader joins them.
+    #[test]
+    fn what_stands_across_blocks_is_found() {
+        let rules = [
+            rule("**", None, r"sk-[a-z0-9]{3}", Some("[key]")),
+            rule("**", None, r"(?i)ignore\s+all", None),
+        ];
+        let says = |blocks: &[&str]| {
+            let text = |text: &&str| format!(r#"{{"type":"text","text":"{text}"}}"#);
+            let image = r#"{"type":"image","uri":"file:///a.png"}"#;
+            let blocks = blocks.iter().map(text).collect::<Vec<_>>();
+            let content = Content::read(&format!("[{}]", blocks.join(&format!(",{image},"))));
+            moderated(&rules, "x:y", MessageWay::In, content.unwrap())
+        };
+        let texts = |blocks: &[&str]| says(blocks).map(|content| content.texts());
+        assert_eq!(texts(&["a sk-a", "bc b"]).as_deref(), Some("a [key] b"));
+        assert_eq!(texts(&["s", "k-", "ab", "1"]).as_deref(), Some("[key]"));
+        assert_eq!(texts(&["ignore ", "all"]), None);
+        assert_eq!(texts(&["ignore", "all"]), None);
+        assert_eq!(texts(&["sk-a", " bc"]).as_deref(), Some("sk-a\n bc"));
+        // What is no text stays where it is.
+        assert_eq!(says(&["sk-a", "bc"]).unwrap().0.len(), 2);
     }
 
     /// What cannot be a rule, and what would take for ever, is none.

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::provider::{
-    BadAnswer, CONTENT_MAX, Gathered, PromptOrder, ProviderAnswer, model_name, no_place,
+    BadAnswer, CONTENT_MAX, Gathered, PromptOrder, ProviderAnswer, content, model_name, no_place,
 };
 
 /// The version of the format, in the header `anthropic-version`.
@@ -46,14 +46,7 @@ fn message(turn: &PromptTurn) -> Result<Value, String> {
         PromptRole::Assistant => "assistant",
         PromptRole::System | PromptRole::User => "user",
     };
-    let content = match turn.parts.as_slice() {
-        [PromptPart::Text(text)] => Value::from(text.as_str()),
-        parts => parts
-            .iter()
-            .map(part)
-            .collect::<Result<Vec<Value>, String>>()?
-            .into(),
-    };
+    let content = content(turn, part)?;
     Ok(json!({"role": role, "content": content}))
 }
 

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::provider::{
-    BadAnswer, CONTENT_MAX, Gathered, LimitMember, PromptOrder, ProviderAnswer, model_name,
-    no_place,
+    BadAnswer, CONTENT_MAX, Gathered, LimitMember, PromptOrder, ProviderAnswer, content,
+    model_name, no_place,
 };
 
 /// The end of a stream.
@@ -40,15 +40,7 @@ fn message(turn: &PromptTurn) -> Result<Value, String> {
         PromptRole::User => "user",
         PromptRole::Assistant => "assistant",
     };
-    // Many servers know a text only, so one text stays one.
-    let content = match turn.parts.as_slice() {
-        [PromptPart::Text(text)] => Value::from(text.as_str()),
-        parts => parts
-            .iter()
-            .map(part)
-            .collect::<Result<Vec<Value>, String>>()?
-            .into(),
-    };
+    let content = content(turn, part)?;
     Ok(json!({"role": role, "content": content}))
 }
 

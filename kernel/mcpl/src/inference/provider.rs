@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_protocol::mcpl::inference::{FinishReason, PromptTurn, TokenUsage};
+use mgp_protocol::mcpl::inference::{FinishReason, PromptPart, PromptTurn, TokenUsage};
 use mgp_protocol::mcpl::model::ModelFacts;
+use serde_json::Value;
 
 /// Longest answer taken, in bytes of text: far more than the tokens of any real one.
 pub const CONTENT_MAX: usize = 1 << 20;
@@ -188,6 +189,17 @@ impl Gathered {
             finish,
             usage,
         })
+    }
+}
+
+/// The content of a turn, of parts in a format's own words. Many servers know a text only, so one text stays one.
+pub(super) fn content(
+    turn: &PromptTurn,
+    part: impl FnMut(&PromptPart) -> Result<Value, String>,
+) -> Result<Value, String> {
+    match turn.parts.as_slice() {
+        [PromptPart::Text(text)] => Ok(text.as_str().into()),
+        parts => parts.iter().map(part).collect(),
     }
 }
 

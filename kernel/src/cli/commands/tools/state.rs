@@ -2,14 +2,16 @@
 
 use std::fmt::Write;
 
+use mgp_engine::doors::nearest::nearest_name;
 use mgp_protocol::mcp::Method;
+use mgp_protocol::mcpl::error::CHECKPOINT_NOT_FOUND;
 use mgp_protocol::mcpl::state::RolledBack;
 use mgp_protocol::mgp::kernel::state::{KeptCheckpoint, KeptState, KeptStates, Log, Rollback};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::cli::args::{State, StateLog, StateRollback};
-use crate::cli::client::{CliContext, names, read};
+use crate::cli::client::{CliContext, KernelClient, names, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::say;
 use crate::cli::words::plain;
@@ -46,7 +48,21 @@ fn rollback(context: &CliContext, typed: &StateRollback) -> Result<(), Failure> 
         agent: typed.agent.clone(),
         session: typed.session.clone(),
     };
-    let answer = asked(context, &typed.server, Rollback::METHOD, &params)?;
+    let answer = context.with_kernel(async |client| {
+        names::server(client, &typed.server).await?;
+        let answer = client.ask(Rollback::METHOD, &params, "rolling back").await;
+        match answer.map_err(names::wrong) {
+            Err(Failure::Refused { code, data, .. }) if code == CHECKPOINT_NOT_FOUND => {
+                let message = not_kept(client, typed).await?;
+                Err(Failure::Refused {
+                    code,
+                    message,
+                    data,
+                })
+            }
+            answer => answer,
+        }
+    })?;
     let back: RolledBack = read(&answer)?;
     if !back.success {
         let why = back.reason.unwrap_or_else(|| "it says no reason".into());
@@ -61,6 +77,25 @@ fn rollback(context: &CliContext, typed: &StateRollback) -> Result<(), Failure> 
             typed.server, back.checkpoint
         )))
     })
+}
+
+/// What is said of a checkpoint that no state of its server has.
+async fn not_kept(client: &mut KernelClient, typed: &StateRollback) -> Result<String, Failure> {
+    let params = Log {
+        server: typed.server.clone(),
+        set: typed.set.clone(),
+        agent: typed.agent.clone(),
+    };
+    let kept = client.ask(Log::METHOD, &params, "reading the checkpoints");
+    let kept: KeptStates = read(&kept.await?)?;
+    let known = kept.states.iter().flat_map(|state| &state.checkpoints);
+    let known = known.map(|one| one.checkpoint.as_str());
+    let meant = nearest_name(&typed.checkpoint, known);
+    let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+    Ok(plain(&format!(
+        "no state of {0} has the checkpoint {1:?}{meant} (`mgp state log {0}` shows those that are kept)",
+        typed.server, typed.checkpoint
+    )))
 }
 
 /// Asks the kernel about a server that is there; one that is misspelt is told with the nearest.
