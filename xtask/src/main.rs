@@ -138,11 +138,12 @@ fn steps(quick: bool) -> Vec<Vec<Step>> {
             left_out(Step::new("simulator program", built(simulator(SEEDS)))),
             left_out(Step::new("model check programs", built(model_checks()))),
         ],
-        vec![Step::new("tests", tests(quick)).counted().again(alone)],
-        vec![left_out(Step::new(SIMULATOR, simulator(SEEDS)).counted())],
-        vec![left_out(
-            Step::new("model checks", model_checks()).counted(),
-        )],
+        // Tests wait for processes and clocks most of the time, and the others take what they leave.
+        vec![
+            Step::new("tests", tests(quick)).counted().again(alone),
+            left_out(Step::new(SIMULATOR, at_leisure(&simulator(SEEDS))).counted()),
+            left_out(Step::new("model checks", at_leisure(&model_checks())).counted()),
+        ],
         vec![Step::new("requirement rows", rows())],
     ]
 }
@@ -184,12 +185,22 @@ fn built(tests: Command) -> Command {
     build
         .args(tests.get_args().take_while(own))
         .args(["--no-run", "--quiet"]);
-    build.envs(
-        tests
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?))),
-    );
+    build.envs(set(&tests));
     build
+}
+
+/// The same, whenever nobody else needs the processor.
+fn at_leisure(command: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", "19"]).arg(command.get_program());
+    nice.args(command.get_args()).envs(set(command));
+    nice
+}
+
+/// The variables that are set for a command.
+fn set(command: &Command) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+    let all = command.get_envs();
+    all.filter_map(|(name, value)| Some((name, value?)))
 }
 
 fn alone(names: &[&str]) -> Command {
