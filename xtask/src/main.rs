@@ -91,7 +91,10 @@ fn main() -> ExitCode {
         ]),
         Chore::OpenapiTest => run([
             binaries(),
-            Step::new("clients of the document", built_program("mgp-openapi-clients")),
+            Step::new(
+                "clients of the document",
+                built_program("mgp-openapi-clients"),
+            ),
         ]),
         Chore::Peers => run([binaries(), Step::new(PEERS, install())]),
         Chore::Package { what } => package::package(&what),

@@ -5,6 +5,7 @@
 pub mod answer;
 pub mod error;
 pub mod listing;
+pub mod openapi;
 pub mod prefer;
 pub mod question;
 
@@ -93,7 +94,10 @@ mod tests {
         assert_eq!(defined["name"], REDEEM);
         assert_eq!(defined["@type"], "system");
         assert_eq!(defined["inputSchema"]["required"][0], "promise");
-        assert_eq!(defined["inputSchema"]["properties"]["promise"]["type"], "string");
+        assert_eq!(
+            defined["inputSchema"]["properties"]["promise"]["type"],
+            "string"
+        );
     }
 
     /// LITE-008, LITE-015: five words, each read as it is written.

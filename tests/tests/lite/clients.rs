@@ -30,7 +30,10 @@ fn has(program: &str) -> bool {
 
 /// Runs curl; its output.
 async fn curl(args: &[&str]) -> String {
-    let output = Program::new("curl", ["-sS"]).args(args).output(DEADLINE).await;
+    let output = Program::new("curl", ["-sS"])
+        .args(args)
+        .output(DEADLINE)
+        .await;
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "curl {args:?}: {told}");
     String::from_utf8(output.stdout).unwrap()
@@ -49,7 +52,12 @@ async fn curl_calls_tools_over_both_versions_of_http() {
     let message = json!({ "jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": params });
     let (message, text) = (message.to_string(), text.to_string());
     for (version, said) in [("--http1.1", "1.1"), ("--http2-prior-knowledge", "2")] {
-        let json = ["-H", "Content-Type: application/json", "-w", "\n%{http_version} %{http_code}"];
+        let json = [
+            "-H",
+            "Content-Type: application/json",
+            "-w",
+            "\n%{http_version} %{http_code}",
+        ];
         for (path, body) in [("calltools", &message), ("tools/it__echo", &text)] {
             let url = format!("{}/{path}", base(&kernel));
             let answer = curl(&[&[version], &json[..], &["-d", body, &url]].concat()).await;
@@ -75,15 +83,27 @@ async fn a_third_party_reader_of_events_reads_a_stream() {
     let url = format!("{}/rpc", base(&kernel));
     let reader = peers.python_script("lite/events.py", &[&url, "it__stream", &arguments]);
     let output = reader.output(DEADLINE).await;
-    let (told, text) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    let (told, text) = (
+        String::from_utf8_lossy(&output.stderr),
+        String::from_utf8_lossy(&output.stdout),
+    );
     assert!(output.status.success(), "{told}");
-    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     let [first, second, done] = events.as_slice() else {
         panic!("three events: {text}");
     };
-    assert_eq!((&first["event"], &first["data"]["partial"]), (&json!("message"), &json!("Leaves")));
+    assert_eq!(
+        (&first["event"], &first["data"]["partial"]),
+        (&json!("message"), &json!("Leaves"))
+    );
     assert_eq!(second["data"]["partial"], " are green");
-    assert_eq!((&done["event"], &done["data"]["_meta"]["response_type"]), (&json!("done"), &json!("answer")));
+    assert_eq!(
+        (&done["event"], &done["data"]["_meta"]["response_type"]),
+        (&json!("done"), &json!("answer"))
+    );
 }
 
 /// LITE-032, LITE-037: many calls at once on few connections of a load generator, each of them answered.
@@ -99,8 +119,20 @@ async fn a_load_generator_has_every_call_answered() {
     let url = format!("{}/tools/it__echo", base(&kernel));
     let file = body.display().to_string();
     for more in [&["-m", "20"][..], &["--h1"]] {
-        let load = ["-n", "2000", "-c", "4", "-d", &file, "-H", "content-type: application/json"];
-        let load = Program::new("h2load", [""; 0]).args(&load).args(more).arg(&url);
+        let load = [
+            "-n",
+            "2000",
+            "-c",
+            "4",
+            "-d",
+            &file,
+            "-H",
+            "content-type: application/json",
+        ];
+        let load = Program::new("h2load", [""; 0])
+            .args(&load)
+            .args(more)
+            .arg(&url);
         let output = load.output(DEADLINE).await;
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("2000 succeeded, 0 failed"), "{text}");
@@ -120,13 +152,26 @@ async fn a_printed_request_works_as_it_is() {
     kernel.connected(&["it"]).await;
     let typed = "it's \"$(id)\" `id` \\n\n\u{202e}\u{9b}é";
     let argument = format!("text={typed}");
-    let printed = kernel.mgp(&["tools", "call", "it:echo", &argument, "--curl"]).await;
-    assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
+    let printed = kernel
+        .mgp(&["tools", "call", "it:echo", &argument, "--curl"])
+        .await;
+    assert!(
+        printed.status.success(),
+        "{}",
+        String::from_utf8_lossy(&printed.stderr)
+    );
     let command = String::from_utf8(printed.stdout).unwrap();
-    let token = command.split("cat ").nth(1).and_then(|rest| rest.split(')').next()).unwrap();
+    let token = command
+        .split("cat ")
+        .nth(1)
+        .and_then(|rest| rest.split(')').next())
+        .unwrap();
     let token = std::fs::read_to_string(token.trim_matches('\'')).unwrap();
     assert!(!command.contains(token.trim()), "{command}");
-    assert!(!command.chars().any(|c| c.is_control() && c != '\n'), "{command:?}");
+    assert!(
+        !command.chars().any(|c| c.is_control() && c != '\n'),
+        "{command:?}"
+    );
     let ran = Program::new("sh", ["-c", &command]).output(DEADLINE).await;
     let answer: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(answer["content"][0]["text"], typed, "{command}");
@@ -135,7 +180,9 @@ async fn a_printed_request_works_as_it_is() {
     let file = folder.path().join("it's.json");
     std::fs::write(&file, r#"{"text":"from a file"}"#).unwrap();
     let argument = format!("@{}", file.display());
-    let printed = kernel.mgp(&["tools", "call", "it:echo", &argument, "--curl"]).await;
+    let printed = kernel
+        .mgp(&["tools", "call", "it:echo", &argument, "--curl"])
+        .await;
     let command = String::from_utf8(printed.stdout).unwrap();
     assert!(!command.contains("from a file"), "{command}");
     let ran = Program::new("sh", ["-c", &command]).output(DEADLINE).await;
@@ -144,7 +191,15 @@ async fn a_printed_request_works_as_it_is() {
 
     let unknown = kernel.mgp(&["tools", "call", "it:ecko", "--curl"]).await;
     let told = String::from_utf8_lossy(&unknown.stderr).into_owned();
-    assert!(!unknown.status.success() && told.contains("it:echo"), "{told}");
-    let shown = kernel.mgp_json(&["tools", "call", "it:echo", "text=a", "--curl"]).await;
-    assert_eq!((&shown["method"], &shown["body"]), (&json!("POST"), &json!({ "text": "a" })));
+    assert!(
+        !unknown.status.success() && told.contains("it:echo"),
+        "{told}"
+    );
+    let shown = kernel
+        .mgp_json(&["tools", "call", "it:echo", "text=a", "--curl"])
+        .await;
+    assert_eq!(
+        (&shown["method"], &shown["body"]),
+        (&json!("POST"), &json!({ "text": "a" }))
+    );
 }

@@ -1,6 +1,8 @@
 //! The OpenAPI document of the tools, and the paths in it (decision 65).
 
-use http::header::{ACCEPT, ALLOW, AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, HeaderName, IF_NONE_MATCH};
+use http::header::{
+    ACCEPT, ALLOW, AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, HeaderName, IF_NONE_MATCH,
+};
 use http::{Method, StatusCode};
 use mgp_tests::harness::{DEADLINE, HttpClient, Kernel, Need, Peers, Program};
 use serde_json::{Value, json};
@@ -23,7 +25,10 @@ fn client(url: &str, token: Option<&str>) -> HttpClient {
 async fn got(client: &HttpClient) -> (StatusCode, Value) {
     let answer = client.send(Method::GET, "").await.expect("an answer");
     let status = answer.status;
-    (status, serde_json::from_str(&answer.text().await).unwrap_or_default())
+    (
+        status,
+        serde_json::from_str(&answer.text().await).unwrap_or_default(),
+    )
 }
 
 /// What a caller is told of.
@@ -35,13 +40,20 @@ async fn document(kernel: &Kernel, token: Option<&str>) -> Value {
 
 /// Calls a tool by its path.
 async fn called(kernel: &Kernel, tool: &str, body: impl Into<String>) -> (StatusCode, Value) {
-    posted(&client(&format!("{}/tools/{tool}", base(kernel)), None), body).await
+    posted(
+        &client(&format!("{}/tools/{tool}", base(kernel)), None),
+        body,
+    )
+    .await
 }
 
 async fn posted(client: &HttpClient, body: impl Into<String>) -> (StatusCode, Value) {
     let answer = client.post(body.into()).await;
     let status = answer.status;
-    (status, serde_json::from_str(&answer.text().await).unwrap_or_default())
+    (
+        status,
+        serde_json::from_str(&answer.text().await).unwrap_or_default(),
+    )
 }
 
 async fn kernel_with(sections: &str, flags: &[&str]) -> Kernel {
@@ -64,18 +76,29 @@ async fn every_tool_of_the_document_can_be_called_by_its_path() {
     let echo = &document["paths"]["/tools/it__echo"]["post"];
     assert_eq!(echo["operationId"], "it__echo");
     let schema = echo["requestBody"]["content"]["application/json"]["schema"]["$ref"].as_str();
-    let schema = document.pointer(schema.unwrap().trim_start_matches('#')).unwrap();
+    let schema = document
+        .pointer(schema.unwrap().trim_start_matches('#'))
+        .unwrap();
     assert_eq!(schema["properties"]["text"]["type"], "string");
     assert!(document["paths"]["/tools/redeem"].is_object());
 
     let (status, answer) = called(&kernel, "it__echo", r#"{"text":"hi"}"#).await;
-    assert_eq!((status, &answer["content"][0]["text"]), (StatusCode::OK, &json!("hi")));
+    assert_eq!(
+        (status, &answer["content"][0]["text"]),
+        (StatusCode::OK, &json!("hi"))
+    );
     assert_eq!(answer["_meta"]["response_type"], "answer");
     assert!(answer.get("jsonrpc").is_none(), "{answer}");
     let (status, answer) = called(&kernel, "it%5F_structured_echo", r#"{"text":"hi"}"#).await;
-    assert_eq!((status, &answer["structuredContent"]), (StatusCode::OK, &json!({"text": "hi"})));
+    assert_eq!(
+        (status, &answer["structuredContent"]),
+        (StatusCode::OK, &json!({"text": "hi"}))
+    );
     let (status, answer) = called(&kernel, "it__test_error_handling", "{}").await;
-    assert_eq!((status, &answer["_meta"]["response_type"]), (StatusCode::OK, &json!("failure")));
+    assert_eq!(
+        (status, &answer["_meta"]["response_type"]),
+        (StatusCode::OK, &json!("failure"))
+    );
 
     for (tool, body, status, code) in [
         ("it__echo", r#"{"text":7}"#, 400, -32602),
@@ -86,13 +109,23 @@ async fn every_tool_of_the_document_can_be_called_by_its_path() {
         ("redeem", r#"{"promise":"guessed"}"#, 400, -32602),
     ] {
         let (came, answer) = called(&kernel, tool, body).await;
-        assert_eq!((came.as_u16(), &answer["error"]["code"]), (status, &json!(code)), "{tool} {body} {answer}");
+        assert_eq!(
+            (came.as_u16(), &answer["error"]["code"]),
+            (status, &json!(code)),
+            "{tool} {body} {answer}"
+        );
     }
     let mut plain = client(&format!("{}/tools/it__echo", base(&kernel)), None);
     let wrong = plain.send(Method::GET, "").await.unwrap();
-    assert_eq!((wrong.status, &wrong.headers[ALLOW]), (StatusCode::METHOD_NOT_ALLOWED, &"POST".parse().unwrap()));
+    assert_eq!(
+        (wrong.status, &wrong.headers[ALLOW]),
+        (StatusCode::METHOD_NOT_ALLOWED, &"POST".parse().unwrap())
+    );
     plain.set(CONTENT_TYPE, "text/plain");
-    assert_eq!(plain.post(r#"{"text":"hi"}"#).await.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    assert_eq!(
+        plain.post(r#"{"text":"hi"}"#).await.status,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE
+    );
 }
 
 /// LITE-012, LITE-013, LITE-018: what is not finished is 202, with what leads on from there.
@@ -102,25 +135,53 @@ async fn promises_and_questions_of_a_path_are_not_finished_and_lead_on() {
     let mut slow = client(&format!("{}/tools/it__slow", base(&kernel)), None);
     slow.set(HeaderName::from_static("prefer"), "respond-async");
     let (status, promise) = posted(&slow, r#"{"ms":50}"#).await;
-    assert_eq!((status, &promise["_meta"]["response_type"]), (StatusCode::ACCEPTED, &json!("promise")));
+    assert_eq!(
+        (status, &promise["_meta"]["response_type"]),
+        (StatusCode::ACCEPTED, &json!("promise"))
+    );
     let redeem = json!({ "promise": promise["_meta"]["promise_token"] }).to_string();
     let (status, answer) = called(&kernel, "redeem", redeem).await;
-    assert_eq!((status, &answer["content"][0]["text"]), (StatusCode::OK, &json!("slept")), "{answer}");
+    assert_eq!(
+        (status, &answer["content"][0]["text"]),
+        (StatusCode::OK, &json!("slept")),
+        "{answer}"
+    );
 
     let (status, asked) = called(&kernel, "it__test_elicitation", r#"{"message":"Who?"}"#).await;
-    assert_eq!((status, &asked["_meta"]["response_type"]), (StatusCode::ACCEPTED, &json!("elicitation")));
+    assert_eq!(
+        (status, &asked["_meta"]["response_type"]),
+        (StatusCode::ACCEPTED, &json!("elicitation"))
+    );
     assert_eq!(asked["_meta"]["elicitation"]["message"], "Who?");
-    let properties = asked["_meta"]["elicitation"]["requestedSchema"]["properties"].as_object().unwrap();
+    let properties = asked["_meta"]["elicitation"]["requestedSchema"]["properties"]
+        .as_object()
+        .unwrap();
     let mut again: Value = json!({ "message": "Who?" });
     for name in properties.keys() {
         again[name] = "ada@example.com".into();
     }
-    let mut resumed = client(&format!("{}/tools/it__test_elicitation", base(&kernel)), None);
+    let mut resumed = client(
+        &format!("{}/tools/it__test_elicitation", base(&kernel)),
+        None,
+    );
     let continuation = asked["_meta"]["continuation"].as_str().unwrap();
-    resumed.set(HeaderName::from_static("mcp-lite-continuation"), continuation);
+    resumed.set(
+        HeaderName::from_static("mcp-lite-continuation"),
+        continuation,
+    );
     let (status, answer) = posted(&resumed, again.to_string()).await;
-    assert_eq!((status, &answer["_meta"]["response_type"]), (StatusCode::OK, &json!("answer")), "{answer}");
-    assert!(answer["content"][0]["text"].as_str().unwrap().contains("ada@example.com"), "{answer}");
+    assert_eq!(
+        (status, &answer["_meta"]["response_type"]),
+        (StatusCode::OK, &json!("answer")),
+        "{answer}"
+    );
+    assert!(
+        answer["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("ada@example.com"),
+        "{answer}"
+    );
 }
 
 /// LITE-077: a document names what its reader may call, all of it, and nothing else; a tool that is denied reads like
@@ -151,7 +212,10 @@ async fn a_document_has_what_its_reader_may_call() {
     let call = |tool: &str, token| client(&format!("{}/tools/{tool}", base(&kernel)), token);
     let (denied, words) = posted(&call("it__echo", reader), r#"{"text":"x"}"#).await;
     let (unknown, other_words) = posted(&call("it__ecko", reader), r#"{"text":"x"}"#).await;
-    assert_eq!((denied, &words["error"]["message"]), (unknown, &other_words["error"]["message"]));
+    assert_eq!(
+        (denied, &words["error"]["message"]),
+        (unknown, &other_words["error"]["message"])
+    );
     assert_eq!(denied, StatusCode::NOT_FOUND);
 
     let few = client(&format!("{}/p/few/openapi.json", base(&kernel)), other);
@@ -179,10 +243,19 @@ async fn a_document_that_is_known_is_not_sent_again() {
     let first = reader.send(Method::GET, "").await.unwrap();
     let tag = first.headers[ETAG].to_str().unwrap().to_owned();
     let text = first.text().await;
-    for known in [tag.clone(), format!("W/{tag}"), format!("\"a\", {tag}"), "*".to_owned()] {
+    for known in [
+        tag.clone(),
+        format!("W/{tag}"),
+        format!("\"a\", {tag}"),
+        "*".to_owned(),
+    ] {
         reader.set(IF_NONE_MATCH, &known);
         let again = reader.send(Method::GET, "").await.unwrap();
-        assert_eq!((again.status, again.headers[ETAG].to_str().unwrap()), (StatusCode::NOT_MODIFIED, &*tag), "{known}");
+        assert_eq!(
+            (again.status, again.headers[ETAG].to_str().unwrap()),
+            (StatusCode::NOT_MODIFIED, &*tag),
+            "{known}"
+        );
         assert_eq!(again.text().await, "");
     }
     kernel.mgp(&["tools", "call", "it:grow"]).await;
@@ -192,7 +265,10 @@ async fn a_document_that_is_known_is_not_sent_again() {
     })
     .await;
     reader.headers.remove(IF_NONE_MATCH);
-    assert_ne!(reader.send(Method::GET, "").await.unwrap().text().await, text);
+    assert_ne!(
+        reader.send(Method::GET, "").await.unwrap().text().await,
+        text
+    );
 }
 
 /// Decision 65: the validator of the specification takes the document, whatever servers write into their definitions.
@@ -205,8 +281,14 @@ async fn the_document_is_valid_whatever_servers_write() {
     let definitions = [
         of("Read-File", json!({ "type": "object" })),
         of("read file {x}/..", json!({ "type": "object" })),
-        of("read_file", json!({ "type": "object", "properties": { "$ref": { "type": "string" } } })),
-        of("out", json!({ "type": "object", "properties": { "a": { "$ref": "file:///etc/passwd" } } })),
+        of(
+            "read_file",
+            json!({ "type": "object", "properties": { "$ref": { "type": "string" } } }),
+        ),
+        of(
+            "out",
+            json!({ "type": "object", "properties": { "a": { "$ref": "file:///etc/passwd" } } }),
+        ),
         of(
             "old",
             json!({
@@ -229,7 +311,10 @@ async fn the_document_is_valid_whatever_servers_write() {
                 "$defs": { "A": { "allOf": [{ "$ref": "#/$defs/A" }] } },
             }),
         ),
-        of("words", json!({ "type": "object", "required": "x", "properties": { "a": { "enum": [] } } })),
+        of(
+            "words",
+            json!({ "type": "object", "required": "x", "properties": { "a": { "enum": [] } } }),
+        ),
     ];
     let flags: Vec<&str> = definitions.iter().flat_map(|one| ["--tool", one]).collect();
     let kernel = kernel_with("", &[&["--bad-schema"], &flags[..]].concat()).await;
@@ -241,7 +326,11 @@ async fn the_document_is_valid_whatever_servers_write() {
     let validator = peers.python("openapi_spec_validator", &[&file.display().to_string()]);
     let output = validator.output(DEADLINE).await;
     let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{told}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     // One of each kind is called by the path in the document.
     for (path, operation) in document["paths"].as_object().unwrap() {
         if operation["post"]["tags"][0] == "it" && path.contains("read") {

@@ -63,7 +63,11 @@ impl ApiSource {
 
     fn text(&self) -> Bytes {
         let redeem = RawValue::from_string(REDEEM_TOOL.to_owned()).expect("it is JSON");
-        let pages: Vec<_> = self.pages.iter().map(|page| String::from_utf8_lossy(page)).collect();
+        let pages: Vec<_> = self
+            .pages
+            .iter()
+            .map(|page| String::from_utf8_lossy(page))
+            .collect();
         let pages: Vec<_> = pages.iter().map(|page| ListedPage::read(page)).collect();
         let tools = pages.iter().flat_map(|page| page.tools.iter().copied());
         // The name is the kernel's own.
@@ -139,9 +143,8 @@ impl Lite {
         // Thousands of tools take their time.
         let making = task::blocking("lite.openapi", move || (source.text(), source.tag));
         let made = making.await;
-        let (text, tag) = made.map_err(|broken| {
-            LiteError::new(LiteErrorKind::Internal, broken.to_string())
-        })?;
+        let (text, tag) =
+            made.map_err(|broken| LiteError::new(LiteErrorKind::Internal, broken.to_string()))?;
         self.documents.keep(tag, text.clone());
         Ok(text)
     }
@@ -166,9 +169,18 @@ mod tests {
     #[test]
     fn a_tag_changes_with_what_the_document_is_made_from() {
         let one = source(r#"{"name":"a"}"#, "http://a/mcp-lite/v1");
-        assert_eq!(one.tag(), source(r#"{"name":"a"}"#, "http://a/mcp-lite/v1").tag());
-        assert_ne!(one.tag(), source(r#"{"name":"b"}"#, "http://a/mcp-lite/v1").tag());
-        assert_ne!(one.tag(), source(r#"{"name":"a"}"#, "http://b/mcp-lite/v1").tag());
+        assert_eq!(
+            one.tag(),
+            source(r#"{"name":"a"}"#, "http://a/mcp-lite/v1").tag()
+        );
+        assert_ne!(
+            one.tag(),
+            source(r#"{"name":"b"}"#, "http://a/mcp-lite/v1").tag()
+        );
+        assert_ne!(
+            one.tag(),
+            source(r#"{"name":"a"}"#, "http://b/mcp-lite/v1").tag()
+        );
         let open = ApiSource::new(one.pages.clone(), one.server.clone(), false);
         assert_ne!(one.tag(), open.tag());
     }
@@ -176,9 +188,15 @@ mod tests {
     /// LITE-006: `redeem` is in each document, and is the kernel's own.
     #[test]
     fn redeem_is_the_kernels_own() {
-        let source = source(r#"{"name":"redeem","description":"forged"},{"name":"a"}"#, "u");
+        let source = source(
+            r#"{"name":"redeem","description":"forged"},{"name":"a"}"#,
+            "u",
+        );
         let text = String::from_utf8(source.text().to_vec()).unwrap();
-        assert!(text.contains("/tools/redeem") && text.contains("/tools/a"), "{text}");
+        assert!(
+            text.contains("/tools/redeem") && text.contains("/tools/a"),
+            "{text}"
+        );
         assert!(!text.contains("forged"), "{text}");
     }
 

@@ -11,7 +11,8 @@ use mgp_tests::harness::{HttpClient, Kernel, OpenApiPrograms, Program};
 const LONGEST: Duration = Duration::from_secs(240);
 
 /// The tools that schemathesis calls: those that do the same at any time, and do it soon.
-const TRIED: &str = "redeem|it__(echo|structured_echo|test_simple_text|test_error_handling|old|deep)$";
+const TRIED: &str =
+    "redeem|it__(echo|structured_echo|test_simple_text|test_error_handling|old|deep)$";
 
 /// Cases of each tool and phase.
 const CASES: &str = "50";
@@ -45,7 +46,10 @@ async fn main() -> ExitCode {
     in_python(&programs, folder.path(), (&base, &token)).await;
     in_typescript(&programs, folder.path(), (&base, &token)).await;
     tried(&programs, folder.path(), (&base, &token)).await;
-    assert!(kernel.mgp(&["status"]).await.status.success(), "the kernel goes on");
+    assert!(
+        kernel.mgp(&["status"]).await.status.success(),
+        "the kernel goes on"
+    );
     ExitCode::SUCCESS
 }
 
@@ -60,10 +64,22 @@ async fn document(base: &str, token: &str) -> String {
 async fn in_python(programs: &OpenApiPrograms, folder: &Path, (base, token): (&str, &str)) {
     let file = folder.join("document.json").display().to_string();
     let generated = folder.join("generated").display().to_string();
-    let generate = ["generate", "--path", &file, "--output-path", &generated, "--meta", "none"];
+    let generate = [
+        "generate",
+        "--path",
+        &file,
+        "--output-path",
+        &generated,
+        "--meta",
+        "none",
+    ];
     run(&programs.command("openapi-python-client", &generate)).await;
     let script = programs.python(&OpenApiPrograms::source().join("use_client.py"));
-    run(&script.arg(base).arg(folder.display().to_string()).env("TOKEN", token)).await;
+    run(&script
+        .arg(base)
+        .arg(folder.display().to_string())
+        .env("TOKEN", token))
+    .await;
 }
 
 async fn in_typescript(programs: &OpenApiPrograms, folder: &Path, (base, token): (&str, &str)) {
@@ -74,7 +90,17 @@ async fn in_typescript(programs: &OpenApiPrograms, folder: &Path, (base, token):
     std::fs::copy(source, folder.join("use_client.ts")).expect("the script is there");
     std::os::unix::fs::symlink(programs.modules(), folder.join("node_modules")).expect("a link");
     std::fs::write(folder.join("package.json"), r#"{"type":"module"}"#).expect("it is written");
-    let compiler = ["--strict", "--target", "es2022", "--module", "preserve", "--types", "", "--lib", "es2022,dom"];
+    let compiler = [
+        "--strict",
+        "--target",
+        "es2022",
+        "--module",
+        "preserve",
+        "--types",
+        "",
+        "--lib",
+        "es2022,dom",
+    ];
     let globals = "declare const process: { argv: string[]; env: Record<string, string> };\n";
     std::fs::write(folder.join("globals.d.ts"), globals).expect("it is written");
     let files = [&at("globals.d.ts"), &at("use_client.ts")];
@@ -88,9 +114,22 @@ async fn in_typescript(programs: &OpenApiPrograms, folder: &Path, (base, token):
 async fn tried(programs: &OpenApiPrograms, folder: &Path, (base, token): (&str, &str)) {
     let file = folder.join("document.json").display().to_string();
     let header = format!("Authorization: Bearer {token}");
-    let options = ["--url", base, "--include-path-regex", TRIED, "--max-examples", CASES];
-    let options = [&options[..], &["--request-timeout", "20", "--seed", "1", "--no-color"]].concat();
-    let run_it = programs.command("st", &["run", &file, "-H", &header]).args(&options);
+    let options = [
+        "--url",
+        base,
+        "--include-path-regex",
+        TRIED,
+        "--max-examples",
+        CASES,
+    ];
+    let options = [
+        &options[..],
+        &["--request-timeout", "20", "--seed", "1", "--no-color"],
+    ]
+    .concat();
+    let run_it = programs
+        .command("st", &["run", &file, "-H", &header])
+        .args(&options);
     run(&run_it.env("SCHEMATHESIS_HOOKS", "")).await;
 }
 

@@ -24,7 +24,8 @@ impl OpenApiPrograms {
     pub fn install() -> Result<Self, String> {
         let peers = Peers::at_home();
         let _alone = peers.lock().map_err(|e| e.to_string())?;
-        let lists = ["package-lock.json", "requirements.txt"].map(|list| format!("{OPENAPI}/{list}"));
+        let lists =
+            ["package-lock.json", "requirements.txt"].map(|list| format!("{OPENAPI}/{list}"));
         let lists = [lists[0].as_str(), lists[1].as_str()];
         let packages = peers.folder_of("openapi", &lists);
         let programs = Self { peers, packages };

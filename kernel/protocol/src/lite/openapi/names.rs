@@ -59,7 +59,7 @@ fn likeness(name: &str) -> String {
 
 /// Names of which no two are alike.
 #[derive(Debug, Default)]
-pub struct UniqueNames {
+pub(super) struct UniqueNames {
     taken: HashSet<String>,
     /// The next number to try behind a name.
     numbers: HashMap<String, usize>,

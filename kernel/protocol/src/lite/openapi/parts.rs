@@ -110,9 +110,7 @@ fn answer(structured: Option<&Value>) -> Value {
 
 /// The headers that each operation takes.
 pub(super) fn parameters() -> Value {
-    let header = |name: &str, words: &str| {
-        json!({ "name": name, "in": "header", "description": words, "schema": { "type": "string" } })
-    };
+    let header = |name: &str, words: &str| json!({ "name": name, "in": "header", "description": words, "schema": { "type": "string" } });
     json!({
         PREFER: header(
             PREFER,
