@@ -46,7 +46,7 @@ async fn curl_calls_tools_over_both_versions_of_http() {
     if !has("curl") {
         return;
     }
-    let kernel = kernel_with(&["--bare"]).await;
+    let kernel = kernel_with(&[]).await;
     let text = json!({ "text": "hi" });
     let params = json!({ "name": "it__echo", "arguments": text });
     let message = json!({ "jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": params });
@@ -112,7 +112,7 @@ async fn a_load_generator_has_every_call_answered() {
     if !has("h2load") {
         return;
     }
-    let kernel = kernel_with(&["--bare"]).await;
+    let kernel = kernel_with(&[]).await;
     let folder = tempfile::TempDir::new().unwrap();
     let body = folder.path().join("body.json");
     std::fs::write(&body, r#"{"text":"hi"}"#).unwrap();
@@ -147,7 +147,7 @@ async fn a_printed_request_works_as_it_is() {
         return;
     }
     let door = "[http]\nlisten = \"127.0.0.1:0\"\n";
-    let entry = Program::fixture(&["--bare"]).entry("it");
+    let entry = Program::fixture(&[]).entry("it");
     let kernel = Kernel::with_config(&format!("{door}{entry}")).await;
     kernel.connected(&["it"]).await;
     let typed = "it's \"$(id)\" `id` \\n\n\u{202e}\u{9b}é";

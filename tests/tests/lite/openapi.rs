@@ -189,7 +189,7 @@ async fn promises_and_questions_of_a_path_are_not_finished_and_lead_on() {
 #[tokio::test]
 async fn a_document_has_what_its_reader_may_call() {
     let entry = Program::fixture(&["--tools", "60"]).entry("it");
-    let set = "[[sets]]\nname = \"few\"\ntools = [\"it:echo\"]\n";
+    let set = "[sets.few]\ntools = [\"it:echo\"]\n";
     let discovery = "[discovery]\nembedding = \"off\"\n";
     let door = "[http]\nlisten = \"127.0.0.1:0\"\n";
     let kernel = Kernel::with_config(&format!("{door}{discovery}{set}{entry}")).await;

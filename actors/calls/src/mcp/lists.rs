@@ -7,6 +7,7 @@ pub mod filtered;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mgp_engine::tools::catalog::freshness::{Freshness, Scope};
 use mgp_engine::tools::catalog::{CatalogView, ListKind, Outlook};
 use mgp_engine::tools::exposure::Exposure;

@@ -65,7 +65,7 @@ struct Described<'a> {
 /// whose name cannot stand in a path, is left out.
 #[must_use]
 pub fn document(tools: &[&RawValue], terms: &ApiTerms<'_>) -> String {
-    let described: Vec<Described<'_>> = tools.iter().filter_map(|tool| described(tool)).collect();
+    let described: Vec<Described<'_>> = tools.iter().filter_map(described).collect();
     let ids = operation_ids(described.iter().map(|tool| tool.name.as_str()));
     let mut components = Components {
         schemas: parts::shared(),

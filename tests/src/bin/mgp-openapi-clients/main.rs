@@ -96,8 +96,6 @@ async fn in_typescript(programs: &OpenApiPrograms, folder: &Path, (base, token):
         "es2022",
         "--module",
         "preserve",
-        "--types",
-        "",
         "--lib",
         "es2022,dom",
     ];

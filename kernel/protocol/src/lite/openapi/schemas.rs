@@ -89,6 +89,14 @@ pub(super) fn translate(
     Some(made)
 }
 
+fn may_be_a_list(made: &Map<String, Value>) -> bool {
+    match made.get("type") {
+        Some(Value::Array(all)) => all.iter().any(|one| one == "array"),
+        Some(one) => one == "array",
+        None => false,
+    }
+}
+
 /// Arguments are an object, whatever else they are.
 fn kind_of(mut schema: Value, kind: SchemaKind) -> Option<Value> {
     if kind == SchemaKind::Arguments {
@@ -125,11 +133,12 @@ impl Translation<'_> {
     /// One schema, at any place.
     fn schema(&mut self, schema: &Value, depth: usize) -> Result<Value, TooManyValues> {
         self.count()?;
-        let said = match schema {
-            Value::Object(said) if depth < DEPTH_MAX => said,
-            // Said as an object: some programs take a boolean here for an error.
-            Value::Bool(false) => return Ok(json!({ "not": {} })),
-            _ => return Ok(json!({})),
+        // Said as an object: some programs take a boolean here for an error.
+        if schema.as_bool() == Some(false) {
+            return Ok(json!({ "not": {} }));
+        }
+        let Some(said) = schema.as_object().filter(|_| depth < DEPTH_MAX) else {
+            return Ok(json!({}));
         };
         let mut made = Map::new();
         let referred = said.get("$ref").and_then(Value::as_str);
@@ -141,6 +150,11 @@ impl Translation<'_> {
         }
         for (key, value) in said {
             self.keyword(said, (key, value), depth + 1, &mut made)?;
+        }
+        // Some programs want to be told that the items may be anything.
+        let says = |key| made.contains_key(key);
+        if !says("items") && !says("prefixItems") && may_be_a_list(&made) {
+            made.insert("items".into(), json!({}));
         }
         Ok(made.into())
     }

@@ -40,11 +40,13 @@ impl Translation<'_> {
                 }
                 None
             }
-            "additionalProperties" | "unevaluatedProperties" | "unevaluatedItems" => match value {
-                Value::Bool(_) if names_a_reference(said) => None,
-                Value::Bool(_) => Some(value.clone()),
-                schema => Some(self.schema(schema, depth)?),
-            },
+            "additionalProperties" | "unevaluatedProperties" | "unevaluatedItems" => {
+                match value.is_boolean() {
+                    true if names_a_reference(said) => None,
+                    true => Some(value.clone()),
+                    false => Some(self.schema(value, depth)?),
+                }
+            }
             "items" | "not" | "if" | "then" | "else" | "contains" | "propertyNames"
             | "contentSchema" => Some(self.schema(value, depth)?),
             "dependencies" => {
