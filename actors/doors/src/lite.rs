@@ -8,6 +8,7 @@ mod continuation;
 mod names;
 mod promise;
 mod redeem;
+mod request;
 mod rounds;
 
 use std::sync::Arc;
