@@ -3,7 +3,9 @@
 
 mod attacks;
 mod calls;
+mod clients;
 mod listing;
+mod openapi;
 mod promises;
 mod questions;
 mod scene;
