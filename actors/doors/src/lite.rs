@@ -9,6 +9,7 @@ mod names;
 mod openapi;
 mod promise;
 mod redeem;
+mod request;
 mod rounds;
 
 use std::sync::Arc;
