@@ -7,6 +7,7 @@ pub mod connection;
 mod ending_tests;
 pub mod grpc_door;
 pub mod http_door;
+pub mod lite;
 pub mod node_door;
 pub mod oauth;
 pub mod reception;
