@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_callers::request::Outcome;
 use mgp_engine::callers::tasks::Maker;
 use mgp_protocol::lite::ResponseType;
@@ -32,6 +33,7 @@ struct Redeeming<'a> {
     token: String,
     record: PromiseRecord,
     arrived: Arrived,
+    forwarded: Option<&'a ForwardedHeaders>,
 }
 
 impl Lite {
@@ -49,7 +51,9 @@ impl Lite {
         };
         let token = match text("promise") {
             Some(Ok(token)) => token,
-            Some(Err(_)) | None => return Err(wrong("`promise` must be a string, the token of a promise")),
+            Some(Err(_)) | None => {
+                return Err(wrong("`promise` must be a string, the token of a promise"));
+            }
         };
         let cancels = match text("action") {
             None => false,
@@ -64,6 +68,7 @@ impl Lite {
             token,
             record: record.ok_or_else(LiteError::unknown_promise)?,
             arrived,
+            forwarded: call.forwarded.as_ref(),
         };
         if cancels {
             return self.cancel(&redeeming).await;
@@ -74,7 +79,8 @@ impl Lite {
             true => self.pass_answers(&redeeming).await?,
             false => None,
         };
-        self.stands(&redeeming, self.until(call), answered.as_deref()).await
+        self.stands(&redeeming, self.until(call), answered.as_deref())
+            .await
     }
 
     /// Until when the end is waited for.
@@ -85,14 +91,17 @@ impl Lite {
             LiteWait::Ever => return call.deadline,
         };
         let own = Instant::now() + own;
-        let early = call.deadline.map(|at| at.checked_sub(Duration::from_millis(50)).unwrap_or(at));
+        let early = call
+            .deadline
+            .map(|at| at.checked_sub(Duration::from_millis(50)).unwrap_or(at));
         Some(early.map_or(own, |early| early.min(own)))
     }
 
     async fn about(&self, redeeming: &Redeeming<'_>, method: &'static str, more: &str) -> Outcome {
         let task = quoted(&redeeming.record.task);
         let params = format!(r#"{{"taskId":{task}{more}}}"#);
-        self.ask(redeeming.who, method, &params).await
+        self.ask(redeeming.who, method, &params, redeeming.forwarded)
+            .await
     }
 
     /// How the task stands, as JSON text.
