@@ -22,7 +22,7 @@ use mgp_runtime::task::{self, TaskBroken};
 use mgp_runtime::trace::Trace;
 
 pub use self::answer::{answer_frame, answer_parts};
-pub use crate::agent::caller::{Caller, CallerSession, identity};
+pub use crate::agent::caller::{Caller, CallerSession, identity, principal};
 
 /// One request. Method and params are slices of the frame it came in.
 #[derive(Debug)]
@@ -95,6 +95,9 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
 
     /// The tool of that name, as shown in the view, when this caller may call it.
     fn tool(&self, view: &CatalogView, name: &str, who: &Principal) -> Option<Arc<CatalogTool>>;
+
+    /// The definitions of all tools that this caller may call, as pages of a list.
+    fn all_tools(&self, caller: Arc<Caller>) -> Answering<Result<Vec<Bytes>, Refusal>>;
 
     /// The result of `initialize` for an agent with this view, as JSON text.
     fn welcome(&self, caller: Arc<Caller>) -> Answering;

@@ -18,6 +18,7 @@ const FLOORS: [Floor; 15] = [
     &[
         ("kernel/engine", "mgp-engine"),
         ("transports", "mgp-transports"),
+        ("transports/grpc", "mgp-grpc"),
         ("clients", "mgp-clients"),
         ("discovery", "mgp-discovery"),
         ("embedding", "mgp-embedding"),

@@ -44,6 +44,17 @@ pub struct CallRounds {
     changed: Notify,
     long: OnceLock<LongCall>,
     may_take_long: Flag,
+    /// The client's own word on when a long call becomes a task.
+    wait: Mutex<Option<TaskWait>>,
+}
+
+/// How long a client waits for an answer before the call becomes a task, whatever its server's entry says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskWait {
+    /// That long.
+    For(Duration),
+    /// However long it takes.
+    Ever,
 }
 
 /// The request by which the client waits for the call right now.
@@ -104,6 +115,7 @@ impl CallRounds {
             changed: Notify::new(),
             long: OnceLock::new(),
             may_take_long: Flag::default(),
+            wait: Mutex::default(),
         }
     }
 
@@ -280,11 +292,22 @@ impl CallRounds {
         self.may_take_long.raise();
     }
 
+    /// The client itself says how long it waits, from now on, in place of what is set for the server.
+    pub fn wait_for(&self, wait: TaskWait) {
+        *self.wait.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait);
+    }
+
     /// Resolves when that time is over.
     pub async fn took_long(&self) -> &LongCall {
+        let began = Instant::now();
         self.may_take_long.raised().await;
         let call = self.long.get().expect("it is there before the flag is up");
-        tokio::time::sleep(call.after).await;
+        let own = *self.wait.lock().unwrap_or_else(PoisonError::into_inner);
+        match own {
+            None => tokio::time::sleep(call.after).await,
+            Some(TaskWait::For(wait)) => tokio::time::sleep_until(began + wait).await,
+            Some(TaskWait::Ever) => std::future::pending().await,
+        }
         call
     }
 

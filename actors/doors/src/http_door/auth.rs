@@ -106,6 +106,14 @@ impl Auth {
         }
     }
 
+    /// Whether callers have to show a token, if they show no certificate.
+    pub(super) fn wants_tokens(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Token(_) | Self::OAuth(..) => true,
+        }
+    }
+
     /// The metadata of an endpoint for clients that have no token yet (RFC 9728).
     pub(super) fn metadata(&self, headers: &HeaderMap, view: &CatalogView) -> Option<String> {
         match self {
@@ -115,7 +123,7 @@ impl Auth {
     }
 
     /// The refusal, with advice on how to authenticate.
-    pub(super) fn refuse(
+    pub(crate) fn refuse(
         &self,
         unwelcome: &Unwelcome,
         headers: &HeaderMap,
@@ -199,7 +207,7 @@ impl Unwelcome {
     }
 
     /// Advice for the caller.
-    fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         match self {
             Self::NoCredentials => "this door wants `Authorization: Bearer <token>`; `mgp status` names the file that holds the owner's token, `mgp agents add` makes one for an agent".into(),
             Self::Unreadable => "`Authorization` must be `Bearer <token>`, once".into(),

@@ -1,0 +1,184 @@
+//! JSON objects as `google.protobuf.Struct`: exactly, or not at all.
+//!
+//! A `Struct` holds numbers as doubles and nothing else. A double tells an integer from its neighbours only
+//! below 2^53, so one that is larger was perhaps another one before its sender's library wrote it down:
+//! such numbers are refused, never rounded (LITE-075). Members keep their order, strings their characters.
+
+mod number;
+mod read;
+mod write;
+
+use std::borrow::Cow;
+
+use prost::bytes::{Buf, BufMut};
+use prost::encoding::{self, DecodeContext, WireType};
+use prost::{DecodeError, Message};
+
+/// Most messages within one another. The readers of most languages take 100 and count the outermost in
+/// different ways; an object takes three, a list two.
+pub const LEVELS: usize = 96;
+
+/// Members of an object up to which each is compared with each other; more are sorted.
+const FEW: usize = 16;
+
+/// Longest piece of what is refused that is repeated in the words of a refusal, in bytes.
+const REPEATED: usize = 64;
+
+/// A `google.protobuf.Struct`, as it is on the wire.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Struct(Vec<u8>);
+
+/// Why a JSON object cannot be a `Struct`, or a `Struct` no JSON object.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{why}", at(.path))]
+pub struct NotExact {
+    /// Where, as a JSON pointer (RFC 6901); empty for the whole.
+    pub path: String,
+    /// What is in the way.
+    pub why: Why,
+}
+
+/// What is in the way.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    /// An integer of 2^53 or more, as a double.
+    #[error(
+        "{0} may have been another number: a `Struct` holds numbers as doubles, which tell integers apart only below 2^53; send it as a string, or over HTTP"
+    )]
+    Ambiguous(String),
+    /// A number as JSON text that no double holds.
+    #[error(
+        "a double cannot hold {0} exactly, and a `Struct` holds numbers as doubles only; over HTTP it is told as it is"
+    )]
+    Rounded(String),
+    /// NaN or infinity.
+    #[error("{0} is no number in JSON")]
+    NotFinite(String),
+    /// More than [`LEVELS`].
+    #[error("it is nested too deeply: {LEVELS} messages within one another are the limit")]
+    TooDeep,
+    /// Longer than agreed.
+    #[error("it is longer than {0} bytes, the limit")]
+    TooLong(usize),
+    /// A member that is there twice: readers differ on which one counts.
+    #[error("the member {0} is there twice")]
+    Twice(String),
+    /// Bytes that are no `Struct`.
+    #[error("it is no google.protobuf.Struct: {0}")]
+    Malformed(&'static str),
+    /// Text that is no JSON object.
+    #[error("it is no JSON object: {0}")]
+    NotAnObject(&'static str),
+}
+
+impl Struct {
+    /// The object in JSON text, on the wire in at most `longest` bytes.
+    ///
+    /// # Errors
+    /// [`NotExact`].
+    pub fn from_json(text: &str, longest: usize) -> Result<Self, NotExact> {
+        write::object(text, longest).map(Self)
+    }
+
+    /// The object as JSON text of at most `longest` bytes.
+    ///
+    /// # Errors
+    /// [`NotExact`].
+    pub fn to_json(&self, longest: usize) -> Result<String, NotExact> {
+        read::object(&self.0, longest)
+    }
+
+    /// True for `{}`.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Kept as it came: a second piece of the same field is appended, which is what merging means.
+impl Message for Struct {
+    fn encode_raw(&self, buf: &mut impl BufMut) {
+        buf.put_slice(&self.0);
+    }
+
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        wire_type: WireType,
+        buf: &mut impl Buf,
+        ctx: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        if (tag, wire_type) != (1, WireType::LengthDelimited) {
+            // What later versions may add is passed over, as every reader does.
+            return encoding::skip_field(wire_type, tag, buf, ctx);
+        }
+        let mut entry = bytes::Bytes::new();
+        encoding::bytes::merge(wire_type, &mut entry, buf, ctx)?;
+        encoding::bytes::encode(tag, &entry, &mut self.0);
+        Ok(())
+    }
+
+    fn encoded_len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl NotExact {
+    fn new(why: Why) -> Self {
+        Self {
+            path: String::new(),
+            why,
+        }
+    }
+
+    /// The same, seen from outside the member or item of this name.
+    fn within(mut self, name: &str) -> Self {
+        if self.path.len() < REPEATED {
+            let name = clipped(name).replace('~', "~0").replace('/', "~1");
+            self.path.insert_str(0, &format!("/{name}"));
+        }
+        self
+    }
+}
+
+impl From<Why> for NotExact {
+    fn from(why: Why) -> Self {
+        Self::new(why)
+    }
+}
+
+fn at(path: &str) -> String {
+    match path {
+        "" => String::new(),
+        path => format!("at {path}: "),
+    }
+}
+
+/// Refuses an object that has a member twice.
+fn twice(keys: &mut [Cow<'_, str>]) -> Result<(), NotExact> {
+    let again = if keys.len() <= FEW {
+        let mut seen = keys.iter().enumerate();
+        seen.find(|(nth, key)| keys[..*nth].contains(key))
+            .map(|(_, key)| key)
+    } else {
+        keys.sort_unstable();
+        let mut pairs = keys.windows(2);
+        pairs.find(|pair| pair[0] == pair[1]).map(|pair| &pair[0])
+    };
+    match again {
+        Some(key) => Err(Why::Twice(clipped(key).into()).into()),
+        None => Ok(()),
+    }
+}
+
+/// The beginning of a text that is not ours.
+fn clipped(text: &str) -> &str {
+    &text[..text.floor_char_boundary(REPEATED)]
+}
+
+#[cfg(test)]
+mod tests;

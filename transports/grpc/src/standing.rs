@@ -1,0 +1,104 @@
+//! The services that every gRPC door has: health (`grpc.health.v1`) and reflection (v1 and v1alpha).
+
+use std::convert::Infallible;
+use std::fmt;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use tonic::body::Body;
+use tonic_health::ServingStatus;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::{HealthReporter, HealthService};
+use tonic_reflection::server::Builder;
+use tower_service::Service;
+
+use crate::{DESCRIPTORS, SERVICE};
+
+/// Where health is asked for.
+pub const HEALTH: &str = "/grpc.health.v1.Health/";
+/// Where the service is described.
+pub const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/";
+/// The same, for clients that know its first version only.
+pub const REFLECTION_ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/";
+
+/// Longest request to one of them, in bytes: names.
+const LONGEST: usize = 64 * 1024;
+
+type Answering = BoxFuture<'static, Response<Body>>;
+type Answers = Box<dyn Fn(Request<Body>) -> Answering + Send + Sync>;
+
+/// Answers for the standing services.
+pub struct Standing {
+    health: Answers,
+    reflection: Answers,
+    reflection_alpha: Answers,
+}
+
+impl fmt::Debug for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Standing")
+    }
+}
+
+impl Default for Standing {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Standing {
+    /// All of them, in good health.
+    #[must_use]
+    pub fn new() -> Self {
+        let health = HealthReporter::new();
+        health
+            .set_service_status(SERVICE, ServingStatus::Serving)
+            .now_or_never()
+            .expect("nobody else holds the table yet");
+        let health = HealthService::from_health_reporter(health);
+        let builder = || {
+            Builder::configure()
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+                .register_encoded_file_descriptor_set(DESCRIPTORS)
+        };
+        let readable = "the descriptors are compiled with the kernel";
+        let v1 = builder().build_v1().expect(readable);
+        let v1alpha = builder().build_v1alpha().expect(readable);
+        Self {
+            health: answers(HealthServer::new(health).max_decoding_message_size(LONGEST)),
+            reflection: answers(v1.max_decoding_message_size(LONGEST)),
+            reflection_alpha: answers(v1alpha.max_decoding_message_size(LONGEST)),
+        }
+    }
+
+    /// The answer to a request for one of them; `None` for all other paths.
+    #[must_use]
+    pub fn answer(&self, request: Request<Body>) -> Option<Answering> {
+        let path = request.uri().path();
+        let answers = match path {
+            path if path.starts_with(HEALTH) => &self.health,
+            path if path.starts_with(REFLECTION) => &self.reflection,
+            path if path.starts_with(REFLECTION_ALPHA) => &self.reflection_alpha,
+            _ => return None,
+        };
+        Some(answers(request))
+    }
+}
+
+fn answers<S>(service: S) -> Answers
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send + 'static,
+{
+    Box::new(move |request| {
+        let answering = service.clone().call(request);
+        Box::pin(async move {
+            match answering.await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            }
+        })
+    })
+}
