@@ -3,7 +3,10 @@
 
 mod attacks;
 mod calls;
+mod grpc;
+mod grpc_attacks;
 mod listing;
+mod parity;
 mod promises;
 mod questions;
 mod scene;

@@ -16,6 +16,7 @@ pub use tonic;
     missing_docs,
     unreachable_pub,
     clippy::all,
+    clippy::too_many_lines,
     clippy::wildcard_enum_match_arm
 )]
 pub mod mcplite {
