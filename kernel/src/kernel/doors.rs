@@ -162,6 +162,7 @@ impl Bound {
                 stream_after: kernel.streams.stream_after,
                 poll_after: Some(kernel.streams.poll_after).filter(|after| !after.is_zero()),
             },
+            secure: self.tls.is_some(),
             lite: lite(kernel, reception),
         });
         // No page can make an address lead elsewhere, as it can a name.
