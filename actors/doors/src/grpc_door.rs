@@ -19,7 +19,7 @@ use mgp_engine::tools::catalog::CatalogView;
 use mgp_grpc::SERVICE;
 use mgp_grpc::mcplite::mcp_lite_server::McpLiteServer;
 use mgp_grpc::mcplite::{Empty, ToolRequest};
-use mgp_grpc::standing::{HEALTH, REFLECTION, REFLECTION_ALPHA, Standing};
+use mgp_grpc::standing::{HEALTH, REFLECTION, REFLECTION_ALPHA, StandingServices};
 use mgp_grpc::tonic::body::Body as RpcBody;
 use mgp_grpc::tonic::codegen::Service;
 use mgp_grpc::tonic::{Code, Status};
@@ -41,7 +41,7 @@ use mgp_runtime::task;
 #[derive(Debug)]
 pub struct GrpcDoor {
     http: Arc<HttpDoor>,
-    standing: Standing,
+    standing: StandingServices,
 }
 
 impl GrpcDoor {
@@ -50,7 +50,7 @@ impl GrpcDoor {
     pub fn new(http: Arc<HttpDoor>) -> Arc<Self> {
         Arc::new(Self {
             http,
-            standing: Standing::new(),
+            standing: StandingServices::new(),
         })
     }
 

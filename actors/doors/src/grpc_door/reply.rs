@@ -62,7 +62,10 @@ fn info(reason: &str, metadata: HashMap<String, String>) -> ErrorInfo {
 fn metadata(data: &str) -> HashMap<String, String> {
     let mut left = METADATA;
     let mut out = HashMap::new();
-    for (name, value) in members(data).unwrap_or_default() {
+    let mut all = members(data).unwrap_or_default();
+    // A long list takes no room from what is short.
+    all.sort_by_key(|(_, value)| value.get().len());
+    for (name, value) in all {
         left = left.saturating_sub(name.len());
         let text = fitting(value.get(), left);
         left = left.saturating_sub(text.len());
