@@ -44,6 +44,8 @@ pub struct CallRounds {
     changed: Notify,
     long: OnceLock<LongCall>,
     may_take_long: Flag,
+    /// Its server said that it will.
+    lasts: Flag,
 }
 
 /// The request by which the client waits for the call right now.
@@ -104,6 +106,7 @@ impl CallRounds {
             changed: Notify::new(),
             long: OnceLock::new(),
             may_take_long: Flag::default(),
+            lasts: Flag::default(),
         }
     }
 
@@ -280,11 +283,19 @@ impl CallRounds {
         self.may_take_long.raise();
     }
 
-    /// Resolves when that time is over.
+    /// Its server said that the call will take long: if it may become a task, it does so now.
+    pub fn lasts(&self) {
+        self.lasts.raise();
+    }
+
+    /// Resolves when that time is over, or its server said that the call will take longer.
     pub async fn took_long(&self) -> &LongCall {
         self.may_take_long.raised().await;
         let call = self.long.get().expect("it is there before the flag is up");
-        tokio::time::sleep(call.after).await;
+        tokio::select! {
+            () = tokio::time::sleep(call.after) => {}
+            () = self.lasts.raised() => {}
+        }
         call
     }
 

@@ -14,6 +14,7 @@ use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 use tokio::sync::{oneshot, watch};
 
+use crate::link::wire::Alongside;
 use super::calls::Forget;
 use super::{InFlight, Link, MirroredHeaders, envelope};
 use mgp_callers::exchange::{Exchange, ReplyPath};
@@ -201,7 +202,7 @@ impl FollowingStream {
             tokio::select! {
                 biased;
                 outcome = settled => outcome.unwrap_or_else(|_| Err(link.lost("it was closed"))),
-                never = link.wire.carry(&link, id, frame.into(), Era::Modern, mirror, None) => match never {},
+                never = link.wire.carry(&link, id, frame.into(), Era::Modern, mirror, Alongside::default()) => match never {},
             }
         });
         Ok(Self { task, agreed })
