@@ -38,6 +38,7 @@ pub use sections::audit::AuditConfig;
 pub use sections::cluster::ClusterConfig;
 pub(crate) use sections::cluster::{ADVERTISED_MAX, host_port};
 pub use sections::discovery::{DiscoveryConfig, RegisteredConfig};
+pub use sections::http::lite::LiteConfig;
 pub use sections::http::oauth::OAuthConfig;
 pub use sections::http::{HttpAuth, HttpConfig};
 pub use sections::network::NetworkConfig;

@@ -22,7 +22,7 @@ use mgp_runtime::task::{self, TaskBroken};
 use mgp_runtime::trace::Trace;
 
 pub use self::answer::{answer_frame, answer_parts};
-pub use crate::agent::caller::{Caller, CallerSession, identity};
+pub use crate::agent::caller::{Caller, CallerSession, identity, principal};
 
 /// One request. Method and params are slices of the frame it came in.
 #[derive(Debug)]

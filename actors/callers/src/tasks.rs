@@ -191,6 +191,28 @@ impl Tasks {
         }
     }
 
+    /// Resolves when the task has ended, asks something or is forgotten; at once for one that is not the kernel's.
+    pub async fn settled(&self, at: (u64, u64)) {
+        let Some(kept) = self.kept(at) else {
+            return;
+        };
+        if kept.task().status().is_final() {
+            return;
+        }
+        let background = kept.background();
+        let asks = async {
+            match background.as_ref().and_then(|call| call.exchange.rounds()) {
+                Some(rounds) => rounds.asked().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = kept.ended.raised() => {}
+            () = kept.forgotten.raised() => {}
+            () = asks => {}
+        }
+    }
+
     /// The result of `tasks/get`; `None` when the task is forgotten.
     #[must_use]
     pub fn get(&self, at: (u64, u64)) -> Option<Bytes> {

@@ -1,12 +1,13 @@
 //! The HTTP door: Streamable HTTP for agents, in both eras.
 //!
 //! The endpoint `/mcp` shows all servers; `/mcp/<server>` shows one server under its own
-//! names; `/mcp/p/<set>` shows the servers and tools of a set.
+//! names; `/mcp/p/<set>` shows the servers and tools of a set. MCP-lite is below `/mcp-lite/v1`.
 
 mod answer;
 mod auth;
 mod headers;
 mod http_sse;
+mod lite;
 mod modern;
 mod post;
 mod refusal_dialect;
@@ -20,12 +21,14 @@ use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::{AgentId, ServerId, SetName};
+use mgp_protocol::lite::LiteEndpoint;
 use mgp_transports::http::body::ReplyBody;
 use mgp_transports::http::server::HttpPeer;
 use mgp_transports::sse;
 
 use self::answer::{failed, plain, refusal, unknown_session};
 use self::headers::{LAST_EVENT, SESSION};
+use crate::lite::Lite;
 use crate::oauth::{SETS, WELL_KNOWN};
 use crate::reception::Reception;
 use crate::session::{Session, Sessions};
@@ -52,6 +55,8 @@ pub struct HttpDoor {
     pub auth: Auth,
     /// How answers are sent.
     pub manners: Manners,
+    /// MCP-lite, where it is offered.
+    pub lite: Option<Arc<Lite>>,
 }
 
 /// How answers are sent.
@@ -87,8 +92,10 @@ impl HttpDoor {
         if let Some(path) = request.uri().path().strip_prefix(WELL_KNOWN) {
             return self.metadata(request.method(), request.headers(), path);
         }
-        let Some((way, view)) = address(request.uri().path()) else {
-            let words = "no such path; MCP is at /mcp, /mcp/<server> and /mcp/p/<set>, for old clients at /sse";
+        let offered =
+            |at: &(DoorPath, _)| self.lite.is_some() || !matches!(at.0, DoorPath::Lite(_));
+        let Some((way, view)) = address(request.uri().path()).filter(offered) else {
+            let words = "no such path; MCP is at /mcp, /mcp/<server> and /mcp/p/<set>, for old clients at /sse; MCP-lite is below /mcp-lite/v1";
             return refusal(StatusCode::NOT_FOUND, words);
         };
         let shown = peer.certificate.as_deref();
@@ -135,7 +142,7 @@ impl HttpDoor {
         }
         let view = match address(path) {
             Some((DoorPath::Streamable, view)) => Some(view),
-            Some((DoorPath::Sse | DoorPath::SseMessages, _)) => None,
+            Some((DoorPath::Sse | DoorPath::SseMessages | DoorPath::Lite(_), _)) => None,
             None => path
                 .trim_matches('/')
                 .is_empty()
@@ -167,7 +174,11 @@ impl HttpDoor {
             (DoorPath::SseMessages, &Method::POST) => {
                 self.http_sse.post(&self, request, &agent).await
             }
-            (DoorPath::SseMessages, _) => not_allowed("POST"),
+            (DoorPath::Lite(endpoint), &Method::POST) => match &self.lite {
+                Some(lite) => lite::post((&self, lite), endpoint, request, view, agent).await,
+                None => status(StatusCode::NOT_FOUND),
+            },
+            (DoorPath::SseMessages | DoorPath::Lite(_), _) => not_allowed("POST"),
         }
     }
 
@@ -257,6 +268,7 @@ enum DoorPath {
     Streamable,
     Sse,
     SseMessages,
+    Lite(LiteEndpoint),
 }
 
 /// What is said of an endpoint that leads nowhere, or to what the caller may not know of.
@@ -274,6 +286,9 @@ fn absent(view: &CatalogView) -> String {
 /// Parses `/mcp` and `/mcp/<server>`, `/sse` and `/sse/<server>`, and the endpoint of the latter. A server of
 /// another node is `<node>/<server>`; `p/<set>` is a set, whatever a node is called.
 fn address(path: &str) -> Option<(DoorPath, CatalogView)> {
+    if let Some((endpoint, view)) = lite::address(path) {
+        return Some((DoorPath::Lite(endpoint), view));
+    }
     if path == http_sse::ENDPOINT {
         return Some((DoorPath::SseMessages, CatalogView::All));
     }

@@ -6,6 +6,7 @@ pub mod connection;
 #[cfg(test)]
 mod ending_tests;
 pub mod http_door;
+pub mod lite;
 pub mod node_door;
 pub mod oauth;
 pub mod reception;

@@ -18,7 +18,7 @@ use mgp_protocol::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
 use mgp_protocol::mcp::{self, ClientCapabilities};
 use mgp_protocol::mgp::negotiation::Negotiated;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::request_headers::{self, RequestHeaders};
+use mgp_protocol::mcp::request_headers::{self, RequestHeaders};
 use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::splice::{member, quoted};
 use serde::Deserialize;

@@ -7,6 +7,7 @@ pub mod logging;
 pub mod meta;
 pub mod prompts;
 mod related;
+pub mod request_headers;
 pub mod resources;
 pub mod roots;
 pub mod sampling;

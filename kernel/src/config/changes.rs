@@ -110,6 +110,7 @@ fn differing(one: &KernelConfig, other: &KernelConfig) -> Vec<&'static str> {
     let all = [
         ("http", one.http != other.http),
         ("oauth", one.oauth != other.oauth),
+        ("lite", one.lite != other.lite),
         ("socket", one.socket != other.socket),
         ("data", one.data != other.data),
         ("secrets", one.secrets != other.secrets),

@@ -18,6 +18,7 @@ use super::sections::agents::read_agents;
 use super::sections::audit::AuditConfig;
 use super::sections::cluster::ClusterConfig;
 use super::sections::discovery::DiscoveryConfig;
+use super::sections::http::lite::LiteConfig;
 use super::sections::http::oauth::OAuthConfig;
 use super::sections::http::{HttpAuth, HttpConfig};
 use super::sections::mcpl::read_mcpl;
@@ -40,6 +41,8 @@ pub struct KernelConfig {
     pub http: HttpConfig,
     /// `[oauth]`: whose tokens open the HTTP door.
     pub oauth: OAuthConfig,
+    /// `[lite]`: MCP-lite at the HTTP door.
+    pub lite: LiteConfig,
     /// `[socket]`: the owner's door.
     pub socket: SocketConfig,
     /// `[data]`: what lasts.
@@ -96,6 +99,7 @@ impl KernelConfig {
         self.http.read(root.own("http"), folder);
         let wanted = self.http.auth == HttpAuth::OAuth;
         self.oauth.read(root.own("oauth"), wanted, folder);
+        self.lite.read(root.own("lite"));
         self.socket.read(root.own("socket"), folder);
         self.data.read(root.own("data"), folder);
         self.secrets.read(root.own("secrets"));

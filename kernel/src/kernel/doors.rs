@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mgp_doors::connection;
 use mgp_doors::http_door::{Auth, HttpDoor, Manners, Tokens};
+use mgp_doors::lite::{Lite, LiteSettings};
 use mgp_doors::oauth::{KeySource, OAuth, ProtectedResource};
 use mgp_doors::reception::Reception;
 use mgp_doors::revocation::Revocation;
@@ -29,7 +30,7 @@ use tokio_util::task::TaskTracker;
 use super::options::{OpenDoors, OpenHttpDoor, UpOptions};
 use super::secrets;
 use super::users::{SocketPeer, Users};
-use crate::config::{self, KernelConfig};
+use crate::config::{self, KernelConfig, LiteConfig};
 
 /// A socket connection that takes nothing for this long is dropped.
 const STALL: Duration = Duration::from_secs(30);
@@ -160,6 +161,7 @@ impl Bound {
                 stream_after: kernel.streams.stream_after,
                 poll_after: Some(kernel.streams.poll_after).filter(|after| !after.is_zero()),
             },
+            lite: lite(kernel, reception),
         });
         // No page can make an address lead elsewhere, as it can a name.
         let own = match door.addr() {
@@ -307,6 +309,22 @@ async fn serve_socket(
             }
         }
     }
+}
+
+/// MCP-lite, where it is offered.
+fn lite(kernel: &KernelConfig, reception: &Reception) -> Option<Arc<Lite>> {
+    let LiteConfig {
+        enabled,
+        promise_after,
+        promise_ttl,
+        heartbeat,
+    } = kernel.lite;
+    let settings = LiteSettings {
+        promise_after: Some(promise_after).filter(|after| !after.is_zero()),
+        promise_ttl,
+        heartbeat,
+    };
+    enabled.then(|| Lite::new(reception, settings))
 }
 
 /// Who is there, by the system's own word; others are not served, whoever may have reached the socket.

@@ -53,6 +53,12 @@ pub fn identity(agent: &AgentId, operator: bool, view: &CatalogView) -> Principa
     }
 }
 
+/// The reader of sealed records that are given to this agent in this view.
+#[must_use]
+pub fn principal(agent: &AgentId, view: &CatalogView) -> String {
+    format!("{agent}@{view}")
+}
+
 /// The connection of a caller.
 #[derive(Debug)]
 pub enum CallerSession {
@@ -115,7 +121,7 @@ impl Caller {
     /// for.
     #[must_use]
     pub fn principal(&self) -> String {
-        format!("{}@{}", self.agent, self.view)
+        principal(&self.agent, &self.view)
     }
 
     /// The lowest log level it wants for the call in `exchange`; `None` for no log.

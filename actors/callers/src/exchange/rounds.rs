@@ -46,6 +46,17 @@ pub struct CallRounds {
     may_take_long: Flag,
     /// Its server said that it will.
     lasts: Flag,
+    /// The client's own word on when a long call becomes a task.
+    wait: Mutex<Option<TaskWait>>,
+}
+
+/// How long a client waits for an answer before the call becomes a task, whatever its server's entry says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskWait {
+    /// That long.
+    For(Duration),
+    /// However long it takes.
+    Ever,
 }
 
 /// The request by which the client waits for the call right now.
@@ -107,6 +118,7 @@ impl CallRounds {
             long: OnceLock::new(),
             may_take_long: Flag::default(),
             lasts: Flag::default(),
+            wait: Mutex::default(),
         }
     }
 
@@ -283,18 +295,30 @@ impl CallRounds {
         self.may_take_long.raise();
     }
 
-    /// Its server said that the call will take long: if it may become a task, it does so now.
+    /// Its server said that the call will take long: if it may become a task, it does so now, unless the client
+    /// itself says how long it waits.
     pub fn lasts(&self) {
         self.lasts.raise();
     }
 
+    /// The client itself says how long it waits, from now on, in place of what is set for the server.
+    pub fn wait_for(&self, wait: TaskWait) {
+        *self.wait.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait);
+    }
+
     /// Resolves when that time is over, or its server said that the call will take longer.
     pub async fn took_long(&self) -> &LongCall {
+        let began = Instant::now();
         self.may_take_long.raised().await;
         let call = self.long.get().expect("it is there before the flag is up");
-        tokio::select! {
-            () = tokio::time::sleep(call.after) => {}
-            () = self.lasts.raised() => {}
+        let own = *self.wait.lock().unwrap_or_else(PoisonError::into_inner);
+        match own {
+            None => tokio::select! {
+                () = tokio::time::sleep(call.after) => {}
+                () = self.lasts.raised() => {}
+            },
+            Some(TaskWait::For(wait)) => tokio::time::sleep_until(began + wait).await,
+            Some(TaskWait::Ever) => std::future::pending().await,
         }
         call
     }

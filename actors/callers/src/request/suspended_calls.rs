@@ -98,6 +98,19 @@ impl SuspendedCalls {
         Ok(())
     }
 
+    /// The params of a suspended call's first request, for its own caller; what is asked of it meanwhile, as the
+    /// `inputRequests` object. `None` when it does not wait any more.
+    #[must_use]
+    pub fn asked(&self, number: u64, caller: &str) -> Option<(Option<ByteString>, String)> {
+        let calls = self.calls();
+        let call = calls.get(&number)?;
+        if call.caller.principal() != caller {
+            return None;
+        }
+        let rounds = call.background.exchange.rounds()?;
+        Some((call.params.clone(), rounds.input_requests()))
+    }
+
     /// The client is back: takes the call out, unless it was taken back meanwhile.
     #[must_use]
     pub fn take(&self, number: u64) -> Option<SuspendedCall> {

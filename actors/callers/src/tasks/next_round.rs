@@ -9,6 +9,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::quoted;
 use serde_json::value::RawValue;
 
+use crate::exchange::Exchange;
 use crate::request::background_call::BackgroundCall;
 use crate::request::input_required::{MAX_ROUNDS, Needs, needs, next_round};
 use crate::request::{Caller, GuardedAnswer, Outcome, Request, Routes};
@@ -31,33 +32,57 @@ pub struct NextRound {
 
 /// Resolves with the call's final outcome.
 pub(super) async fn whole(background: &BackgroundCall, round: &NextRound) -> Outcome {
-    let mut outcome = background.outcome().await?;
-    for _ in 0..MAX_ROUNDS {
-        let text = String::from_utf8_lossy(&outcome).into_owned();
-        let Some(needs) = needs(&text) else {
-            return Ok(outcome);
-        };
-        let responses = ask(background, &needs).await?;
-        let first = round.params.as_deref().unwrap_or("{}");
-        let params = next_round(first, &responses, needs.request_state);
-        let request = Request {
-            caller: round.caller.clone(),
-            exchange: background.exchange.clone(),
-            method: round.method.clone(),
-            params: Some(params.into()),
-            trace: round.trace.clone(),
-        };
-        outcome = GuardedAnswer::new(|| round.routes.answer(request)).await?;
+    let first = background.outcome().await;
+    round.to_its_end(&background.exchange, first).await
+}
+
+impl NextRound {
+    /// The final outcome of a call that had this one first: what its server needs is asked of the client, and the
+    /// call made again with it.
+    ///
+    /// # Errors
+    /// Those of the call; [`Refusal::Broken`] where its questions do not end.
+    pub async fn to_its_end(&self, exchange: &Arc<Exchange>, first: Outcome) -> Outcome {
+        let mut outcome = first?;
+        for _ in 0..MAX_ROUNDS {
+            let text = String::from_utf8_lossy(&outcome);
+            let Some(needs) = needs(&text) else {
+                drop(text);
+                return Ok(outcome);
+            };
+            let responses = ask(exchange, &needs).await?;
+            let first = self.params.as_deref().unwrap_or("{}");
+            let params = next_round(first, &responses, needs.request_state);
+            let request = Request {
+                caller: self.caller.clone(),
+                exchange: exchange.clone(),
+                method: self.method.clone(),
+                params: Some(params.into()),
+                trace: self.trace.clone(),
+            };
+            drop(needs);
+            drop(text);
+            outcome = GuardedAnswer::new(|| self.routes.answer(request)).await?;
+        }
+        Err(Refusal::Broken(format!(
+            "the server asked for more input {MAX_ROUNDS} times in one call"
+        )))
     }
-    Err(Refusal::Broken(format!(
-        "the server asked for more input {MAX_ROUNDS} times in one call"
-    )))
 }
 
 /// Puts the questions of a round to the client; returns the `inputResponses` object.
-async fn ask(background: &BackgroundCall, needs: &Needs<'_>) -> Result<String, Refusal> {
-    let exchange = &background.exchange;
-    let rounds = exchange.rounds().expect("a task is a stateless client's");
+async fn ask(exchange: &Exchange, needs: &Needs<'_>) -> Result<String, Refusal> {
+    let rounds = exchange.rounds().expect("only a stateless client's call has rounds");
+    let can = rounds.capabilities();
+    for input in needs.input_requests.values() {
+        let lacking = match &*input.method {
+            "sampling/createMessage" if !can.sampling => r#"{"sampling":{}}"#,
+            "roots/list" if !can.roots => r#"{"roots":{}}"#,
+            _ => continue,
+        };
+        let required = RawValue::from_string(lacking.into()).expect("a literal is JSON");
+        return Err(Refusal::MissingCapability { required });
+    }
     let asking = needs.input_requests.iter().map(|(key, input)| async move {
         let params = input.params.map(RawValue::get);
         let answer = rounds

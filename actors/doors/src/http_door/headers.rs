@@ -29,6 +29,31 @@ fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     deciding.is_some_and(|(_, wanted)| wanted)
 }
 
+/// How much the client wants the kind, in thousandths, and how narrowly it names it; 0 for not at all.
+pub(super) fn accepted(headers: &HeaderMap, kind: &str) -> (u16, u8) {
+    let values = headers.get_all(ACCEPT).iter();
+    let ranges = values
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','));
+    let named = ranges.filter_map(|range| {
+        let (narrow, wanted) = judged(range, kind)?;
+        let weight = range.split(';').skip(1).find_map(weight);
+        let weight = if wanted { weight.unwrap_or(1000) } else { 0 };
+        Some((narrow, weight))
+    });
+    named.max().map_or((0, 0), |(narrow, weight)| (weight, narrow))
+}
+
+/// `q=0.5` in thousandths (RFC 9110, 12.4.2).
+fn weight(parameter: &str) -> Option<u16> {
+    let (name, value) = parameter.split_once('=')?;
+    if !name.trim().eq_ignore_ascii_case("q") {
+        return None;
+    }
+    let weight: f32 = value.trim().parse().ok()?;
+    Some((weight.clamp(0.0, 1.0) * 1000.0).round() as u16)
+}
+
 /// How narrow a range is that names the kind, and whether it wants it.
 fn judged(range: &str, kind: &str) -> Option<(u8, bool)> {
     let (family, _) = kind.split_once('/')?;

@@ -14,7 +14,7 @@ use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::{Message, RequestId};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::request_headers::{self, GivenHeader};
+use mgp_protocol::mcp::request_headers::{self, GivenHeader};
 use mgp_protocol::splice::member;
 use mgp_transports::http::body::ReplyBody;
 use mgp_transports::sse;

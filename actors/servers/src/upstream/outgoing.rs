@@ -3,7 +3,7 @@
 use mgp_engine::callers::request_ids::WireId;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::dialect::Era;
-use mgp_protocol::request_headers::{self, ParamHeader};
+use mgp_protocol::mcp::request_headers::{self, ParamHeader};
 use mgp_protocol::splice::Splice;
 use serde_json::value::RawValue;
 

@@ -38,6 +38,8 @@ pub enum Purpose {
     State,
     /// The id of a task.
     Task,
+    /// A promise of MCP-lite.
+    Promise,
 }
 
 /// Not a text that this kernel made for this caller and purpose. The message is the same for every cause,
@@ -146,6 +148,7 @@ fn bound(purpose: Purpose, bound_to: &str) -> Vec<u8> {
     let purpose = match purpose {
         Purpose::State => "state",
         Purpose::Task => "task",
+        Purpose::Promise => "promise",
     };
     [purpose.as_bytes(), b"\0", bound_to.as_bytes()].concat()
 }

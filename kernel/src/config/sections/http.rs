@@ -1,5 +1,6 @@
 //! `[http]` and `[http.tls]`: the HTTP door.
 
+pub(crate) mod lite;
 pub(crate) mod oauth;
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -32,6 +32,11 @@ agent_claim = "a" #> "b" waits
 scopes = [] #> ["a"] waits
 algorithms = ["RS256"] #> ["ES256"] waits
 accept_tokens = true #> false waits
+[lite]
+enabled = true #> false waits
+promise_after_ms = 1 #> 2 waits
+promise_ttl_secs = 10 #> 11 waits
+heartbeat_ms = 1000 #> 1001 waits
 [socket]
 path = "/a" #> "/b" waits
 users = { a = "agent.a" } #> { a = "agent.b" } waits

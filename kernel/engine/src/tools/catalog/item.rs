@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use mgp_protocol::era::to_legacy_tool;
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::request_headers::{BadAnnotation, ParamHeader, annotations};
+use mgp_protocol::mcp::request_headers::{BadAnnotation, ParamHeader, annotations};
 use mgp_protocol::splice::{member, quoted};
 
 pub(super) use self::fields::PromptArgument;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use mgp_protocol::request_headers::RequestHeaders;
+use mgp_protocol::mcp::request_headers::RequestHeaders;
 
 use crate::link::MirroredHeaders;
 

@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 use mgp_protocol::address;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::jsonrpc::{self, Message};
-use mgp_protocol::request_headers::METHOD;
+use mgp_protocol::mcp::request_headers::METHOD;
 use mgp_transports::http::body::BodyError;
 use mgp_transports::http::client::{
     ClientError, EventsError, Response, SseEvents, events, parse_url, read_json,

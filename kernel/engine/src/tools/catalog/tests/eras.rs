@@ -1,6 +1,6 @@
 //! One catalog, read by clients of both eras.
 
-use mgp_protocol::request_headers::ParamHeader;
+use mgp_protocol::mcp::request_headers::ParamHeader;
 
 use super::*;
 use crate::tools::catalog::freshness::{Freshness, Scope};

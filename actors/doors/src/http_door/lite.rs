@@ -1,0 +1,335 @@
+//! The HTTP binding of MCP-lite (§4): one POST lists or calls. Who or what may come in is judged as at `/mcp`.
+
+mod events;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{Request as HttpRequest, Response, StatusCode};
+use hyper::body::Incoming;
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_protocol::dialect::Version;
+use mgp_protocol::ids::{AgentId, SetName};
+use mgp_protocol::jsonrpc::{self, Malformed, Message, RequestId};
+use mgp_protocol::lite::error::{LiteError, LiteErrorKind};
+use mgp_protocol::lite::prefer::Preferences;
+use mgp_protocol::lite::{BASE, LiteEndpoint, listing};
+use mgp_protocol::mcp::{Method as _, tools};
+use mgp_runtime::trace::Trace;
+use mgp_transports::http::body::ReplyBody;
+use mgp_transports::sse;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use self::events::LiteEvents;
+use super::answer::{json, refusal};
+use super::headers::{self, accepted};
+use super::post::taken;
+use super::{HttpDoor, stream_response};
+use crate::lite::Lite;
+use crate::lite::call::{LiteCall, LiteEvent, LiteOutcome, LiteWait};
+use crate::oauth::SETS;
+use mgp_callers::request::answer_parts;
+
+/// How a caller prefers to be answered (RFC 7240), and what was done of it.
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+const APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+
+/// Parses a path below [`BASE`], where `p/<set>/` shows what a set has, and the aliases at the root (A-18).
+pub(super) fn address(path: &str) -> Option<(LiteEndpoint, CatalogView)> {
+    let below = match path.strip_prefix(BASE) {
+        Some(below) => below.strip_prefix('/')?,
+        None => {
+            let endpoint = LiteEndpoint::named(path.strip_prefix('/')?)?;
+            return Some((endpoint, CatalogView::All));
+        }
+    };
+    let (view, name) = match below.strip_prefix(SETS) {
+        Some(of_set) => {
+            let (set, name) = of_set.split_once('/')?;
+            (CatalogView::Set(SetName::parse(set).ok()?), name)
+        }
+        None => (CatalogView::All, below),
+    };
+    Some((LiteEndpoint::named(name)?, view))
+}
+
+/// Answers one POST.
+pub(super) async fn post(
+    (door, lite): (&HttpDoor, &Arc<Lite>),
+    endpoint: LiteEndpoint,
+    request: HttpRequest<Incoming>,
+    view: CatalogView,
+    agent: AgentId,
+) -> Response<ReplyBody> {
+    if !is_utf8_json(request.headers()) {
+        return refusal(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "send `Content-Type: application/json`, in UTF-8",
+        );
+    }
+    let Some(stream) = wants_stream(request.headers()) else {
+        return refusal(
+            StatusCode::NOT_ACCEPTABLE,
+            "this door answers with `application/json` or `text/event-stream`",
+        );
+    };
+    let (head, body) = request.into_parts();
+    let body = match taken(door, body, &agent).await {
+        Ok(body) => body,
+        Err(response) => return *response,
+    };
+    let Ok(text) = ByteString::try_from(body) else {
+        return malformed(&Malformed::NotJson("the body is not UTF-8".into()));
+    };
+    match endpoint {
+        LiteEndpoint::List => list(lite, head.uri.query(), &text, &agent, &view).await,
+        LiteEndpoint::Call => call(lite, &head.headers, &text, stream, (agent, view)).await,
+    }
+}
+
+/// §4.2.1: the tools, as an object or, with `?format=array`, as an array (A-18).
+async fn list(
+    lite: &Lite,
+    query: Option<&str>,
+    text: &str,
+    agent: &AgentId,
+    view: &CatalogView,
+) -> Response<ReplyBody> {
+    match serde_json::from_str::<&RawValue>(text) {
+        Err(error) => return malformed(&Malformed::NotJson(error.to_string())),
+        Ok(body) if !body.get().starts_with('{') => {
+            let why = "the body of a list is an object, `{}`".into();
+            return malformed(&Malformed::NotAMessage { id: None, why });
+        }
+        Ok(_) => {}
+    }
+    let formats = query.unwrap_or_default().split('&');
+    let array = match formats.filter_map(|pair| pair.strip_prefix("format=")).next() {
+        None | Some("object") => false,
+        Some("array") => true,
+        Some(_) => {
+            let words = "`format` is `object` or `array`";
+            return refusal(StatusCode::BAD_REQUEST, words);
+        }
+    };
+    match lite.tools(agent, view).await {
+        Ok(list) if array => {
+            let whole = std::str::from_utf8(&list).unwrap_or_default();
+            let array = Bytes::copy_from_slice(listing::array(whole).as_bytes());
+            json(StatusCode::OK, ReplyBody::full(array))
+        }
+        Ok(list) => json(StatusCode::OK, ReplyBody::full(list)),
+        Err(error) => answered("null", &Err(error)),
+    }
+}
+
+/// §4.2.2: a JSON-RPC request.
+async fn call(
+    lite: &Arc<Lite>,
+    headers: &HeaderMap,
+    text: &ByteString,
+    stream: bool,
+    (agent, view): (AgentId, CatalogView),
+) -> Response<ReplyBody> {
+    let (id, method, params, trace) = match jsonrpc::parse_text(text) {
+        Ok(Message::Request {
+            id,
+            method,
+            params,
+            trace,
+        }) => (id, method, params, trace),
+        Ok(Message::Notification { .. } | Message::Response { .. }) => {
+            let why = "a call is a request, and has an `id`".into();
+            return malformed(&Malformed::NotAMessage { id: None, why });
+        }
+        Err(error) => return malformed(&error),
+    };
+    match &*method {
+        tools::Call::METHOD => {}
+        tools::List::METHOD => {
+            let list = lite.tools(&agent, &view).await;
+            return match list {
+                Ok(list) => json(
+                    StatusCode::OK,
+                    ReplyBody::parts(answer_parts(id.as_json(), &Ok(list), Version::MODERN)),
+                ),
+                Err(error) => answered(id.as_json(), &Err(error)),
+            };
+        }
+        other => {
+            let words = format!("Method not found: {other}");
+            let error = LiteError::new(LiteErrorKind::NotFound, words);
+            return answered(id.as_json(), &Err(error));
+        }
+    }
+    let prefer = headers.get_all(&PREFER).iter();
+    let preferences = Preferences::read(prefer.filter_map(|value| value.to_str().ok()));
+    let (wait, deadline) = waits(preferences, stream);
+    let running = lite.call(LiteCall {
+        agent,
+        view,
+        params: params.map_or_else(|| "{}".into(), |params| text.slice_ref(params.get())),
+        stream,
+        wait,
+        deadline,
+        trace: Trace::of(params.map(RawValue::get), trace),
+        forwarded: lite.forwarded(headers),
+    });
+    let mut response = match stream {
+        true => {
+            let beat = sse::named("heartbeat", None, b"{}");
+            let events = ReplyBody::stream(LiteEvents::of(running));
+            stream_response(events.heartbeat(lite.heartbeat(), beat))
+        }
+        false => whole(&id, running).await,
+    };
+    let applied = preferences.applied();
+    if let Some(applied) = applied.and_then(|applied| HeaderValue::from_str(&applied).ok()) {
+        response.headers_mut().insert(APPLIED, applied);
+    }
+    response
+}
+
+/// How long a caller waits, and when it gives up. A stream is alive, so that nothing has to be promised on it.
+fn waits(preferences: Preferences, stream: bool) -> (LiteWait, Option<Instant>) {
+    let wait = preferences.wait.map(Duration::from_secs);
+    match (wait, preferences.respond_sync) {
+        (wait, true) => (LiteWait::Ever, wait.map(|wait| Instant::now() + wait)),
+        (Some(wait), false) => (LiteWait::For(wait), None),
+        (None, false) if preferences.respond_async => (LiteWait::For(Duration::ZERO), None),
+        (None, false) if stream => (LiteWait::Ever, None),
+        (None, false) => (LiteWait::Default, None),
+    }
+}
+
+async fn whole(id: &RequestId, mut running: crate::lite::call::RunningLite) -> Response<ReplyBody> {
+    loop {
+        match running.next().await {
+            LiteEvent::Partial(_) => {}
+            LiteEvent::Done(outcome) => return answered(id.as_json(), &outcome),
+        }
+    }
+}
+
+fn answered(id: &str, outcome: &LiteOutcome) -> Response<ReplyBody> {
+    match outcome {
+        Ok(answer) => {
+            let parts = answer_parts(id, &Ok(answer.result.clone()), Version::MODERN);
+            json(StatusCode::OK, ReplyBody::parts(parts))
+        }
+        Err(error) => {
+            let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::OK);
+            json(status, ReplyBody::full(jsonrpc::error(id, &error.to_json())))
+        }
+    }
+}
+
+/// LITE-047, LITE-048: what is no request is 400.
+fn malformed(error: &Malformed) -> Response<ReplyBody> {
+    let frame = error.to_frame().unwrap_or_else(|| error.to_nobody());
+    json(StatusCode::BAD_REQUEST, ReplyBody::full(frame))
+}
+
+/// `Content-Type: application/json`; a charset that is named has to be UTF-8 (§4.1).
+fn is_utf8_json(headers: &HeaderMap) -> bool {
+    let kind = headers::text(headers, &CONTENT_TYPE).unwrap_or_default();
+    let charset = kind.split(';').skip(1).find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        let charset = name.trim().eq_ignore_ascii_case("charset");
+        charset.then(|| value.trim().trim_matches('"'))
+    });
+    headers::is_json(headers) && charset.is_none_or(|named| named.eq_ignore_ascii_case("utf-8"))
+}
+
+/// Whether events are wanted rather than JSON (§4.3): by weight, then by what is named more narrowly; of two that are
+/// alike JSON, as clients of MCP name both. `None` where neither is.
+fn wants_stream(headers: &HeaderMap) -> Option<bool> {
+    if !headers.contains_key(ACCEPT) {
+        return Some(false);
+    }
+    let json = accepted(headers, "application/json");
+    let events = accepted(headers, "text/event-stream");
+    match (json, events) {
+        ((0, _), (0, _)) => None,
+        (json, events) => Some(events > json),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, value.parse().unwrap())])
+    }
+
+    /// LITE-035 to LITE-039, A-18: every name of an endpoint, below the base and at the root; nothing else.
+    #[test]
+    fn paths_name_endpoints_and_views() {
+        let all = |endpoint| Some((endpoint, CatalogView::All));
+        for list in ["/mcp-lite/v1/listtools", "/mcp-lite/v1/tools", "/tools", "/listtools"] {
+            assert_eq!(address(list), all(LiteEndpoint::List), "{list}");
+        }
+        for call in ["/mcp-lite/v1/calltools", "/mcp-lite/v1/rpc", "/calltool", "/rpc"] {
+            assert_eq!(address(call), all(LiteEndpoint::Call), "{call}");
+        }
+        let set = CatalogView::Set(SetName::parse("reading").unwrap());
+        assert_eq!(address("/mcp-lite/v1/p/reading/rpc"), Some((LiteEndpoint::Call, set)));
+        for nothing in [
+            "/mcp-lite/v1",
+            "/mcp-lite/v1/",
+            "/mcp-lite/v1/prompts",
+            "/mcp-lite/v1/rpc/",
+            "/mcp-lite/v1//rpc",
+            "/mcp-lite/v1/p/Reading/rpc",
+            "/mcp-lite/v1/p/reading",
+            "/mcp-lite/v1/p/../rpc",
+            "/mcp-lite/v2/rpc",
+            "/mcp-lite/rpc",
+            "/p/reading/rpc",
+            "/prompts",
+        ] {
+            assert_eq!(address(nothing), None, "{nothing}");
+        }
+    }
+
+    /// LITE-034, LITE-041: what is sent, and what is wanted back.
+    #[test]
+    fn headers_say_what_is_sent_and_wanted() {
+        let wants = |value: &str| wants_stream(&with(ACCEPT, value));
+        assert_eq!(wants_stream(&HeaderMap::new()), Some(false));
+        for json in ["*/*", "application/json", "application/json, text/event-stream", "text/event-stream;q=0.5, application/json"] {
+            assert_eq!(wants(json), Some(false), "{json}");
+        }
+        for events in ["text/event-stream", "text/event-stream, */*", "application/json;q=0.1, text/*"] {
+            assert_eq!(wants(events), Some(true), "{events}");
+        }
+        for neither in ["text/html", "*/*;q=0", "application/json;q=0, text/event-stream;q=0.000"] {
+            assert_eq!(wants(neither), None, "{neither}");
+        }
+        let sends = |value: &str| is_utf8_json(&with(CONTENT_TYPE, value));
+        assert!(sends("application/json") && sends("Application/JSON; charset=\"UTF-8\""));
+        assert!(!sends("application/json; charset=latin1") && !sends("text/json"));
+    }
+
+    /// RFC 7240: what a caller prefers says when it gets a promise, or that it gets none.
+    #[test]
+    fn preferences_say_when_there_is_a_promise() {
+        let waits = |value: &str, stream| {
+            let (wait, deadline) = waits(Preferences::read([value].into_iter()), stream);
+            (wait, deadline.is_some())
+        };
+        assert_eq!(waits("", false), (LiteWait::Default, false));
+        assert_eq!(waits("", true), (LiteWait::Ever, false));
+        let five = LiteWait::For(Duration::from_secs(5));
+        assert_eq!(waits("wait=5", true), (five, false));
+        assert_eq!(waits("respond-async, wait=5", false), (five, false));
+        assert_eq!(waits("respond-async", false), (LiteWait::For(Duration::ZERO), false));
+        assert_eq!(waits("respond-sync", false), (LiteWait::Ever, false));
+        assert_eq!(waits("respond-sync, wait=5", false), (LiteWait::Ever, true));
+    }
+}

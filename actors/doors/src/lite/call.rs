@@ -1,0 +1,462 @@
+//! One call of a lite caller: what it asks, its partial messages, and its answer.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use mgp_callers::exchange::forwarded::ForwardedHeaders;
+use mgp_callers::exchange::rounds::{LongCall, STREAM_QUEUE, TaskWait};
+use mgp_callers::request::{Outcome, identity};
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::jsonrpc::{self, Message};
+use mgp_protocol::lite::answer::{AnswerMeta, with_meta};
+use mgp_protocol::lite::error::{LiteError, LiteErrorKind, LiteRefusal};
+use mgp_protocol::lite::question::LiteQuestion;
+use mgp_protocol::lite::{REDEEM, ResponseType};
+use mgp_protocol::mcp::{self, Method as _, tools};
+use mgp_protocol::mgp::stream::{self, Chunk};
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::mention::may_mention;
+use mgp_protocol::splice::{Splice, member, quoted};
+use mgp_runtime::time::unix_ms;
+use mgp_runtime::trace::Trace;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::promise::PromiseRecord;
+use super::{Lite, LiteCaller, continuation};
+
+/// Time kept of a caller's deadline for the promise to reach it: a tenth of what is left, within these.
+const MARGIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// Members of `params` that other ways of calling have: a task of 2025-11-25 and a retry of 2026-07-28. What a lite
+/// caller is given instead is a promise and a continuation.
+const OF_OTHERS: [&str; 3] = ["task", "inputResponses", "requestState"];
+/// Members of `_meta` that are not for the server. Nobody reads progress here.
+const OF_LITE: [&str; 3] = ["continuation", "elicitation", "progressToken"];
+
+/// Why a call is answered with an error; the same in both bindings.
+pub type LiteOutcome = Result<LiteAnswer, LiteError>;
+
+/// A call as a binding read it.
+#[derive(Debug)]
+pub struct LiteCall {
+    /// The agent, as authenticated by the door.
+    pub agent: AgentId,
+    /// What it sees.
+    pub view: CatalogView,
+    /// The params of a `tools/call`, as JSON text: `name`, `arguments`, `_meta`.
+    pub params: ByteString,
+    /// It reads partial messages.
+    pub stream: bool,
+    /// How long it waits for the answer before it takes a promise.
+    pub wait: LiteWait,
+    /// When it hangs up: the call is cancelled then, if there was no promise before.
+    pub deadline: Option<Instant>,
+    /// The trace.
+    pub trace: Trace,
+    /// What of its headers may be handed on ([`Lite::forwarded`]).
+    pub forwarded: Option<ForwardedHeaders>,
+}
+
+/// When a call is answered with a promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LiteWait {
+    /// As the kernel is set, and in time before the deadline.
+    Default,
+    /// After this long, and in time before the deadline.
+    For(Duration),
+    /// Never: the caller refuses promises.
+    Ever,
+}
+
+/// The answer to a call.
+#[derive(Debug, Clone)]
+pub struct LiteAnswer {
+    /// Its kind; never `request-for-more-resource` (A-17).
+    pub response_type: ResponseType,
+    /// The result with its `_meta`, an object as JSON text: the same in both bindings.
+    pub result: Bytes,
+    /// The token, where it is a promise or a question of one.
+    pub promise: Option<String>,
+    /// When it was given, in milliseconds since 1970.
+    pub timestamp_ms: u64,
+    /// How long the request took.
+    pub processing_time_ms: u64,
+}
+
+/// What comes of a call.
+#[derive(Debug)]
+pub enum LiteEvent {
+    /// A part of the result, a JSON value as text: a string for text, else the content block.
+    Partial(Bytes),
+    /// The end.
+    Done(LiteOutcome),
+}
+
+/// A call under way. Dropping it cancels it, unless it has become a promise.
+pub struct RunningLite {
+    answering: Pin<Box<dyn Future<Output = LiteOutcome> + Send>>,
+    messages: mpsc::Receiver<Bytes>,
+    stream: bool,
+    outcome: Option<LiteOutcome>,
+}
+
+impl std::fmt::Debug for RunningLite {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunningLite").finish_non_exhaustive()
+    }
+}
+
+impl RunningLite {
+    pub(super) fn begin(lite: &Arc<Lite>, call: LiteCall) -> Self {
+        let (outlet, messages) = mpsc::channel(STREAM_QUEUE);
+        let (lite, stream) = (lite.clone(), call.stream);
+        Self {
+            answering: Box::pin(async move { lite.answer(call, outlet).await }),
+            messages,
+            stream,
+            outcome: None,
+        }
+    }
+
+    /// What comes next. Not to be called after [`LiteEvent::Done`]. May be dropped and called again.
+    pub async fn next(&mut self) -> LiteEvent {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// The same, polled.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<LiteEvent> {
+        loop {
+            // Messages go before the answer, also those that were queued while it was made.
+            while let Poll::Ready(Some(message)) = self.messages.poll_recv(cx) {
+                if let Some(partial) = self.partial(&message) {
+                    return Poll::Ready(LiteEvent::Partial(partial));
+                }
+            }
+            if let Some(outcome) = self.outcome.take() {
+                return Poll::Ready(LiteEvent::Done(outcome));
+            }
+            let outcome = std::task::ready!(self.answering.as_mut().poll(cx));
+            self.outcome = Some(outcome);
+        }
+    }
+
+    /// The content of a chunk; other messages are not for lite callers.
+    fn partial(&self, message: &Bytes) -> Option<Bytes> {
+        if !self.stream {
+            return None;
+        }
+        let Ok(Message::Notification {
+            method,
+            params: Some(params),
+        }) = jsonrpc::parse(message)
+        else {
+            return None;
+        };
+        if method != Chunk::METHOD {
+            return None;
+        }
+        let content = member(params.get(), "content")?;
+        Some(match stream::text_of(content) {
+            Some(text) => quoted(&text).into(),
+            None => content.to_owned().into(),
+        })
+    }
+}
+
+/// What the kernel reads of a call.
+#[derive(Debug)]
+pub(super) struct LiteRequest {
+    /// The tool.
+    pub(super) name: String,
+    /// Its arguments, an object as JSON text.
+    pub(super) arguments: String,
+    /// `_meta.continuation`.
+    pub(super) continuation: Option<String>,
+    /// `_meta.elicitation`: an answer that says outright what it is.
+    pub(super) elicitation: Option<String>,
+    /// The params without what is not for the server.
+    params: String,
+}
+
+impl LiteRequest {
+    fn read(params: &str, streams: bool) -> Result<Self, Refusal> {
+        let call: tools::Call<'_> = mcp::read(Some(params))?;
+        let name = serde_json::from_str(call.name.get())
+            .map_err(|_| Refusal::BadParams("`name` must be a string".into()))?;
+        let meta = call.meta.map(RawValue::get).filter(|meta| *meta != "null");
+        if meta.is_some_and(|meta| !meta.starts_with('{')) {
+            return Err(Refusal::BadParams("`_meta` must be an object".into()));
+        }
+        let said = |name: &str| {
+            let meta = meta.filter(|meta| may_mention(meta.as_bytes(), name))?;
+            member(meta, name)
+        };
+        let continuation = said("continuation").map(serde_json::from_str).transpose();
+        let continuation = continuation.map_err(|_| {
+            Refusal::BadParams("`continuation` in `_meta` must be a string".into())
+        })?;
+        Ok(Self {
+            name,
+            arguments: call.arguments.map_or("{}", RawValue::get).to_owned(),
+            continuation,
+            elicitation: said("elicitation").map(str::to_owned),
+            params: own(params, &call, meta, streams),
+        })
+    }
+}
+
+/// The params as the server may read them.
+fn own(params: &str, call: &tools::Call<'_>, meta: Option<&str>, streams: bool) -> String {
+    let mut splice = Splice::new(params);
+    let others = call.task.is_some() || call.input_responses.is_some();
+    if others || call.request_state.is_some() {
+        splice.remove_members(params, &OF_OTHERS);
+    }
+    if let Some(meta) = meta {
+        splice.remove_members(meta, &OF_LITE);
+    }
+    let plain = splice.finish();
+    let mut splice = Splice::new(&plain);
+    match streams {
+        true => {
+            if let Some((name, json)) = stream::asking(&plain, &mut splice) {
+                splice.insert_member(&plain, name, json);
+            }
+        }
+        false => stream::unasked(&plain, &mut splice),
+    }
+    splice.finish().into_owned()
+}
+
+/// When a request arrived.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrived(Instant);
+
+impl Arrived {
+    pub(super) fn elapsed_ms(self) -> u64 {
+        u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Lite {
+    async fn answer(&self, call: LiteCall, outlet: mpsc::Sender<Bytes>) -> LiteOutcome {
+        let arrived = Arrived(Instant::now());
+        let who = LiteCaller {
+            agent: call.agent.clone(),
+            view: call.view.clone(),
+        };
+        let request = match LiteRequest::read(&call.params, call.stream) {
+            Ok(request) => request,
+            Err(refusal) => return Box::pin(self.refused(&who, arrived, &refusal)).await,
+        };
+        if request.name == REDEEM {
+            return Box::pin(self.redeem(&who, &request, &call, arrived)).await;
+        }
+        let outcome = self.outcome(&who, &request, &call, outlet).await?;
+        match outcome {
+            Ok(result) => self.rendered(&who, arrived, &result),
+            Err(refusal) => Box::pin(self.refused(&who, arrived, &refusal)).await,
+        }
+    }
+
+    /// Makes the call, or goes on with the one that waits.
+    async fn outcome(
+        &self,
+        who: &LiteCaller,
+        request: &LiteRequest,
+        call: &LiteCall,
+        outlet: mpsc::Sender<Bytes>,
+    ) -> Result<Outcome, LiteError> {
+        let params = match &request.continuation {
+            Some(continuation) => self.resumed(who, request, continuation)?,
+            None => request.params.as_str().into(),
+        };
+        let how = (call.stream, call.trace.clone());
+        let running = match self.open(who, ("tools/call", &params), outlet, how) {
+            Ok(running) => running,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let exchange = running.exchange();
+        exchange.forward(call.forwarded.clone());
+        let wait = self.wait(call);
+        let rounds = exchange.rounds().expect("a stateless call has them");
+        rounds.wait_for(wait);
+        let principal = identity(&who.agent, false, &who.view);
+        if let Some(tool) = self.stateless.routes.tool(&who.view, &request.name, &principal) {
+            // Also while it waits for a person, before any server knows of it.
+            rounds.may_take_long(LongCall {
+                server: tool.server.clone(),
+                tool: (*tool.own_name).into(),
+                after: Duration::ZERO,
+                ttl: self.settings.promise_ttl,
+            });
+        }
+        within(call.deadline, running.answer()).await
+    }
+
+    /// How long the call may take before it becomes a promise.
+    fn wait(&self, call: &LiteCall) -> TaskWait {
+        let own = match (call.wait, self.settings.promise_after) {
+            (LiteWait::Default, Some(after)) | (LiteWait::For(after), _) => after,
+            (LiteWait::Default, None) | (LiteWait::Ever, _) => return TaskWait::Ever,
+        };
+        let left = call.deadline.map(|deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            left.saturating_sub((left / 10).clamp(MARGIN.0, MARGIN.1))
+        });
+        TaskWait::For(left.map_or(own, |left| left.min(own)))
+    }
+
+    /// The answer that this result is: final, a promise, or a question.
+    pub(super) fn rendered(&self, who: &LiteCaller, arrived: Arrived, result: &[u8]) -> LiteOutcome {
+        let Ok(text) = std::str::from_utf8(result) else {
+            let words = "the result is not UTF-8";
+            return Err(LiteError::new(LiteErrorKind::Internal, words));
+        };
+        let kind = may_mention(result, "resultType")
+            .then(|| member(text, "resultType"))
+            .flatten();
+        match kind {
+            Some(r#""task""#) => Ok(self.promised(who, arrived, text)),
+            Some(r#""input_required""#) => {
+                let back = member(text, "requestState").and_then(string).unwrap_or_default();
+                let asked = member(text, "inputRequests").unwrap_or("{}");
+                question(arrived, asked, &back, None)
+            }
+            Some(_) | None => {
+                let failed =
+                    may_mention(result, "isError") && member(text, "isError") == Some("true");
+                let kind = match failed {
+                    true => ResponseType::Failure,
+                    false => ResponseType::Answer,
+                };
+                Ok(written(arrived, kind, text, &[]))
+            }
+        }
+    }
+
+    /// The answer to a call that was refused.
+    pub(super) async fn refused(
+        &self,
+        who: &LiteCaller,
+        arrived: Arrived,
+        refusal: &Refusal,
+    ) -> LiteOutcome {
+        if let Refusal::UnknownTool(name) = refusal {
+            return Err(self.not_found(who, name).await);
+        }
+        match LiteRefusal::of(refusal) {
+            LiteRefusal::Error(error) => Err(error),
+            LiteRefusal::Failure(result) => {
+                Ok(written(arrived, ResponseType::Failure, &result, &[]))
+            }
+        }
+    }
+
+    /// The promise of a call that became this task.
+    fn promised(&self, who: &LiteCaller, arrived: Arrived, task: &str) -> LiteAnswer {
+        let own = u64::try_from(self.settings.promise_ttl.as_millis()).unwrap_or(u64::MAX);
+        let said = member(task, "ttlMs").and_then(|ttl| ttl.parse().ok());
+        let record = PromiseRecord {
+            task: member(task, "taskId").and_then(string).unwrap_or_default(),
+            expires_ms: unix_ms().saturating_add(said.map_or(own, |said: u64| said.min(own))),
+        };
+        let token = record.seal(&self.stateless.seal, &who.principal());
+        promise(arrived, &record, token)
+    }
+}
+
+/// The outcome, unless the caller's time is over before; then the call is cancelled.
+async fn within(
+    deadline: Option<Instant>,
+    answering: impl Future<Output = Outcome>,
+) -> Result<Outcome, LiteError> {
+    let began = Instant::now();
+    let Some(deadline) = deadline else {
+        return Ok(answering.await);
+    };
+    match tokio::time::timeout_at(deadline, answering).await {
+        Ok(outcome) => Ok(outcome),
+        Err(_) => {
+            let waited = began.elapsed().as_millis();
+            Err(LiteError::deadline(u64::try_from(waited).unwrap_or(u64::MAX)))
+        }
+    }
+}
+
+/// A promise under this token.
+pub(super) fn promise(arrived: Arrived, record: &PromiseRecord, token: String) -> LiteAnswer {
+    // Nobody knows: as long again as this request took, and a second at least.
+    let soon = unix_ms().saturating_add(arrived.elapsed_ms().max(1000));
+    let more = [
+        ("promise_token", quoted(&token)),
+        ("estimated_completion", quoted(&rfc3339_ms(soon.min(record.expires_ms)))),
+        ("expires_at", quoted(&rfc3339_ms(record.expires_ms))),
+    ];
+    LiteAnswer {
+        promise: Some(token),
+        ..written(arrived, ResponseType::Promise, "{}", &more)
+    }
+}
+
+/// The answer that asks the first of these questions. `back` leads back to the call; a promise is one itself.
+pub(super) fn question(
+    arrived: Arrived,
+    asked: &str,
+    back: &str,
+    promise: Option<&str>,
+) -> LiteOutcome {
+    let Some(question) = LiteQuestion::of(asked, None) else {
+        let words = "the tool asks its caller for what MCP-lite has no words for";
+        return Err(LiteError::new(LiteErrorKind::Internal, words));
+    };
+    let continuation = continuation::joined(back, &question.key);
+    let mut more = vec![
+        ("elicitation", question.to_json()),
+        ("continuation", quoted(&continuation)),
+    ];
+    more.extend(promise.map(|token| ("promise_token", quoted(token))));
+    let content = format!(
+        r#"{{"content":[{{"type":"text","text":{}}}]}}"#,
+        quoted(&question.message)
+    );
+    Ok(LiteAnswer {
+        promise: promise.map(str::to_owned),
+        ..written(arrived, ResponseType::Elicitation, &content, &more)
+    })
+}
+
+/// An answer with its `_meta`.
+pub(super) fn written(
+    arrived: Arrived,
+    response_type: ResponseType,
+    result: &str,
+    more: &[(&str, String)],
+) -> LiteAnswer {
+    let (timestamp_ms, processing_time_ms) = (unix_ms(), arrived.elapsed_ms());
+    let meta = AnswerMeta {
+        response_type,
+        timestamp: &rfc3339_ms(timestamp_ms),
+        processing_time_ms,
+        server_version: env!("CARGO_PKG_VERSION"),
+        more,
+    };
+    LiteAnswer {
+        response_type,
+        result: with_meta(result, &meta).into(),
+        promise: None,
+        timestamp_ms,
+        processing_time_ms,
+    }
+}
+
+pub(super) fn string(json: &str) -> Option<String> {
+    serde_json::from_str(json).ok()
+}

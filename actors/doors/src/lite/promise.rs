@@ -1,0 +1,73 @@
+//! The token of a promise: the task that it stands for, and until when, sealed for the caller it is given to. It can be
+//! told from noise by nobody but this kernel, and opened by nobody else.
+
+use mgp_engine::callers::seal::{Purpose, SealKey};
+use mgp_runtime::time::unix_ms;
+use serde::{Deserialize, Serialize};
+
+/// What is sealed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PromiseRecord {
+    /// The caller's id of the task.
+    pub(super) task: String,
+    /// Until when it can be redeemed, in milliseconds since 1970.
+    pub(super) expires_ms: u64,
+}
+
+impl PromiseRecord {
+    pub(super) fn seal(&self, key: &SealKey, caller: &str) -> String {
+        key.seal(Purpose::Promise, caller, self)
+    }
+
+    /// `None` for what was not given to this caller, and for what is over.
+    pub(super) fn open(key: &SealKey, caller: &str, token: &str) -> Option<Self> {
+        let record: Self = key.open(Purpose::Promise, caller, token).ok()?;
+        (unix_ms() < record.expires_ms).then_some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn key() -> SealKey {
+        SealKey::new([3; 32])
+    }
+
+    fn record(task: usize) -> PromiseRecord {
+        PromiseRecord {
+            task: format!("mgp1.{task}"),
+            expires_ms: u64::MAX,
+        }
+    }
+
+    /// LITE-019, LITE-020: of 100,000 tokens no two are alike, nor do they begin alike behind what marks the kernel.
+    #[test]
+    fn no_two_tokens_are_alike() {
+        let tokens: HashSet<String> = (0..100_000).map(|n| record(n).seal(&key(), "a@all")).collect();
+        assert_eq!(tokens.len(), 100_000);
+        // The mark, then 16 bytes of the nonce.
+        let begins: HashSet<&str> = tokens.iter().map(|token| &token[13..34]).collect();
+        assert_eq!(begins.len(), 100_000);
+    }
+
+    /// LITE-021, LITE-022, LITE-024: a token opens for its caller, until its time is over, and says nothing to others.
+    #[test]
+    fn a_token_is_for_one_caller_and_one_time() {
+        let token = record(7).seal(&key(), "a@all");
+        assert!(!token.contains("mgp1.7"), "{token}");
+        assert_eq!(PromiseRecord::open(&key(), "a@all", &token), Some(record(7)));
+        for other in ["b@all", "a@set:x", ""] {
+            assert_eq!(PromiseRecord::open(&key(), other, &token), None, "{other}");
+        }
+        let over = PromiseRecord {
+            expires_ms: unix_ms(),
+            ..record(7)
+        };
+        assert_eq!(PromiseRecord::open(&key(), "a@all", &over.seal(&key(), "a@all")), None);
+        let task = key().seal(Purpose::Task, "a@all", &record(7));
+        assert_eq!(PromiseRecord::open(&key(), "a@all", &task), None, "an id of a task");
+    }
+}

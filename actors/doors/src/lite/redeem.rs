@@ -1,0 +1,227 @@
+//! `redeem` (§3.6): how a promised call stands. It waits for the end as long as its caller does; with
+//! `action: "cancel"` it takes the call back (A-36), and with answers the call goes on.
+
+use std::time::Duration;
+
+use mgp_callers::request::Outcome;
+use mgp_engine::callers::tasks::Maker;
+use mgp_protocol::lite::ResponseType;
+use mgp_protocol::lite::error::{LiteError, LiteErrorKind};
+use mgp_protocol::lite::question::LiteQuestion;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{member, members, quoted};
+use tokio::time::Instant;
+
+use super::call::{
+    Arrived, LiteCall, LiteOutcome, LiteRequest, LiteWait, promise, question, string, written,
+};
+use super::promise::PromiseRecord;
+use super::{Lite, LiteCaller, continuation};
+
+/// How long it waits where no promise is ever given by itself.
+const PATIENCE: Duration = Duration::from_secs(25);
+/// How often a task of a server is asked about, whatever the server says.
+const POLL_MS: (u64, u64) = (100, 5_000);
+/// How often where it says nothing.
+const POLL_DEFAULT_MS: u64 = 1_000;
+
+/// A promise that its caller may redeem.
+struct Redeeming<'a> {
+    who: &'a LiteCaller,
+    request: &'a LiteRequest,
+    token: String,
+    record: PromiseRecord,
+    arrived: Arrived,
+}
+
+impl Lite {
+    pub(super) async fn redeem(
+        &self,
+        who: &LiteCaller,
+        request: &LiteRequest,
+        call: &LiteCall,
+        arrived: Arrived,
+    ) -> LiteOutcome {
+        let arguments = members(&request.arguments).unwrap_or_default();
+        let text = |name: &str| {
+            let given = arguments.iter().find(|(n, _)| n == name)?;
+            Some(string(given.1.get()).ok_or(given.0.clone().into_owned()))
+        };
+        let token = match text("promise") {
+            Some(Ok(token)) => token,
+            Some(Err(_)) | None => return Err(wrong("`promise` must be a string, the token of a promise")),
+        };
+        let cancels = match text("action") {
+            None => false,
+            Some(Ok(action)) if action == "cancel" => true,
+            Some(_) => return Err(wrong("`action` can only be \"cancel\"")),
+        };
+        let caller = who.principal();
+        let record = PromiseRecord::open(&self.stateless.seal, &caller, &token);
+        let redeeming = Redeeming {
+            who,
+            request,
+            token,
+            record: record.ok_or_else(LiteError::unknown_promise)?,
+            arrived,
+        };
+        if cancels {
+            return self.cancel(&redeeming).await;
+        }
+        let extra = arguments.iter().any(|(name, _)| name != "promise");
+        let answers = extra || request.continuation.is_some() || request.elicitation.is_some();
+        let answered = match answers {
+            true => self.pass_answers(&redeeming).await?,
+            false => None,
+        };
+        self.stands(&redeeming, self.until(call), answered.as_deref()).await
+    }
+
+    /// Until when the end is waited for.
+    fn until(&self, call: &LiteCall) -> Option<Instant> {
+        let own = match call.wait {
+            LiteWait::Default => self.settings.promise_after.unwrap_or(PATIENCE),
+            LiteWait::For(wait) => wait,
+            LiteWait::Ever => return call.deadline,
+        };
+        let own = Instant::now() + own;
+        let early = call.deadline.map(|at| at.checked_sub(Duration::from_millis(50)).unwrap_or(at));
+        Some(early.map_or(own, |early| early.min(own)))
+    }
+
+    async fn about(&self, redeeming: &Redeeming<'_>, method: &'static str, more: &str) -> Outcome {
+        let task = quoted(&redeeming.record.task);
+        let params = format!(r#"{{"taskId":{task}{more}}}"#);
+        self.ask(redeeming.who, method, &params).await
+    }
+
+    /// How the task stands, as JSON text.
+    async fn got(&self, redeeming: &Redeeming<'_>) -> Result<String, LiteError> {
+        let got = self.about(redeeming, "tasks/get", "").await;
+        let got = got.map_err(|refusal| unknown(&refusal))?;
+        Ok(String::from_utf8_lossy(&got).into_owned())
+    }
+
+    async fn cancel(&self, redeeming: &Redeeming<'_>) -> LiteOutcome {
+        let cancelled = self.about(redeeming, "tasks/cancel", "").await;
+        cancelled.map_err(|refusal| unknown(&refusal))?;
+        let got = self.got(redeeming).await?;
+        match member(&got, "status") {
+            Some(r#""completed""# | r#""failed""#) => self.shown(redeeming, &got),
+            Some(_) | None => {
+                let text = r#"{"content":[{"type":"text","text":"The call was cancelled"}]}"#;
+                Ok(written(redeeming.arrived, ResponseType::Answer, text, &[]))
+            }
+        }
+    }
+
+    /// Passes on what this request answers; gives the name of the question.
+    async fn pass_answers(&self, redeeming: &Redeeming<'_>) -> Result<Option<String>, LiteError> {
+        let got = self.got(redeeming).await?;
+        let asked = member(&got, "inputRequests").unwrap_or("{}");
+        let request = redeeming.request;
+        let (_, key) = request
+            .continuation
+            .as_deref()
+            .map_or(("", None), continuation::parts);
+        let Some(question) = LiteQuestion::of(asked, key) else {
+            return Ok(None);
+        };
+        let answers = question.answered(&request.arguments, request.elicitation.as_deref());
+        let Some(answers) = answers else {
+            return Ok(None);
+        };
+        let more = format!(r#","inputResponses":{answers}"#);
+        let taken = self.about(redeeming, "tasks/update", &more).await;
+        taken.map_err(|refusal| unknown(&refusal))?;
+        Ok(Some(question.key))
+    }
+
+    /// Waits while the call is under way; `answered` is a question that its server may not have read the answer to.
+    async fn stands(
+        &self,
+        redeeming: &Redeeming<'_>,
+        until: Option<Instant>,
+        answered: Option<&str>,
+    ) -> LiteOutcome {
+        loop {
+            let got = self.got(redeeming).await?;
+            let waits = match member(&got, "status") {
+                Some(r#""working""#) => true,
+                Some(r#""input_required""#) => {
+                    let asked = member(&got, "inputRequests").unwrap_or("{}");
+                    let first = LiteQuestion::of(asked, None).map(|question| question.key);
+                    first.is_none() || first.as_deref() == answered
+                }
+                Some(_) | None => false,
+            };
+            let late = until.is_some_and(|until| Instant::now() >= until);
+            if !waits || late {
+                return self.shown(redeeming, &got);
+            }
+            let changed = self.changed(redeeming, &got);
+            match until {
+                Some(until) => {
+                    let _ = tokio::time::timeout_at(until, changed).await;
+                }
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Resolves when it is worth while to ask again.
+    async fn changed(&self, redeeming: &Redeeming<'_>, got: &str) {
+        let tasks = &self.stateless.tasks;
+        let named = tasks.find_of(&redeeming.who.principal(), &redeeming.record.task);
+        if let Some(Maker::Kernel { boot, number }) = named.map(|named| named.task.maker)
+            && member(got, "status") == Some(r#""working""#)
+        {
+            tasks.settled((boot, number)).await;
+            return;
+        }
+        let said = member(got, "pollIntervalMs").and_then(|ms| ms.parse().ok());
+        let ms = said.unwrap_or(POLL_DEFAULT_MS).clamp(POLL_MS.0, POLL_MS.1);
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+    }
+
+    /// A task as an answer: the call's own result or error, the promise again, or what is asked.
+    fn shown(&self, redeeming: &Redeeming<'_>, got: &str) -> LiteOutcome {
+        let Redeeming {
+            who,
+            token,
+            record,
+            arrived,
+            ..
+        } = redeeming;
+        let status = member(got, "status").and_then(string).unwrap_or_default();
+        match &*status {
+            "completed" => {
+                let result = member(got, "result").unwrap_or("{}");
+                self.rendered(who, *arrived, result.as_bytes())
+            }
+            "failed" => Err(LiteError::read(member(got, "error").unwrap_or("{}"))),
+            "cancelled" => {
+                let text = r#"{"content":[{"type":"text","text":"The call was cancelled"}],"isError":true}"#;
+                Ok(written(*arrived, ResponseType::Failure, text, &[]))
+            }
+            "input_required" => {
+                let asked = member(got, "inputRequests").unwrap_or("{}");
+                question(*arrived, asked, token, Some(token))
+            }
+            _ => Ok(promise(*arrived, record, token.clone())),
+        }
+    }
+}
+
+fn wrong(words: &str) -> LiteError {
+    LiteError::new(LiteErrorKind::InvalidParams, words)
+}
+
+/// Whoever does not know the task says it in words of its own; to the caller it is a promise that is not known.
+fn unknown(refusal: &Refusal) -> LiteError {
+    use mgp_protocol::lite::error::LiteRefusal;
+    match LiteRefusal::of(refusal) {
+        LiteRefusal::Error(error) if error.kind != LiteErrorKind::InvalidParams => error,
+        LiteRefusal::Error(_) | LiteRefusal::Failure(_) => LiteError::unknown_promise(),
+    }
+}

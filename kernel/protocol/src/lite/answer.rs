@@ -1,0 +1,156 @@
+//! Results as a lite caller reads them: those of MCP, with what MCP-lite says in `_meta` (§3.3).
+
+use std::borrow::Cow;
+
+use super::ResponseType;
+use crate::dialect::Version;
+use crate::era::to_legacy_result;
+use crate::splice::{Splice, members, quoted};
+
+/// Members of `_meta` that are MCP-lite's. A server that writes them itself is written over: they say what the
+/// kernel does, such as that there is a promise to redeem.
+const OWN: [&str; 9] = [
+    "response_type",
+    "timestamp",
+    "processing_time_ms",
+    "server_version",
+    "promise_token",
+    "estimated_completion",
+    "expires_at",
+    "elicitation",
+    "continuation",
+];
+
+/// What stands in `_meta` of each result (§3.3).
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerMeta<'a> {
+    /// What kind of an answer it is.
+    pub response_type: ResponseType,
+    /// When it was given (RFC 3339).
+    pub timestamp: &'a str,
+    /// How long the request took, in milliseconds.
+    pub processing_time_ms: u64,
+    /// The kernel's version.
+    pub server_version: &'a str,
+    /// What belongs to this kind of answer: names, and values as JSON text.
+    pub more: &'a [(&'a str, String)],
+}
+
+impl AnswerMeta<'_> {
+    fn parts(&self) -> Vec<String> {
+        let mut parts = vec![
+            format!(r#""response_type":"{}""#, self.response_type.as_str()),
+            format!(r#""timestamp":{}"#, quoted(self.timestamp)),
+            format!(r#""processing_time_ms":{}"#, self.processing_time_ms),
+            format!(r#""server_version":{}"#, quoted(self.server_version)),
+        ];
+        let more = self.more.iter();
+        parts.extend(more.map(|(name, json)| format!("{}:{json}", quoted(name))));
+        parts
+    }
+
+    /// The members of `_meta`, those that were there before behind them.
+    fn beside(&self, before: Option<&str>) -> String {
+        let before = before.and_then(members).unwrap_or_default();
+        let kept = before.iter().filter(|(name, _)| !OWN.contains(&&**name));
+        let kept = kept.map(|(name, value)| format!("{}:{}", quoted(name), value.get()));
+        let all: Vec<String> = self.parts().into_iter().chain(kept).collect();
+        format!("{{{}}}", all.join(","))
+    }
+}
+
+/// A result with this `_meta`, without what only MCP 2026-07-28 and MGP have beside it. All else stays to the byte.
+#[must_use]
+pub fn with_meta(result: &str, meta: &AnswerMeta<'_>) -> String {
+    let plain = plain(result);
+    let Some(all) = members(&plain) else {
+        return format!(r#"{{"_meta":{}}}"#, meta.beside(None));
+    };
+    let own: Vec<&str> = all
+        .iter()
+        .filter(|(name, _)| name == "_meta")
+        .map(|(_, value)| value.get())
+        .collect();
+    match own[..] {
+        [] => {
+            let meta = meta.beside(None);
+            let comma = if all.is_empty() { "" } else { "," };
+            let open = plain.trim_end().strip_suffix('}').unwrap_or("{");
+            format!(r#"{open}{comma}"_meta":{meta}}}"#)
+        }
+        [before] => {
+            let mut splice = Splice::new(&plain);
+            splice.replace(before, meta.beside(Some(before)));
+            splice.finish().into_owned()
+        }
+        // Readers differ in which of two counts.
+        [..] => {
+            let rest = all.iter().filter(|(name, _)| name != "_meta");
+            let rest = rest.map(|(name, value)| format!("{}:{}", quoted(name), value.get()));
+            let rest: Vec<String> = rest
+                .chain([format!(r#""_meta":{}"#, meta.beside(None))])
+                .collect();
+            format!("{{{}}}", rest.join(","))
+        }
+    }
+}
+
+fn plain(result: &str) -> Cow<'_, str> {
+    let plain = to_legacy_result(result, Version::LATEST_LEGACY);
+    if !crate::splice::mention::may_mention(plain.as_bytes(), "_mgp") {
+        return plain;
+    }
+    let mut splice = Splice::new(&plain);
+    splice.remove_members(&plain, &["_mgp"]);
+    splice.finish().into_owned().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn written(result: &str) -> Value {
+        let more = [("promise_token", r#""p""#.to_owned())];
+        let meta = AnswerMeta {
+            response_type: ResponseType::Answer,
+            timestamp: "2024-01-01T12:00:00Z",
+            processing_time_ms: 145,
+            server_version: "1",
+            more: &more,
+        };
+        serde_json::from_str(&with_meta(result, &meta)).unwrap()
+    }
+
+    /// LITE-008, LITE-009: each result has its `_meta`, whatever the server wrote.
+    #[test]
+    fn every_result_gets_its_meta() {
+        for result in ["{}", "{ }", "7", "", r#"{"_meta":7}"#, r#"{"_meta":{},"_meta":{"response_type":"x"}}"#] {
+            let written = written(result);
+            assert_eq!(written["_meta"]["response_type"], "answer", "{result}");
+            assert_eq!(written["_meta"]["processing_time_ms"], 145, "{result}");
+        }
+        let whole = written(
+            r#"{"content":[{"n":12345678901234567890}],"resultType":"complete","_mgp":{"a":1},"_meta":{"response_type":"promise","promise_token":"forged","mine":1.0e2}}"#,
+        );
+        assert_eq!(whole["_meta"]["response_type"], "answer");
+        assert_eq!(whole["_meta"]["promise_token"], "p");
+        assert_eq!(whole["_meta"]["mine"], json!(1.0e2));
+        assert!(whole.get("resultType").is_none() && whole.get("_mgp").is_none());
+    }
+
+    #[test]
+    fn what_the_server_wrote_stays_to_the_byte() {
+        let meta = AnswerMeta {
+            response_type: ResponseType::Failure,
+            timestamp: "t",
+            processing_time_ms: 0,
+            server_version: "1",
+            more: &[],
+        };
+        let result = r#"{ "content":[1.0e2, 12345678901234567890123],"isError":true}"#;
+        let written = with_meta(result, &meta);
+        assert!(written.starts_with(&result[..result.len() - 1]), "{written}");
+    }
+}

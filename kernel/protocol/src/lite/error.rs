@@ -1,0 +1,260 @@
+//! Refusals as a lite caller reads them: an error of the five codes of §4.4, or a `failure` where a model can mend
+//! what it asked.
+
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::dialect::Version;
+use crate::jsonrpc::{
+    ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR,
+};
+use crate::refusal::{Refusal, Rendered};
+
+/// Most names in `available_tools`: enough for a person who looks, and no list of everything in each error.
+pub const NAMES_MAX: usize = 50;
+
+/// The kind of an error, the same over HTTP and gRPC (§7.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LiteErrorKind {
+    /// Not JSON, or no request.
+    InvalidRequest,
+    /// No such tool, or no such method.
+    NotFound,
+    /// The params or the arguments do not fit.
+    InvalidParams,
+    /// There was no answer in time, and no promise was given.
+    Timeout,
+    /// All others.
+    Internal,
+}
+
+impl LiteErrorKind {
+    fn of(code: i64) -> Self {
+        match code {
+            PARSE_ERROR | INVALID_REQUEST => Self::InvalidRequest,
+            METHOD_NOT_FOUND => Self::NotFound,
+            INVALID_PARAMS => Self::InvalidParams,
+            _ => Self::Internal,
+        }
+    }
+}
+
+/// An error of MCP-lite.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct LiteError {
+    /// Its kind.
+    pub kind: LiteErrorKind,
+    /// The code of JSON-RPC; one of a server's own is passed on.
+    pub code: i64,
+    /// For people.
+    pub message: String,
+    /// For programs, as JSON.
+    pub data: Option<Box<RawValue>>,
+    /// The HTTP status: 400 for what was no request, else 200.
+    pub status: u16,
+}
+
+/// How a refused call is answered.
+#[derive(Clone, Debug)]
+pub enum LiteRefusal {
+    /// With an error.
+    Error(LiteError),
+    /// With this result, which says `isError`.
+    Failure(String),
+}
+
+impl LiteError {
+    /// An error without data.
+    #[must_use]
+    pub fn new(kind: LiteErrorKind, message: impl Into<String>) -> Self {
+        let code = match kind {
+            LiteErrorKind::InvalidRequest => INVALID_REQUEST,
+            LiteErrorKind::NotFound => METHOD_NOT_FOUND,
+            LiteErrorKind::InvalidParams => INVALID_PARAMS,
+            LiteErrorKind::Timeout | LiteErrorKind::Internal => INTERNAL_ERROR,
+        };
+        Self {
+            kind,
+            code,
+            message: message.into(),
+            data: None,
+            status: 200,
+        }
+    }
+
+    /// The caller's time was over before there was an answer, and it takes no promise. The call was cancelled.
+    #[must_use]
+    pub fn deadline(waited_ms: u64) -> Self {
+        let words = format!(
+            "no answer within {waited_ms} ms, and no promise was wanted; the call was cancelled"
+        );
+        Self::new(LiteErrorKind::Timeout, words).with_data(&json!({"timeoutMs": waited_ms}))
+    }
+
+    /// A promise that cannot be redeemed: the same words whether it is over, another caller's, or none at all.
+    #[must_use]
+    pub fn unknown_promise() -> Self {
+        let words = "Unknown promise: it was not given to this caller, or has expired";
+        Self::new(LiteErrorKind::InvalidParams, words)
+    }
+
+    /// No tool of that name that this caller may call (A.5). `available` are names of tools it may.
+    #[must_use]
+    pub fn tool_not_found(name: &str, available: &[&str], suggestion: Option<&str>) -> Self {
+        let mut data = json!({
+            "requested_tool": name,
+            "available_tools": available.iter().take(NAMES_MAX).collect::<Vec<_>>(),
+        });
+        if let Some(meant) = suggestion {
+            data["suggestion"] = format!("Did you mean '{meant}'?").into();
+        }
+        Self::new(LiteErrorKind::NotFound, "Tool not found").with_data(&data)
+    }
+
+    fn with_data(mut self, data: &serde_json::Value) -> Self {
+        self.data = RawValue::from_string(data.to_string()).ok();
+        self
+    }
+
+    /// An error of a server, or one that was rendered before, as JSON text.
+    #[must_use]
+    pub fn read(error: &str) -> Self {
+        #[derive(Deserialize)]
+        struct Said {
+            #[serde(default)]
+            code: Option<i64>,
+            #[serde(default)]
+            message: Option<String>,
+            #[serde(default)]
+            data: Option<Box<RawValue>>,
+        }
+        let said: Option<Said> = serde_json::from_str(error).ok();
+        let code = said.as_ref().and_then(|said| said.code);
+        let code = code.unwrap_or(INTERNAL_ERROR);
+        let (message, data) = said.map_or((None, None), |said| (said.message, said.data));
+        Self {
+            kind: LiteErrorKind::of(code),
+            code,
+            message: message.unwrap_or_else(|| "Internal error".into()),
+            data,
+            status: 200,
+        }
+    }
+
+    /// As JSON text: the `error` member of an answer, or the data of the event `error` (A-37).
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let object = ErrorObject {
+            code: self.code,
+            message: self.message.clone(),
+            data: self.data.clone(),
+        };
+        serde_json::to_string(&object).expect("an error object is always JSON")
+    }
+}
+
+impl LiteRefusal {
+    /// How this refusal of a call is answered.
+    #[must_use]
+    pub fn of(refusal: &Refusal) -> Self {
+        if let Refusal::UnknownTool(name) = refusal {
+            return Self::Error(LiteError::tool_not_found(name, &[], None));
+        }
+        if let Refusal::MissingCapability { required } = refusal {
+            let words = format!(
+                "the tool asks its caller for what MCP-lite has no words for: {}",
+                required.get()
+            );
+            return Self::Error(LiteError::new(LiteErrorKind::Internal, words));
+        }
+        // Arguments that do not fit are an error here (§4.4, §5.5), not a result as in newer versions of MCP.
+        let version = match matches!(refusal, Refusal::BadArguments { .. }) {
+            true => Version::V2025_06_18,
+            false => Version::MODERN,
+        };
+        match refusal.render(version) {
+            Rendered::Result(result) => Self::Failure(result),
+            Rendered::Error(error) => {
+                let mut error = LiteError::read(&error);
+                if is_late(refusal) {
+                    error.kind = LiteErrorKind::Timeout;
+                }
+                if error.kind == LiteErrorKind::InvalidRequest
+                    && !matches!(refusal, Refusal::Peer(_))
+                {
+                    error.status = 400;
+                }
+                Self::Error(error)
+            }
+        }
+    }
+}
+
+/// True when the time of the call was over.
+fn is_late(refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::Unanswered(call) => is_late(&call.why),
+        other => matches!(other, Refusal::TimedOut { .. } | Refusal::HeldUp { .. }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::ids::ServerId;
+
+    fn error(refusal: &Refusal) -> LiteError {
+        match LiteRefusal::of(refusal) {
+            LiteRefusal::Error(error) => error,
+            LiteRefusal::Failure(result) => panic!("{result}"),
+        }
+    }
+
+    /// LITE-050: arguments that do not fit are -32602, with where and why.
+    #[test]
+    fn bad_arguments_are_an_error_with_its_place() {
+        let said = error(&Refusal::BadArguments {
+            tool: "add".into(),
+            path: "/a".into(),
+            keyword: "type".into(),
+            message: "\"x\" is not a number".into(),
+        });
+        assert_eq!((said.code, said.kind), (-32602, LiteErrorKind::InvalidParams));
+        let data: Value = serde_json::from_str(said.data.unwrap().get()).unwrap();
+        assert_eq!(data["path"], "/a");
+    }
+
+    /// LITE-049, LITE-052: what was asked for, what there is, and what was meant.
+    #[test]
+    fn a_tool_that_is_not_there_is_told_with_those_that_are() {
+        let many: Vec<String> = (0..200).map(|n| format!("tool_{n}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let said = LiteError::tool_not_found("tol_1", &many, Some("tool_1"));
+        assert_eq!((said.code, said.kind), (-32601, LiteErrorKind::NotFound));
+        let data: Value = serde_json::from_str(said.data.unwrap().get()).unwrap();
+        assert_eq!(data["suggestion"], "Did you mean 'tool_1'?");
+        assert_eq!(data["available_tools"].as_array().unwrap().len(), NAMES_MAX);
+    }
+
+    /// LITE-063, LITE-067: what is late is late in both bindings, and codes beyond JSON-RPC's are not said.
+    #[test]
+    fn kinds_are_told_apart() {
+        let late = error(&Refusal::TimedOut {
+            server: ServerId::new("it"),
+            after_ms: 5,
+            remote: false,
+        });
+        assert_eq!((late.code, late.kind), (-32603, LiteErrorKind::Timeout));
+        let required = RawValue::from_string(r#"{"sampling":{}}"#.into()).unwrap();
+        assert_eq!(error(&Refusal::MissingCapability { required }).code, -32603);
+        let own = RawValue::from_string(r#"{"code":-32000,"message":"m","data":[1]}"#.into());
+        let own = error(&Refusal::Peer(own.unwrap()));
+        assert_eq!((own.code, &*own.message), (-32000, "m"));
+        assert_eq!(error(&Refusal::BadRequest("b".into())).status, 400);
+        assert_eq!(LiteError::read("[]").code, -32603);
+    }
+}

@@ -1,0 +1,183 @@
+//! What a tool asks in the middle of a call, as a lite caller is asked and answers (A-37): one question at a time, in
+//! `_meta.elicitation`; the call is made again with the extra arguments.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::splice::{member, members, quoted};
+
+/// The method of questions that a lite caller can be asked.
+pub const ASKABLE: &str = "elicitation/create";
+
+/// One question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiteQuestion {
+    /// Its name within the call.
+    pub key: String,
+    /// For people.
+    pub message: String,
+    /// What is wanted, as JSON Schema text; `{}` where there is nothing to fill in.
+    pub schema: String,
+    /// Where the person has to go, for a question that is answered there.
+    pub url: Option<String>,
+}
+
+impl LiteQuestion {
+    /// The question of that name in an `inputRequests` object; without a name the first one.
+    #[must_use]
+    pub fn of(input_requests: &str, key: Option<&str>) -> Option<Self> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params<'a> {
+            #[serde(default)]
+            message: Option<String>,
+            #[serde(borrow, default)]
+            requested_schema: Option<&'a RawValue>,
+            #[serde(default)]
+            url: Option<String>,
+        }
+        let all = members(input_requests)?;
+        let meant = |(name, _): &&(std::borrow::Cow<'_, str>, &RawValue)| {
+            key.is_none_or(|key| key == name)
+        };
+        let (name, asked) = all.iter().find(meant)?;
+        let method: String = serde_json::from_str(member(asked.get(), "method")?).ok()?;
+        if method != ASKABLE {
+            return None;
+        }
+        let params = member(asked.get(), "params").unwrap_or("{}");
+        let params: Params<'_> = serde_json::from_str(params).ok()?;
+        Some(Self {
+            key: name.clone().into_owned(),
+            message: params.message.unwrap_or_default(),
+            schema: params.requested_schema.map_or("{}", RawValue::get).into(),
+            url: params.url,
+        })
+    }
+
+    /// The value of `_meta.elicitation`.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let url = self.url.as_deref().map(|url| format!(r#","mode":"url","url":{}"#, quoted(url)));
+        format!(
+            r#"{{"message":{},"requestedSchema":{}{}}}"#,
+            quoted(&self.message),
+            self.schema,
+            url.unwrap_or_default()
+        )
+    }
+
+    /// The `inputResponses` object that answers it. `said` is the request's own `_meta.elicitation`, which says
+    /// `action` and `content` outright; without it, what stands in `arguments` under the names that were asked for
+    /// is the answer. `None` where nothing answers.
+    #[must_use]
+    pub fn answered(&self, arguments: &str, said: Option<&str>) -> Option<String> {
+        let result = match said.and_then(Said::read) {
+            Some(said) => said.result(|| self.picked(arguments))?,
+            None if self.url.is_some() => r#"{"action":"accept"}"#.into(),
+            None => accepted(&self.picked(arguments)?),
+        };
+        Some(format!("{{{}:{result}}}", quoted(&self.key)))
+    }
+
+    /// The arguments under the names that were asked for; `None` where all of them are missing, but one was wanted.
+    fn picked(&self, arguments: &str) -> Option<String> {
+        let properties = member(&self.schema, "properties").and_then(members);
+        let asked: Vec<_> = properties.unwrap_or_default();
+        let given = members(arguments).unwrap_or_default();
+        let picked = given.iter().filter(|(name, _)| asked.iter().any(|(a, _)| a == name));
+        let picked: Vec<String> = picked
+            .map(|(name, value)| format!("{}:{}", quoted(name), value.get()))
+            .collect();
+        (!picked.is_empty() || asked.is_empty()).then(|| format!("{{{}}}", picked.join(",")))
+    }
+}
+
+/// What a request says of the question outright.
+struct Said {
+    action: Action,
+    content: Option<String>,
+}
+
+enum Action {
+    Accept,
+    Decline,
+    Cancel,
+}
+
+impl Said {
+    fn read(said: &str) -> Option<Self> {
+        let action: String = match member(said, "action") {
+            Some(action) => serde_json::from_str(action).ok()?,
+            None => "accept".into(),
+        };
+        let action = match &*action {
+            "accept" => Action::Accept,
+            "decline" => Action::Decline,
+            "cancel" => Action::Cancel,
+            _ => return None,
+        };
+        let content = member(said, "content").filter(|content| content.starts_with('{'));
+        Some(Self {
+            action,
+            content: content.map(str::to_owned),
+        })
+    }
+
+    fn result(self, picked: impl FnOnce() -> Option<String>) -> Option<String> {
+        match self.action {
+            Action::Accept => Some(accepted(&self.content.or_else(picked)?)),
+            Action::Decline => Some(r#"{"action":"decline"}"#.into()),
+            Action::Cancel => Some(r#"{"action":"cancel"}"#.into()),
+        }
+    }
+}
+
+fn accepted(content: &str) -> String {
+    format!(r#"{{"action":"accept","content":{content}}}"#)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const ASKED: &str = r#"{"elicitation-1":{"method":"elicitation/create","params":{"mode":"form","message":"Which?","requestedSchema":{"type":"object","properties":{"colour":{"type":"string"},"n":{"type":"integer"}},"required":["colour"]}}},"elicitation-2":{"method":"elicitation/create","params":{"mode":"url","message":"Go","url":"https://a.test/","elicitationId":"x"}}}"#;
+
+    fn answer(question: &LiteQuestion, arguments: &str, said: Option<&str>) -> Option<Value> {
+        let answer = question.answered(arguments, said)?;
+        Some(serde_json::from_str(&answer).unwrap())
+    }
+
+    /// LITE-013, LITE-076: what is needed is told, and the extra arguments answer it.
+    #[test]
+    fn extra_arguments_answer_a_question() {
+        let asked = LiteQuestion::of(ASKED, None).unwrap();
+        let shown: Value = serde_json::from_str(&asked.to_json()).unwrap();
+        assert_eq!(shown["message"], "Which?");
+        assert_eq!(shown["requestedSchema"]["required"], json!(["colour"]));
+        let given = answer(&asked, r#"{"a":1,"colour":"red","n":1.0}"#, None).unwrap();
+        let content = json!({"colour": "red", "n": 1.0});
+        assert_eq!(given["elicitation-1"], json!({"action": "accept", "content": content}));
+        assert_eq!(answer(&asked, r#"{"a":1}"#, None), None, "nothing answers it");
+        let no = answer(&asked, "{}", Some(r#"{"action":"decline"}"#)).unwrap();
+        assert_eq!(no["elicitation-1"], json!({"action": "decline"}));
+        let outright = r#"{"action":"accept","content":{"colour":"blue"}}"#;
+        let outright = answer(&asked, r#"{"colour":"red"}"#, Some(outright)).unwrap();
+        assert_eq!(outright["elicitation-1"]["content"]["colour"], "blue");
+        assert_eq!(answer(&asked, "{}", Some(r#"{"action":"perhaps"}"#)), None);
+    }
+
+    #[test]
+    fn a_question_that_is_answered_elsewhere_names_the_place() {
+        let asked = LiteQuestion::of(ASKED, Some("elicitation-2")).unwrap();
+        let shown: Value = serde_json::from_str(&asked.to_json()).unwrap();
+        assert_eq!(shown["url"], "https://a.test/");
+        let given = answer(&asked, "{}", None).unwrap();
+        assert_eq!(given["elicitation-2"], json!({"action": "accept"}));
+        assert_eq!(LiteQuestion::of(ASKED, Some("elicitation-3")), None);
+        let sampling = r#"{"s":{"method":"sampling/createMessage","params":{}}}"#;
+        assert_eq!(LiteQuestion::of(sampling, None), None);
+    }
+}

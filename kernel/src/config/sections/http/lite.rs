@@ -1,0 +1,42 @@
+//! `[lite]`: MCP-lite at the HTTP door.
+
+use std::time::Duration;
+
+use crate::config::reading::Section;
+
+const DAY: u64 = 86_400;
+
+/// `[lite]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiteConfig {
+    /// Whether MCP-lite is offered, over HTTP and gRPC.
+    pub enabled: bool,
+    /// A call that takes longer is answered with a promise; zero for never, unless its caller says when.
+    pub promise_after: Duration,
+    /// How long a promise can be redeemed.
+    pub promise_ttl: Duration,
+    /// How often a stream says that it is alive.
+    pub heartbeat: Duration,
+}
+
+impl Default for LiteConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            // Many programs and proxies give up after 30 s.
+            promise_after: Duration::from_secs(25),
+            promise_ttl: Duration::from_secs(3600),
+            heartbeat: Duration::from_secs(15),
+        }
+    }
+}
+
+impl LiteConfig {
+    pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>) {
+        section.flag("enabled", &mut self.enabled);
+        section.millis("promise_after_ms", 0..=DAY * 1000, &mut self.promise_after);
+        section.secs("promise_ttl_secs", 1..=7 * DAY, &mut self.promise_ttl);
+        section.millis("heartbeat_ms", 100..=600_000, &mut self.heartbeat);
+        section.finish();
+    }
+}

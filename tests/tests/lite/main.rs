@@ -1,0 +1,11 @@
+//! MCP-lite: the same tools over plain HTTP and gRPC, at a real `mgp up` with scripted servers behind it.
+#![allow(clippy::unwrap_used)]
+
+mod attacks;
+mod calls;
+mod listing;
+mod promises;
+mod questions;
+mod scene;
+mod streaming;
+mod upstreams;
