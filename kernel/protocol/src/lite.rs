@@ -93,7 +93,10 @@ mod tests {
         assert_eq!(defined["name"], REDEEM);
         assert_eq!(defined["@type"], "system");
         assert_eq!(defined["inputSchema"]["required"][0], "promise");
-        assert_eq!(defined["inputSchema"]["properties"]["promise"]["type"], "string");
+        assert_eq!(
+            defined["inputSchema"]["properties"]["promise"]["type"],
+            "string"
+        );
     }
 
     /// LITE-008, LITE-015: five words, each read as it is written.

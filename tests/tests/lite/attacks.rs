@@ -7,7 +7,12 @@ use serde_json::json;
 
 use crate::scene::{BASE, LiteClient, TOKENS, guarded, kernel, token};
 
-const PATHS: [&str; 4] = ["/mcp-lite/v1/listtools", "/mcp-lite/v1/calltools", "/rpc", "/tools"];
+const PATHS: [&str; 4] = [
+    "/mcp-lite/v1/listtools",
+    "/mcp-lite/v1/calltools",
+    "/rpc",
+    "/tools",
+];
 
 /// LITE-077: no token, a forged one, two, one in the URL and one that was taken back open nothing, at any endpoint.
 #[tokio::test]
@@ -21,15 +26,24 @@ async fn nobody_comes_in_without_a_token() {
         let client = LiteClient::at(&kernel, path);
         let refused = async |client: &LiteClient, case: &str| {
             let said = client.post("{}").await;
-            assert_eq!(said.status, StatusCode::UNAUTHORIZED, "{path} {case} {said:?}");
-            assert!(said.headers.contains_key("www-authenticate"), "{path} {case}");
+            assert_eq!(
+                said.status,
+                StatusCode::UNAUTHORIZED,
+                "{path} {case} {said:?}"
+            );
+            assert!(
+                said.headers.contains_key("www-authenticate"),
+                "{path} {case}"
+            );
             assert!(!said.body.to_string().contains("it__"), "{path} {case}");
         };
         refused(&client, "none").await;
         refused(&client.clone().with_token(&forged), "forged").await;
         refused(&client.clone().with_token(""), "empty").await;
         let mut two = client.clone().with_token(&alice);
-        two.http.headers.append(AUTHORIZATION, "Bearer other".parse().unwrap());
+        two.http
+            .headers
+            .append(AUTHORIZATION, "Bearer other".parse().unwrap());
         refused(&two, "two").await;
         let at = format!("{path}?token={alice}&access_token={alice}");
         refused(&LiteClient::at(&kernel, &at), "in the URL").await;
@@ -55,7 +69,11 @@ async fn pages_of_others_are_403() {
         ] {
             let mut page = client.clone();
             page.http.set(name.clone(), value);
-            assert_eq!(page.post("{}").await.status, StatusCode::FORBIDDEN, "{path} {name} {value}");
+            assert_eq!(
+                page.post("{}").await.status,
+                StatusCode::FORBIDDEN,
+                "{path} {name} {value}"
+            );
         }
         assert_ne!(client.post("{}").await.status, StatusCode::FORBIDDEN);
     }
@@ -68,23 +86,40 @@ async fn long_and_deep_bodies_harm_nobody() {
     let kernel = Kernel::start(&format!("[limits]\nmax_frame_bytes = 65536\n{fixture}")).await;
     kernel.connected(&["it"]).await;
     let client = LiteClient::new(&kernel);
-    let long = client.call("it__echo", json!({"text": "x".repeat(70_000)})).await;
+    let long = client
+        .call("it__echo", json!({"text": "x".repeat(70_000)}))
+        .await;
     assert_eq!(long.status, StatusCode::PAYLOAD_TOO_LARGE, "{long:?}");
     for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
         let deep = format!("{}1{}", open.repeat(9_000), close.repeat(9_000));
         for body in [
             deep.clone(),
-            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"it__echo","arguments":{{"text":{deep}}}}}}}"#),
-            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"it__echo","arguments":{deep}}}}}"#),
-            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"it__echo","_meta":{deep}}}}}"#),
+            format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"it__echo","arguments":{{"text":{deep}}}}}}}"#
+            ),
+            format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"it__echo","arguments":{deep}}}}}"#
+            ),
+            format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"it__echo","_meta":{deep}}}}}"#
+            ),
         ] {
             let said = client.post(body).await;
             assert!(said.body.get("error").is_some(), "{said:?}");
         }
         let list = LiteClient::at(&kernel, "/tools").post(deep).await;
-        assert!(list.status.is_success() || list.status.is_client_error(), "{list:?}");
+        assert!(
+            list.status.is_success() || list.status.is_client_error(),
+            "{list:?}"
+        );
     }
-    assert_eq!(client.call("it__echo", json!({"text": "well"})).await.text(), "well");
+    assert_eq!(
+        client
+            .call("it__echo", json!({"text": "well"}))
+            .await
+            .text(),
+        "well"
+    );
 }
 
 /// A member in another case, or twice, is not two messages to anybody; names that go around a list go nowhere.
@@ -108,12 +143,19 @@ async fn no_body_means_two_things() {
         assert!(said.body.get("error").is_some(), "{params} {said:?}");
     }
     // Kernels are not operated from here, and nobody says who he is in a body.
-    for name in ["mgp.kernel.stop", "mgp/kernel/stop", "mgp.agents.add", "mgp.access.grant"] {
+    for name in [
+        "mgp.kernel.stop",
+        "mgp/kernel/stop",
+        "mgp.agents.add",
+        "mgp.access.grant",
+    ] {
         let said = client.call(name, json!({})).await;
         assert_eq!(said.error()["code"], -32601, "{name} {said:?}");
     }
     let meta = json!({"agent": "agent.local", "mgp": {"agent": "operator"}});
-    let said = client.call_with("it__echo", json!({"text": "x"}), meta).await;
+    let said = client
+        .call_with("it__echo", json!({"text": "x"}), meta)
+        .await;
     assert_eq!(said.kind(), "answer");
 }
 
@@ -126,14 +168,25 @@ async fn guesses_open_no_promise() {
     let client = LiteClient::at(&kernel, &format!("{BASE}/rpc"));
     let (alice, bob) = (token(&kernel, "alice").await, token(&kernel, "bob").await);
     let (alice, bob) = (client.clone().with_token(&alice), client.with_token(&bob));
-    let promise = alice.prefers("wait=0").call("it__slow_compute", json!({"seconds": 1})).await.promise();
+    let promise = alice
+        .prefers("wait=0")
+        .call("it__slow_compute", json!({"seconds": 1}))
+        .await
+        .promise();
     for at in (5..promise.len()).step_by(7) {
         let mut guess = promise.clone();
         guess.truncate(at);
-        for guess in [guess.clone(), format!("{guess}AAAA"), format!("{guess}{}", &promise[..20])] {
+        for guess in [
+            guess.clone(),
+            format!("{guess}AAAA"),
+            format!("{guess}{}", &promise[..20]),
+        ] {
             let said = bob.redeem(&guess).await;
             assert_eq!(said.error()["code"], -32602, "{said:?}");
         }
     }
-    assert_eq!(alice.prefers("wait=9").redeem(&promise).await.kind(), "answer");
+    assert_eq!(
+        alice.prefers("wait=9").redeem(&promise).await.kind(),
+        "answer"
+    );
 }

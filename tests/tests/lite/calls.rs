@@ -25,7 +25,10 @@ async fn one_post_calls_a_tool() {
     let client = LiteClient::new(&kernel);
     let said = client.call("it__echo", json!({"text": "b"})).await;
     let timestamp = said.meta()["timestamp"].as_str().unwrap();
-    assert!(timestamp.starts_with("20") && timestamp.ends_with('Z'), "{timestamp}");
+    assert!(
+        timestamp.starts_with("20") && timestamp.ends_with('Z'),
+        "{timestamp}"
+    );
     assert!(said.meta()["processing_time_ms"].is_u64());
     assert!(said.meta()["server_version"].is_string());
     assert!(said.result().get("resultType").is_none(), "{said:?}");
@@ -38,7 +41,9 @@ async fn one_post_calls_a_tool() {
     let failed = client.call("it__test_error_handling", json!({})).await;
     assert_eq!((failed.kind(), failed.status), ("failure", StatusCode::OK));
     assert_eq!(failed.result()["isError"], true);
-    let structured = client.call("it__test_structured", json!({"a": 1, "b": 2})).await;
+    let structured = client
+        .call("it__test_structured", json!({"a": 1, "b": 2}))
+        .await;
     assert_eq!(structured.result()["structuredContent"]["sum"], 3);
 }
 
@@ -49,11 +54,22 @@ async fn errors_have_the_codes_of_json_rpc() {
     let kernel = kernel("", &[]).await;
     let client = LiteClient::new(&kernel);
     let bad = client.call("it__echo", json!({"text": 7})).await;
-    assert_eq!((bad.status, &bad.error()["code"]), (StatusCode::OK, &json!(-32602)));
+    assert_eq!(
+        (bad.status, &bad.error()["code"]),
+        (StatusCode::OK, &json!(-32602))
+    );
     assert_eq!(bad.error()["data"]["path"], "/text");
-    for params in [json!({}), json!({"name": 7}), json!({"name": "it__echo", "_meta": 7})] {
+    for params in [
+        json!({}),
+        json!({"name": 7}),
+        json!({"name": "it__echo", "_meta": 7}),
+    ] {
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
-        assert_eq!(client.post(call.to_string()).await.error()["code"], -32602, "{params}");
+        assert_eq!(
+            client.post(call.to_string()).await.error()["code"],
+            -32602,
+            "{params}"
+        );
     }
     let own = client.call("it__protocol_error_job", json!({})).await;
     assert_eq!(own.error()["code"], -32603, "{own:?}");
@@ -69,7 +85,10 @@ async fn a_tool_that_is_not_there_is_told_with_those_that_are() {
     let client = LiteClient::new(&kernel).with_token(&token(&kernel, "alice").await);
     let said = client.call("it__ehco", json!({})).await;
     let error = said.error();
-    assert_eq!((&error["code"], &error["message"]), (&json!(-32601), &json!("Tool not found")));
+    assert_eq!(
+        (&error["code"], &error["message"]),
+        (&json!(-32601), &json!("Tool not found"))
+    );
     assert_eq!(error["data"]["requested_tool"], "it__ehco");
     assert_eq!(error["data"]["suggestion"], "Did you mean 'it__echo'?");
     let names = error["data"]["available_tools"].as_array().unwrap();
@@ -87,7 +106,14 @@ async fn a_tool_that_is_not_there_is_told_with_those_that_are() {
     let list = LiteClient::at(&kernel, "/tools").with_token(&token(&kernel, "bob").await);
     assert!(list.post("{}").await.body.to_string().contains("it__echo"));
     let list = LiteClient::at(&kernel, "/tools").with_token(&token_of(&kernel, "alice").await);
-    assert!(!list.post("{}").await.body.to_string().contains("\"it__echo\""));
+    assert!(
+        !list
+            .post("{}")
+            .await
+            .body
+            .to_string()
+            .contains("\"it__echo\"")
+    );
 }
 
 async fn token_of(kernel: &Kernel, agent: &str) -> String {
@@ -125,11 +151,20 @@ async fn sets_records_and_rates_are_those_of_mcp() {
     let config = format!("{}{sections}{}", crate::scene::TOKENS, fixture.entry("it"));
     let kernel = Kernel::with_config(&config).await;
     kernel.connected(&["it"]).await;
-    let (alice, pinned) = (token(&kernel, "alice").await, token(&kernel, "pinned").await);
+    let (alice, pinned) = (
+        token(&kernel, "alice").await,
+        token(&kernel, "pinned").await,
+    );
     let names = async |path: &str, token: &str| {
-        let said = LiteClient::at(&kernel, path).with_token(token).post("{}").await;
+        let said = LiteClient::at(&kernel, path)
+            .with_token(token)
+            .post("{}")
+            .await;
         let tools = said.body["tools"].as_array().cloned().unwrap_or_default();
-        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        tools
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
     let of_set = names(&format!("{BASE}/p/few/tools"), &alice).await;
     assert_eq!(of_set, ["redeem", "it__echo"]);
@@ -137,7 +172,10 @@ async fn sets_records_and_rates_are_those_of_mcp() {
     let other = LiteClient::at(&kernel, &format!("{BASE}/p/none/tools")).with_token(&alice);
     assert_eq!(other.post("{}").await.status, StatusCode::NOT_FOUND);
     let at_set = LiteClient::at(&kernel, &format!("{BASE}/p/few/rpc")).with_token(&alice);
-    assert_eq!(at_set.call("it__pid", json!({})).await.error()["code"], -32601);
+    assert_eq!(
+        at_set.call("it__pid", json!({})).await.error()["code"],
+        -32601
+    );
 
     let client = LiteClient::new(&kernel).with_token(&alice);
     let mut refused = 0;
@@ -146,7 +184,9 @@ async fn sets_records_and_rates_are_those_of_mcp() {
         refused += usize::from(said.body.get("error").is_some());
     }
     assert!(refused >= 1, "the rate is the agent's");
-    let records = kernel.mgp_json(&["audit", "find", "--agent", "alice"]).await;
+    let records = kernel
+        .mgp_json(&["audit", "find", "--agent", "alice"])
+        .await;
     assert!(records.to_string().contains("it:echo"), "{records:#}");
 }
 
@@ -161,7 +201,10 @@ async fn both_ways_of_answering_say_the_same() {
         let (name, done) = read(&events[0]);
         assert_eq!((events.len(), name), (1, "done"));
         assert_eq!(done["content"], plain.result()["content"]);
-        assert_eq!(done["_meta"]["response_type"], plain.meta()["response_type"]);
+        assert_eq!(
+            done["_meta"]["response_type"],
+            plain.meta()["response_type"]
+        );
     }
     let _ = body("it__echo", json!({}), json!({}));
 }

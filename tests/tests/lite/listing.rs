@@ -1,8 +1,8 @@
 //! What a lite caller finds (§3.1, §4.2.1).
 
+use http::Method;
 use http::StatusCode;
 use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
-use http::Method;
 use serde_json::{Value, json};
 
 use crate::scene::{BASE, LiteClient, Said, kernel};
@@ -21,8 +21,10 @@ fn named<'a>(tools: &'a [Value], name: &str) -> &'a Value {
 /// tools, `redeem` first and as in A.1; each has a name of its own, a description and a schema.
 #[tokio::test]
 async fn every_listing_endpoint_gives_the_same_tools() {
-    let kinds = json!({"name": "placed", "categories": ["files/read"], "inputSchema": {"type": "object"}});
-    let typed = json!({"name": "typed", "@type": "query", "title": "T", "inputSchema": {"type": "object"}});
+    let kinds =
+        json!({"name": "placed", "categories": ["files/read"], "inputSchema": {"type": "object"}});
+    let typed =
+        json!({"name": "typed", "@type": "query", "title": "T", "inputSchema": {"type": "object"}});
     let own = json!({"name": "redeem", "description": "mine", "inputSchema": {"type": "object"}});
     let (kinds, typed, own) = (kinds.to_string(), typed.to_string(), own.to_string());
     let kernel = kernel(
@@ -30,7 +32,9 @@ async fn every_listing_endpoint_gives_the_same_tools() {
         &["--tool", &kinds, "--tool", &typed, "--tool", &own],
     )
     .await;
-    let listed = LiteClient::at(&kernel, &format!("{BASE}/listtools")).post("{}").await;
+    let listed = LiteClient::at(&kernel, &format!("{BASE}/listtools"))
+        .post("{}")
+        .await;
     let tools = tools(&listed);
     let redeem = json!({
         "name": "redeem", "@type": "system",
@@ -39,20 +43,28 @@ async fn every_listing_endpoint_gives_the_same_tools() {
             "type": "string", "description": "The promise token received from a previous operation"}}}
     });
     assert_eq!(tools[0], redeem);
-    let mut names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    let mut names: Vec<&str> = tools
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
     names.sort_unstable();
     let all = names.len();
     names.dedup();
     assert!(names.len() == all && all > 20, "{names:?}");
     for tool in tools {
-        assert!(tool["description"].is_string() && tool["inputSchema"].is_object(), "{tool}");
+        assert!(
+            tool["description"].is_string() && tool["inputSchema"].is_object(),
+            "{tool}"
+        );
     }
     assert_eq!(named(tools, "it__placed")["@type"], "files/read");
     assert_eq!(named(tools, "it__typed")["@type"], "query");
     assert_eq!(named(tools, "it__typed")["description"], "T");
     // A server's own tool of that name keeps its qualified one, and can be called by it.
     assert_eq!(named(tools, "it__redeem")["description"], "mine");
-    let called = LiteClient::new(&kernel).call("it__redeem", json!({"a": 1})).await;
+    let called = LiteClient::new(&kernel)
+        .call("it__redeem", json!({"a": 1}))
+        .await;
     assert_eq!(called.kind(), "answer", "{called:?}");
 
     for path in ["/mcp-lite/v1/tools", "/tools", "/listtools"] {
@@ -62,7 +74,9 @@ async fn every_listing_endpoint_gives_the_same_tools() {
     let path = format!("{BASE}/listtools?format=array");
     let array = LiteClient::at(&kernel, &path).post("{}").await;
     assert_eq!(array.body, listed.body["tools"]);
-    let other = LiteClient::at(&kernel, &format!("{BASE}/tools?format=yaml")).post("{}").await;
+    let other = LiteClient::at(&kernel, &format!("{BASE}/tools?format=yaml"))
+        .post("{}")
+        .await;
     assert_eq!(other.status, StatusCode::BAD_REQUEST);
     let by_rpc = json!({"jsonrpc": "2.0", "id": "l", "method": "tools/list"}).to_string();
     let by_rpc = LiteClient::at(&kernel, "/rpc").post(by_rpc).await;
@@ -74,7 +88,12 @@ async fn every_listing_endpoint_gives_the_same_tools() {
 #[tokio::test]
 async fn what_is_no_request_is_told_by_its_status() {
     let kernel = kernel("", &[]).await;
-    for path in ["/mcp-lite/v1/listtools", "/mcp-lite/v1/calltools", "/rpc", "/tools"] {
+    for path in [
+        "/mcp-lite/v1/listtools",
+        "/mcp-lite/v1/calltools",
+        "/rpc",
+        "/tools",
+    ] {
         let client = LiteClient::at(&kernel, path);
         for method in [Method::GET, Method::PUT, Method::DELETE] {
             let answer = client.http.send(method, "").await.unwrap();
@@ -87,7 +106,11 @@ async fn what_is_no_request_is_told_by_its_status() {
         for kind in ["text/plain", "application/json; charset=latin1", ""] {
             let mut other = client.clone();
             other.http.set(CONTENT_TYPE, kind);
-            assert_eq!(other.post("{}").await.status, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{kind}");
+            assert_eq!(
+                other.post("{}").await.status,
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "{kind}"
+            );
         }
         let mut other = client.clone();
         other.http.set(ACCEPT, "text/html");
@@ -100,7 +123,11 @@ async fn what_is_no_request_is_told_by_its_status() {
             (b"7", -32600),
         ] {
             let said = client.post(body).await;
-            assert_eq!(said.status, StatusCode::BAD_REQUEST, "{path} {body:?} {said:?}");
+            assert_eq!(
+                said.status,
+                StatusCode::BAD_REQUEST,
+                "{path} {body:?} {said:?}"
+            );
             assert_eq!(said.error()["code"], code, "{path} {body:?}");
         }
     }
@@ -116,18 +143,33 @@ async fn what_is_no_request_is_told_by_its_status() {
     }
     let calls = LiteClient::new(&kernel);
     for (body, code) in [
-        (json!({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "it__echo"}}), -32600),
+        (
+            json!({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "it__echo"}}),
+            -32600,
+        ),
         (json!({"jsonrpc": "2.0", "id": 1, "result": {}}), -32600),
         (json!({"id": 1, "method": "tools/call"}), -32600),
-        (json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": []}), -32602),
+        (
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": []}),
+            -32602,
+        ),
     ] {
         let said = calls.post(body.to_string()).await;
         assert_eq!(said.status, StatusCode::BAD_REQUEST, "{said:?}");
         assert_eq!(said.error()["code"], code, "{body}");
     }
-    for method in ["initialize", "prompts/list", "resources/subscribe", "mgp/kernel/status"] {
+    for method in [
+        "initialize",
+        "prompts/list",
+        "resources/subscribe",
+        "mgp/kernel/status",
+    ] {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}});
-        assert_eq!(calls.post(body.to_string()).await.error()["code"], -32601, "{method}");
+        assert_eq!(
+            calls.post(body.to_string()).await.error()["code"],
+            -32601,
+            "{method}"
+        );
     }
 }
 

@@ -15,8 +15,14 @@ async fn a_long_call_is_promised_and_redeemed() {
     let kernel = kernel("[lite]\npromise_after_ms = 100\n", &["--no-tasks"]).await;
     let client = LiteClient::new(&kernel);
     let began = Instant::now();
-    let said = client.call("it__slow_compute", json!({"seconds": 2, "label": "x"})).await;
-    assert!(began.elapsed() < Duration::from_millis(1900), "{:?}", began.elapsed());
+    let said = client
+        .call("it__slow_compute", json!({"seconds": 2, "label": "x"}))
+        .await;
+    assert!(
+        began.elapsed() < Duration::from_millis(1900),
+        "{:?}",
+        began.elapsed()
+    );
     let promise = said.promise();
     let when = |name: &str| said.meta()[name].as_str().unwrap().to_owned();
     assert!(when("estimated_completion") < when("expires_at"));
@@ -30,7 +36,10 @@ async fn a_long_call_is_promised_and_redeemed() {
     let again = client.redeem(&promise).await;
     assert_eq!(again.text(), "computed x", "as long as it is kept");
     // One that is quick is answered at once.
-    assert_eq!(client.call("it__echo", json!({"text": "q"})).await.kind(), "answer");
+    assert_eq!(
+        client.call("it__echo", json!({"text": "q"})).await.kind(),
+        "answer"
+    );
 }
 
 /// LITE-016, LITE-063, RFC 7240: a caller says when it takes a promise, and that it takes none: then the call is
@@ -41,14 +50,22 @@ async fn a_caller_says_how_long_it_waits() {
     let client = LiteClient::new(&kernel);
     let slow = json!({"seconds": 30});
     for preference in ["respond-async", "wait=0", "wait=1"] {
-        let said = client.prefers(preference).call("it__test_slow", slow.clone()).await;
+        let said = client
+            .prefers(preference)
+            .call("it__test_slow", slow.clone())
+            .await;
         let promise = said.promise();
         assert_eq!(said.headers["preference-applied"], preference);
-        let cancelled = client.call("redeem", json!({"promise": promise, "action": "cancel"})).await;
+        let cancelled = client
+            .call("redeem", json!({"promise": promise, "action": "cancel"}))
+            .await;
         assert_eq!(cancelled.kind(), "answer", "{cancelled:?}");
         // LITE-074, A-36: afterwards it is one that failed.
         let over = client.redeem(&promise).await;
-        assert_eq!((over.kind(), over.text()), ("failure", "The call was cancelled"));
+        assert_eq!(
+            (over.kind(), over.text()),
+            ("failure", "The call was cancelled")
+        );
     }
     let refuses = client.prefers("respond-sync, wait=1");
     let said = refuses.call("it__test_slow", slow).await;
@@ -58,10 +75,20 @@ async fn a_caller_says_how_long_it_waits() {
         let count = client.call("it__test_cancel_count", json!({})).await;
         count.text() == "4"
     };
-    wait_until("all of them are cancelled at the server", DEADLINE, cancelled).await;
-    let waits = client.prefers("respond-sync").call("it__test_slow", json!({"seconds": 1})).await;
+    wait_until(
+        "all of them are cancelled at the server",
+        DEADLINE,
+        cancelled,
+    )
+    .await;
+    let waits = client
+        .prefers("respond-sync")
+        .call("it__test_slow", json!({"seconds": 1}))
+        .await;
     assert_eq!(waits.text(), "slept");
-    let wrong = client.call("redeem", json!({"promise": "x", "action": "explode"})).await;
+    let wrong = client
+        .call("redeem", json!({"promise": "x", "action": "explode"}))
+        .await;
     assert_eq!(wrong.error()["code"], -32602);
 }
 
@@ -83,14 +110,27 @@ async fn tasks_of_servers_are_promises() {
             said
         };
         let slow = to_its_end("it__slow_compute", json!({"seconds": 1, "label": "y"})).await;
-        assert_eq!((slow.kind(), slow.text()), ("answer", "computed y"), "{flags:?}");
+        assert_eq!(
+            (slow.kind(), slow.text()),
+            ("answer", "computed y"),
+            "{flags:?}"
+        );
         let failing = to_its_end("it__failing_job", json!({})).await;
-        assert_eq!((failing.kind(), failing.text()), ("failure", "job failed"), "{flags:?}");
+        assert_eq!(
+            (failing.kind(), failing.text()),
+            ("failure", "job failed"),
+            "{flags:?}"
+        );
         let error = to_its_end("it__protocol_error_job", json!({})).await;
         assert_eq!(error.error()["code"], -32603, "{flags:?} {error:?}");
-        let cancelled = client.prefers("wait=0").call("it__slow_compute", json!({"seconds": 30})).await;
+        let cancelled = client
+            .prefers("wait=0")
+            .call("it__slow_compute", json!({"seconds": 30}))
+            .await;
         let promise = cancelled.promise();
-        client.call("redeem", json!({"promise": promise, "action": "cancel"})).await;
+        client
+            .call("redeem", json!({"promise": promise, "action": "cancel"}))
+            .await;
         let over = client.redeem(&promise).await;
         assert_eq!(over.kind(), "failure", "{flags:?} {over:?}");
     }
@@ -106,11 +146,18 @@ async fn a_promise_is_for_its_caller_and_its_time() {
     let client = LiteClient::new(&kernel).with_token(&alice);
     let bob = LiteClient::new(&kernel).with_token(&token(&kernel, "bob").await);
     let at_set = LiteClient::at(&kernel, &format!("{BASE}/p/few/rpc")).with_token(&alice);
-    let said = client.prefers("wait=0").call("it__slow_compute", json!({"seconds": 1, "label": "z"})).await;
+    let said = client
+        .prefers("wait=0")
+        .call("it__slow_compute", json!({"seconds": 1, "label": "z"}))
+        .await;
     let promise = said.promise();
     let mut forged = promise.clone();
     let middle = forged.len() / 2;
-    let other = if &forged[middle..=middle] == "A" { "B" } else { "A" };
+    let other = if &forged[middle..=middle] == "A" {
+        "B"
+    } else {
+        "A"
+    };
     forged.replace_range(middle..=middle, other);
     let unknown = bob.redeem("prom_a7b9c2d4e6f8").await.error().clone();
     assert_eq!(unknown["code"], -32602);
@@ -141,9 +188,18 @@ async fn a_promise_is_for_its_caller_and_its_time() {
 async fn a_right_that_was_taken_back_takes_the_promise_along() {
     let kernel = guarded("", &["--no-tasks"]).await;
     let client = LiteClient::new(&kernel).with_token(&token(&kernel, "alice").await);
-    let said = client.prefers("wait=0").call("it__slow_compute", json!({"seconds": 1})).await;
+    let said = client
+        .prefers("wait=0")
+        .call("it__slow_compute", json!({"seconds": 1}))
+        .await;
     let promise = said.promise();
-    assert!(kernel.mgp(&["deny", "alice", "it:slow_compute"]).await.status.success());
+    assert!(
+        kernel
+            .mgp(&["deny", "alice", "it:slow_compute"])
+            .await
+            .status
+            .success()
+    );
     let refused = client.prefers("wait=5").redeem(&promise).await;
     assert_eq!(refused.error()["code"], -32602, "{refused:?}");
 }
@@ -153,9 +209,18 @@ async fn a_right_that_was_taken_back_takes_the_promise_along() {
 async fn promises_outlive_the_kernel() {
     let kernel = kernel("", &["--no-tasks"]).await;
     let client = LiteClient::new(&kernel).prefers("wait=0");
-    let done = client.call("it__slow_compute", json!({"seconds": 0.2, "label": "d"})).await.promise();
-    let lost = client.call("it__slow_compute", json!({"seconds": 60})).await.promise();
-    assert_eq!(client.prefers("wait=9").redeem(&done).await.text(), "computed d");
+    let done = client
+        .call("it__slow_compute", json!({"seconds": 0.2, "label": "d"}))
+        .await
+        .promise();
+    let lost = client
+        .call("it__slow_compute", json!({"seconds": 60}))
+        .await
+        .promise();
+    assert_eq!(
+        client.prefers("wait=9").redeem(&done).await.text(),
+        "computed d"
+    );
     let folder = kernel.end(Signal::SIGKILL, DEADLINE).await;
     let kernel = Kernel::again(folder).await;
     kernel.connected(&["it"]).await;

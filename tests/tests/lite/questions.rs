@@ -14,7 +14,10 @@ async fn calls(client: &LiteClient, tool: &str) -> Value {
 fn asked(said: &Said) -> (Value, Value) {
     assert_eq!(said.kind(), "elicitation", "{said:?}");
     let meta = said.meta();
-    (meta["elicitation"].clone(), json!({"continuation": meta["continuation"]}))
+    (
+        meta["elicitation"].clone(),
+        json!({"continuation": meta["continuation"]}),
+    )
 }
 
 /// LITE-013, LITE-076: a server of either era asks, the caller reads what is needed, and comes back with it; the
@@ -39,9 +42,15 @@ async fn a_question_is_answered_by_extra_arguments() {
         // A modern server is asked again with the answer, as its version of MCP has it.
         assert_eq!(count, if era == "legacy" { 1 } else { 2 }, "{era}");
         // The continuation leads to what is over.
-        let twice = client.call_with(tool, json!({"message": "Who?"}), meta).await;
+        let twice = client
+            .call_with(tool, json!({"message": "Who?"}), meta)
+            .await;
         assert_eq!(twice.error()["code"], -32602);
-        assert_eq!(calls(&client, "test_elicitation").await, count, "nothing was done twice");
+        assert_eq!(
+            calls(&client, "test_elicitation").await,
+            count,
+            "nothing was done twice"
+        );
         // Without it, it is a new call.
         asked(&client.call(tool, json!({"message": "Who?"})).await);
     }
@@ -85,14 +94,22 @@ async fn rounds_and_promised_calls_ask_as_well() {
     let mut said = client.call(tool, json!({})).await;
     for _ in 0..2 {
         let (elicitation, mut meta) = asked(&said);
-        let wanted = elicitation["requestedSchema"]["properties"].as_object().unwrap();
-        let content: Value = wanted.keys().map(|key| (key.clone(), json!("blue"))).collect();
+        let wanted = elicitation["requestedSchema"]["properties"]
+            .as_object()
+            .unwrap();
+        let content: Value = wanted
+            .keys()
+            .map(|key| (key.clone(), json!("blue")))
+            .collect();
         meta["elicitation"] = json!({"content": content});
         said = client.call_with(tool, json!({}), meta).await;
     }
     assert_eq!(said.kind(), "answer", "{said:?}");
 
-    let mut said = client.prefers("wait=0").call("it__confirm_delete", json!({"filename": "a"})).await;
+    let mut said = client
+        .prefers("wait=0")
+        .call("it__confirm_delete", json!({"filename": "a"}))
+        .await;
     for _ in 0..50 {
         if said.kind() != "promise" {
             break;
@@ -125,8 +142,14 @@ async fn a_server_that_wants_a_model_is_told_that_there_is_none() {
         let client = LiteClient::new(&kernel);
         let said = client.call(tool, json!({"prompt": "x"})).await;
         let told = said.body.to_string();
-        assert!(told.contains("sampling") || told.contains("ampling"), "{era} {told}");
-        assert!(said.body.get("error").is_some() || said.kind() == "failure", "{told}");
+        assert!(
+            told.contains("sampling") || told.contains("ampling"),
+            "{era} {told}"
+        );
+        assert!(
+            said.body.get("error").is_some() || said.kind() == "failure",
+            "{told}"
+        );
     }
 }
 
@@ -141,11 +164,17 @@ async fn a_confirmation_is_an_elicitation() {
     let client = LiteClient::new(&kernel);
     let said = client.call("it__wipe", json!({"a": 1})).await;
     let (elicitation, mut meta) = asked(&said);
-    assert!(elicitation["message"].as_str().unwrap().contains("wipe"), "{elicitation}");
+    assert!(
+        elicitation["message"].as_str().unwrap().contains("wipe"),
+        "{elicitation}"
+    );
     assert_eq!(calls(&client, "wipe").await, Value::Null, "it waits");
     meta["elicitation"] = json!({"action": "decline"});
     let no = client.call_with("it__wipe", json!({"a": 1}), meta).await;
-    assert_ne!(no.body["result"]["_meta"]["response_type"], "answer", "{no:?}");
+    assert_ne!(
+        no.body["result"]["_meta"]["response_type"], "answer",
+        "{no:?}"
+    );
     assert_eq!(calls(&client, "wipe").await, Value::Null);
 }
 
@@ -163,12 +192,22 @@ async fn a_continuation_is_for_its_caller() {
     let (_, meta) = asked(&client.call(tool, json!({"message": "m"})).await);
     let filled = json!({"message": "m", "username": "u", "email": "e@e.e"});
     let theirs = bob.call_with(tool, filled.clone(), meta.clone()).await;
-    let never = bob.call_with(tool, filled.clone(), json!({"continuation": "mgp1.x~elicitation-1"})).await;
+    let never = bob
+        .call_with(
+            tool,
+            filled.clone(),
+            json!({"continuation": "mgp1.x~elicitation-1"}),
+        )
+        .await;
     assert_eq!(theirs.error(), never.error());
     assert_eq!(theirs.error()["code"], -32602);
-    let other = client.call_with("it__echo", json!({"text": "x"}), meta.clone()).await;
+    let other = client
+        .call_with("it__echo", json!({"text": "x"}), meta.clone())
+        .await;
     assert_eq!(other.error()["code"], -32602, "{other:?}");
-    let odd = client.call_with(tool, filled.clone(), json!({"continuation": 7})).await;
+    let odd = client
+        .call_with(tool, filled.clone(), json!({"continuation": 7}))
+        .await;
     assert_eq!(odd.error()["code"], -32602);
     let own = client.call_with(tool, filled, meta).await;
     assert_eq!(own.kind(), "answer", "it waited: {own:?}");

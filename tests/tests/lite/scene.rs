@@ -164,7 +164,8 @@ impl LiteClient {
 /// A call as a body.
 pub(crate) fn body(tool: &str, arguments: Value, meta: Value) -> String {
     let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
-    json!({"jsonrpc": "2.0", "id": "call-001", "method": "tools/call", "params": params}).to_string()
+    json!({"jsonrpc": "2.0", "id": "call-001", "method": "tools/call", "params": params})
+        .to_string()
 }
 
 /// All events up to the end.

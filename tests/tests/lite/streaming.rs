@@ -32,10 +32,17 @@ async fn chunks_are_events_and_the_last_one_is_whole() {
         all.map(|(_, data)| data).collect()
     };
     let parts: Vec<Value> = named("message");
-    let text = [json!({"partial": "a"}), json!({"partial": "\u{e4}\n"}), json!({"partial": "c"})];
+    let text = [
+        json!({"partial": "a"}),
+        json!({"partial": "\u{e4}\n"}),
+        json!({"partial": "c"}),
+    ];
     assert_eq!(parts, text);
     let beats = named("heartbeat");
-    assert!(!beats.is_empty() && beats.iter().all(|beat| *beat == json!({})), "{events:?}");
+    assert!(
+        !beats.is_empty() && beats.iter().all(|beat| *beat == json!({})),
+        "{events:?}"
+    );
     let (last, done) = read(events.last().unwrap());
     assert_eq!(last, "done");
     assert_eq!(done["content"][0]["text"], "a\u{e4}\nc");
@@ -59,9 +66,15 @@ async fn a_stream_that_fails_ends_with_an_error() {
     let (name, error) = read(&unknown[0]);
     assert_eq!((name, &error["code"]), ("error", &json!(-32601)));
     let mut events = client
-        .events("it__stream", json!({"steps": [{"chunk": 0, "text": "a"}, {"ms": 60_000}]}))
+        .events(
+            "it__stream",
+            json!({"steps": [{"chunk": 0, "text": "a"}, {"ms": 60_000}]}),
+        )
         .await;
-    assert_eq!(read(&events.next().await.unwrap()).1, json!({"partial": "a"}));
+    assert_eq!(
+        read(&events.next().await.unwrap()).1,
+        json!({"partial": "a"})
+    );
     kernel.mgp(&["servers", "stop", "it"]).await;
     let rest = all(events).await;
     let (name, error) = read(rest.last().unwrap());
@@ -77,7 +90,8 @@ async fn closing_the_connection_cancels_the_call() {
     let mut watcher = kernel.http_agent(None);
     watcher.initialize("2025-11-25", "{}").await.result();
     let events = client.events("it__test_slow", json!({"seconds": 60})).await;
-    let slow = async |watcher: &mut Agent, of: &str| counted(watcher).await[of]["test_slow"].clone();
+    let slow =
+        async |watcher: &mut Agent, of: &str| counted(watcher).await[of]["test_slow"].clone();
     let there = async || slow(&mut watcher, "calls").await == 1;
     wait_until("the call is there", DEADLINE, there).await;
     drop(events);
@@ -105,8 +119,14 @@ async fn a_reader_that_does_not_read_holds_up_nobody() {
     wait_until("the server is told to pause", DEADLINE, paused).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
     let all = all(events).await;
-    let parts = all.iter().filter(|event| event.event.as_deref() == Some("message")).count();
-    assert!((300..20_000).contains(&parts), "{parts}: at most what a stream may hold");
+    let parts = all
+        .iter()
+        .filter(|event| event.event.as_deref() == Some("message"))
+        .count();
+    assert!(
+        (300..20_000).contains(&parts),
+        "{parts}: at most what a stream may hold"
+    );
     let (name, done) = read(all.last().unwrap());
     assert_eq!(name, "done");
     assert!(done["content"][0]["text"].as_str().unwrap().len() >= 20_000 * 300);

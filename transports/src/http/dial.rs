@@ -167,10 +167,12 @@ impl Dial {
         let Some(config) = config else {
             let wire = Wire::new(MaybeHttpsStream::Http(TokioIo::new(tcp)), self.h2);
             // Who is judged is asked by its address, in a tunnel, and reads the request itself.
-            return Ok(match proxy.is_some() && self.scope == AddressScope::Any && !self.h2 {
-                true => wire.read_by_proxy(),
-                false => wire,
-            });
+            return Ok(
+                match proxy.is_some() && self.scope == AddressScope::Any && !self.h2 {
+                    true => wire.read_by_proxy(),
+                    false => wire,
+                },
+            );
         };
         let failed = |why: String| DialError::Tls {
             at: address(server),

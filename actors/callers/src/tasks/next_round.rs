@@ -72,7 +72,9 @@ impl NextRound {
 
 /// Puts the questions of a round to the client; returns the `inputResponses` object.
 async fn ask(exchange: &Exchange, needs: &Needs<'_>) -> Result<String, Refusal> {
-    let rounds = exchange.rounds().expect("only a stateless client's call has rounds");
+    let rounds = exchange
+        .rounds()
+        .expect("only a stateless client's call has rounds");
     let can = rounds.capabilities();
     for input in needs.input_requests.values() {
         let lacking = match &*input.method {

@@ -41,7 +41,9 @@ pub(super) fn accepted(headers: &HeaderMap, kind: &str) -> (u16, u8) {
         let weight = if wanted { weight.unwrap_or(1000) } else { 0 };
         Some((narrow, weight))
     });
-    named.max().map_or((0, 0), |(narrow, weight)| (weight, narrow))
+    named
+        .max()
+        .map_or((0, 0), |(narrow, weight)| (weight, narrow))
 }
 
 /// `q=0.5` in thousandths (RFC 9110, 12.4.2).

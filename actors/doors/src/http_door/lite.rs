@@ -108,7 +108,10 @@ async fn list(
         Ok(_) => {}
     }
     let formats = query.unwrap_or_default().split('&');
-    let array = match formats.filter_map(|pair| pair.strip_prefix("format=")).next() {
+    let array = match formats
+        .filter_map(|pair| pair.strip_prefix("format="))
+        .next()
+    {
         None | Some("object") => false,
         Some("array") => true,
         Some(_) => {
@@ -223,7 +226,10 @@ fn answered(id: &str, outcome: &LiteOutcome) -> Response<ReplyBody> {
         }
         Err(error) => {
             let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::OK);
-            json(status, ReplyBody::full(jsonrpc::error(id, &error.to_json())))
+            json(
+                status,
+                ReplyBody::full(jsonrpc::error(id, &error.to_json())),
+            )
         }
     }
 }
@@ -271,14 +277,27 @@ mod tests {
     #[test]
     fn paths_name_endpoints_and_views() {
         let all = |endpoint| Some((endpoint, CatalogView::All));
-        for list in ["/mcp-lite/v1/listtools", "/mcp-lite/v1/tools", "/tools", "/listtools"] {
+        for list in [
+            "/mcp-lite/v1/listtools",
+            "/mcp-lite/v1/tools",
+            "/tools",
+            "/listtools",
+        ] {
             assert_eq!(address(list), all(LiteEndpoint::List), "{list}");
         }
-        for call in ["/mcp-lite/v1/calltools", "/mcp-lite/v1/rpc", "/calltool", "/rpc"] {
+        for call in [
+            "/mcp-lite/v1/calltools",
+            "/mcp-lite/v1/rpc",
+            "/calltool",
+            "/rpc",
+        ] {
             assert_eq!(address(call), all(LiteEndpoint::Call), "{call}");
         }
         let set = CatalogView::Set(SetName::parse("reading").unwrap());
-        assert_eq!(address("/mcp-lite/v1/p/reading/rpc"), Some((LiteEndpoint::Call, set)));
+        assert_eq!(
+            address("/mcp-lite/v1/p/reading/rpc"),
+            Some((LiteEndpoint::Call, set))
+        );
         for nothing in [
             "/mcp-lite/v1",
             "/mcp-lite/v1/",
@@ -302,13 +321,26 @@ mod tests {
     fn headers_say_what_is_sent_and_wanted() {
         let wants = |value: &str| wants_stream(&with(ACCEPT, value));
         assert_eq!(wants_stream(&HeaderMap::new()), Some(false));
-        for json in ["*/*", "application/json", "application/json, text/event-stream", "text/event-stream;q=0.5, application/json"] {
+        for json in [
+            "*/*",
+            "application/json",
+            "application/json, text/event-stream",
+            "text/event-stream;q=0.5, application/json",
+        ] {
             assert_eq!(wants(json), Some(false), "{json}");
         }
-        for events in ["text/event-stream", "text/event-stream, */*", "application/json;q=0.1, text/*"] {
+        for events in [
+            "text/event-stream",
+            "text/event-stream, */*",
+            "application/json;q=0.1, text/*",
+        ] {
             assert_eq!(wants(events), Some(true), "{events}");
         }
-        for neither in ["text/html", "*/*;q=0", "application/json;q=0, text/event-stream;q=0.000"] {
+        for neither in [
+            "text/html",
+            "*/*;q=0",
+            "application/json;q=0, text/event-stream;q=0.000",
+        ] {
             assert_eq!(wants(neither), None, "{neither}");
         }
         let sends = |value: &str| is_utf8_json(&with(CONTENT_TYPE, value));
@@ -328,7 +360,10 @@ mod tests {
         let five = LiteWait::For(Duration::from_secs(5));
         assert_eq!(waits("wait=5", true), (five, false));
         assert_eq!(waits("respond-async, wait=5", false), (five, false));
-        assert_eq!(waits("respond-async", false), (LiteWait::For(Duration::ZERO), false));
+        assert_eq!(
+            waits("respond-async", false),
+            (LiteWait::For(Duration::ZERO), false)
+        );
         assert_eq!(waits("respond-sync", false), (LiteWait::Ever, false));
         assert_eq!(waits("respond-sync, wait=5", false), (LiteWait::Ever, true));
     }

@@ -199,9 +199,8 @@ impl LiteRequest {
             member(meta, name)
         };
         let continuation = said("continuation").map(serde_json::from_str).transpose();
-        let continuation = continuation.map_err(|_| {
-            Refusal::BadParams("`continuation` in `_meta` must be a string".into())
-        })?;
+        let continuation = continuation
+            .map_err(|_| Refusal::BadParams("`continuation` in `_meta` must be a string".into()))?;
         Ok(Self {
             name,
             arguments: call.arguments.map_or("{}", RawValue::get).to_owned(),
@@ -289,7 +288,11 @@ impl Lite {
         let rounds = exchange.rounds().expect("a stateless call has them");
         rounds.wait_for(wait);
         let principal = identity(&who.agent, false, &who.view);
-        if let Some(tool) = self.stateless.routes.tool(&who.view, &request.name, &principal) {
+        if let Some(tool) = self
+            .stateless
+            .routes
+            .tool(&who.view, &request.name, &principal)
+        {
             // Also while it waits for a person, before any server knows of it.
             rounds.may_take_long(LongCall {
                 server: tool.server.clone(),
@@ -315,7 +318,12 @@ impl Lite {
     }
 
     /// The answer that this result is: final, a promise, or a question.
-    pub(super) fn rendered(&self, who: &LiteCaller, arrived: Arrived, result: &[u8]) -> LiteOutcome {
+    pub(super) fn rendered(
+        &self,
+        who: &LiteCaller,
+        arrived: Arrived,
+        result: &[u8],
+    ) -> LiteOutcome {
         let Ok(text) = std::str::from_utf8(result) else {
             let words = "the result is not UTF-8";
             return Err(LiteError::new(LiteErrorKind::Internal, words));
@@ -326,7 +334,9 @@ impl Lite {
         match kind {
             Some(r#""task""#) => Ok(self.promised(who, arrived, text)),
             Some(r#""input_required""#) => {
-                let back = member(text, "requestState").and_then(string).unwrap_or_default();
+                let back = member(text, "requestState")
+                    .and_then(string)
+                    .unwrap_or_default();
                 let asked = member(text, "inputRequests").unwrap_or("{}");
                 question(arrived, asked, &back, None)
             }
@@ -386,7 +396,9 @@ async fn within(
         Ok(outcome) => Ok(outcome),
         Err(_) => {
             let waited = began.elapsed().as_millis();
-            Err(LiteError::deadline(u64::try_from(waited).unwrap_or(u64::MAX)))
+            Err(LiteError::deadline(
+                u64::try_from(waited).unwrap_or(u64::MAX),
+            ))
         }
     }
 }
@@ -397,7 +409,10 @@ pub(super) fn promise(arrived: Arrived, record: &PromiseRecord, token: String) -
     let soon = unix_ms().saturating_add(arrived.elapsed_ms().max(1000));
     let more = [
         ("promise_token", quoted(&token)),
-        ("estimated_completion", quoted(&rfc3339_ms(soon.min(record.expires_ms)))),
+        (
+            "estimated_completion",
+            quoted(&rfc3339_ms(soon.min(record.expires_ms))),
+        ),
         ("expires_at", quoted(&rfc3339_ms(record.expires_ms))),
     ];
     LiteAnswer {

@@ -46,7 +46,9 @@ mod tests {
     /// LITE-019, LITE-020: of 100,000 tokens no two are alike, nor do they begin alike behind what marks the kernel.
     #[test]
     fn no_two_tokens_are_alike() {
-        let tokens: HashSet<String> = (0..100_000).map(|n| record(n).seal(&key(), "a@all")).collect();
+        let tokens: HashSet<String> = (0..100_000)
+            .map(|n| record(n).seal(&key(), "a@all"))
+            .collect();
         assert_eq!(tokens.len(), 100_000);
         // The mark, then 16 bytes of the nonce.
         let begins: HashSet<&str> = tokens.iter().map(|token| &token[13..34]).collect();
@@ -58,7 +60,10 @@ mod tests {
     fn a_token_is_for_one_caller_and_one_time() {
         let token = record(7).seal(&key(), "a@all");
         assert!(!token.contains("mgp1.7"), "{token}");
-        assert_eq!(PromiseRecord::open(&key(), "a@all", &token), Some(record(7)));
+        assert_eq!(
+            PromiseRecord::open(&key(), "a@all", &token),
+            Some(record(7))
+        );
         for other in ["b@all", "a@set:x", ""] {
             assert_eq!(PromiseRecord::open(&key(), other, &token), None, "{other}");
         }
@@ -66,8 +71,15 @@ mod tests {
             expires_ms: unix_ms(),
             ..record(7)
         };
-        assert_eq!(PromiseRecord::open(&key(), "a@all", &over.seal(&key(), "a@all")), None);
+        assert_eq!(
+            PromiseRecord::open(&key(), "a@all", &over.seal(&key(), "a@all")),
+            None
+        );
         let task = key().seal(Purpose::Task, "a@all", &record(7));
-        assert_eq!(PromiseRecord::open(&key(), "a@all", &task), None, "an id of a task");
+        assert_eq!(
+            PromiseRecord::open(&key(), "a@all", &task),
+            None,
+            "an id of a task"
+        );
     }
 }

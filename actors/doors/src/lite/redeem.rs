@@ -49,7 +49,9 @@ impl Lite {
         };
         let token = match text("promise") {
             Some(Ok(token)) => token,
-            Some(Err(_)) | None => return Err(wrong("`promise` must be a string, the token of a promise")),
+            Some(Err(_)) | None => {
+                return Err(wrong("`promise` must be a string, the token of a promise"));
+            }
         };
         let cancels = match text("action") {
             None => false,
@@ -74,7 +76,8 @@ impl Lite {
             true => self.pass_answers(&redeeming).await?,
             false => None,
         };
-        self.stands(&redeeming, self.until(call), answered.as_deref()).await
+        self.stands(&redeeming, self.until(call), answered.as_deref())
+            .await
     }
 
     /// Until when the end is waited for.
@@ -85,7 +88,9 @@ impl Lite {
             LiteWait::Ever => return call.deadline,
         };
         let own = Instant::now() + own;
-        let early = call.deadline.map(|at| at.checked_sub(Duration::from_millis(50)).unwrap_or(at));
+        let early = call
+            .deadline
+            .map(|at| at.checked_sub(Duration::from_millis(50)).unwrap_or(at));
         Some(early.map_or(own, |early| early.min(own)))
     }
 

@@ -14,9 +14,9 @@ use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 use tokio::sync::{oneshot, watch};
 
-use crate::link::wire::Alongside;
 use super::calls::Forget;
 use super::{InFlight, Link, MirroredHeaders, envelope};
+use crate::link::wire::Alongside;
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::Outcome;
 use mgp_runtime::task::{self, SupervisedTask};

@@ -19,9 +19,9 @@ use mgp_protocol::splice::member;
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use self::of_agents::ListensOfAgents;
-use crate::link::wire::Alongside;
 use super::calls::Forget;
 use super::{InFlight, Link, LinkEvent, List, MirroredHeaders, Wire, envelope};
+use crate::link::wire::Alongside;
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::Outcome;
 use mgp_runtime::task::{self, SupervisedTask};

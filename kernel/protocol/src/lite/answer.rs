@@ -126,7 +126,14 @@ mod tests {
     /// LITE-008, LITE-009: each result has its `_meta`, whatever the server wrote.
     #[test]
     fn every_result_gets_its_meta() {
-        for result in ["{}", "{ }", "7", "", r#"{"_meta":7}"#, r#"{"_meta":{},"_meta":{"response_type":"x"}}"#] {
+        for result in [
+            "{}",
+            "{ }",
+            "7",
+            "",
+            r#"{"_meta":7}"#,
+            r#"{"_meta":{},"_meta":{"response_type":"x"}}"#,
+        ] {
             let written = written(result);
             assert_eq!(written["_meta"]["response_type"], "answer", "{result}");
             assert_eq!(written["_meta"]["processing_time_ms"], 145, "{result}");
@@ -151,6 +158,9 @@ mod tests {
         };
         let result = r#"{ "content":[1.0e2, 12345678901234567890123],"isError":true}"#;
         let written = with_meta(result, &meta);
-        assert!(written.starts_with(&result[..result.len() - 1]), "{written}");
+        assert!(
+            written.starts_with(&result[..result.len() - 1]),
+            "{written}"
+        );
     }
 }

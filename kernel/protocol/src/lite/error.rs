@@ -223,7 +223,10 @@ mod tests {
             keyword: "type".into(),
             message: "\"x\" is not a number".into(),
         });
-        assert_eq!((said.code, said.kind), (-32602, LiteErrorKind::InvalidParams));
+        assert_eq!(
+            (said.code, said.kind),
+            (-32602, LiteErrorKind::InvalidParams)
+        );
         let data: Value = serde_json::from_str(said.data.unwrap().get()).unwrap();
         assert_eq!(data["path"], "/a");
     }

@@ -97,7 +97,9 @@ pub fn list(tools: &[String]) -> String {
 #[must_use]
 pub fn array(list: &str) -> &str {
     let inner = list.strip_prefix(r#"{"tools":"#);
-    inner.and_then(|rest| rest.strip_suffix('}')).unwrap_or("[]")
+    inner
+        .and_then(|rest| rest.strip_suffix('}'))
+        .unwrap_or("[]")
 }
 
 #[cfg(test)]

@@ -37,9 +37,8 @@ impl LiteQuestion {
             url: Option<String>,
         }
         let all = members(input_requests)?;
-        let meant = |(name, _): &&(std::borrow::Cow<'_, str>, &RawValue)| {
-            key.is_none_or(|key| key == name)
-        };
+        let meant =
+            |(name, _): &&(std::borrow::Cow<'_, str>, &RawValue)| key.is_none_or(|key| key == name);
         let (name, asked) = all.iter().find(meant)?;
         let method: String = serde_json::from_str(member(asked.get(), "method")?).ok()?;
         if method != ASKABLE {
@@ -58,7 +57,10 @@ impl LiteQuestion {
     /// The value of `_meta.elicitation`.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let url = self.url.as_deref().map(|url| format!(r#","mode":"url","url":{}"#, quoted(url)));
+        let url = self
+            .url
+            .as_deref()
+            .map(|url| format!(r#","mode":"url","url":{}"#, quoted(url)));
         format!(
             r#"{{"message":{},"requestedSchema":{}{}}}"#,
             quoted(&self.message),
@@ -85,7 +87,9 @@ impl LiteQuestion {
         let properties = member(&self.schema, "properties").and_then(members);
         let asked: Vec<_> = properties.unwrap_or_default();
         let given = members(arguments).unwrap_or_default();
-        let picked = given.iter().filter(|(name, _)| asked.iter().any(|(a, _)| a == name));
+        let picked = given
+            .iter()
+            .filter(|(name, _)| asked.iter().any(|(a, _)| a == name));
         let picked: Vec<String> = picked
             .map(|(name, value)| format!("{}:{}", quoted(name), value.get()))
             .collect();
@@ -159,8 +163,15 @@ mod tests {
         assert_eq!(shown["requestedSchema"]["required"], json!(["colour"]));
         let given = answer(&asked, r#"{"a":1,"colour":"red","n":1.0}"#, None).unwrap();
         let content = json!({"colour": "red", "n": 1.0});
-        assert_eq!(given["elicitation-1"], json!({"action": "accept", "content": content}));
-        assert_eq!(answer(&asked, r#"{"a":1}"#, None), None, "nothing answers it");
+        assert_eq!(
+            given["elicitation-1"],
+            json!({"action": "accept", "content": content})
+        );
+        assert_eq!(
+            answer(&asked, r#"{"a":1}"#, None),
+            None,
+            "nothing answers it"
+        );
         let no = answer(&asked, "{}", Some(r#"{"action":"decline"}"#)).unwrap();
         assert_eq!(no["elicitation-1"], json!({"action": "decline"}));
         let outright = r#"{"action":"accept","content":{"colour":"blue"}}"#;

@@ -134,7 +134,9 @@ fn transport(entry: &mut Section<'_, '_, '_>, written: &ReachKeys<'_>) -> Option
     ];
     entry.choice("transport", &names, &mut transport);
     let wrong = match (transport, command, url) {
-        (_, true, true) => "has both `command` and `url`; a server is reached in one way".to_owned(),
+        (_, true, true) => {
+            "has both `command` and `url`; a server is reached in one way".to_owned()
+        }
         (TransportKey::Stdio, false, _) => "has no `command` to start it with".to_owned(),
         (TransportKey::Url(speaks), _, false) => {
             format!("has transport `{}` but no `url`", speaks.word())

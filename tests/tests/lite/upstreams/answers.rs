@@ -13,7 +13,8 @@ async fn a_lite_server_is_a_server_like_any_other() {
         return;
     };
     let peer = LitePeer::http(&peers, &["--token", "s3cret"]).await;
-    let headers = "pass_headers = [\"x-tenant\"]\nheaders = { Authorization = \"Bearer ${SHOP}\" }\n";
+    let headers =
+        "pass_headers = [\"x-tenant\"]\nheaders = { Authorization = \"Bearer ${SHOP}\" }\n";
     let config = format!(
         "[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\n{}",
         peer.entry("shop", headers)
@@ -27,11 +28,16 @@ async fn a_lite_server_is_a_server_like_any_other() {
     assert!(named("redeem").is_none(), "{listed:#}");
     let search = named("search_documents").unwrap();
     assert_eq!(search["inputSchema"]["required"], json!(["query"]));
-    assert_eq!(named("bare").unwrap()["inputSchema"], json!({"type": "object"}));
+    assert_eq!(
+        named("bare").unwrap()["inputSchema"],
+        json!({"type": "object"})
+    );
     let unknown = agent.call("redeem", json!({"promise": "slow:1:x"})).await;
     assert!(unknown.is_error(), "{}", unknown.frame);
 
-    let found = agent.call("search_documents", json!({"query": "MCP"})).await;
+    let found = agent
+        .call("search_documents", json!({"query": "MCP"}))
+        .await;
     let document: serde_json::Value = serde_json::from_str(&found.text()).unwrap();
     assert_eq!(document["excerpt"], "MCP");
     let wrong = agent.call("search_documents", json!({"query": 7})).await;
@@ -41,7 +47,10 @@ async fn a_lite_server_is_a_server_like_any_other() {
     assert_eq!(failed["isError"], true);
     assert_eq!(failed["content"][0]["text"], "out of stock");
     let refused = agent.call("refuses", json!({})).await.error();
-    assert_eq!((&refused["code"], &refused["message"]), (&json!(-32602), &json!("no such thing")));
+    assert_eq!(
+        (&refused["code"], &refused["message"]),
+        (&json!(-32602), &json!("no such thing"))
+    );
     let odd = agent.call("odd", json!({})).await.result();
     assert_eq!(odd["content"][0]["text"], "not a task");
     assert!(odd.get("taskId").is_none() && odd.get("resultType").is_none());
@@ -50,7 +59,10 @@ async fn a_lite_server_is_a_server_like_any_other() {
 
     let mut modern = modern(&kernel, "{}");
     let plain = modern.call("plain", json!({})).await.result();
-    assert_eq!((&plain["resultType"], &plain["content"][0]["text"]), (&json!("complete"), &json!("plain")));
+    assert_eq!(
+        (&plain["resultType"], &plain["content"][0]["text"]),
+        (&json!("complete"), &json!("plain"))
+    );
     exact(&kernel).await;
     let mut found = mgp_tests::harness::Agent::over_http(kernel.url());
     found.initialize(NEWEST, "{}").await.result();
@@ -58,7 +70,13 @@ async fn a_lite_server_is_a_server_like_any_other() {
     assert_eq!(everywhere.text(), "plain");
     let headers = agent.call("headers", json!({})).await.text();
     assert!(headers.contains("Bearer s3cret"), "{headers}");
-    for other in ["mcp-session-id", "mcp-protocol-version", "mcp-method", "user-agent", "cookie"] {
+    for other in [
+        "mcp-session-id",
+        "mcp-protocol-version",
+        "mcp-method",
+        "user-agent",
+        "cookie",
+    ] {
         assert!(!headers.contains(other), "{headers}");
     }
 }
@@ -92,8 +110,16 @@ async fn the_paths_of_the_examples_are_found_and_remembered() {
         assert_eq!(agent.call("plain", json!({})).await.text(), "plain");
     }
     let told = peer.told().await;
-    let asked = |path: &str| told["paths"][format!("/mcp-lite/v1/{path}")].as_u64().unwrap_or(0);
-    assert_eq!((asked("listtools"), asked("calltools"), asked("rpc")), (1, 1, 5), "{told:#}");
+    let asked = |path: &str| {
+        told["paths"][format!("/mcp-lite/v1/{path}")]
+            .as_u64()
+            .unwrap_or(0)
+    };
+    assert_eq!(
+        (asked("listtools"), asked("calltools"), asked("rpc")),
+        (1, 1, 5),
+        "{told:#}"
+    );
     assert!(asked("tools") >= 1, "{told:#}");
 }
 
@@ -112,16 +138,25 @@ async fn the_parts_of_a_stream_arrive_as_progress() {
     let params = json!({"name": "report", "arguments": {}, "_meta": {"progressToken": "mine"}});
     let report = agent.request("tools/call", params).await;
     assert_eq!(report.text(), whole);
-    for part in ["Quarterly Report\n\nSummary", "\n\nRevenue increased by 15%"] {
+    for part in [
+        "Quarterly Report\n\nSummary",
+        "\n\nRevenue increased by 15%",
+    ] {
         let heard = agent.hears("notifications/progress").await;
         assert_eq!(heard["params"]["progressToken"], "mine");
         assert_eq!(heard["params"]["message"], part);
     }
     // Who does not ask to hear it is answered without a stream, so that the server may promise.
     assert_eq!(agent.call("report", json!({})).await.text(), "not streamed");
-    assert_eq!(agent.call("whole_report", json!({})).await.text(), "all of it");
+    assert_eq!(
+        agent.call("whole_report", json!({})).await.text(),
+        "all of it"
+    );
     let failed = agent.call("stream_fails", json!({})).await.error();
-    assert_eq!((&failed["code"], &failed["message"]), (&json!(-32603), &json!("the printer burns")));
+    assert_eq!(
+        (&failed["code"], &failed["message"]),
+        (&json!(-32603), &json!("the printer burns"))
+    );
     let ended = agent.call("stream_ends", json!({})).await;
     assert!(ended.frame.contains("without `done`"), "{}", ended.frame);
 }

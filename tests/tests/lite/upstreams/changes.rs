@@ -24,7 +24,10 @@ async fn changes_are_found_by_reading_the_list_again() {
     let listed = kernel.mgp_json(&["servers", "list"]).await;
     let shop = |listed: &serde_json::Value| {
         let all = listed["servers"].as_array().unwrap();
-        all.iter().find(|server| server["id"] == "shop").unwrap().clone()
+        all.iter()
+            .find(|server| server["id"] == "shop")
+            .unwrap()
+            .clone()
     };
     assert_eq!(shop(&listed)["transport"], "lite");
     for (broken, health) in [(true, "unhealthy"), (false, "healthy")] {

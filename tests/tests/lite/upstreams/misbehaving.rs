@@ -45,11 +45,20 @@ async fn whatever_a_lite_server_does_only_its_caller_is_told() {
         assert!(refused.is_error(), "{tool}: {}", refused.frame);
         assert!(refused.frame.contains(word), "{tool}: {}", refused.frame);
         assert!(!refused.frame.contains("another's"), "{}", refused.frame);
-        assert_eq!(agent.call("plain", json!({})).await.text(), "plain", "{tool}");
+        assert_eq!(
+            agent.call("plain", json!({})).await.text(),
+            "plain",
+            "{tool}"
+        );
     }
     let mut other = mgp_tests::harness::Agent::over_http(&kernel.server_url("calm"));
     other.initialize(super::NEWEST, "{}").await.result();
-    let echo = within("an echo", AT_ONCE, other.call("echo", json!({"text": "hi"}))).await;
+    let echo = within(
+        "an echo",
+        AT_ONCE,
+        other.call("echo", json!({"text": "hi"})),
+    )
+    .await;
     assert_eq!(echo.text(), "hi");
     peer.set(json!({"open": true})).await;
     assert_eq!(agent.answer_to(&hangs).await.text(), "plain");
@@ -71,7 +80,10 @@ async fn a_server_that_cannot_be_used_says_why() {
     );
     let guarded = format!("headers = {{ Authorization = \"Bearer wrong\" }}\n{never}");
     let kernel = Kernel::start(&(peer.entry("shop", &guarded) + &elsewhere)).await;
-    for (id, words) in [("shop", "headers"), ("lost", "https://example.com/mcp-lite/v1/")] {
+    for (id, words) in [
+        ("shop", "headers"),
+        ("lost", "https://example.com/mcp-lite/v1/"),
+    ] {
         let output = kernel.mgp(&["servers", "start", id]).await;
         let said = String::from_utf8_lossy(&output.stderr).into_owned()
             + &String::from_utf8_lossy(&output.stdout);

@@ -24,7 +24,10 @@ async fn a_promise_is_waited_for_or_becomes_a_task_and_can_be_taken_back() {
     assert_eq!(late.text(), "late a");
     assert_eq!(peer.told().await["redeemed"]["slow:3:a"], 3);
     let mut plain = modern(&kernel, "{}");
-    let late = plain.call("slow", json!({"polls": 1, "label": "b"})).await.result();
+    let late = plain
+        .call("slow", json!({"polls": 1, "label": "b"}))
+        .await
+        .result();
     assert_eq!(late["content"][0]["text"], "late b");
 
     let mut knows = modern(&kernel, TASKS);
@@ -33,7 +36,10 @@ async fn a_promise_is_waited_for_or_becomes_a_task_and_can_be_taken_back() {
     let kept = stands(&mut knows, &task, "completed").await;
     assert_eq!(kept["result"]["content"][0]["text"], "opened", "{kept}");
     let taken_back = self::task(&mut knows, "no").await;
-    knows.ask("tasks/cancel", json!({"taskId": taken_back})).await.result();
+    knows
+        .ask("tasks/cancel", json!({"taskId": taken_back}))
+        .await
+        .result();
     cancelled(&peer, "gated:no").await;
 
     let gone = agent
@@ -43,19 +49,31 @@ async fn a_promise_is_waited_for_or_becomes_a_task_and_can_be_taken_back() {
         peer.told().await["redeemed"]["endless"].as_u64() > Some(0)
     })
     .await;
-    agent.notify("notifications/cancelled", json!({"requestId": gone})).await;
+    agent
+        .notify("notifications/cancelled", json!({"requestId": gone}))
+        .await;
     cancelled(&peer, "endless").await;
     for (tool, word) in [
-        ("expires", "the promise that it gave for this call is not kept: the promise has expired"),
+        (
+            "expires",
+            "the promise that it gave for this call is not kept: the promise has expired",
+        ),
         ("huge_token", "5000 bytes"),
         ("no_token", "promise_token"),
     ] {
         let refused = agent.call(tool, json!({})).await;
-        assert!(refused.is_error() && refused.frame.contains(word), "{}", refused.frame);
+        assert!(
+            refused.is_error() && refused.frame.contains(word),
+            "{}",
+            refused.frame
+        );
     }
     assert_eq!(agent.call("plain", json!({})).await.text(), "plain");
     let told = peer.told().await;
-    assert!(told["counts"].get("cancelled expired").is_none(), "{told:#}");
+    assert!(
+        told["counts"].get("cancelled expired").is_none(),
+        "{told:#}"
+    );
 }
 
 /// LITE-017: a promise without end is over with its call's longest time, and is taken back; a server that was
@@ -72,7 +90,10 @@ async fn a_promise_outlives_its_server_and_not_its_calls_time() {
     kernel.connected(&["shop", "short"]).await;
     let mut agent = legacy(&kernel, "{}").await;
     let waits = agent
-        .start("tools/call", json!({"name": "slow", "arguments": {"polls": 1, "label": "c"}}))
+        .start(
+            "tools/call",
+            json!({"name": "slow", "arguments": {"polls": 1, "label": "c"}}),
+        )
         .await;
     wait_until("it is promised", DEADLINE, async || {
         peer.told().await["counts"]["slow"] == 1
@@ -106,7 +127,10 @@ async fn task(agent: &mut mgp_tests::harness::ModernAgent, gate: &str) -> String
 async fn stands(agent: &mut mgp_tests::harness::ModernAgent, task: &str, wanted: &str) -> Value {
     let mut seen = Value::Null;
     wait_until(&format!("the task is {wanted}"), DEADLINE, async || {
-        seen = agent.ask("tasks/get", json!({"taskId": task})).await.result();
+        seen = agent
+            .ask("tasks/get", json!({"taskId": task}))
+            .await
+            .result();
         seen["status"] == wanted
     })
     .await;

@@ -21,12 +21,18 @@ async fn what_a_lite_server_needs_is_asked_of_its_caller() {
     kernel.connected(&["shop"]).await;
 
     let mut agent = legacy(&kernel, ASKED).await;
-    agent.answers("elicitation/create", accepts(json!({"size": 42, "admin": true})));
+    agent.answers(
+        "elicitation/create",
+        accepts(json!({"size": 42, "admin": true})),
+    );
     let ordered = agent.call("order", json!({"item": "shoe"})).await;
     assert_eq!(ordered.text(), "shoe 42");
     let asked = &agent.asked()[0];
     assert_eq!(asked["params"]["message"], "Which size?");
-    assert_eq!(asked["params"]["requestedSchema"]["required"], json!(["size"]));
+    assert_eq!(
+        asked["params"]["requestedSchema"]["required"],
+        json!(["size"])
+    );
     assert_eq!(agent.call("wants_more", json!({})).await.text(), "enough");
     let before = peer.told().await["counts"]["order"].clone();
     agent.answers("elicitation/create", accepts(json!({"size": 99})));
@@ -38,13 +44,22 @@ async fn what_a_lite_server_needs_is_asked_of_its_caller() {
     agent.answers("elicitation/create", json!({"action": "decline"}));
     let declined = agent.call("order", json!({"item": "shoe"})).await.result();
     assert_eq!(declined["isError"], true);
-    assert!(declined.to_string().contains("the answer was no"), "{declined}");
+    assert!(
+        declined.to_string().contains("the answer was no"),
+        "{declined}"
+    );
     let license = agent.call("needs_something", json!({})).await.result();
     assert_eq!(license["isError"], true, "{license}");
 
     let mut modern = modern(&kernel, ASKED);
-    modern.answers("elicitation/create", accepts(json!({"size": 40, "color": "red"})));
-    let ordered = modern.call("order", json!({"item": "shirt"})).await.result();
+    modern.answers(
+        "elicitation/create",
+        accepts(json!({"size": 40, "color": "red"})),
+    );
+    let ordered = modern
+        .call("order", json!({"item": "shirt"}))
+        .await
+        .result();
     assert_eq!(ordered["content"][0]["text"], "shirt 40 red", "{ordered}");
     assert_eq!(modern.asked().len(), 2);
 
@@ -52,7 +67,12 @@ async fn what_a_lite_server_needs_is_asked_of_its_caller() {
     let told = mute.call("order", json!({"item": "shoe"})).await.result();
     let text = told["content"][0]["text"].as_str().unwrap();
     assert_eq!(told["isError"], true);
-    assert!(text.contains("Which size?") && text.contains("\"size\""), "{text}");
-    let ordered = mute.call("order", json!({"item": "shoe", "size": 44})).await;
+    assert!(
+        text.contains("Which size?") && text.contains("\"size\""),
+        "{text}"
+    );
+    let ordered = mute
+        .call("order", json!({"item": "shoe", "size": 44}))
+        .await;
     assert_eq!(ordered.text(), "shoe 44");
 }

@@ -14,7 +14,15 @@ async fn a_lite_server_is_added_shown_and_not_exported() {
     let peer = LitePeer::http(&peers, &[]).await;
     let kernel = Kernel::start("").await;
     let url = peer.url();
-    let add = ["servers", "add", "shop", "--transport", "lite", "--url", &url];
+    let add = [
+        "servers",
+        "add",
+        "shop",
+        "--transport",
+        "lite",
+        "--url",
+        &url,
+    ];
     let said = said(&kernel, &add).await;
     assert!(said.contains("added shop"), "{said}");
     kernel.connected(&["shop"]).await;
@@ -26,7 +34,11 @@ async fn a_lite_server_is_added_shown_and_not_exported() {
     assert!(called.contains("plain"), "{called}");
     let exported = self::said(&kernel, &["export"]).await;
     assert!(exported.contains("it speaks MCP-lite"), "{exported}");
-    let misspelt = self::said(&kernel, &["servers", "add", "x", "--transport", "lit", "--url", &url]).await;
+    let misspelt = self::said(
+        &kernel,
+        &["servers", "add", "x", "--transport", "lit", "--url", &url],
+    )
+    .await;
     assert!(misspelt.contains("lite"), "{misspelt}");
 }
 

@@ -3,6 +3,7 @@
 
 mod answer;
 mod content;
+mod grpc;
 mod http;
 mod listing;
 mod promise;
@@ -20,10 +21,12 @@ use mgp_callers::request::input_required::MAX_ROUNDS;
 use mgp_protocol::jsonrpc::{self, ErrorObject, INTERNAL_ERROR, METHOD_NOT_FOUND, Message};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
+use mgp_transports::http::client::Client;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use self::answer::ForeignResult;
+use self::grpc::LiteGrpc;
 use self::http::LiteHttp;
 use self::listing::REDEEM;
 use self::promise::{BackOff, HeldPromise};
@@ -57,6 +60,7 @@ pub struct LiteWire {
 #[derive(Debug)]
 enum Binding {
     Http(LiteHttp),
+    Grpc(LiteGrpc),
 }
 
 /// One call.
@@ -159,6 +163,20 @@ impl LiteWire {
         Ok(Self::new(binding, headers, passes))
     }
 
+    /// The way to a server over gRPC at this address.
+    ///
+    /// # Errors
+    /// Why that is no address, in words.
+    pub fn over_grpc(
+        client: &Client,
+        url: &str,
+        headers: HeaderMap,
+        passes: &[String],
+    ) -> Result<Arc<Self>, String> {
+        let binding = Binding::Grpc(LiteGrpc::new(client, url)?);
+        Ok(Self::new(binding, headers, passes))
+    }
+
     fn new(binding: Binding, headers: HeaderMap, passes: &[String]) -> Arc<Self> {
         Arc::new(Self {
             binding,
@@ -175,6 +193,7 @@ impl LiteWire {
     pub fn name(&self) -> &'static str {
         match self.binding {
             Binding::Http(_) => "lite",
+            Binding::Grpc(_) => "grpc",
         }
     }
 
@@ -183,6 +202,7 @@ impl LiteWire {
     pub fn parked(&self) -> Option<String> {
         match &self.binding {
             Binding::Http(http) => http.parked(),
+            Binding::Grpc(_) => None,
         }
     }
 
@@ -214,6 +234,7 @@ impl LiteWire {
     async fn list(&self, link: &Arc<Link>) -> Result<Arc<str>, Refusal> {
         let said = match &self.binding {
             Binding::Http(http) => http.list(link, &self.headers).await?,
+            Binding::Grpc(grpc) => grpc.list(link, &self.headers).await?.into(),
         };
         let said = std::str::from_utf8(&said).map_err(|_| link.faulty("its list is not UTF-8"))?;
         let list: Arc<str> = listing::tools(said)
@@ -246,7 +267,8 @@ impl LiteWire {
         params: &str,
         beside: Alongside<'_>,
     ) -> Result<String, Refusal> {
-        let name = member(params, "name").and_then(|name| serde_json::from_str::<String>(name).ok());
+        let name =
+            member(params, "name").and_then(|name| serde_json::from_str::<String>(name).ok());
         let name = name.ok_or_else(|| Refusal::BadParams("`name` is no text".into()))?;
         if name == REDEEM {
             // It is the kernel's own to call: a promise is one call's, not its finder's.
@@ -277,9 +299,7 @@ impl LiteWire {
             arguments = question::merged(&arguments, given, schema);
             again(&beside, &arguments).await?;
         }
-        Err(link.faulty(&format!(
-            "it asked for more {MAX_ROUNDS} times in one call"
-        )))
+        Err(link.faulty(&format!("it asked for more {MAX_ROUNDS} times in one call")))
     }
 
     /// The result of a call, whether at once or after its promise, and what it says.
@@ -334,7 +354,9 @@ impl LiteWire {
             partials.alive();
             match ForeignResult::read(&result).map_err(|why| link.faulty(&why))? {
                 ForeignResult::Promise(token) => held.renewed(token),
-                said => return Ok((result, said)),
+                said @ (ForeignResult::Final { .. } | ForeignResult::Needs(_)) => {
+                    return Ok((result, said));
+                }
             }
         }
     }
@@ -348,7 +370,8 @@ impl Binding {
         partials: &mut LitePartials<'_>,
     ) -> Result<String, Refusal> {
         match self {
-            Self::Http(http) => http.call(link, request, partials).await,
+            Self::Http(http) => Box::pin(http.call(link, request, partials)).await,
+            Self::Grpc(grpc) => Box::pin(grpc.call(link, request, partials)).await,
         }
     }
 }

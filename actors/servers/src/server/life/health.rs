@@ -119,7 +119,12 @@ fn unlisted(refusal: &Refusal) -> PingAnswer {
     match gone {
         true => PingAnswer::Missing,
         // Not sent.
-        false if matches!(refusal, Refusal::NotReady { .. } | Refusal::Overloaded { .. }) => {
+        false
+            if matches!(
+                refusal,
+                Refusal::NotReady { .. } | Refusal::Overloaded { .. }
+            ) =>
+        {
             PingAnswer::Busy
         }
         false => PingAnswer::Came(Health::Unhealthy),

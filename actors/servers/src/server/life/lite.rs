@@ -40,7 +40,7 @@ impl ServerLife {
             Err(why) => return End::Failed(why),
         };
         let link = self.link(Wire::Lite(wire.clone()));
-        let shake = async { Ok(met(&link).await?) };
+        let shake = met(&link);
         let end = Box::pin(self.serve(&link, shake)).await;
         self.lose(&link, &end);
         match (end, wire.parked()) {
@@ -62,7 +62,7 @@ impl ServerLife {
             UrlProtocol::Mcp | UrlProtocol::Lite => {
                 LiteWire::over_http(client, url, headers, passes)
             }
-            UrlProtocol::Grpc => Err("gRPC is not spoken yet".into()),
+            UrlProtocol::Grpc => LiteWire::over_grpc(&self.connector.client, url, headers, passes),
         }
     }
 }

@@ -25,12 +25,7 @@ pub(super) enum CallersAnswer {
 
 impl LiteWire {
     /// Asks the caller of the call `id`.
-    pub(super) async fn ask(
-        &self,
-        link: &Arc<Link>,
-        id: u64,
-        need: &ForeignNeed,
-    ) -> CallersAnswer {
+    pub(super) async fn ask(&self, link: &Arc<Link>, id: u64, need: &ForeignNeed) -> CallersAnswer {
         let Some(schema) = &need.schema else {
             return CallersAnswer::Unasked;
         };
@@ -130,7 +125,9 @@ pub(super) fn merged(arguments: &str, given: &str, schema: &str) -> String {
 pub(super) fn needed(need: &ForeignNeed, answer: &CallersAnswer) -> String {
     let message = need.message.as_deref().unwrap_or(NO_WORDS);
     if *answer == CallersAnswer::Declined {
-        return format!("Not done: the tool asked for more, and the answer was no. It asked: {message}");
+        return format!(
+            "Not done: the tool asked for more, and the answer was no. It asked: {message}"
+        );
     }
     match &need.schema {
         Some(schema) => format!(
