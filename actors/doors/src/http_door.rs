@@ -37,7 +37,9 @@ use mgp_callers::request::{identity, refused};
 use mgp_runtime::task;
 
 pub use self::auth::{Auth, Tokens};
+pub(crate) use self::auth::Unwelcome;
 pub use self::http_sse::HttpSse;
+pub(crate) use self::post::BODY_DEADLINE;
 
 /// Comments keep quiet streams alive through proxies, and show a dead client within a minute.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -184,7 +186,7 @@ impl HttpDoor {
 
     /// The credential ended during this request. What the request opened since then was missed when
     /// the rest was ended, so it is ended here.
-    fn shut_out(&self, pass: &Credential) -> Response<ReplyBody> {
+    pub(crate) fn shut_out(&self, pass: &Credential) -> Response<ReplyBody> {
         if pass.is_withdrawn() {
             self.sessions.end_of(&pass.agent);
             self.reception.directory.end_of(&pass.agent);

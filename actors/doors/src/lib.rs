@@ -5,6 +5,7 @@ pub mod bodies;
 pub mod connection;
 #[cfg(test)]
 mod ending_tests;
+pub mod grpc_door;
 pub mod http_door;
 pub mod lite;
 pub mod node_door;

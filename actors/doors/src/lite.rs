@@ -147,9 +147,18 @@ impl Lite {
     }
 
     /// Makes a request whose messages nobody reads, and waits for the answer.
-    async fn ask(&self, who: &LiteCaller, method: &'static str, params: &str) -> Outcome {
+    async fn ask(
+        &self,
+        who: &LiteCaller,
+        method: &'static str,
+        params: &str,
+        forwarded: Option<&ForwardedHeaders>,
+    ) -> Outcome {
         let (outlet, mut messages) = mpsc::channel(1);
         let running = self.open(who, (method, params), outlet, (false, Trace::minted()))?;
+        running
+            .exchange()
+            .forward(forwarded.map(ForwardedHeaders::again));
         let mut answering = running.answer();
         loop {
             tokio::select! {

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::innermost;
 use crate::budget::MessageBudget;
 
-pub use reply::ReplyBody;
+pub use reply::{CutOff, ReplyBody};
 
 /// Most bytes set aside because of a `Content-Length` alone; a longer body has to come to be kept.
 const TRUSTED: usize = 1 << 20;

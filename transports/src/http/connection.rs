@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::body::ReplyBody;
 use super::certificate::Certificate;
-use super::door_tls::DoorTls;
+use super::door_tls::{DoorTls, SecuredStream};
 use super::guard::{Allow, Denied};
 use crate::stall::StallGuard;
 
@@ -178,8 +178,9 @@ where
     drive(hall.http1.serve_connection(io, service), hall).await;
 }
 
-async fn speak_http2<H, F>(stream: TcpStream, peer: HttpPeer, hall: &Arc<Hall<H>>)
+async fn speak_http2<IO, H, F>(stream: IO, peer: HttpPeer, hall: &Arc<Hall<H>>)
 where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
@@ -199,12 +200,21 @@ where
         shaken = tls.accept(stream) => shaken,
         () = hall.closing.cancelled() => return,
     };
-    if let Some((stream, certificate)) = shaken {
-        let peer = HttpPeer {
-            certificate,
-            ..peer
-        };
-        speak_http1(stream, peer, hall).await;
+    let Some(SecuredStream {
+        stream,
+        certificate,
+        http2,
+    }) = shaken
+    else {
+        return;
+    };
+    let peer = HttpPeer {
+        certificate,
+        ..peer
+    };
+    match http2 {
+        true => speak_http2(stream, peer, hall).await,
+        false => speak_http1(stream, peer, hall).await,
     }
 }
 

@@ -26,6 +26,9 @@ pub const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Handshakes under way at a time: a few milliseconds of work each. The next ones wait for their turn.
 const HANDSHAKES: usize = 512;
 
+/// What a client names that speaks HTTP/2 (RFC 9113, section 3.3).
+const HTTP2: &[u8] = b"h2";
+
 /// Longest file looked at: a bundle of all public authorities has a quarter of it.
 const LONGEST: u64 = 1 << 20;
 
@@ -93,6 +96,15 @@ pub struct DoorTls {
     turns: Arc<Semaphore>,
 }
 
+/// A connection after its handshake.
+pub(super) struct SecuredStream {
+    pub(super) stream: TlsStream<TcpStream>,
+    /// What the client showed.
+    pub(super) certificate: Option<Arc<Certificate>>,
+    /// The client chose HTTP/2.
+    pub(super) http2: bool,
+}
+
 impl std::fmt::Debug for DoorTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("DoorTls").field(&self.papers).finish()
@@ -135,10 +147,7 @@ impl DoorTls {
     }
 
     /// Finds out who is there; `None` when that failed. Takes at most [`HANDSHAKE`].
-    pub(super) async fn accept(
-        &self,
-        stream: TcpStream,
-    ) -> Option<(TlsStream<TcpStream>, Option<Arc<Certificate>>)> {
+    pub(super) async fn accept(&self, stream: TcpStream) -> Option<SecuredStream> {
         let shaken = async {
             let _turn = self.turns.acquire().await.ok()?;
             let acceptor = TlsAcceptor::from(self.read.load().config.clone());
@@ -148,13 +157,19 @@ impl DoorTls {
                 .ok()
         };
         let stream = tokio::time::timeout(HANDSHAKE, shaken).await.ok()??;
-        let shown = stream.get_ref().1.peer_certificates();
+        let (_, session) = stream.get_ref();
+        let shown = session.peer_certificates();
         let certificate = match shown.and_then(<[_]>::first) {
             // One that was shown and cannot be read is not as if none had been shown.
             Some(first) => Some(Arc::new(Certificate::read(first)?)),
             None => None,
         };
-        Some((stream, certificate))
+        let http2 = session.alpn_protocol() == Some(HTTP2);
+        Some(SecuredStream {
+            stream,
+            certificate,
+            http2,
+        })
     }
 }
 
@@ -193,7 +208,7 @@ fn config(papers: &TlsFiles, texts: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Tls
     let mut config = builder
         .with_single_cert(chain, key)
         .map_err(|error| TlsError::Pair(papers.cert.clone(), error))?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
     if papers.clients.is_some() {
         // A resumed session would bring a certificate that nobody judges again.
         config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -77,7 +77,7 @@ impl Door {
         self.addr
     }
 
-    /// Serves HTTP/1.1, and where there is no TLS HTTP/2 to those who open with it, until `closing`; then
+    /// Serves HTTP/1.1, and HTTP/2 to those who open with it or, behind TLS, choose it, until `closing`; then
     /// ends standing streams, lets requests in flight finish within the grace, and returns.
     ///
     /// A handler's future is dropped when its client goes away.

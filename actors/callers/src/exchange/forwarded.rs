@@ -56,6 +56,15 @@ pub struct ForwardedHeaders {
 }
 
 impl ForwardedHeaders {
+    /// The same for another request that its caller makes with these.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self {
+            headers: self.headers.clone(),
+            handed: Mutex::default(),
+        }
+    }
+
     /// Adds those of these names, each as often as the agent sent it, and notes their names.
     pub fn hand(&self, names: &[HeaderName], to: &mut HeaderMap) {
         for name in names {

@@ -115,7 +115,7 @@ impl Auth {
     }
 
     /// The refusal, with advice on how to authenticate.
-    pub(super) fn refuse(
+    pub(crate) fn refuse(
         &self,
         unwelcome: &Unwelcome,
         headers: &HeaderMap,
@@ -199,7 +199,7 @@ impl Unwelcome {
     }
 
     /// Advice for the caller.
-    fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         match self {
             Self::NoCredentials => "this door wants `Authorization: Bearer <token>`; `mgp status` names the file that holds the owner's token, `mgp agents add` makes one for an agent".into(),
             Self::Unreadable => "`Authorization` must be `Bearer <token>`, once".into(),

@@ -33,7 +33,7 @@ use mgp_runtime::task;
 use mgp_runtime::trace::Trace;
 
 /// How long a client may take to send a message.
-const BODY_DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 pub(super) async fn post(
     door: &Arc<HttpDoor>,

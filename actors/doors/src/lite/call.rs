@@ -40,7 +40,7 @@ const OF_OTHERS: [&str; 3] = ["task", "inputResponses", "requestState"];
 /// Members of `_meta` that are not for the server. Nobody reads progress here.
 const OF_LITE: [&str; 3] = ["continuation", "elicitation", "progressToken"];
 
-/// Why a call is answered with an error; the same in both bindings.
+/// The answer to a call, or the error; the same in both bindings.
 pub type LiteOutcome = Result<LiteAnswer, LiteError>;
 
 /// A call as a binding read it.
@@ -283,7 +283,7 @@ impl Lite {
             Err(refusal) => return Ok(Err(refusal)),
         };
         let exchange = running.exchange();
-        exchange.forward(call.forwarded.clone());
+        exchange.forward(call.forwarded.as_ref().map(ForwardedHeaders::again));
         let wait = self.wait(call);
         let rounds = exchange.rounds().expect("a stateless call has them");
         rounds.wait_for(wait);

@@ -50,7 +50,7 @@ impl Lite {
     ) -> Result<(), LiteError> {
         let mut params = "{}".to_owned();
         for _ in 0..PAGES_MAX {
-            let page = self.ask(who, "tools/list", &params).await;
+            let page = self.ask(who, "tools/list", &params, None).await;
             let page = page.map_err(|refusal| match LiteRefusal::of(&refusal) {
                 LiteRefusal::Error(error) => error,
                 LiteRefusal::Failure(_) => {

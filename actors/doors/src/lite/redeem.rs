@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_callers::request::Outcome;
 use mgp_engine::callers::tasks::Maker;
 use mgp_protocol::lite::ResponseType;
@@ -32,6 +33,7 @@ struct Redeeming<'a> {
     token: String,
     record: PromiseRecord,
     arrived: Arrived,
+    forwarded: Option<&'a ForwardedHeaders>,
 }
 
 impl Lite {
@@ -66,6 +68,7 @@ impl Lite {
             token,
             record: record.ok_or_else(LiteError::unknown_promise)?,
             arrived,
+            forwarded: call.forwarded.as_ref(),
         };
         if cancels {
             return self.cancel(&redeeming).await;
@@ -97,7 +100,8 @@ impl Lite {
     async fn about(&self, redeeming: &Redeeming<'_>, method: &'static str, more: &str) -> Outcome {
         let task = quoted(&redeeming.record.task);
         let params = format!(r#"{{"taskId":{task}{more}}}"#);
-        self.ask(redeeming.who, method, &params).await
+        self.ask(redeeming.who, method, &params, redeeming.forwarded)
+            .await
     }
 
     /// How the task stands, as JSON text.

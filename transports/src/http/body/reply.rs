@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::Stream;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -20,6 +21,7 @@ enum ReplyKind {
     Whole(Bytes),
     Parts(std::vec::IntoIter<Bytes>),
     Stream(Box<Flow>),
+    Trailed(Box<Trailed>),
 }
 
 /// A stream with what keeps it alive and what ends it.
@@ -30,6 +32,27 @@ struct Flow {
     closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
+
+/// What a body of frames ends with when it is broken off: without trailers, HTTP/2 says that all went well.
+#[derive(Debug, Clone, Copy)]
+pub struct CutOff {
+    /// By [`ReplyBody::until`].
+    pub ended: fn() -> HeaderMap,
+    /// By the door, which closes.
+    pub closing: fn() -> HeaderMap,
+}
+
+/// A body with trailers of its own.
+struct Trailed {
+    frames: Pin<Box<Frames>>,
+    cut: CutOff,
+    standing: bool,
+    over: bool,
+    closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+type Frames = dyn Body<Data = Bytes, Error = Infallible> + Send;
 
 impl ReplyBody {
     /// No body.
@@ -64,6 +87,22 @@ impl ReplyBody {
         })))
     }
 
+    /// What another body yields, trailers included. Dropped when the client goes away.
+    #[must_use]
+    pub fn trailed(
+        frames: impl Body<Data = Bytes, Error = Infallible> + Send + 'static,
+        cut: CutOff,
+    ) -> Self {
+        Self(ReplyKind::Trailed(Box::new(Trailed {
+            frames: Box::pin(frames),
+            cut,
+            standing: false,
+            over: false,
+            closing: None,
+            end: None,
+        })))
+    }
+
     /// Puts `beat` into the stream whenever it was silent for `every`. Only streams beat.
     #[must_use]
     pub fn heartbeat(mut self, every: Duration, beat: Bytes) -> Self {
@@ -77,25 +116,33 @@ impl ReplyBody {
     /// where an answer may still be finished.
     #[must_use]
     pub fn standing(mut self) -> Self {
-        if let ReplyKind::Stream(flow) = &mut self.0 {
-            flow.standing = true;
+        match &mut self.0 {
+            ReplyKind::Stream(flow) => flow.standing = true,
+            ReplyKind::Trailed(body) => body.standing = true,
+            ReplyKind::Whole(_) | ReplyKind::Parts(_) => {}
         }
         self
     }
 
     /// Breaks a stream off, whatever it answers, as soon as this resolves.
     pub fn until(&mut self, end: impl Future<Output = ()> + Send + 'static) {
-        if let ReplyKind::Stream(flow) = &mut self.0 {
-            flow.end = Some(Box::pin(end));
+        match &mut self.0 {
+            ReplyKind::Stream(flow) => flow.end = Some(Box::pin(end)),
+            ReplyKind::Trailed(body) => body.end = Some(Box::pin(end)),
+            ReplyKind::Whole(_) | ReplyKind::Parts(_) => {}
         }
     }
 
     /// Ends a standing stream when the door closes.
     pub(in crate::http) fn ends_with(&mut self, door: &CancellationToken) {
-        if let ReplyKind::Stream(flow) = &mut self.0
-            && flow.standing
-        {
-            flow.closing = Some(Box::pin(door.clone().cancelled_owned()));
+        let closing = || Some(Box::pin(door.clone().cancelled_owned()));
+        match &mut self.0 {
+            ReplyKind::Stream(flow) if flow.standing => flow.closing = closing(),
+            ReplyKind::Trailed(body) if body.standing => body.closing = closing(),
+            ReplyKind::Stream(_)
+            | ReplyKind::Trailed(_)
+            | ReplyKind::Whole(_)
+            | ReplyKind::Parts(_) => {}
         }
     }
 }
@@ -106,6 +153,7 @@ impl fmt::Debug for ReplyBody {
             ReplyKind::Whole(body) => f.debug_tuple("Whole").field(&body.len()).finish(),
             ReplyKind::Parts(parts) => f.debug_tuple("Parts").field(&parts.len()).finish(),
             ReplyKind::Stream(_) => f.write_str("Stream"),
+            ReplyKind::Trailed(_) => f.write_str("Trailed"),
         }
     }
 }
@@ -123,6 +171,7 @@ impl Body for ReplyBody {
             ReplyKind::Whole(body) => Poll::Ready(Some(std::mem::take(body))),
             ReplyKind::Parts(parts) => Poll::Ready(parts.next()),
             ReplyKind::Stream(flow) => flow.poll_next(cx),
+            ReplyKind::Trailed(body) => return body.poll_frame(cx),
         };
         next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -132,6 +181,7 @@ impl Body for ReplyBody {
             ReplyKind::Whole(body) => body.is_empty(),
             ReplyKind::Parts(parts) => parts.len() == 0,
             ReplyKind::Stream(_) => false,
+            ReplyKind::Trailed(body) => body.over || body.frames.is_end_stream(),
         }
     }
 
@@ -140,7 +190,7 @@ impl Body for ReplyBody {
         match &self.0 {
             ReplyKind::Whole(body) => exact(body.len()),
             ReplyKind::Parts(parts) => exact(parts.as_slice().iter().map(Bytes::len).sum()),
-            ReplyKind::Stream(_) => SizeHint::default(),
+            ReplyKind::Stream(_) | ReplyKind::Trailed(_) => SizeHint::default(),
         }
     }
 }
@@ -169,6 +219,41 @@ impl Flow {
             Some(heartbeat) => heartbeat.poll_beat(cx).map(Some),
             None => Poll::Pending,
         }
+    }
+}
+
+impl Trailed {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.over {
+            return Poll::Ready(None);
+        }
+        if let Some(end) = &mut self.end
+            && end.as_mut().poll(cx).is_ready()
+        {
+            return self.broken_off(self.cut.ended);
+        }
+        if let Poll::Ready(frame) = self.frames.as_mut().poll_frame(cx) {
+            return Poll::Ready(frame);
+        }
+        if let Some(closing) = &mut self.closing
+            && closing.as_mut().poll(cx).is_ready()
+        {
+            return self.broken_off(self.cut.closing);
+        }
+        Poll::Pending
+    }
+
+    /// The last frame. What yielded the others is over at once.
+    fn broken_off(
+        &mut self,
+        why: fn() -> HeaderMap,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.over = true;
+        self.frames = Box::pin(http_body_util::Empty::new());
+        Poll::Ready(Some(Ok(Frame::trailers(why()))))
     }
 }
 
@@ -217,6 +302,33 @@ mod tests {
     async fn beat_of(body: &mut ReplyBody) -> Bytes {
         body.frame().await.unwrap().unwrap().into_data().unwrap()
     }
+
+    /// A client that reads no trailers takes what it has for the whole.
+    #[tokio::test]
+    async fn what_is_broken_off_says_so_in_its_trailers() {
+        let cut = || CutOff {
+            ended: || HeaderMap::from_iter([(SAID, "ended".parse().unwrap())]),
+            closing: || HeaderMap::from_iter([(SAID, "closing".parse().unwrap())]),
+        };
+        let endless = || http_body_util::StreamBody::new(stream::pending());
+        let mut ended = ReplyBody::trailed(endless(), cut());
+        ended.until(std::future::ready(()));
+        let mut closing = ReplyBody::trailed(endless(), cut()).standing();
+        let door = CancellationToken::new();
+        closing.ends_with(&door);
+        door.cancel();
+        for (mut body, why) in [(ended, "ended"), (closing, "closing")] {
+            let last = body.frame().await.unwrap().unwrap();
+            assert_eq!(last.into_trailers().unwrap()[SAID], why);
+            assert!(body.is_end_stream() && body.frame().await.is_none());
+        }
+        let mut whole = ReplyBody::trailed(ReplyBody::full("whole"), cut());
+        whole.ends_with(&door);
+        assert_eq!(beat_of(&mut whole).await, "whole");
+        assert!(whole.frame().await.is_none());
+    }
+
+    const SAID: http::HeaderName = http::HeaderName::from_static("said");
 
     #[tokio::test(start_paused = true)]
     async fn a_beat_comes_after_silence_only() {
