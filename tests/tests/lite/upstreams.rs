@@ -3,12 +3,13 @@
 
 mod answers;
 mod changes;
+mod grpc;
 mod misbehaving;
 mod promises;
 mod questions;
 mod words;
 
-use mgp_tests::harness::{Agent, DEADLINE, Kernel, ModernAgent, Peers, Process};
+use mgp_tests::harness::{Agent, DEADLINE, Kernel, ModernAgent, Peers, Process, Program};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -22,26 +23,49 @@ const ASKED: &str = r#"{"elicitation":{"form":{}}}"#;
 /// A lite server; dropping it ends it.
 struct LitePeer {
     process: Process,
+    transport: &'static str,
     port: u16,
+    /// Where it is told how to behave.
+    control: u16,
 }
 
 impl LitePeer {
     /// A server over HTTP.
     async fn http(peers: &Peers, flags: &[&str]) -> Self {
         let program = peers.python_script("lite/server_http.py", flags);
-        let mut process = Process::start("lite server", &program);
-        let port = process.says("its port", DEADLINE, listening).await;
-        Self { process, port }
+        Self::start("lite", &program).await
+    }
+
+    /// A server over gRPC.
+    async fn grpc(peers: &Peers, flags: &[&str]) -> Self {
+        let program = peers.python_script("lite/server_grpc.py", flags);
+        Self::start("grpc", &program).await
+    }
+
+    async fn start(transport: &'static str, program: &Program) -> Self {
+        let mut process = Process::start("lite server", program);
+        let listening = |said: &str| port(said, "listening");
+        let at = process.says("its port", DEADLINE, listening).await;
+        Self {
+            transport,
+            port: at,
+            control: port(&process.stdout(), "control").unwrap_or(at),
+            process,
+        }
     }
 
     fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/mcp-lite/v1/", self.port)
+        let path = match self.transport {
+            "lite" => "/mcp-lite/v1/",
+            _ => "",
+        };
+        format!("http://127.0.0.1:{}{path}", self.port)
     }
 
     /// Its entry, with more keys.
     fn entry(&self, id: &str, keys: &str) -> String {
-        let url = self.url();
-        format!("[[servers]]\nid = {id:?}\ntransport = \"lite\"\nurl = {url:?}\n{keys}\n")
+        let (transport, url) = (self.transport, self.url());
+        format!("[[servers]]\nid = {id:?}\ntransport = {transport:?}\nurl = {url:?}\n{keys}\n")
     }
 
     /// What it was asked: `counts` by tool, `redeemed` by token, `paths`.
@@ -54,7 +78,7 @@ impl LitePeer {
     }
 
     async fn post(&self, path: &str, body: &Value) -> Value {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.control)).await.unwrap();
         let body = body.to_string();
         let request = format!(
             "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
@@ -68,8 +92,9 @@ impl LitePeer {
     }
 }
 
-fn listening(said: &str) -> Option<u16> {
-    let (_, rest) = said.split_once("listening 127.0.0.1:")?;
+/// The port in the line that begins with this word.
+fn port(said: &str, word: &str) -> Option<u16> {
+    let (_, rest) = said.split_once(&format!("{word} 127.0.0.1:"))?;
     rest.split_once('\n')?.0.trim().parse().ok()
 }
 
