@@ -417,6 +417,11 @@ impl Routes for Routing {
         tool.filter(|tool| access::may_call(&self.calls, who, tool))
     }
 
+    fn all_tools(&self, caller: Arc<Caller>) -> Answering<Result<Vec<Bytes>, Refusal>> {
+        let calls = self.calls.clone();
+        Box::pin(async move { lists::all_tools(&calls, &caller).await })
+    }
+
     fn welcome(&self, caller: Arc<Caller>) -> Answering {
         ready(initialize::initialize(&self.calls, &caller))
     }

@@ -27,7 +27,7 @@ pub use envelope::Envelope;
 pub use http::HttpClient;
 pub use kernel::{Kernel, on_a_disk};
 pub use modern::ModernAgent;
-pub use peers::{ClientPrograms, Need, Peers};
+pub use peers::{ClientPrograms, Need, OpenApiPrograms, Peers};
 pub use process::Process;
 pub use program::Program;
 pub use upstream::Upstream;

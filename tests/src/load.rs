@@ -4,6 +4,7 @@
 //! Only ever at the loopback, and bounded in calls and in time.
 
 pub mod bounds;
+pub mod h2;
 pub mod http;
 pub mod latency;
 pub mod lines;
@@ -18,6 +19,7 @@ pub mod turnover;
 
 pub use crate::harness::process::usage::{Holding, Usage};
 pub use bounds::Bounds;
+pub use h2::{H2Load, H2Post};
 pub use http::HttpLoad;
 pub use lines::LineLoad;
 pub use nginx::Nginx;

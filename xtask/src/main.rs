@@ -51,6 +51,9 @@ enum Chore {
     /// Connect the real Claude Code, Gemini CLI and Codex to a kernel, and take over what they had: two minutes, with
     /// some 700 MB of programs in the user's cache.
     ClientTest,
+    /// Generate clients from the OpenAPI document of a kernel and use them, and try its door by it: two minutes, with
+    /// some 300 MB of programs in the user's cache.
+    OpenapiTest,
     /// Install the third-party servers and clients of the suites into the user's cache.
     Peers,
     /// Make what is handed to people, in the folder `package` of the target folder.
@@ -85,6 +88,13 @@ fn main() -> ExitCode {
         Chore::ClientTest => run([
             binaries(),
             Step::new("programs of clients", built_program("mgp-client-programs")),
+        ]),
+        Chore::OpenapiTest => run([
+            binaries(),
+            Step::new(
+                "clients of the document",
+                built_program("mgp-openapi-clients"),
+            ),
         ]),
         Chore::Peers => run([binaries(), Step::new(PEERS, install())]),
         Chore::Package { what } => package::package(&what),

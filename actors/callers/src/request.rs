@@ -96,6 +96,9 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     /// The tool of that name, as shown in the view, when this caller may call it.
     fn tool(&self, view: &CatalogView, name: &str, who: &Principal) -> Option<Arc<CatalogTool>>;
 
+    /// The definitions of all tools that this caller may call, as pages of a list.
+    fn all_tools(&self, caller: Arc<Caller>) -> Answering<Result<Vec<Bytes>, Refusal>>;
+
     /// The result of `initialize` for an agent with this view, as JSON text.
     fn welcome(&self, caller: Arc<Caller>) -> Answering;
 

@@ -28,6 +28,7 @@ use mgp_transports::sse;
 
 use self::answer::{failed, plain, refusal, unknown_session};
 use self::headers::{LAST_EVENT, SESSION};
+use self::lite::openapi::{self, ApiPath};
 use crate::lite::Lite;
 use crate::oauth::{SETS, WELL_KNOWN};
 use crate::reception::Reception;
@@ -57,6 +58,8 @@ pub struct HttpDoor {
     pub auth: Auth,
     /// How answers are sent.
     pub manners: Manners,
+    /// It speaks TLS only.
+    pub secure: bool,
     /// MCP-lite, where it is offered.
     pub lite: Option<Arc<Lite>>,
 }
@@ -94,8 +97,9 @@ impl HttpDoor {
         if let Some(path) = request.uri().path().strip_prefix(WELL_KNOWN) {
             return self.metadata(request.method(), request.headers(), path);
         }
-        let offered =
-            |at: &(DoorPath, _)| self.lite.is_some() || !matches!(at.0, DoorPath::Lite(_));
+        let offered = |at: &(DoorPath, _)| {
+            self.lite.is_some() || !matches!(at.0, DoorPath::Lite(_) | DoorPath::Api(_))
+        };
         let Some((way, view)) = address(request.uri().path()).filter(offered) else {
             let words = "no such path; MCP is at /mcp, /mcp/<server> and /mcp/p/<set>, for old clients at /sse; MCP-lite is below /mcp-lite/v1";
             return refusal(StatusCode::NOT_FOUND, words);
@@ -144,7 +148,10 @@ impl HttpDoor {
         }
         let view = match address(path) {
             Some((DoorPath::Streamable, view)) => Some(view),
-            Some((DoorPath::Sse | DoorPath::SseMessages | DoorPath::Lite(_), _)) => None,
+            Some((
+                DoorPath::Sse | DoorPath::SseMessages | DoorPath::Lite(_) | DoorPath::Api(_),
+                _,
+            )) => None,
             None => path
                 .trim_matches('/')
                 .is_empty()
@@ -178,6 +185,10 @@ impl HttpDoor {
             }
             (DoorPath::Lite(endpoint), &Method::POST) => match &self.lite {
                 Some(lite) => lite::post((&self, lite), endpoint, request, view, agent).await,
+                None => status(StatusCode::NOT_FOUND),
+            },
+            (DoorPath::Api(meant), _) => match &self.lite {
+                Some(lite) => openapi::answer((&self, lite), meant, request, view, agent).await,
                 None => status(StatusCode::NOT_FOUND),
             },
             (DoorPath::SseMessages | DoorPath::Lite(_), _) => not_allowed("POST"),
@@ -271,6 +282,7 @@ enum DoorPath {
     Sse,
     SseMessages,
     Lite(LiteEndpoint),
+    Api(ApiPath),
 }
 
 /// What is said of an endpoint that leads nowhere, or to what the caller may not know of.
@@ -290,6 +302,9 @@ fn absent(view: &CatalogView) -> String {
 fn address(path: &str) -> Option<(DoorPath, CatalogView)> {
     if let Some((endpoint, view)) = lite::address(path) {
         return Some((DoorPath::Lite(endpoint), view));
+    }
+    if let Some((meant, view)) = openapi::address(path) {
+        return Some((DoorPath::Api(meant), view));
     }
     if path == http_sse::ENDPOINT {
         return Some((DoorPath::SseMessages, CatalogView::All));

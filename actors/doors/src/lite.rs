@@ -6,8 +6,10 @@
 pub mod call;
 mod continuation;
 mod names;
+mod openapi;
 mod promise;
 mod redeem;
+mod request;
 mod rounds;
 
 use std::sync::Arc;
@@ -32,6 +34,7 @@ use mgp_runtime::trace::Trace;
 use tokio::sync::mpsc;
 
 use self::call::{LiteCall, RunningLite};
+use self::openapi::MadeDocuments;
 use self::rounds::LiteRoutes;
 use crate::reception::Reception;
 use crate::stateless::{self, Arrival, RunningCall, Stateless};
@@ -59,6 +62,7 @@ pub struct Lite {
     stateless: Arc<Stateless>,
     directory: Arc<Directory>,
     settings: LiteSettings,
+    documents: MadeDocuments,
 }
 
 /// Who asks: the agent, as authenticated by the door, and what it sees.
@@ -90,6 +94,7 @@ impl Lite {
             stateless: Arc::new(stateless),
             directory: reception.directory.clone(),
             settings,
+            documents: MadeDocuments::default(),
         })
     }
 

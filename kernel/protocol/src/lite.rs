@@ -5,6 +5,7 @@
 pub mod answer;
 pub mod error;
 pub mod listing;
+pub mod openapi;
 pub mod prefer;
 pub mod question;
 

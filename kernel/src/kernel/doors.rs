@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_doors::connection;
+use mgp_doors::grpc_door::GrpcDoor;
 use mgp_doors::http_door::{Auth, HttpDoor, Manners, Tokens};
 use mgp_doors::lite::{Lite, LiteSettings};
 use mgp_doors::oauth::{KeySource, OAuth, ProtectedResource};
@@ -161,6 +162,7 @@ impl Bound {
                 stream_after: kernel.streams.stream_after,
                 poll_after: Some(kernel.streams.poll_after).filter(|after| !after.is_zero()),
             },
+            secure: self.tls.is_some(),
             lite: lite(kernel, reception),
         });
         // No page can make an address lead elsewhere, as it can a name.
@@ -178,7 +180,8 @@ impl Bound {
                 .max(2 * kernel.http.max_sessions),
             ..DoorLimits::default()
         };
-        let answer = move |request, peer| handler.clone().answer(request, peer);
+        let both = GrpcDoor::new(handler);
+        let answer = move |request, peer| both.clone().answer(request, peer);
         let serving = door.serve(limits, allow, answer, self.closing.clone());
         self.open
             .push(task::supervised("doors.http", serving).detach());

@@ -1,6 +1,7 @@
 //! Third-party servers and clients, installed once per set of lock files into the user's cache.
 
 mod client_programs;
+mod openapi_programs;
 
 use std::fs::File;
 use std::io::Write;
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub use self::client_programs::ClientPrograms;
+pub use self::openapi_programs::OpenApiPrograms;
 use super::Program;
 
 /// What a test needs beyond this workspace.

@@ -1,5 +1,7 @@
 //! A request that is serialised once; only its id is written anew for each call.
 
+use super::H2Post;
+
 /// The digits of an id, always nine, so that a request never changes its length.
 const DIGITS: usize = 9;
 
@@ -35,6 +37,8 @@ pub struct Request {
     talk: Talk,
     /// The headers that repeat what the body says.
     mirrored: String,
+    /// What the client takes as an answer.
+    accept: &'static str,
 }
 
 impl Request {
@@ -54,8 +58,24 @@ impl Request {
     #[must_use]
     pub fn call(talk: Talk, name: &str, length: usize) -> Self {
         let text: String = ('a'..='z').cycle().take(length).collect();
-        let params = format!(r#""name":"{name}","arguments":{{"text":"{text}"}}"#);
+        Self::with_arguments(talk, name, &format!(r#"{{"text":"{text}"}}"#))
+    }
+
+    /// A call of a tool with these arguments, which are JSON text.
+    #[must_use]
+    pub fn with_arguments(talk: Talk, name: &str, arguments: &str) -> Self {
+        let params = format!(r#""name":"{name}","arguments":{arguments}"#);
         Self::new(talk, "tools/call", Some(name), &params)
+    }
+
+    /// The same of a client of MCP-lite, which says nothing of itself.
+    #[must_use]
+    pub fn lite(name: &str, arguments: &str) -> Self {
+        Self {
+            talk: Talk::Alone,
+            accept: "application/json",
+            ..Self::with_arguments(Talk::Session, name, arguments)
+        }
     }
 
     /// A request without its transport; `members` are those of its params beside `_meta`.
@@ -80,6 +100,7 @@ impl Request {
                     format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}")
                 }
             },
+            accept: "application/json, text/event-stream",
         }
     }
 
@@ -94,7 +115,8 @@ impl Request {
     pub fn posted(&self, host: &str, path: &str, headers: &str) -> Self {
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
-             Accept: application/json, text/event-stream\r\n{headers}{}Content-Length: {}\r\n\r\n",
+             Accept: {}\r\n{headers}{}Content-Length: {}\r\n\r\n",
+            self.accept,
             self.mirrored,
             self.bytes.len()
         );
@@ -103,6 +125,7 @@ impl Request {
             bytes: [head.as_bytes(), &self.bytes].concat(),
             talk: self.talk,
             mirrored: String::new(),
+            accept: self.accept,
         }
     }
 
@@ -114,6 +137,7 @@ impl Request {
             bytes: [&self.bytes[..], b"\n"].concat(),
             talk: self.talk,
             mirrored: String::new(),
+            accept: self.accept,
         }
     }
 
@@ -125,6 +149,27 @@ impl Request {
             rest /= 10;
         }
         &self.bytes
+    }
+
+    /// The same for HTTP/2, where its id stays the same.
+    #[must_use]
+    pub fn over_h2(&self, path: &str) -> H2Post {
+        let mirrored = self
+            .mirrored
+            .lines()
+            .filter_map(|line| line.split_once(": "));
+        let known = ["MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"];
+        let header = |(name, value): (&str, &str)| {
+            let name = known.iter().find(|known| **known == name)?;
+            Some((*name, value.to_owned()))
+        };
+        H2Post {
+            path: path.to_owned(),
+            content: "application/json",
+            accept: self.accept,
+            headers: mirrored.filter_map(header).collect(),
+            body: self.bytes.clone().into(),
+        }
     }
 
     /// How many bytes it has.

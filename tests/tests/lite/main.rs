@@ -3,7 +3,12 @@
 
 mod attacks;
 mod calls;
+mod clients;
+mod grpc;
+mod grpc_attacks;
 mod listing;
+mod openapi;
+mod parity;
 mod promises;
 mod questions;
 mod scene;

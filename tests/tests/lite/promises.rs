@@ -6,7 +6,7 @@ use mgp_tests::harness::{DEADLINE, Kernel, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::scene::{BASE, LiteClient, guarded, kernel, token};
+use crate::scene::{BASE, LiteClient, all, guarded, kernel, read, token};
 
 /// LITE-004, LITE-012, LITE-016, LITE-018, LITE-021, LITE-026, LITE-072: a call that takes long is a promise, in time; redeemed early
 /// it is the same promise again, redeemed late the answer.
@@ -123,6 +123,17 @@ async fn tasks_of_servers_are_promises() {
         );
         let error = to_its_end("it__protocol_error_job", json!({})).await;
         assert_eq!(error.error()["code"], -32603, "{flags:?} {error:?}");
+        // Who refuses promises waits for the end, or has it cancelled at the server; a stream waits by itself.
+        let waits = client.prefers("respond-sync");
+        let arguments = json!({"seconds": 1, "label": "w"});
+        let waited = waits.call("it__slow_compute", arguments.clone()).await;
+        assert_eq!(waited.text(), "computed w", "{flags:?}");
+        let events = all(client.events("it__slow_compute", arguments).await).await;
+        let (name, done) = read(events.last().unwrap());
+        assert_eq!((name, &done["content"][0]["text"]), ("done", &json!("computed w")));
+        let refuses = client.prefers("respond-sync, wait=1");
+        let late = refuses.call("it__slow_compute", json!({"seconds": 30})).await;
+        assert!(late.error()["data"]["timeoutMs"].is_u64(), "{flags:?} {late:?}");
         let cancelled = client
             .prefers("wait=0")
             .call("it__slow_compute", json!({"seconds": 30}))

@@ -7,8 +7,10 @@ pub mod filtered;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mgp_engine::tools::catalog::freshness::{Freshness, Scope};
 use mgp_engine::tools::catalog::{CatalogView, ListKind, Outlook};
+use mgp_engine::tools::exposure::Exposure;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::SERVER_INFO;
 use mgp_protocol::mcp::{self, ServerCapabilities};
@@ -30,6 +32,10 @@ use mgp_tools::catalog::Shown;
 /// The shortest time between two fetches of a stale list, however often clients ask and however short
 /// a time its server promised.
 const REFETCH: Duration = Duration::from_secs(1);
+
+/// Pages of all tools of a caller: with [`Paging`](mgp_engine::tools::catalog::Paging) as it is, 8000 tools or
+/// 32 MiB, more than any program reads.
+const ALL_PAGES: usize = 8;
 
 /// Answers `tools/list` and the three like it from what was prepared with the catalog.
 ///
@@ -131,6 +137,42 @@ pub async fn list_with_newcomers(cx: &Context, request: &Request, kind: ListKind
         () = arriving => list(cx, request, kind),
         () = request.exchange.cancelled() => Err(Refusal::Cancelled),
     }
+}
+
+/// The definitions of all tools that the caller may call, however many its list shows of them, as pages of a
+/// list; after servers that are just starting, as for a list. At most [`ALL_PAGES`], for documents about the
+/// tools.
+///
+/// # Errors
+/// None that a caller could cause.
+pub async fn all_tools(cx: &Context, caller: &Caller) -> Result<Vec<Bytes>, Refusal> {
+    for newcomer in &newcomers(cx, caller) {
+        newcomer.arrives().await;
+    }
+    // One edition of the catalog is read to its end: its cursors stay good.
+    let shown = cx.shown.load();
+    let (mut pages, mut cursor) = (Vec::new(), None);
+    while pages.len() < ALL_PAGES {
+        let asked = (Exposure::All, cursor.as_deref());
+        let page = filtered::page_of(cx, &shown, caller, ListKind::Tools, asked)
+            .map_err(|_| Refusal::BadCursor)?;
+        let next: NextPage =
+            serde_json::from_slice(&page).map_err(|error| Refusal::Broken(error.to_string()))?;
+        pages.push(page);
+        match next.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => break,
+        }
+    }
+    Ok(pages)
+}
+
+/// Where a page of a list goes on.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NextPage {
+    #[serde(default)]
+    next_cursor: Option<String>,
 }
 
 /// Whether the caller's lists lack a server that is just starting.

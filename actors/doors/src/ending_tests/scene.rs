@@ -180,6 +180,10 @@ impl Routes for Slow {
         None
     }
 
+    fn all_tools(&self, _caller: Arc<Caller>) -> Answering<Result<Vec<Bytes>, Refusal>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
     fn welcome(&self, caller: Arc<Caller>) -> Answering {
         self.note(&caller);
         Box::pin(std::future::ready(Ok(Bytes::from_static(b"{}"))))

@@ -106,6 +106,14 @@ impl Auth {
         }
     }
 
+    /// Whether callers have to show a token, if they show no certificate.
+    pub(super) fn wants_tokens(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Token(_) | Self::OAuth(..) => true,
+        }
+    }
+
     /// The metadata of an endpoint for clients that have no token yet (RFC 9728).
     pub(super) fn metadata(&self, headers: &HeaderMap, view: &CatalogView) -> Option<String> {
         match self {

@@ -1,6 +1,7 @@
 //! The HTTP binding of MCP-lite (§4): one POST lists or calls. Who or what may come in is judged as at `/mcp`.
 
 mod events;
+pub(super) mod openapi;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,7 @@ use super::headers::{self, accepted};
 use super::post::taken;
 use super::{HttpDoor, stream_response};
 use crate::lite::Lite;
-use crate::lite::call::{LiteCall, LiteEvent, LiteOutcome, LiteWait};
+use crate::lite::call::{LiteCall, LiteEvent, LiteOutcome, LiteWait, RunningLite};
 use crate::oauth::SETS;
 use mgp_callers::request::answer_parts;
 
@@ -65,30 +66,42 @@ pub(super) async fn post(
     view: CatalogView,
     agent: AgentId,
 ) -> Response<ReplyBody> {
-    if !is_utf8_json(request.headers()) {
-        return refusal(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "send `Content-Type: application/json`, in UTF-8",
-        );
-    }
-    let Some(stream) = wants_stream(request.headers()) else {
-        return refusal(
-            StatusCode::NOT_ACCEPTABLE,
-            "this door answers with `application/json` or `text/event-stream`",
-        );
-    };
-    let (head, body) = request.into_parts();
-    let body = match taken(door, body, &agent).await {
-        Ok(body) => body,
+    let query = request.uri().query().map(str::to_owned);
+    let (headers, stream, text) = match readable(door, request, &agent).await {
+        Ok(read) => read,
         Err(response) => return *response,
     };
-    let Ok(text) = ByteString::try_from(body) else {
-        return malformed(&Malformed::NotJson("the body is not UTF-8".into()));
-    };
     match endpoint {
-        LiteEndpoint::List => list(lite, head.uri.query(), &text, &agent, &view).await,
-        LiteEndpoint::Call => call(lite, &head.headers, &text, stream, (agent, view)).await,
+        LiteEndpoint::List => list(lite, query.as_deref(), &text, &agent, &view).await,
+        LiteEndpoint::Call => call(lite, &headers, &text, stream, (agent, view)).await,
     }
+}
+
+/// The headers of a POST, whether its caller wants events, and its whole body as text.
+async fn readable(
+    door: &HttpDoor,
+    request: HttpRequest<Incoming>,
+    agent: &AgentId,
+) -> Result<(HeaderMap, bool, ByteString), Box<Response<ReplyBody>>> {
+    if !is_utf8_json(request.headers()) {
+        return Err(Box::new(refusal(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "send `Content-Type: application/json`, in UTF-8",
+        )));
+    }
+    let Some(stream) = wants_stream(request.headers()) else {
+        return Err(Box::new(refusal(
+            StatusCode::NOT_ACCEPTABLE,
+            "this door answers with `application/json` or `text/event-stream`",
+        )));
+    };
+    let (head, body) = request.into_parts();
+    let body = taken(door, body, agent).await?;
+    let text = ByteString::try_from(body).map_err(|_| {
+        let why = Malformed::NotJson("the body is not UTF-8".into());
+        Box::new(malformed(&why))
+    })?;
+    Ok((head.headers, stream, text))
 }
 
 /// §4.2.1: the tools, as an object or, with `?format=array`, as an array.
@@ -169,32 +182,55 @@ async fn call(
             return answered(id.as_json(), &Err(error));
         }
     }
+    let asked = (
+        params.map_or_else(|| "{}".into(), |params| text.slice_ref(params.get())),
+        Trace::of(params.map(RawValue::get), trace),
+    );
+    let (running, applied) = begun(lite, headers, stream, (agent, view), asked);
+    let mut response = match stream {
+        true => streamed(lite, running),
+        false => whole(&id, running).await,
+    };
+    response.headers_mut().extend(applied);
+    response
+}
+
+/// Starts a call of these params; gives what was done of its caller's preferences, too.
+fn begun(
+    lite: &Arc<Lite>,
+    headers: &HeaderMap,
+    stream: bool,
+    (agent, view): (AgentId, CatalogView),
+    (params, trace): (ByteString, Trace),
+) -> (RunningLite, HeaderMap) {
     let prefer = headers.get_all(&PREFER).iter();
     let preferences = Preferences::read(prefer.filter_map(|value| value.to_str().ok()));
     let (wait, deadline) = waits(preferences, stream);
     let running = lite.call(LiteCall {
         agent,
         view,
-        params: params.map_or_else(|| "{}".into(), |params| text.slice_ref(params.get())),
+        params,
         stream,
         wait,
         deadline,
-        trace: Trace::of(params.map(RawValue::get), trace),
+        trace,
         forwarded: lite.forwarded(headers),
     });
-    let mut response = match stream {
-        true => {
-            let beat = sse::named("heartbeat", None, b"{}");
-            let events = ReplyBody::stream(LiteEvents::of(running));
-            stream_response(events.heartbeat(lite.heartbeat(), beat))
-        }
-        false => whole(&id, running).await,
-    };
     let applied = preferences.applied();
-    if let Some(applied) = applied.and_then(|applied| HeaderValue::from_str(&applied).ok()) {
-        response.headers_mut().insert(APPLIED, applied);
-    }
-    response
+    let applied = applied.and_then(|applied| HeaderValue::from_str(&applied).ok());
+    (
+        running,
+        applied
+            .map(|applied| (APPLIED, applied))
+            .into_iter()
+            .collect(),
+    )
+}
+
+fn streamed(lite: &Lite, running: RunningLite) -> Response<ReplyBody> {
+    let beat = sse::named("heartbeat", None, b"{}");
+    let events = ReplyBody::stream(LiteEvents::of(running));
+    stream_response(events.heartbeat(lite.heartbeat(), beat))
 }
 
 /// How long a caller waits, and when it gives up. A stream is alive, so that nothing has to be promised on it.
@@ -209,7 +245,7 @@ fn waits(preferences: Preferences, stream: bool) -> (LiteWait, Option<Instant>) 
     }
 }
 
-async fn whole(id: &RequestId, mut running: crate::lite::call::RunningLite) -> Response<ReplyBody> {
+async fn whole(id: &RequestId, mut running: RunningLite) -> Response<ReplyBody> {
     loop {
         match running.next().await {
             LiteEvent::Partial(_) => {}

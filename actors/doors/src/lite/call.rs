@@ -10,6 +10,7 @@ use bytestring::ByteString;
 use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_callers::exchange::rounds::{LongCall, STREAM_QUEUE, TaskWait};
 use mgp_callers::request::{Outcome, identity};
+use mgp_engine::callers::tasks::Maker;
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::AgentId;
@@ -18,28 +19,22 @@ use mgp_protocol::lite::answer::{AnswerMeta, with_meta};
 use mgp_protocol::lite::error::{LiteError, LiteErrorKind, LiteRefusal};
 use mgp_protocol::lite::question::LiteQuestion;
 use mgp_protocol::lite::{REDEEM, ResponseType};
-use mgp_protocol::mcp::{self, Method as _, tools};
+use mgp_protocol::mcp::Method as _;
 use mgp_protocol::mgp::stream::{self, Chunk};
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::mention::may_mention;
-use mgp_protocol::splice::{Splice, member, quoted};
+use mgp_protocol::splice::{member, quoted};
 use mgp_runtime::time::unix_ms;
 use mgp_runtime::trace::Trace;
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::promise::PromiseRecord;
+use super::request::LiteRequest;
 use super::{Lite, LiteCaller, continuation};
 
 /// Time kept of a caller's deadline for the promise to reach it: a tenth of what is left, within these.
 const MARGIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// Members of `params` that other ways of calling have: a task of 2025-11-25 and a retry of 2026-07-28. What a lite
-/// caller is given instead is a promise and a continuation.
-const OF_OTHERS: [&str; 3] = ["task", "inputResponses", "requestState"];
-/// Members of `_meta` that are not for the server. Nobody reads progress here.
-const OF_LITE: [&str; 3] = ["continuation", "elicitation", "progressToken"];
-
 /// The answer to a call, or the error; the same in both bindings.
 pub type LiteOutcome = Result<LiteAnswer, LiteError>;
 
@@ -170,70 +165,6 @@ impl RunningLite {
     }
 }
 
-/// What the kernel reads of a call.
-#[derive(Debug)]
-pub(super) struct LiteRequest {
-    /// The tool.
-    pub(super) name: String,
-    /// Its arguments, an object as JSON text.
-    pub(super) arguments: String,
-    /// `_meta.continuation`.
-    pub(super) continuation: Option<String>,
-    /// `_meta.elicitation`: an answer that says outright what it is.
-    pub(super) elicitation: Option<String>,
-    /// The params without what is not for the server.
-    params: String,
-}
-
-impl LiteRequest {
-    fn read(params: &str, streams: bool) -> Result<Self, Refusal> {
-        let call: tools::Call<'_> = mcp::read(Some(params))?;
-        let name = serde_json::from_str(call.name.get())
-            .map_err(|_| Refusal::BadParams("`name` must be a string".into()))?;
-        let meta = call.meta.map(RawValue::get).filter(|meta| *meta != "null");
-        if meta.is_some_and(|meta| !meta.starts_with('{')) {
-            return Err(Refusal::BadParams("`_meta` must be an object".into()));
-        }
-        let said = |name: &str| {
-            let meta = meta.filter(|meta| may_mention(meta.as_bytes(), name))?;
-            member(meta, name)
-        };
-        let continuation = said("continuation").map(serde_json::from_str).transpose();
-        let continuation = continuation
-            .map_err(|_| Refusal::BadParams("`continuation` in `_meta` must be a string".into()))?;
-        Ok(Self {
-            name,
-            arguments: call.arguments.map_or("{}", RawValue::get).to_owned(),
-            continuation,
-            elicitation: said("elicitation").map(str::to_owned),
-            params: own(params, &call, meta, streams),
-        })
-    }
-}
-
-/// The params as the server may read them.
-fn own(params: &str, call: &tools::Call<'_>, meta: Option<&str>, streams: bool) -> String {
-    let mut splice = Splice::new(params);
-    let others = call.task.is_some() || call.input_responses.is_some();
-    if others || call.request_state.is_some() {
-        splice.remove_members(params, &OF_OTHERS);
-    }
-    if let Some(meta) = meta {
-        splice.remove_members(meta, &OF_LITE);
-    }
-    let plain = splice.finish();
-    let mut splice = Splice::new(&plain);
-    match streams {
-        true => {
-            if let Some((name, json)) = stream::asking(&plain, &mut splice) {
-                splice.insert_member(&plain, name, json);
-            }
-        }
-        false => stream::unasked(&plain, &mut splice),
-    }
-    splice.finish().into_owned()
-}
-
 /// When a request arrived.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrived(Instant);
@@ -245,7 +176,7 @@ impl Arrived {
 }
 
 impl Lite {
-    async fn answer(&self, call: LiteCall, outlet: mpsc::Sender<Bytes>) -> LiteOutcome {
+    async fn answer(self: &Arc<Self>, call: LiteCall, outlet: mpsc::Sender<Bytes>) -> LiteOutcome {
         let arrived = Arrived(Instant::now());
         let who = LiteCaller {
             agent: call.agent.clone(),
@@ -258,11 +189,35 @@ impl Lite {
         if request.name == REDEEM {
             return Box::pin(self.redeem(&who, &request, &call, arrived)).await;
         }
+        if let Some(promised) = self.continued(&who, &request, &call, arrived) {
+            return Box::pin(self.redeemed(&promised, &call, true)).await;
+        }
         let outcome = self.outcome(&who, &request, &call, outlet).await?;
         match outcome {
+            // One that the kernel made was announced when its caller had waited.
+            Ok(task) if self.is_of_server(&who, &task) => {
+                let task = String::from_utf8_lossy(&task);
+                let asking = (&who, &request, &call);
+                Box::pin(self.followed(asking, arrived, &task)).await
+            }
             Ok(result) => self.rendered(&who, arrived, &result),
             Err(refusal) => Box::pin(self.refused(&who, arrived, &refusal)).await,
         }
+    }
+
+    /// True for the announcement of a task that is not the kernel's.
+    fn is_of_server(&self, who: &LiteCaller, result: &[u8]) -> bool {
+        if !may_mention(result, "taskId") {
+            return false;
+        }
+        let Ok(text) = std::str::from_utf8(result) else {
+            return false;
+        };
+        let id = (member(text, "resultType") == Some(r#""task""#))
+            .then(|| member(text, "taskId").and_then(string))
+            .flatten();
+        let named = id.and_then(|id| self.stateless.tasks.find_of(&who.principal(), &id));
+        named.is_some_and(|named| !matches!(named.task.maker, Maker::Kernel { .. }))
     }
 
     /// Makes the call, or goes on with the one that waits.
@@ -305,7 +260,7 @@ impl Lite {
     }
 
     /// How long the call may take before it becomes a promise.
-    fn wait(&self, call: &LiteCall) -> TaskWait {
+    pub(super) fn wait(&self, call: &LiteCall) -> TaskWait {
         let own = match (call.wait, self.settings.promise_after) {
             (LiteWait::Default, Some(after)) | (LiteWait::For(after), _) => after,
             (LiteWait::Default, None) | (LiteWait::Ever, _) => return TaskWait::Ever,
@@ -372,6 +327,12 @@ impl Lite {
 
     /// The promise of a call that became this task.
     fn promised(&self, who: &LiteCaller, arrived: Arrived, task: &str) -> LiteAnswer {
+        let (record, token) = self.record(who, task);
+        promise(arrived, &record, token)
+    }
+
+    /// What the promise of this task holds, and its token.
+    pub(super) fn record(&self, who: &LiteCaller, task: &str) -> (PromiseRecord, String) {
         let own = u64::try_from(self.settings.promise_ttl.as_millis()).unwrap_or(u64::MAX);
         let said = member(task, "ttlMs").and_then(|ttl| ttl.parse().ok());
         let record = PromiseRecord {
@@ -379,7 +340,7 @@ impl Lite {
             expires_ms: unix_ms().saturating_add(said.map_or(own, |said: u64| said.min(own))),
         };
         let token = record.seal(&self.stateless.seal, &who.principal());
-        promise(arrived, &record, token)
+        (record, token)
     }
 }
 

@@ -11,7 +11,7 @@ use mgp_protocol::mcp::{self, tools};
 use mgp_protocol::splice::quoted;
 use serde_json::value::RawValue;
 
-use super::call::LiteRequest;
+use super::request::LiteRequest;
 use super::{Lite, LiteCaller};
 
 /// Between the two parts; stands in neither.

@@ -1,9 +1,11 @@
 //! `redeem` (§3.6): how a promised call stands. It waits for the end as long as its caller does; with
 //! `action: "cancel"` it takes the call back (A-36), and with answers the call goes on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_callers::exchange::forwarded::ForwardedHeaders;
+use mgp_callers::exchange::rounds::TaskWait;
 use mgp_callers::request::Outcome;
 use mgp_engine::callers::tasks::Maker;
 use mgp_protocol::lite::ResponseType;
@@ -11,12 +13,14 @@ use mgp_protocol::lite::error::{LiteError, LiteErrorKind};
 use mgp_protocol::lite::question::LiteQuestion;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{member, members, quoted};
+use mgp_runtime::task;
 use tokio::time::Instant;
 
 use super::call::{
-    Arrived, LiteCall, LiteOutcome, LiteRequest, LiteWait, promise, question, string, written,
+    Arrived, LiteCall, LiteOutcome, LiteWait, promise, question, string, written,
 };
 use super::promise::PromiseRecord;
+use super::request::LiteRequest;
 use super::{Lite, LiteCaller, continuation};
 
 /// How long it waits where no promise is ever given by itself.
@@ -26,8 +30,28 @@ const POLL_MS: (u64, u64) = (100, 5_000);
 /// How often where it says nothing.
 const POLL_DEFAULT_MS: u64 = 1_000;
 
+/// A task of a server whose caller has no promise of it yet: it is cancelled with the call.
+struct UnreadTask {
+    lite: Arc<Lite>,
+    who: LiteCaller,
+    task: Option<String>,
+}
+
+impl Drop for UnreadTask {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            let (lite, who) = (self.lite.clone(), self.who.clone());
+            task::detached("lite.cancel", async move {
+                let params = format!(r#"{{"taskId":{}}}"#, quoted(&task));
+                // Who is gone is told nothing.
+                drop(lite.ask(&who, "tasks/cancel", &params, None).await);
+            });
+        }
+    }
+}
+
 /// A promise that its caller may redeem.
-struct Redeeming<'a> {
+pub(super) struct Redeeming<'a> {
     who: &'a LiteCaller,
     request: &'a LiteRequest,
     token: String,
@@ -60,27 +84,97 @@ impl Lite {
             Some(Ok(action)) if action == "cancel" => true,
             Some(_) => return Err(wrong("`action` can only be \"cancel\"")),
         };
-        let caller = who.principal();
-        let record = PromiseRecord::open(&self.stateless.seal, &caller, &token);
-        let redeeming = Redeeming {
-            who,
-            request,
-            token,
-            record: record.ok_or_else(LiteError::unknown_promise)?,
-            arrived,
-            forwarded: call.forwarded.as_ref(),
-        };
+        let redeeming = self.redeeming(who, request, call, arrived, &token);
+        let redeeming = redeeming.ok_or_else(LiteError::unknown_promise)?;
         if cancels {
             return self.cancel(&redeeming).await;
         }
         let extra = arguments.iter().any(|(name, _)| name != "promise");
+        self.redeemed(&redeeming, call, extra).await
+    }
+
+    /// The promise that a continuation leads to, where it leads to one; the request answers what it asks.
+    pub(super) fn continued<'a>(
+        &self,
+        who: &'a LiteCaller,
+        request: &'a LiteRequest,
+        call: &'a LiteCall,
+        arrived: Arrived,
+    ) -> Option<Redeeming<'a>> {
+        let (token, _) = continuation::parts(request.continuation.as_deref()?);
+        self.redeeming(who, request, call, arrived, token)
+    }
+
+    fn redeeming<'a>(
+        &self,
+        who: &'a LiteCaller,
+        request: &'a LiteRequest,
+        call: &'a LiteCall,
+        arrived: Arrived,
+        token: &str,
+    ) -> Option<Redeeming<'a>> {
+        let record = PromiseRecord::open(&self.stateless.seal, &who.principal(), token)?;
+        Some(Redeeming {
+            who,
+            request,
+            token: token.to_owned(),
+            record,
+            arrived,
+            forwarded: call.forwarded.as_ref(),
+        })
+    }
+
+    /// How the promised call stands, after what this request answers was passed on; `extra`: it has arguments that
+    /// may answer.
+    pub(super) async fn redeemed(
+        &self,
+        redeeming: &Redeeming<'_>,
+        call: &LiteCall,
+        extra: bool,
+    ) -> LiteOutcome {
+        let request = redeeming.request;
         let answers = extra || request.continuation.is_some() || request.elicitation.is_some();
         let answered = match answers {
-            true => self.pass_answers(&redeeming).await?,
+            true => self.pass_answers(redeeming).await?,
             false => None,
         };
-        self.stands(&redeeming, self.until(call), answered.as_deref())
+        self.stands(redeeming, self.until(call), answered.as_deref())
             .await
+    }
+
+    /// Waits for the end of a call that its server made a task of, as for one that it did not: its caller is given a
+    /// promise when it has waited, and one that refuses promises an error, and the task is cancelled.
+    pub(super) async fn followed(
+        self: &Arc<Self>,
+        (who, request, call): (&LiteCaller, &LiteRequest, &LiteCall),
+        arrived: Arrived,
+        task: &str,
+    ) -> LiteOutcome {
+        let (record, token) = self.record(who, task);
+        let redeeming = Redeeming {
+            who,
+            request,
+            token,
+            record,
+            arrived,
+            forwarded: call.forwarded.as_ref(),
+        };
+        let mut unread = UnreadTask {
+            lite: self.clone(),
+            who: who.clone(),
+            task: Some(redeeming.record.task.clone()),
+        };
+        let until = match self.wait(call) {
+            TaskWait::For(wait) => Some(Instant::now() + wait),
+            TaskWait::Ever => call.deadline,
+        };
+        let outcome = self.stands(&redeeming, until, None).await?;
+        if outcome.response_type == ResponseType::Promise && call.wait == LiteWait::Ever {
+            // Dropping what nobody reads cancels it.
+            return Err(LiteError::deadline(arrived.elapsed_ms()));
+        }
+        unread.task = None;
+        Ok(outcome)
     }
 
     /// Until when the end is waited for.

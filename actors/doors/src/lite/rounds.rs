@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use mgp_callers::agent::Agent;
 use mgp_callers::request::{Answering, Caller, Request, Routes};
 use mgp_callers::tasks::NextRound;
@@ -45,6 +46,10 @@ impl Routes for LiteRoutes {
 
     fn tool(&self, view: &CatalogView, name: &str, who: &Principal) -> Option<Arc<CatalogTool>> {
         self.0.tool(view, name, who)
+    }
+
+    fn all_tools(&self, caller: Arc<Caller>) -> Answering<Result<Vec<Bytes>, Refusal>> {
+        self.0.all_tools(caller)
     }
 
     fn welcome(&self, caller: Arc<Caller>) -> Answering {

@@ -65,6 +65,7 @@ pub struct Find {
   mgp tools call demo:slow_job '{\"steps\": 5}'
   mgp tools call demo:search_text @arguments.json
   mgp tools call docs:read page=1 --all        # the rest of a result that was cut, too
+  mgp tools call demo:time zone=UTC --curl     # the request to copy, for what has no MCP library
 
 A command line is read by every user of the machine: an argument that is a secret goes into a @FILE,
 or through a pipe into @/dev/stdin.
@@ -84,6 +85,9 @@ pub struct Call {
     /// Read on where the kernel cut a long result (`max_result_bytes`), to its end.
     #[arg(long)]
     pub all: bool,
+    /// Call nothing: print the request for the HTTP door, to be copied into a shell or a program.
+    #[arg(long, conflicts_with = "all")]
+    pub curl: bool,
     /// Where to save pictures and sounds.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,

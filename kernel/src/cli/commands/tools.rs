@@ -3,6 +3,7 @@
 pub(super) mod arguments;
 mod away;
 mod call;
+mod curl;
 mod find;
 pub(super) mod mcpl;
 mod read_on;
@@ -47,6 +48,7 @@ struct ListedTool {
 pub(super) fn run(context: &CliContext, typed: &Tools) -> Result<(), Failure> {
     match typed {
         Tools::List(typed) => list(context, typed),
+        Tools::Call(typed) if typed.curl => curl::show(context, typed),
         Tools::Call(typed) => call::call(context, typed),
         Tools::Find(typed) => find::find(context, typed),
     }

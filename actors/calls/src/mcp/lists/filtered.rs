@@ -34,6 +34,18 @@ pub(crate) fn page(
     kind: ListKind,
     cursor: Option<&str>,
 ) -> Result<Bytes, BadCursor> {
+    let exposure = exposure::exposure(cx, shown, caller, kind);
+    page_of(cx, shown, caller, kind, (exposure, cursor))
+}
+
+/// The same with this much of it shown.
+pub(crate) fn page_of(
+    cx: &Context,
+    shown: &Shown,
+    caller: &Caller,
+    kind: ListKind,
+    (exposure, cursor): (Exposure, Option<&str>),
+) -> Result<Bytes, BadCursor> {
     let view = &caller.view;
     let form = Form {
         era: caller.version.era(),
@@ -41,7 +53,6 @@ pub(crate) fn page(
     };
     let (table, principal) = (cx.policies.access.table(), caller.identity());
     let audience = table.audience(&principal);
-    let exposure = exposure::exposure(cx, shown, caller, kind);
     if audience == Audience::All && exposure == Exposure::All {
         return shown.catalog.page(view, kind, cursor, form);
     }

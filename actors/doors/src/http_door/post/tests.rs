@@ -31,6 +31,7 @@ async fn opened(scene: &Scene, stream_after: Duration) -> (Arc<HttpDoor>, Arc<Se
             stream_after,
             poll_after: None,
         },
+        secure: false,
         lite: None,
     });
     let (agent, streams) = sessions.agent(AgentId::new("agent.local"));

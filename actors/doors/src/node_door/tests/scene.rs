@@ -172,6 +172,10 @@ impl Routes for Played {
         None
     }
 
+    fn all_tools(&self, _caller: Arc<Caller>) -> Answering<Result<Vec<Bytes>, Refusal>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
     fn welcome(&self, _caller: Arc<Caller>) -> Answering {
         panic!("nobody says `initialize` to another node")
     }

@@ -76,7 +76,10 @@ async fn missing(
 }
 
 /// The tool that is meant: its server, and that one's own name for it.
-async fn meant(client: &mut KernelClient, typed: &str) -> Result<(ServerId, String), Failure> {
+pub(super) async fn meant(
+    client: &mut KernelClient,
+    typed: &str,
+) -> Result<(ServerId, String), Failure> {
     let asked = Read {
         tool: Some(typed.to_owned()),
         ..Read::default()
@@ -98,7 +101,10 @@ fn is_unknown(failure: &Failure) -> bool {
 }
 
 /// The `inputSchema` of the tool that is shown under this name; none when none is.
-async fn schema(client: &mut KernelClient, name: &str) -> Result<Option<Value>, Failure> {
+pub(super) async fn schema(
+    client: &mut KernelClient,
+    name: &str,
+) -> Result<Option<Value>, Failure> {
     let tools: Vec<ListedTool> = all(client)
         .await?
         .iter()

@@ -1,0 +1,213 @@
+//! The OpenAPI document of the tools that a caller may call: made when it is asked for, and kept for those who ask
+//! for the same.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::lite::error::{LiteError, LiteErrorKind, LiteRefusal};
+use mgp_protocol::lite::listing::{ListedPage, name_of};
+use mgp_protocol::lite::openapi::{ApiTerms, document};
+use mgp_protocol::lite::{REDEEM, REDEEM_TOOL};
+use mgp_protocol::refusal::Refusal;
+use mgp_runtime::task;
+use mgp_runtime::trace::Trace;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use super::{Lite, LiteCaller};
+
+/// Documents kept: callers with the same rights share one, and there are few kinds of callers.
+const KEPT: usize = 16;
+
+/// Bytes of them together. At either limit the oldest one goes; it is made again when it is asked for.
+const KEPT_BYTES: usize = 32 << 20;
+
+/// The version that a document has.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What a document is made from.
+#[derive(Debug)]
+pub struct ApiSource {
+    pages: Vec<Bytes>,
+    server: String,
+    token: bool,
+    tag: String,
+}
+
+impl ApiSource {
+    fn new(pages: Vec<Bytes>, server: String, token: bool) -> Self {
+        let mut hash = blake3::Hasher::new();
+        let terms = format!("{VERSION} {token} {server}");
+        for part in std::iter::once(terms.as_bytes()).chain(pages.iter().map(|page| &page[..])) {
+            // With its length, so that no two sets of parts are one text.
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        let tag = format!("\"{}\"", &hash.finalize().to_hex()[..32]);
+        Self {
+            pages,
+            server,
+            token,
+            tag,
+        }
+    }
+
+    /// The entity tag of the document (RFC 9110, 8.8.3), known before it is made.
+    #[must_use]
+    pub fn tag(&self) -> &str {
+        &self.tag
+    }
+
+    fn text(&self) -> Bytes {
+        let redeem = RawValue::from_string(REDEEM_TOOL.to_owned()).expect("it is JSON");
+        let pages: Vec<_> = self
+            .pages
+            .iter()
+            .map(|page| String::from_utf8_lossy(page))
+            .collect();
+        let pages: Vec<_> = pages.iter().map(|page| ListedPage::read(page)).collect();
+        let tools = pages.iter().flat_map(|page| page.tools.iter().copied());
+        // The name is the kernel's own.
+        let tools = tools.filter(|tool| name_of(tool.get()).is_some_and(|name| name != REDEEM));
+        let tools: Vec<&RawValue> = std::iter::once(&*redeem).chain(tools).collect();
+        let terms = ApiTerms {
+            server: &self.server,
+            token: self.token,
+            version: VERSION,
+        };
+        document(&tools, &terms).into()
+    }
+}
+
+/// The documents that were made last, oldest first, by their tags.
+#[derive(Debug, Default)]
+pub(super) struct MadeDocuments(Mutex<VecDeque<(String, Bytes)>>);
+
+impl MadeDocuments {
+    fn get(&self, tag: &str) -> Option<Bytes> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = kept.iter().find(|(kept, _)| kept == tag);
+        found.map(|(_, text)| text.clone())
+    }
+
+    fn keep(&self, tag: String, text: Bytes) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.iter().any(|(kept, _)| *kept == tag) {
+            return;
+        }
+        kept.push_back((tag, text));
+        let bytes = |kept: &VecDeque<(String, Bytes)>| -> usize {
+            kept.iter().map(|(_, text)| text.len()).sum()
+        };
+        while kept.len() > KEPT || bytes(&kept) > KEPT_BYTES {
+            kept.pop_front();
+        }
+    }
+}
+
+impl Lite {
+    /// What the document of this agent in this view is made from. `server` is the URL that paths follow; `token`
+    /// says whether requests have to show one.
+    ///
+    /// # Errors
+    /// That the tools cannot be had.
+    pub async fn api_source(
+        &self,
+        agent: &AgentId,
+        view: &CatalogView,
+        (server, token): (String, bool),
+    ) -> Result<ApiSource, LiteError> {
+        let who = LiteCaller {
+            agent: agent.clone(),
+            view: view.clone(),
+        };
+        let (outlet, _unread) = mpsc::channel(1);
+        let opened = self.open(&who, ("tools/list", "{}"), outlet, (false, Trace::minted()));
+        let caller = opened.map_err(|refusal| told(&refusal))?.caller().clone();
+        let pages = self.stateless.routes.all_tools(caller).await;
+        let pages = pages.map_err(|refusal| told(&refusal))?;
+        Ok(ApiSource::new(pages, server, token))
+    }
+
+    /// The document.
+    ///
+    /// # Errors
+    /// That making it failed, which is the kernel's fault.
+    pub async fn api_text(&self, source: ApiSource) -> Result<Bytes, LiteError> {
+        if let Some(kept) = self.documents.get(&source.tag) {
+            return Ok(kept);
+        }
+        // Thousands of tools take their time.
+        let making = task::blocking("lite.openapi", move || (source.text(), source.tag));
+        let made = making.await;
+        let (text, tag) =
+            made.map_err(|broken| LiteError::new(LiteErrorKind::Internal, broken.to_string()))?;
+        self.documents.keep(tag, text.clone());
+        Ok(text)
+    }
+}
+
+fn told(refusal: &Refusal) -> LiteError {
+    match LiteRefusal::of(refusal) {
+        LiteRefusal::Error(error) => error,
+        LiteRefusal::Failure(_) => LiteError::new(LiteErrorKind::Internal, refusal.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(tools: &str, server: &str) -> ApiSource {
+        let page = format!(r#"{{"tools":[{tools}]}}"#);
+        ApiSource::new(vec![page.into()], server.into(), true)
+    }
+
+    #[test]
+    fn a_tag_changes_with_what_the_document_is_made_from() {
+        let one = source(r#"{"name":"a"}"#, "http://a/mcp-lite/v1");
+        assert_eq!(
+            one.tag(),
+            source(r#"{"name":"a"}"#, "http://a/mcp-lite/v1").tag()
+        );
+        assert_ne!(
+            one.tag(),
+            source(r#"{"name":"b"}"#, "http://a/mcp-lite/v1").tag()
+        );
+        assert_ne!(
+            one.tag(),
+            source(r#"{"name":"a"}"#, "http://b/mcp-lite/v1").tag()
+        );
+        let open = ApiSource::new(one.pages.clone(), one.server.clone(), false);
+        assert_ne!(one.tag(), open.tag());
+    }
+
+    /// LITE-006: `redeem` is in each document, and is the kernel's own.
+    #[test]
+    fn redeem_is_the_kernels_own() {
+        let source = source(
+            r#"{"name":"redeem","description":"forged"},{"name":"a"}"#,
+            "u",
+        );
+        let text = String::from_utf8(source.text().to_vec()).unwrap();
+        assert!(
+            text.contains("/tools/redeem") && text.contains("/tools/a"),
+            "{text}"
+        );
+        assert!(!text.contains("forged"), "{text}");
+    }
+
+    #[test]
+    fn only_the_last_documents_are_kept() {
+        let kept = MadeDocuments::default();
+        for n in 0..=KEPT {
+            kept.keep(n.to_string(), Bytes::from_static(b"{}"));
+        }
+        assert!(kept.get("0").is_none() && kept.get("1").is_some());
+        kept.keep("large".into(), vec![0; KEPT_BYTES].into());
+        assert!(kept.get("1").is_none() && kept.get("large").is_some());
+    }
+}

@@ -1,0 +1,78 @@
+//! What the kernel reads of a lite call, and what of it is for the server.
+
+use mgp_protocol::mcp::{self, tools};
+use mgp_protocol::mgp::stream;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::mention::may_mention;
+use mgp_protocol::splice::{Splice, member};
+use serde_json::value::RawValue;
+
+/// Members of `params` that other ways of calling have: a task of 2025-11-25 and a retry of 2026-07-28. What a lite
+/// caller is given instead is a promise and a continuation.
+const OF_OTHERS: [&str; 3] = ["task", "inputResponses", "requestState"];
+/// Members of `_meta` that are not for the server. Nobody reads progress here.
+const OF_LITE: [&str; 3] = ["continuation", "elicitation", "progressToken"];
+
+/// What the kernel reads of a call.
+#[derive(Debug)]
+pub(super) struct LiteRequest {
+    /// The tool.
+    pub(super) name: String,
+    /// Its arguments, an object as JSON text.
+    pub(super) arguments: String,
+    /// `_meta.continuation`.
+    pub(super) continuation: Option<String>,
+    /// `_meta.elicitation`: an answer that says outright what it is.
+    pub(super) elicitation: Option<String>,
+    /// The params without what is not for the server.
+    pub(super) params: String,
+}
+
+impl LiteRequest {
+    pub(super) fn read(params: &str, streams: bool) -> Result<Self, Refusal> {
+        let call: tools::Call<'_> = mcp::read(Some(params))?;
+        let name = serde_json::from_str(call.name.get())
+            .map_err(|_| Refusal::BadParams("`name` must be a string".into()))?;
+        let meta = call.meta.map(RawValue::get).filter(|meta| *meta != "null");
+        if meta.is_some_and(|meta| !meta.starts_with('{')) {
+            return Err(Refusal::BadParams("`_meta` must be an object".into()));
+        }
+        let said = |name: &str| {
+            let meta = meta.filter(|meta| may_mention(meta.as_bytes(), name))?;
+            member(meta, name)
+        };
+        let continuation = said("continuation").map(serde_json::from_str).transpose();
+        let continuation = continuation
+            .map_err(|_| Refusal::BadParams("`continuation` in `_meta` must be a string".into()))?;
+        Ok(Self {
+            name,
+            arguments: call.arguments.map_or("{}", RawValue::get).to_owned(),
+            continuation,
+            elicitation: said("elicitation").map(str::to_owned),
+            params: own(params, &call, meta, streams),
+        })
+    }
+}
+
+/// The params as the server may read them.
+fn own(params: &str, call: &tools::Call<'_>, meta: Option<&str>, streams: bool) -> String {
+    let mut splice = Splice::new(params);
+    let others = call.task.is_some() || call.input_responses.is_some();
+    if others || call.request_state.is_some() {
+        splice.remove_members(params, &OF_OTHERS);
+    }
+    if let Some(meta) = meta {
+        splice.remove_members(meta, &OF_LITE);
+    }
+    let plain = splice.finish();
+    let mut splice = Splice::new(&plain);
+    match streams {
+        true => {
+            if let Some((name, json)) = stream::asking(&plain, &mut splice) {
+                splice.insert_member(&plain, name, json);
+            }
+        }
+        false => stream::unasked(&plain, &mut splice),
+    }
+    splice.finish().into_owned()
+}

@@ -1,0 +1,185 @@
+//! `mgp tools call --curl`: the same call as a request to copy, for the HTTP door (MCP-lite).
+
+use std::fmt::Write;
+use std::fs;
+
+use mgp_engine::tool_names::shown;
+use mgp_protocol::lite::openapi::path_segment;
+use serde_json::{Map, Value, json};
+
+use super::arguments::{self, TypedArguments};
+use super::call::{meant, schema};
+use crate::cli::args::Call;
+use crate::cli::client::{CliContext, ConnectOptions};
+use crate::cli::commands::agents;
+use crate::cli::failure::Failure;
+use crate::cli::print::say;
+
+/// What a door's words have before the file of its token.
+const TOKEN_IN: &str = ", token in ";
+
+/// Prints the request; nothing is called.
+pub(super) fn show(context: &CliContext, call: &Call) -> Result<(), Failure> {
+    let typed = arguments::read(&call.arguments, call.json_args.as_deref())?;
+    let opening = ConnectOptions {
+        door: None,
+        person: false,
+    };
+    let (tool, arguments) = context.with_kernel_at(opening, async |client| {
+        let meant = meant(client, &call.name).await;
+        let tool = match &meant {
+            Ok((server, tool)) => shown(server, tool),
+            Err(_) => call.name.clone(),
+        };
+        let listed = schema(client, &tool).await?;
+        // What nobody lists is nothing that can be called, but for a tool of a server that is away.
+        if let (Err(unread), None) = (meant, &listed) {
+            return Err(unread);
+        }
+        let arguments = match typed {
+            TypedArguments::Object(object) => object,
+            TypedArguments::Pairs(pairs) => arguments::typed(pairs, listed.as_ref())?,
+        };
+        Ok((tool, arguments))
+    })?;
+    let doors = context
+        .status()?
+        .map(|status| status.doors)
+        .unwrap_or_default();
+    let request = doors.iter().find_map(|door| CurlRequest::at(door, &tool));
+    let Some(request) = request else {
+        let none = "the kernel has no HTTP door: `enabled = true` in `[http]` opens it";
+        return Err(Failure::Other(none.to_owned()));
+    };
+    match context.json {
+        true => say(request.json(&arguments)),
+        false => say(request.command(&file(call), &arguments)),
+    }
+}
+
+/// The file that the arguments stand in, so that they need not be in the command line, which every user of
+/// the machine can read.
+fn file(call: &Call) -> Option<String> {
+    let [one] = call.arguments.as_slice() else {
+        return None;
+    };
+    let file = one.strip_prefix('@')?;
+    let lasting = fs::metadata(file).is_ok_and(|file| file.is_file());
+    lasting.then(|| file.to_owned())
+}
+
+/// A request that calls a tool.
+#[derive(Debug, PartialEq, Eq)]
+struct CurlRequest<'a> {
+    url: String,
+    /// Where the token is.
+    token_file: Option<&'a str>,
+}
+
+impl<'a> CurlRequest<'a> {
+    /// Of a tool at a door, in the door's words; `None` where it is no HTTP door.
+    fn at(door: &'a str, tool: &str) -> Option<Self> {
+        let address = agents::url(door)?;
+        let base = address.strip_suffix("/mcp").unwrap_or(address);
+        Some(Self {
+            url: format!("{base}/mcp-lite/v1/tools/{}", path_segment(tool)),
+            token_file: door.split_once(TOKEN_IN).map(|(_, file)| file),
+        })
+    }
+
+    /// For a shell. The token reaches curl through a pipe: it is in no command line.
+    fn command(&self, file: &Option<String>, arguments: &Map<String, Value>) -> String {
+        let mut text = String::new();
+        let mut header = "";
+        if let Some(token) = self.token_file {
+            let token = quoted(token);
+            let _ = writeln!(
+                text,
+                r#"printf 'Authorization: Bearer %s' "$(cat {token})" |"#
+            );
+            header = " -H @-";
+        }
+        let body = match file {
+            Some(file) => format!("--data-binary {}", quoted(&format!("@{file}"))),
+            None => format!("-d {}", quoted(&printable(&Value::from(arguments.clone())))),
+        };
+        let url = quoted(&self.url);
+        let _ = write!(
+            text,
+            "curl -sS{header} -H 'Content-Type: application/json' {url} \\\n  {body}"
+        );
+        text
+    }
+
+    /// For programs.
+    fn json(&self, arguments: &Map<String, Value>) -> Value {
+        json!({
+            "method": "POST",
+            "url": self.url,
+            "headers": { "Content-Type": "application/json" },
+            "token_file": self.token_file,
+            "body": arguments,
+        })
+    }
+}
+
+/// JSON text in which nothing moves a cursor or hides itself.
+fn printable(value: &Value) -> String {
+    let mut text = String::new();
+    for c in value.to_string().chars() {
+        match c.is_control()
+            || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        {
+            // None of these needs a pair of escapes.
+            true => drop(write!(text, "\\u{:04x}", u32::from(c))),
+            false => text.push(c),
+        }
+    }
+    text
+}
+
+/// One word of a shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:%+=,@".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(value: Value) -> Map<String, Value> {
+        let Value::Object(object) = value else {
+            unreachable!("an object")
+        };
+        object
+    }
+
+    #[test]
+    fn a_request_has_the_token_by_its_file_and_what_is_typed_stays_one_word() {
+        let door = "http://127.0.0.1:7332/mcp, token in /home/a b/token";
+        let request = CurlRequest::at(door, "demo__say it").unwrap();
+        let arguments = arguments(json!({"text": "it's $(rm) `x` \u{202e}\u{9b}\n"}));
+        let want = concat!(
+            "printf 'Authorization: Bearer %s' \"$(cat '/home/a b/token')\" |\n",
+            "curl -sS -H @- -H 'Content-Type: application/json' http://127.0.0.1:7332/mcp-lite/v1/tools/demo__say%20it \\\n",
+            "  -d '{\"text\":\"it'\\''s $(rm) `x` \\u202e\\u009b\\n\"}'",
+        );
+        assert_eq!(request.command(&None, &arguments), want);
+        let by_file = request.command(&Some("it's.json".into()), &arguments);
+        assert!(
+            by_file.ends_with("--data-binary '@it'\\''s.json'"),
+            "{by_file}"
+        );
+        let open = CurlRequest::at("https://[::1]:7332/mcp", "t").unwrap();
+        let text = open.command(&None, &Map::new());
+        assert!(
+            text.starts_with("curl -sS -H 'Content-Type: application/json' 'https://[::1]:7332/"),
+            "{text}"
+        );
+        assert_eq!(CurlRequest::at("socket /run/mgp.sock", "t"), None);
+    }
+}
