@@ -60,6 +60,7 @@ pub use self::from_servers::{ClientQuestion, FROM_SERVERS, FromServer, MethodNee
 pub use self::late_messages::LateMessages;
 pub use self::wire::Wire;
 pub use self::wire::http::{HttpEndpoint, HttpWire, OpenError, Opened, SseWire};
+pub use self::wire::lite::{LiteWire, SPOKEN};
 pub use self::wire::node::NodeWire;
 
 use self::call_queue::CallQueue;
@@ -382,7 +383,7 @@ impl Link {
         }
     }
 
-    /// The transport in use: `stdio`, `http`, `sse` or `node`.
+    /// The transport in use, as [`Wire::name`] says it.
     #[must_use]
     pub fn transport(&self) -> &'static str {
         self.wire.name()

@@ -21,6 +21,8 @@ pub struct NewServer {
     pub command: Vec<String>,
     /// `url` of a remote server.
     pub url: Option<String>,
+    /// `transport` of a remote server, where it is not `http`.
+    pub transport: Option<String>,
     /// `[servers.env]`.
     pub env: Vec<(String, String)>,
     /// `[servers.headers]`.
@@ -218,7 +220,8 @@ impl NewServer {
                 table[key] = Item::Value(to);
             }
         };
-        set("transport", self.url.as_ref().map(|_| "http".into()));
+        let spoken = self.transport.as_deref().unwrap_or("http");
+        set("transport", self.url.as_ref().map(|_| spoken.into()));
         set("url", self.url.as_ref().map(Into::into));
         set("cwd", self.cwd.as_ref().map(Into::into));
         set("autostart", self.autostart.map(Into::into));

@@ -13,3 +13,4 @@ mod promises;
 mod questions;
 mod scene;
 mod streaming;
+mod upstreams;

@@ -1,5 +1,7 @@
 //! Requests to upstream servers.
 
+mod h2;
+
 use std::error::Error;
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ use super::proxy::{Outbound, ProxyAddress, refusal};
 use super::{causes, innermost, wire};
 use crate::sse;
 
+pub use self::h2::{H2Body, H2Client};
 pub use super::dial::DialError;
 
 /// How long a connection waits for its next request. Common servers close theirs after 5 s: we
@@ -141,7 +144,11 @@ impl Client {
     #[must_use]
     pub fn within(outbound: impl Into<Outbound>, scope: AddressScope) -> Self {
         let outbound = outbound.into();
-        let dial = Dial { outbound, scope };
+        let dial = Dial {
+            outbound,
+            scope,
+            h2: false,
+        };
         let pool = legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)

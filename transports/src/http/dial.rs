@@ -113,6 +113,8 @@ pub enum DialError {
 pub(super) struct Dial {
     pub(super) outbound: Outbound,
     pub(super) scope: AddressScope,
+    /// HTTP/2 is spoken on its connections, and nothing else.
+    pub(super) h2: bool,
 }
 
 impl Service<Uri> for Dial {
@@ -153,7 +155,9 @@ impl Dial {
     async fn dial(&self, server: &Uri, proxy: Option<&ProxyAddress>) -> Result<Wire, DialError> {
         let host = host(server);
         let config = match server.scheme() {
-            Some(scheme) if *scheme == Scheme::HTTPS => Some(self.outbound.tls.config().await?),
+            Some(scheme) if *scheme == Scheme::HTTPS => {
+                Some(self.outbound.tls.config(self.h2).await?)
+            }
             _ => None,
         };
         let tcp = match proxy {
@@ -161,12 +165,14 @@ impl Dial {
             None => connect(server, host, self.scope).await?,
         };
         let Some(config) = config else {
-            let wire = Wire::new(MaybeHttpsStream::Http(TokioIo::new(tcp)));
+            let wire = Wire::new(MaybeHttpsStream::Http(TokioIo::new(tcp)), self.h2);
             // Who is judged is asked by its address, in a tunnel, and reads the request itself.
-            return Ok(match proxy.is_some() && self.scope == AddressScope::Any {
-                true => wire.read_by_proxy(),
-                false => wire,
-            });
+            return Ok(
+                match proxy.is_some() && self.scope == AddressScope::Any && !self.h2 {
+                    true => wire.read_by_proxy(),
+                    false => wire,
+                },
+            );
         };
         let failed = |why: String| DialError::Tls {
             at: address(server),
@@ -176,10 +182,10 @@ impl Dial {
         let tcp = TokioIo::new(TokioIo::new(tcp));
         let stream = TlsConnector::from(config).connect(name, tcp).await;
         let stream = stream.map_err(|e| failed(e.to_string()))?;
-        Ok(Wire::new(stream.into()))
+        Ok(Wire::new(stream.into(), self.h2))
     }
 
-    /// A connection to the proxy; for https, and for what is judged, with a way through it.
+    /// A connection to the proxy; for https, HTTP/2 and what is judged, with a way through it.
     async fn through(
         &self,
         proxy: &ProxyAddress,
@@ -199,7 +205,7 @@ impl Dial {
         let at = proxy.url();
         let dialed = connect(&at, host(&at), AddressScope::Any).await;
         let mut tcp = dialed.map_err(|e| no_use(e.to_string()))?;
-        if secure || self.scope != AddressScope::Any {
+        if secure || self.h2 || self.scope != AddressScope::Any {
             tunnel(&mut tcp, proxy, &target).await.map_err(no_use)?;
         }
         Ok(tcp)

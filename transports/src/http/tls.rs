@@ -66,8 +66,9 @@ impl Tls {
         }
     }
 
-    /// The settings of a connection. A machine without roots is asked again the next time.
-    pub(super) async fn config(&self) -> Result<Arc<ClientConfig>, NoRoots> {
+    /// The settings of a connection, on which HTTP/2 is agreed on where that is all that is spoken. A machine
+    /// without roots is asked again the next time.
+    pub(super) async fn config(&self, h2: bool) -> Result<Arc<ClientConfig>, NoRoots> {
         let read = || async {
             let more = self.more.clone();
             let roots = tokio::task::spawn_blocking(move || roots(more.as_deref())).await;
@@ -75,7 +76,13 @@ impl Tls {
             let config = builder().with_root_certificates(roots);
             Ok(Arc::new(config.with_no_client_auth()))
         };
-        self.config.get_or_try_init(read).await.cloned()
+        let config = self.config.get_or_try_init(read).await.cloned()?;
+        if !h2 {
+            return Ok(config);
+        }
+        let mut config = ClientConfig::clone(&config);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Arc::new(config))
     }
 }
 

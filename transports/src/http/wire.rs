@@ -29,6 +29,8 @@ pub(super) struct Wire {
     midway: bool,
     /// A proxy reads the requests, and wants the whole URL in each (RFC 9112, section 3.2.2).
     proxied: bool,
+    /// Requests go side by side: something to read says nothing about the next one.
+    shared: bool,
 }
 
 /// The error of a write before which the connection turned out to be closed.
@@ -53,12 +55,13 @@ pub(super) fn is_unsent(error: &(dyn Error + 'static)) -> bool {
 }
 
 impl Wire {
-    pub(super) fn new(stream: Stream) -> Self {
+    pub(super) fn new(stream: Stream, shared: bool) -> Self {
         Self {
             stream,
             used: false,
             midway: false,
             proxied: false,
+            shared,
         }
     }
 
@@ -88,7 +91,7 @@ impl Wire {
         &mut self,
         write: impl FnOnce(Pin<&mut Stream>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        if self.used && !self.midway {
+        if self.used && !self.midway && !self.shared {
             self.check()?;
         }
         let written = write(Pin::new(&mut self.stream));

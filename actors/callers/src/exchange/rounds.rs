@@ -44,6 +44,8 @@ pub struct CallRounds {
     changed: Notify,
     long: OnceLock<LongCall>,
     may_take_long: Flag,
+    /// Its server said that it will.
+    lasts: Flag,
     /// The client's own word on when a long call becomes a task.
     wait: Mutex<Option<TaskWait>>,
 }
@@ -115,6 +117,7 @@ impl CallRounds {
             changed: Notify::new(),
             long: OnceLock::new(),
             may_take_long: Flag::default(),
+            lasts: Flag::default(),
             wait: Mutex::default(),
         }
     }
@@ -292,19 +295,28 @@ impl CallRounds {
         self.may_take_long.raise();
     }
 
+    /// Its server said that the call will take long: if it may become a task, it does so now, unless the client
+    /// itself says how long it waits.
+    pub fn lasts(&self) {
+        self.lasts.raise();
+    }
+
     /// The client itself says how long it waits, from now on, in place of what is set for the server.
     pub fn wait_for(&self, wait: TaskWait) {
         *self.wait.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait);
     }
 
-    /// Resolves when that time is over.
+    /// Resolves when that time is over, or its server said that the call will take longer.
     pub async fn took_long(&self) -> &LongCall {
         let began = Instant::now();
         self.may_take_long.raised().await;
         let call = self.long.get().expect("it is there before the flag is up");
         let own = *self.wait.lock().unwrap_or_else(PoisonError::into_inner);
         match own {
-            None => tokio::time::sleep(call.after).await,
+            None => tokio::select! {
+                () = tokio::time::sleep(call.after) => {}
+                () = self.lasts.raised() => {}
+            },
             Some(TaskWait::For(wait)) => tokio::time::sleep_until(began + wait).await,
             Some(TaskWait::Ever) => std::future::pending().await,
         }

@@ -176,7 +176,7 @@ async fn call_at(
     let checked = CheckedCall {
         cx,
         checked: &checked,
-        caller: &request.caller,
+        request,
         mcpl: mcpl.as_ref(),
     };
     let under = (&cx.agents, &cx.streams.rooms);

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_mcpl::audit::{self, McplRecord};
 use mgp_mcpl::scopes::ScopedAction;
@@ -21,6 +22,7 @@ use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::splice::{Splice, member, members, quoted};
 use mgp_servers::link::FinalCheck;
 use mgp_servers::upstream::McplMembers;
+use serde_json::value::RawValue;
 
 use crate::Context;
 use crate::audit::CallFacts;
@@ -67,7 +69,7 @@ pub(crate) struct McplCall {
 pub(crate) struct CheckedCall<'a> {
     pub(crate) cx: &'a Context,
     pub(crate) checked: &'a ToolCall<'a>,
-    pub(crate) caller: &'a Caller,
+    pub(crate) request: &'a Request,
     pub(crate) mcpl: Option<&'a McplCall>,
 }
 
@@ -75,9 +77,16 @@ impl FinalCheck for CheckedCall<'_> {
     fn still(&self) -> Result<(), Refusal> {
         self.checked.still()?;
         match self.mcpl {
-            Some(call) => call.still(self.cx, self.caller),
+            Some(call) => call.still(self.cx, &self.request.caller),
             None => Ok(()),
         }
+    }
+
+    fn more<'a>(&'a self, arguments: &'a RawValue) -> BoxFuture<'a, Result<(), Refusal>> {
+        Box::pin(async move {
+            let passed = self.checked.passes(self.request, Some(arguments)).await;
+            passed.map_err(|(_, refusal)| refusal)
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use mgp_engine::callers::request_ids::WireId;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::servers::attribution::Party;
@@ -12,9 +13,11 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::pending::NotAdmitted;
+use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::call_queue::{Turn, party};
+use super::wire::Alongside;
 use super::{InFlight, Link, LinkEvent, List, envelope};
 use mgp_callers::exchange::call_stream::CallStreamHandle;
 use mgp_callers::exchange::{Exchange, ReplyPath};
@@ -51,6 +54,17 @@ pub trait FinalCheck: std::fmt::Debug + Sync {
     /// # Errors
     /// The refusal for the caller.
     fn still(&self) -> Result<(), Refusal>;
+
+    /// Whether the call may be sent once more with these arguments, which its caller was asked for meanwhile.
+    /// What cannot be judged may not.
+    ///
+    /// # Errors
+    /// The future resolves to the refusal for the caller.
+    fn more<'a>(&'a self, arguments: &'a RawValue) -> BoxFuture<'a, Result<(), Refusal>> {
+        let _ = arguments;
+        let why = "the arguments that were added cannot be checked";
+        Box::pin(async move { Err(Refusal::Forbidden(why.into())) })
+    }
 }
 
 /// What HTTP headers repeat of a modern request.
@@ -99,6 +113,10 @@ impl Link {
             stream.begin(self.stream_notices(self.ids.shown(id)));
         }
         let frame = Bytes::from(frame(self.ids.shown(id)));
+        let beside = Alongside {
+            forwarded: call.exchange.forwarded(),
+            final_check: call.final_check,
+        };
         tokio::select! {
             biased;
             outcome = settled => {
@@ -113,7 +131,7 @@ impl Link {
                 }
                 outcome
             }
-            never = self.wire.carry(self, id, frame, call.era, call.mirror, call.exchange.forwarded()) => match never {},
+            never = self.wire.carry(self, id, frame, call.era, call.mirror, beside) => match never {},
             () = call.exchange.stop().asked() => Err(self.stop(id, &call).await),
             () = call.exchange.cancelled() => {
                 let reason = call.exchange.reason();

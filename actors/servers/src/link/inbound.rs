@@ -122,7 +122,7 @@ impl Link {
         }
     }
 
-    fn too_large(&self) -> Refusal {
+    pub(super) fn too_large(&self) -> Refusal {
         Refusal::TooLarge {
             server: self.server.clone(),
             limit: self.limits.max_frame as u64,

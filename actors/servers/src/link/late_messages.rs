@@ -33,7 +33,9 @@ impl Link {
     ) -> Option<LateMessages<'_>> {
         match &self.wire {
             Wire::Http(http) if http.is_standing() => {}
-            Wire::Http(_) | Wire::Child(_) | Wire::Sse(_) | Wire::Node(_) => return None,
+            Wire::Http(_) | Wire::Child(_) | Wire::Sse(_) | Wire::Node(_) | Wire::Lite(_) => {
+                return None;
+            }
         }
         let in_flight = InFlight {
             // It is no request, so nobody answers it.

@@ -1,6 +1,7 @@
 //! The transport of messages to a server.
 
 pub(super) mod http;
+pub(super) mod lite;
 pub(super) mod node;
 
 use std::convert::Infallible;
@@ -12,8 +13,9 @@ use mgp_protocol::refusal::Refusal;
 use mgp_transports::lines::{LineSink, SendError};
 
 use self::http::{HttpWire, SseWire};
+use self::lite::LiteWire;
 use self::node::NodeWire;
-use super::{Link, LinkEvent, MirroredHeaders};
+use super::{FinalCheck, Link, LinkEvent, MirroredHeaders};
 use mgp_callers::exchange::forwarded::ForwardedHeaders;
 
 /// The transport of a link.
@@ -27,10 +29,21 @@ pub enum Wire {
     Sse(Arc<SseWire>),
     /// Another node runs it: each request is a stream of the link to that node.
     Node(Arc<NodeWire>),
+    /// MCP-lite: each call is a request of its own.
+    Lite(Arc<LiteWire>),
+}
+
+/// What goes along with a call, beside its frame.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::link) struct Alongside<'a> {
+    /// Headers of its agent's request that may be handed on.
+    pub(in crate::link) forwarded: Option<&'a ForwardedHeaders>,
+    /// Asked again where the kernel makes the call once more.
+    pub(in crate::link) final_check: Option<&'a dyn FinalCheck>,
 }
 
 impl Wire {
-    /// `stdio`, `http`, `sse` or `node`.
+    /// `stdio`, `http`, `sse`, `node`, `lite` or `grpc`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -38,6 +51,7 @@ impl Wire {
             Self::Http(_) => "http",
             Self::Sse(_) => "sse",
             Self::Node(_) => "node",
+            Self::Lite(lite) => lite.name(),
         }
     }
 
@@ -55,8 +69,9 @@ impl Wire {
         frame: Bytes,
         era: Era,
         mirror: MirroredHeaders<'_>,
-        forwarded: Option<&ForwardedHeaders>,
+        beside: Alongside<'_>,
     ) -> Infallible {
+        let forwarded = beside.forwarded;
         let sent = match (self, era) {
             (Self::Child(sink), _) => sink.send(frame).map_err(|e| refused(link, e)),
             (Self::Http(http), Era::Legacy) => http.call(link, id, frame, forwarded).await,
@@ -65,6 +80,7 @@ impl Wire {
             }
             (Self::Sse(sse), _) => sse.post(link, frame).await,
             (Self::Node(node), _) => node.call(link, id, &frame, mirror.method).await,
+            (Self::Lite(lite), _) => lite.call(link, id, &frame, beside).await,
         };
         if let Err(refusal) = sent {
             link.settle(id, Err(refusal));
@@ -82,6 +98,7 @@ impl Wire {
             Self::Http(http) => http.tell(link, frame),
             Self::Sse(sse) => sse.tell(link, frame),
             Self::Node(node) => node.tell(link, &frame),
+            Self::Lite(lite) => lite.tell(&frame),
         }
     }
 
@@ -89,7 +106,7 @@ impl Wire {
     pub(super) fn tells_cancels(&self, era: Era) -> bool {
         !matches!(
             (self, era),
-            (Self::Http(_), Era::Modern) | (Self::Node(_), _)
+            (Self::Http(_), Era::Modern) | (Self::Node(_) | Self::Lite(_), _)
         )
     }
 
@@ -99,8 +116,8 @@ impl Wire {
             Self::Child(sink) => sink.close(),
             Self::Http(http) => http.close(),
             Self::Sse(sse) => sse.close(),
-            // The link is the node's, and stays.
-            Self::Node(_) => {}
+            // The link is the node's, and stays; to a lite server there is none.
+            Self::Node(_) | Self::Lite(_) => {}
         }
     }
 }

@@ -9,7 +9,7 @@ use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target};
 use serde_json::{Map, Value};
 
 use super::{ServerActor, ServerEvent};
-use crate::link::Link;
+use crate::link::{Link, SPOKEN, Wire};
 use mgp_runtime::time::unix_ms;
 use mgp_runtime::trace::Trace;
 use mgp_store::audit::{by_kernel, event};
@@ -23,7 +23,11 @@ impl ServerActor {
             .into_iter()
             .flatten()
             .map(|peer| peer.version.as_str());
-        details.insert("protocol_versions".into(), versions.collect());
+        let versions = match link.wire() {
+            Wire::Lite(_) => [SPOKEN].into_iter().collect(),
+            Wire::Child(_) | Wire::Http(_) | Wire::Sse(_) | Wire::Node(_) => versions.collect(),
+        };
+        details.insert("protocol_versions".into(), versions);
         let mgp = link.mgp().active().map_or(&[][..], |active| active.words());
         details.insert("mgp".into(), mgp.iter().copied().collect());
         self.audit

@@ -34,7 +34,7 @@ use super::ServerMsg;
 use super::resources::ResourceLook;
 use super::spoken::SpokenEras;
 use super::starts::Start;
-use crate::link::{Link, List};
+use crate::link::{Link, List, SPOKEN, Wire};
 use mgp_runtime::mailbox::{AskError, Mailbox};
 use mgp_runtime::time::moment;
 
@@ -567,8 +567,11 @@ fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The versions used with a server, the newer era first.
+/// The versions used with a server, the newer era first; of a lite server that of its document.
 fn spoken(link: &Link) -> Option<String> {
+    if matches!(link.wire(), Wire::Lite(_)) {
+        return link.peer().map(|_| SPOKEN.to_owned());
+    }
     let peers = [Era::Modern, Era::Legacy].map(|era| link.peer_in(era));
     let versions: Vec<_> = peers
         .into_iter()

@@ -7,6 +7,7 @@ mod gate;
 mod handshake;
 mod health;
 mod limits;
+mod lite;
 mod node;
 mod remote;
 mod shutdown;
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use mgp_engine::servers::spec::{Reach, ServerInstances, ServerSpec};
+use mgp_engine::servers::spec::{Reach, ServerInstances, ServerSpec, UrlProtocol};
 use mgp_engine::servers::supervision::StopOrder;
 use mgp_engine::tools::catalog::ServerOffer;
 use mgp_protocol::mgp::permission::PermissionType;
@@ -242,7 +243,14 @@ impl ServerLife {
         }
         match &self.spec.reach {
             Reach::Stdio { .. } => self.child().await,
-            Reach::Http { url, headers } => self.remote(url, headers).await,
+            Reach::Http {
+                url,
+                headers,
+                speaks,
+            } => match speaks {
+                UrlProtocol::Mcp => self.remote(url, headers).await,
+                UrlProtocol::Lite | UrlProtocol::Grpc => self.lite(url, headers, *speaks).await,
+            },
             Reach::Node(server) => self.of_node(server).await,
         }
     }

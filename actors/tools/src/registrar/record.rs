@@ -12,7 +12,7 @@ use mgp_engine::servers::login::LoginRules;
 use mgp_engine::servers::sandbox::{self, PinnedProgram, SandboxProgram};
 use mgp_engine::servers::spec::{
     MgpDeclaration, QuestionAttribution, Reach, ReplicaRule, RestartRules, ServerInstances,
-    ServerLimits, ServerSpec,
+    ServerLimits, ServerSpec, UrlProtocol,
 };
 use mgp_engine::tools::registration::Accepted;
 use mgp_protocol::ids::{ConnectionId, ServerId};
@@ -177,6 +177,7 @@ impl Record {
             Way::Http { url } => Reach::Http {
                 url: url.clone(),
                 headers: BTreeMap::new(),
+                speaks: UrlProtocol::Mcp,
             },
         };
         let levels = [TrustLevel::Standard, TrustLevel::Trusted];

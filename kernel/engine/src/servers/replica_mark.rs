@@ -44,7 +44,7 @@ impl ServerSpec {
 fn specification(reach: &Reach) -> Option<IndexRoot> {
     let kind = match reach {
         Reach::Stdio { .. } => "stdio",
-        Reach::Http { .. } => "http",
+        Reach::Http { speaks, .. } => speaks.word(),
         Reach::Node(_) => return None,
     };
     let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 specification of a server");
@@ -64,6 +64,7 @@ mod tests {
     use mgp_protocol::mgp::discovery::Status;
 
     use super::*;
+    use crate::servers::spec::UrlProtocol;
 
     fn stdio(args: &[&str], env: &[(&str, &str)]) -> Reach {
         let env = env.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned()));
@@ -88,6 +89,7 @@ mod tests {
         let http = |url: &str| Reach::Http {
             url: url.into(),
             headers: BTreeMap::new(),
+            speaks: UrlProtocol::Mcp,
         };
         assert_ne!(
             specification(&http("http://a/mcp")),

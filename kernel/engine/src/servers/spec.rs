@@ -158,15 +158,41 @@ pub enum Reach {
         /// Working folder; the folder of the file that configured it when not given.
         cwd: Option<PathBuf>,
     },
-    /// Streamable HTTP, falling back to HTTP+SSE of 2024-11-05.
+    /// At an address.
     Http {
         /// `http://` or `https://`.
         url: String,
         /// Sent with each request; values are secrets.
         headers: BTreeMap<String, String>,
+        /// What is spoken there.
+        speaks: UrlProtocol,
     },
     /// A server of another node, over the link to that node.
     Node(NodeServer),
+}
+
+/// What a server at an address speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UrlProtocol {
+    /// MCP over Streamable HTTP, falling back to HTTP+SSE of 2024-11-05.
+    #[default]
+    Mcp,
+    /// MCP-lite over HTTP.
+    Lite,
+    /// MCP-lite over gRPC.
+    Grpc,
+}
+
+impl UrlProtocol {
+    /// The word for it in a configuration.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Mcp => "http",
+            Self::Lite => "lite",
+            Self::Grpc => "grpc",
+        }
+    }
 }
 
 impl Reach {
@@ -194,8 +220,13 @@ impl fmt::Debug for Reach {
                 .field("command", command)
                 .field("env", &env.keys())
                 .finish_non_exhaustive(),
-            Self::Http { url, headers } => f
+            Self::Http {
+                url,
+                headers,
+                speaks,
+            } => f
                 .debug_struct("Http")
+                .field("speaks", speaks)
                 .field("url", &address::shown(url))
                 .field("headers", &headers.keys())
                 .finish(),

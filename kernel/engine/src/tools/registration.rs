@@ -22,7 +22,7 @@ use mgp_protocol::refusal::{Denial, Refusal};
 use crate::policy::access::Principal;
 use crate::policy::risk;
 use crate::policy::trust::TrustLevel;
-use crate::servers::spec::Reach;
+use crate::servers::spec::{Reach, UrlProtocol};
 use mgp_screening::code_safety::{ALLOWED_IMPORTS, Floor, Level, Rejection};
 
 pub use self::program::{Script, judge_code};
@@ -303,7 +303,13 @@ pub fn judge(
             let headers = std::collections::BTreeMap::new();
             let url = url.to_owned();
             let why = "it runs elsewhere, where its code cannot be read";
-            (Reach::Http { url, headers }, Script::Unseen(why))
+            let speaks = UrlProtocol::Mcp;
+            let reach = Reach::Http {
+                url,
+                headers,
+                speaks,
+            };
+            (reach, Script::Unseen(why))
         }
     };
     if let Script::Given { language, text } = &script {

@@ -105,6 +105,7 @@ pub struct Removed {
   mgp servers add search --env BRAVE_KEY=file:/run/secrets/brave -- npx -y brave-search
   mgp servers add docs --url https://example.org/mcp --header Authorization
   mgp servers add docs --url https://example.org/mcp --header 'Authorization=Bearer ${DOCS_TOKEN}'
+  mgp servers add shop --transport lite --url https://example.org/mcp-lite/v1/
   mgp servers add io.github.acme/weather               # of the registry: shown, asked, written
   mgp servers add io.github.acme/weather --as rain --set UNITS=metric
 
@@ -117,6 +118,9 @@ pub struct Add {
     /// Reach it at this address instead of starting a program.
     #[arg(long, conflicts_with = "command")]
     pub url: Option<String>,
+    /// What is spoken at the address: MCP, which is `http`, or MCP-lite over HTTP or over gRPC.
+    #[arg(long, value_name = "TRANSPORT", requires = "url", value_parser = ["http", "lite", "grpc"])]
+    pub transport: Option<String>,
     /// A variable for it. KEY alone is the kernel's own variable of that name; where yours is not set,
     /// its value is asked for. Or where the value is: KEY=${NAME}, KEY=file:PATH.
     #[arg(long, value_name = "KEY[=WHERE]", conflicts_with = "url")]

@@ -78,8 +78,11 @@ fn a_server_is_a_program_or_an_address_and_not_both() {
     };
     assert_eq!(add.command, ["npx", "-y", "files", "--verbose"]);
     assert!(typed("mgp servers add docs --url https://h --header A=b").is_ok());
+    assert!(typed("mgp servers add shop --transport lite --url https://h/v1/").is_ok());
     for wrong in [
         "mgp servers add x --as y -- npx",
+        "mgp servers add x --transport lite -- npx",
+        "mgp servers add x --transport lit --url https://h",
         "mgp servers add x --url https://h -- npx",
         "mgp servers add x --header A=b -- npx",
         "mgp servers add x --trust absolute -- npx",

@@ -122,6 +122,12 @@ fn an_entry_goes_into_an_empty_file() {
                 url = \"https://example.org/mcp\"\n\n[servers.headers]\n\
                 Authorization = \"Bearer ${DOCS}\"\n";
     assert_eq!(add("", &remote).unwrap(), want);
+    let lite = NewServer {
+        transport: Some("lite".into()),
+        ..remote
+    };
+    let want = want.replace("\"http\"", "\"lite\"");
+    assert_eq!(add("", &lite).unwrap(), want);
 }
 
 #[test]

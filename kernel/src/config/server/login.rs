@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use mgp_engine::servers::login::{LoginGrant, LoginRules, safe_url};
-use mgp_engine::servers::spec::Reach;
+use mgp_engine::servers::spec::{Reach, UrlProtocol};
 use toml::Spanned;
 
 use crate::config::reading::{Env, SecretsConfig, Section, Values};
@@ -26,6 +26,11 @@ pub(super) fn read_login(
     secrets: &SecretsConfig,
 ) -> LoginRules {
     let (by_url, has_token) = match reach {
+        // Its calls carry what `headers` says, and nothing else.
+        Some(Reach::Http {
+            speaks: UrlProtocol::Grpc,
+            ..
+        }) => return not_by_grpc(entry),
         Some(Reach::Http { headers, .. }) => {
             let token = |name: &String| name.eq_ignore_ascii_case("authorization");
             (true, headers.keys().any(token))
@@ -66,6 +71,22 @@ pub(super) fn read_login(
         enabled: by_url && !has_token,
         ..rules
     }
+}
+
+/// No login is made for a server that is spoken to over gRPC.
+fn not_by_grpc(entry: &mut Section<'_, '_, '_>) -> LoginRules {
+    let span = entry.span("login");
+    let off = entry
+        .take("login")
+        .is_none_or(|value| value.get_ref().as_bool() == Some(false));
+    if let (false, Some(span)) = (off, span) {
+        let message = format!(
+            "{} has `transport = \"grpc\"`: no login is made there, its token stands in `headers`",
+            entry.name()
+        );
+        entry.refuse(span, message);
+    }
+    LoginRules::off()
 }
 
 fn read_keys(

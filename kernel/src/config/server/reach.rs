@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 
-use mgp_engine::servers::spec::Reach;
+use mgp_engine::servers::spec::{Reach, UrlProtocol};
 use toml::Spanned;
 
 use crate::config::reading::{Env, SecretsConfig, Section, Values};
@@ -15,7 +15,7 @@ pub(crate) const CALLERS: &str = "caller";
 #[derive(Clone, Copy)]
 enum TransportKey {
     Stdio,
-    Http,
+    Url(UrlProtocol),
 }
 
 /// The keys of both transports, as they are written.
@@ -41,7 +41,7 @@ pub(crate) fn read_reach(
     let mut values = Values::new(folder, env, secrets);
     let reach = match transport(entry, &written)? {
         TransportKey::Stdio => written.stdio(&mut values, folder)?,
-        TransportKey::Http => written.http(&mut values)?,
+        TransportKey::Url(speaks) => written.http(&mut values, speaks)?,
     };
     values.tell(entry);
     if let (Reach::Http { url, .. }, Some(span)) = (&reach, entry.span("url")) {
@@ -107,10 +107,11 @@ impl<'t> ReachKeys<'t> {
         })
     }
 
-    fn http(self, values: &mut Values<'_>) -> Option<Reach> {
+    fn http(self, values: &mut Values<'_>, speaks: UrlProtocol) -> Option<Reach> {
         Some(Reach::Http {
             url: values.plain("url", &self.url?),
             headers: values.secrets("headers", &self.headers),
+            speaks,
         })
     }
 }
@@ -119,22 +120,28 @@ impl<'t> ReachKeys<'t> {
 fn transport(entry: &mut Section<'_, '_, '_>, written: &ReachKeys<'_>) -> Option<TransportKey> {
     let (command, url) = (written.command.is_some(), written.url.is_some());
     let mut transport = if url {
-        TransportKey::Http
+        TransportKey::Url(UrlProtocol::Mcp)
     } else {
         TransportKey::Stdio
     };
     let names = [
         ("stdio", TransportKey::Stdio),
-        ("http", TransportKey::Http),
-        ("streamable-http", TransportKey::Http),
-        ("sse", TransportKey::Http),
+        ("http", TransportKey::Url(UrlProtocol::Mcp)),
+        ("streamable-http", TransportKey::Url(UrlProtocol::Mcp)),
+        ("sse", TransportKey::Url(UrlProtocol::Mcp)),
+        ("lite", TransportKey::Url(UrlProtocol::Lite)),
+        ("grpc", TransportKey::Url(UrlProtocol::Grpc)),
     ];
     entry.choice("transport", &names, &mut transport);
     let wrong = match (transport, command, url) {
-        (_, true, true) => "has both `command` and `url`; a server is reached in one way",
-        (TransportKey::Stdio, false, _) => "has no `command` to start it with",
-        (TransportKey::Http, _, false) => "has transport `http` but no `url`",
-        (TransportKey::Stdio, true, false) | (TransportKey::Http, false, true) => {
+        (_, true, true) => {
+            "has both `command` and `url`; a server is reached in one way".to_owned()
+        }
+        (TransportKey::Stdio, false, _) => "has no `command` to start it with".to_owned(),
+        (TransportKey::Url(speaks), _, false) => {
+            format!("has transport `{}` but no `url`", speaks.word())
+        }
+        (TransportKey::Stdio, true, false) | (TransportKey::Url(_), false, true) => {
             return Some(transport);
         }
     };

@@ -5,7 +5,7 @@ use mgp_engine::servers::consent::Consent;
 use mgp_engine::servers::login::LoginGrant;
 use mgp_engine::servers::spec::{
     PerAgent, QuestionAttribution, Reach, ReplicaRule, RestartPolicy, RestartRules,
-    ServerInstances, ServerLimits,
+    ServerInstances, ServerLimits, UrlProtocol,
 };
 
 use super::*;
@@ -153,13 +153,40 @@ fn variables_are_put_into_every_value() {
     assert_eq!(cwd.as_deref(), Some(Path::new("/home/ada")));
     let remote =
         entry("url = \"https://${NONE:-h}/mcp\"\nheaders = { A = \"Bearer ${CEREBRAS_API_KEY}\" }");
-    let Reach::Http { url, headers } = &remote.spec("x").reach else {
+    let Reach::Http { url, headers, .. } = &remote.spec("x").reach else {
         panic!("an address is called");
     };
     assert_eq!(
         (url.as_str(), headers["A"].as_str()),
         ("https://h/mcp", "Bearer sk-secret")
     );
+}
+
+/// Decision 64: what is spoken at an address is said by `transport`; where no login is made, none is taken.
+#[test]
+fn a_server_of_mcp_lite_is_reached_at_an_address() {
+    let read = |transport: &str, more: &str| {
+        entry(&format!(
+            "transport = \"{transport}\"\nurl = \"https://h/v1/\"\n{more}"
+        ))
+    };
+    for (word, speaks) in [
+        ("lite", UrlProtocol::Lite),
+        ("grpc", UrlProtocol::Grpc),
+        ("sse", UrlProtocol::Mcp),
+    ] {
+        let read = read(word, "");
+        let spec = read.spec("x");
+        assert!(matches!(&spec.reach, Reach::Http { speaks: said, .. } if *said == speaks));
+        assert_eq!(spec.login.enabled, speaks != UrlProtocol::Grpc, "{word}");
+    }
+    let why = read("grpc", "login = \"agent\"").why("x");
+    assert!(why.contains("no login is made there"), "{why}");
+    read("grpc", "login = false").spec("x");
+    let why = entry("transport = \"lite\"\ncommand = \"c\"").why("x");
+    assert!(why.contains("has transport `lite` but no `url`"), "{why}");
+    let why = read("lyte", "").why("x");
+    assert!(why.contains("lite"), "{why}");
 }
 
 /// MGP-217, A-26: the server whose variable is not set is broken, and named with variable and key;

@@ -325,7 +325,7 @@ pub(in crate::link) fn without_words(
 }
 
 /// Without a connection the server has not read the request.
-fn unsent(link: &Arc<Link>, error: &ClientError) -> Refusal {
+pub(in crate::link) fn unsent(link: &Arc<Link>, error: &ClientError) -> Refusal {
     let lost = broken(link, error);
     match error {
         ClientError::Dial(why) => link.unreached(&why.to_string()),
@@ -344,7 +344,7 @@ fn broken(link: &Arc<Link>, error: &ClientError) -> Refusal {
     link.lost(&why)
 }
 
-fn is(value: Option<&HeaderValue>, kind: &str) -> bool {
+pub(in crate::link) fn is(value: Option<&HeaderValue>, kind: &str) -> bool {
     value.and_then(|v| v.to_str().ok()).is_some_and(|v| {
         v.split(';')
             .next()

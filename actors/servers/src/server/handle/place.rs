@@ -15,7 +15,7 @@ impl ServerHandle {
     pub fn candidate(&self, idempotent: bool) -> PlaceCandidate {
         let link = self.link();
         let way = link.as_ref().and_then(|link| match link.wire() {
-            Wire::Child(_) | Wire::Http(_) | Wire::Sse(_) => Some(Duration::ZERO),
+            Wire::Child(_) | Wire::Http(_) | Wire::Sse(_) | Wire::Lite(_) => Some(Duration::ZERO),
             Wire::Node(node) => there(node),
         });
         PlaceCandidate {

@@ -247,7 +247,7 @@ pub(in crate::server) async fn complete(link: &Arc<Link>, result: &[u8]) -> Resu
             .deliver(ready.into())
             .await
             .map_err(|e| format!("notifications/initialized: {e}"))?,
-        Wire::Child(_) | Wire::Sse(_) | Wire::Node(_) => {
+        Wire::Child(_) | Wire::Sse(_) | Wire::Node(_) | Wire::Lite(_) => {
             link.notify("notifications/initialized", None);
         }
     }

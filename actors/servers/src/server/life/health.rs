@@ -13,7 +13,7 @@ use mgp_protocol::refusal::Refusal;
 
 use super::ServerLife;
 use super::end::End;
-use crate::link::{Link, code};
+use crate::link::{Link, Wire, code};
 use mgp_runtime::time::unix_ms;
 
 /// The request used for health checks.
@@ -23,6 +23,8 @@ enum Question {
     Mgp(Era),
     /// `ping`.
     Mcp,
+    /// The list of a lite server, which the kernel reads for a `ping`.
+    Lite,
 }
 
 impl ServerLife {
@@ -63,7 +65,10 @@ fn question(link: &Link) -> Option<Question> {
 }
 
 fn mcp_question(link: &Link) -> Option<Question> {
-    link.peer_in(Era::Legacy).map(|_| Question::Mcp)
+    link.peer_in(Era::Legacy).map(|_| match link.wire() {
+        Wire::Lite(_) => Question::Lite,
+        Wire::Child(_) | Wire::Http(_) | Wire::Sse(_) | Wire::Node(_) => Question::Mcp,
+    })
 }
 
 /// The result of a check; `None` when the server does not know the method.
@@ -78,7 +83,7 @@ async fn ask(link: &Arc<Link>, question: Question) -> Option<PingAnswer> {
             params = serde_json::to_string(&ping).expect("a ping is always JSON");
             (era, Ping::METHOD, Some(params.as_str()))
         }
-        Question::Mcp => (Era::Legacy, mcp::Ping::METHOD, None),
+        Question::Mcp | Question::Lite => (Era::Legacy, mcp::Ping::METHOD, None),
     };
     let asked = link.ask_unhurried(era, method, params);
     match tokio::time::timeout(DEADLINE, asked).await {
@@ -87,17 +92,48 @@ async fn ask(link: &Arc<Link>, question: Question) -> Option<PingAnswer> {
             (Question::Mgp(_), Some(code)) if means_unsupported(code) => None,
             (Question::Mgp(_), _) => Some(PingAnswer::Came(Health::Unhealthy)),
             (Question::Mcp, _) => Some(PingAnswer::Came(Health::Healthy)),
+            // It does not tell its list.
+            (Question::Lite, _) => Some(PingAnswer::Came(Health::Unhealthy)),
         },
+        Ok(Err(refusal)) if question == Question::Lite => Some(unlisted(&refusal)),
         // Not sent: the server has as many calls as it may have, or is being stopped.
         Ok(Err(_)) => Some(PingAnswer::Busy),
-        Err(_silent) if question == Question::Mcp && link.in_flight() > 0 => Some(PingAnswer::Busy),
+        Err(_silent) if !matches!(question, Question::Mgp(_)) && link.in_flight() > 0 => {
+            Some(PingAnswer::Busy)
+        }
         Err(_silent) => Some(PingAnswer::Missing),
+    }
+}
+
+/// What it means that the list of a lite server could not be read.
+fn unlisted(refusal: &Refusal) -> PingAnswer {
+    let gone = matches!(
+        refusal,
+        Refusal::Lost { .. }
+            | Refusal::TimedOut { .. }
+            | Refusal::NotReady {
+                unreachable: true,
+                ..
+            }
+    );
+    match gone {
+        true => PingAnswer::Missing,
+        // Not sent.
+        false
+            if matches!(
+                refusal,
+                Refusal::NotReady { .. } | Refusal::Overloaded { .. }
+            ) =>
+        {
+            PingAnswer::Busy
+        }
+        false => PingAnswer::Came(Health::Unhealthy),
     }
 }
 
 fn said(question: Question, result: &[u8]) -> Health {
     match question {
-        Question::Mcp => Health::Healthy,
+        Question::Mcp | Question::Lite => Health::Healthy,
         Question::Mgp(_) => {
             let text = std::str::from_utf8(result).ok();
             let pong = mcp::read::<Pong>(text);

@@ -277,7 +277,9 @@ fn outcome(answer: &Bytes) -> Outcome {
 }
 
 /// Header values are secrets, so an error names only the header.
-fn header_map(headers: &std::collections::BTreeMap<String, String>) -> Result<HeaderMap, String> {
+pub(super) fn header_map(
+    headers: &std::collections::BTreeMap<String, String>,
+) -> Result<HeaderMap, String> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         let key: HeaderName = name

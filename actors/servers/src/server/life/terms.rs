@@ -16,7 +16,9 @@ impl ServerLife {
             trust: risk::trust(self.spec.mgp.trust_level, claimed),
             rules: match link.wire() {
                 Wire::Node(node) => node.confirmed().rules(),
-                Wire::Child(_) | Wire::Http(_) | Wire::Sse(_) => self.spec.tools.clone(),
+                Wire::Child(_) | Wire::Http(_) | Wire::Sse(_) | Wire::Lite(_) => {
+                    self.spec.tools.clone()
+                }
             },
         }
     }
@@ -25,7 +27,7 @@ impl ServerLife {
     pub(super) fn mark(&self, link: &Link) -> Option<ReplicaMark> {
         match link.wire() {
             Wire::Node(node) => node.confirmed().mark,
-            Wire::Child(_) | Wire::Http(_) | Wire::Sse(_) => self.spec.mark(),
+            Wire::Child(_) | Wire::Http(_) | Wire::Sse(_) | Wire::Lite(_) => self.spec.mark(),
         }
     }
 }

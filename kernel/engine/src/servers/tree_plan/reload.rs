@@ -57,7 +57,7 @@ pub(super) mod tests {
     use crate::policy::pins::PinMode;
     use crate::servers::spec::{
         MgpDeclaration, QuestionAttribution, Reach, ReplicaRule, RestartRules, ServerInstances,
-        ServerLimits,
+        ServerLimits, UrlProtocol,
     };
 
     pub(in crate::servers::tree_plan) fn spec(id: &str, url: &str) -> ServerSpec {
@@ -66,6 +66,7 @@ pub(super) mod tests {
             reach: Reach::Http {
                 url: url.into(),
                 headers: BTreeMap::new(),
+                speaks: UrlProtocol::default(),
             },
             autostart: true,
             after: Vec::new(),

@@ -252,6 +252,7 @@ fn new_server(add: &Add, folder: &Path, given: GivenValues) -> NewServer {
         id: add.id.clone(),
         command,
         url: add.url.clone(),
+        transport: add.transport.clone(),
         env: given.env,
         headers: given.headers,
         cwd: add.cwd.as_ref().map(|cwd| from_here(cwd, folder)),

@@ -37,6 +37,14 @@ fn in_words(server: &Server) -> String {
     text
 }
 
+/// What carries the messages. An entry says `lite` for MCP-lite over HTTP, and `grpc` for the same over gRPC.
+fn carried(transport: &str) -> &str {
+    match transport {
+        "lite" => "http",
+        other => other,
+    }
+}
+
 /// What is said of it, one title each; what does not apply has no rows.
 fn rows(server: &Server) -> Vec<(&'static str, Vec<String>)> {
     let one = |text: Option<String>| text.into_iter().collect::<Vec<_>>();
@@ -44,7 +52,7 @@ fn rows(server: &Server) -> Vec<(&'static str, Vec<String>)> {
     let speaks = server
         .protocol_version
         .as_ref()
-        .map(|version| format!("{version} over {}", server.transport));
+        .map(|version| format!("{version} over {}", carried(&server.transport)));
     let sandbox = server.sandbox.clone().unwrap_or_default();
     vec![
         ("next try", one(next)),

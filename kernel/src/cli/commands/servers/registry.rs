@@ -219,6 +219,7 @@ fn installed_entry(typed: &Add, plan: &InstallPlan) -> Add {
     Add {
         id: id.unwrap_or_else(|| installed::id_of(&typed.id)),
         url: plan.url.clone(),
+        transport: None,
         env: typed.env.clone(),
         env_file: typed.env_file.clone(),
         header: typed.header.clone(),

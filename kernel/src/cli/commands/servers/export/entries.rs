@@ -126,6 +126,12 @@ struct EntryTexts<'e> {
 impl EntryTexts<'_> {
     fn server(&self, id: &str, entry: &Table) -> Result<ConfiguredServer, String> {
         let text = |key: &str| entry.get(key).and_then(toml::Value::as_str);
+        if let Some("lite" | "grpc") = text("transport") {
+            return Err(
+                "it speaks MCP-lite, which clients do not: `mgp connect` lets them reach it through this kernel"
+                    .to_owned(),
+            );
+        }
         let list = |key: &str| {
             let list = entry.get(key).and_then(toml::Value::as_array);
             let list = list.into_iter().flatten();

@@ -6,7 +6,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use mgp_clients::is_secret;
-use mgp_engine::servers::spec::Reach;
+use mgp_engine::servers::spec::{Reach, UrlProtocol};
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_runtime::time::unix_ms;
 use mgp_store::atomic_file;
@@ -78,9 +78,16 @@ fn shape(id: &str, reach: &Reach) -> String {
                 names.join(" ")
             )
         }
-        Reach::Http { headers, .. } => {
+        Reach::Http {
+            headers, speaks, ..
+        } => {
             let names: Vec<_> = headers.keys().map(String::as_str).collect();
-            format!("{id}: over HTTP, headers {}\n", names.join(" "))
+            let over = match speaks {
+                UrlProtocol::Mcp => "over HTTP",
+                UrlProtocol::Lite => "MCP-lite over HTTP",
+                UrlProtocol::Grpc => "MCP-lite over gRPC",
+            };
+            format!("{id}: {over}, headers {}\n", names.join(" "))
         }
         Reach::Node(_) => format!("{id}: of another node\n"),
     }

@@ -1,0 +1,218 @@
+//! What the result of a call says: MCP-lite §3.3 and §3.4, and what decision 64 makes of the words that the
+//! document leaves open (A-17, A-37).
+
+use mgp_protocol::lookalike;
+use mgp_protocol::splice::members;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Longest promise token that is kept and sent back, in bytes: a hundred times as long as one that cannot be
+/// guessed has to be, and shorter than any server's limit for a request.
+pub(super) const MAX_TOKEN: usize = 4096;
+
+/// What follows from a result.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ForeignResult {
+    /// It is the result.
+    Final {
+        /// The tool failed.
+        failed: bool,
+    },
+    /// The result comes later, for this token.
+    Promise(String),
+    /// More is needed, and then the call is made again.
+    Needs(ForeignNeed),
+}
+
+/// What more is needed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ForeignNeed {
+    /// What a person is asked.
+    pub(super) message: Option<String>,
+    /// The schema of the arguments to be added, as JSON text: an object with `properties`.
+    pub(super) schema: Option<String>,
+}
+
+/// The kinds of answers, as `response_type` names them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ForeignKind {
+    /// Also where nothing is said (LITE-010).
+    #[default]
+    Answer,
+    Promise,
+    Elicitation,
+    Failure,
+}
+
+impl ForeignKind {
+    fn read(word: &str) -> Option<Self> {
+        Some(match word {
+            "answer" => Self::Answer,
+            "promise" => Self::Promise,
+            // Named in one list of the document only; it means that something has to be given first (A-17).
+            "elicitation" | "request-for-more-resource" => Self::Elicitation,
+            "failure" => Self::Failure,
+            _ => return None,
+        })
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct ForeignMeta<'a> {
+    #[serde(default)]
+    response_type: Option<String>,
+    #[serde(default)]
+    promise_token: Option<String>,
+    #[serde(borrow, default)]
+    elicitation: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct ForeignQuestion<'a> {
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(borrow, default, rename = "requestedSchema")]
+    schema: Option<&'a RawValue>,
+}
+
+impl ForeignResult {
+    /// Reads a result, which may be any JSON.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(super) fn read(result: &str) -> Result<Self, String> {
+        let meta = meta_of(result)?;
+        let kind = match meta.response_type.as_deref() {
+            None => ForeignKind::Answer,
+            Some(word) => ForeignKind::read(word).ok_or_else(|| {
+                let word: String = word.chars().filter(|c| !c.is_control()).take(40).collect();
+                format!("its answer is of a kind that is not known here (`response_type` {word:?})")
+            })?,
+        };
+        Self::of(kind, meta.promise_token, meta.elicitation)
+    }
+
+    fn of(
+        kind: ForeignKind,
+        token: Option<String>,
+        question: Option<&RawValue>,
+    ) -> Result<Self, String> {
+        match kind {
+            ForeignKind::Answer => Ok(Self::Final { failed: false }),
+            ForeignKind::Failure => Ok(Self::Final { failed: true }),
+            ForeignKind::Promise => match token.filter(|token| !token.is_empty()) {
+                None => Err("it promises a result and gives no `promise_token`".into()),
+                Some(token) if token.len() > MAX_TOKEN => Err(format!(
+                    "its promise token is {} bytes long; the limit is {MAX_TOKEN}",
+                    token.len()
+                )),
+                Some(token) => Ok(Self::Promise(token)),
+            },
+            ForeignKind::Elicitation => Ok(Self::Needs(ForeignNeed::read(question))),
+        }
+    }
+}
+
+impl ForeignNeed {
+    /// A question that cannot be read is one without a form: its caller is told in words.
+    fn read(question: Option<&RawValue>) -> Self {
+        let asked = question.and_then(|text| lookalike::from_object(text.get()).ok());
+        let asked: ForeignQuestion<'_> = asked.unwrap_or_default();
+        let form = |schema: &&RawValue| {
+            let all = members(schema.get()).unwrap_or_default();
+            let mut all = all.iter();
+            all.any(|(name, value)| name == "properties" && value.get().starts_with('{'))
+        };
+        Self {
+            message: asked.message.filter(|message| !message.trim().is_empty()),
+            schema: asked
+                .schema
+                .filter(form)
+                .map(|schema| schema.get().to_owned()),
+        }
+    }
+}
+
+/// `_meta` of a result; where there is none nothing is said.
+fn meta_of(result: &str) -> Result<ForeignMeta<'_>, String> {
+    let all = members(result).unwrap_or_default();
+    let mut found = all.iter().filter(|(name, _)| name == "_meta");
+    let Some((_, meta)) = found.next() else {
+        return Ok(ForeignMeta::default());
+    };
+    if found.next().is_some() {
+        return Err("`_meta` stands twice in its result".into());
+    }
+    if meta.get() == "null" {
+        return Ok(ForeignMeta::default());
+    }
+    lookalike::from_object(meta.get()).map_err(|why| format!("`_meta` of its result: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LITE-010, LITE-015: nothing said is an answer; what is only in the enumeration asks for more.
+    #[test]
+    fn each_kind_of_answer_is_told_from_the_others() {
+        let read = |text: &str| ForeignResult::read(text).unwrap();
+        let answer = ForeignResult::Final { failed: false };
+        for text in [
+            r#"{"content":[]}"#,
+            r#"{"_meta":{}}"#,
+            r#"{"_meta":null}"#,
+            r#"{"_meta":{"response_type":"answer","promise_token":"unused"}}"#,
+            "[1]",
+            "\"text\"",
+            "null",
+        ] {
+            assert_eq!(read(text), answer, "{text}");
+        }
+        let failure = read(r#"{"_meta":{"response_type":"failure"}}"#);
+        assert_eq!(failure, ForeignResult::Final { failed: true });
+        let promise = r#"{"_meta":{"response_type":"promise","promise_token":"p\u00e4"}}"#;
+        assert_eq!(read(promise), ForeignResult::Promise("p\u{e4}".into()));
+        for word in ["elicitation", "request-for-more-resource"] {
+            let bare = format!(r#"{{"_meta":{{"response_type":"{word}"}}}}"#);
+            assert_eq!(read(&bare), ForeignResult::Needs(ForeignNeed::default()));
+            let asked = format!(
+                r#"{{"_meta":{{"response_type":"{word}","elicitation":{{"message":"size?","requestedSchema":{{"properties":{{}}}}}}}}}}"#
+            );
+            let need = ForeignNeed {
+                message: Some("size?".into()),
+                schema: Some(r#"{"properties":{}}"#.into()),
+            };
+            assert_eq!(read(&asked), ForeignResult::Needs(need));
+        }
+    }
+
+    /// LITE-017: a token is kept as it is, and one that nobody could send back is refused.
+    #[test]
+    fn what_cannot_be_followed_is_refused_in_words() {
+        let long = "x".repeat(MAX_TOKEN + 1);
+        let huge = format!(r#"{{"_meta":{{"response_type":"promise","promise_token":"{long}"}}}}"#);
+        for (text, word) in [
+            (r#"{"_meta":{"response_type":"promise"}}"#, "promise_token"),
+            (
+                r#"{"_meta":{"response_type":"promise","promise_token":""}}"#,
+                "promise_token",
+            ),
+            (
+                r#"{"_meta":{"response_type":"promise","promise_token":7}}"#,
+                "_meta",
+            ),
+            (&huge, "4096"),
+            (r#"{"_meta":{"response_type":"maybe"}}"#, "maybe"),
+            (r#"{"_meta":[]}"#, "_meta"),
+            (r#"{"_meta":{},"_meta":{}}"#, "twice"),
+            (
+                r#"{"_meta":{"response_type":"answer","Response_Type":"promise"}}"#,
+                "_meta",
+            ),
+        ] {
+            let why = ForeignResult::read(text).unwrap_err();
+            assert!(why.contains(word), "{text}: {why}");
+        }
+    }
+}

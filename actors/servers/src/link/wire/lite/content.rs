@@ -1,0 +1,183 @@
+//! A lite server's result as one of MCP: `content` of a lite server holds any objects (MCP-lite A.2), and agents
+//! read blocks.
+
+use mgp_protocol::splice::{member, members, quoted};
+use serde_json::value::RawValue;
+
+/// Members of `_meta` that are between the server and the kernel.
+const OF_LITE: [&str; 5] = [
+    "response_type",
+    "promise_token",
+    "elicitation",
+    "estimated_completion",
+    "expires_at",
+];
+
+/// Members that make something else of a result in MCP: a lite server cannot mean that.
+const OF_MCP: [&str; 7] = [
+    "resultType",
+    "inputRequests",
+    "requestState",
+    "task",
+    "taskId",
+    "ttlMs",
+    "status",
+];
+
+/// The result of `tools/call`.
+pub(super) fn to_mcp(result: &str, failed: bool) -> String {
+    let Some(all) = members(result) else {
+        return written(&[block(result)], None, failed, &[]);
+    };
+    let first = |name: &str| all.iter().find(|(n, _)| n == name).map(|(_, v)| v.get());
+    let failed = failed || first("isError") == Some("true");
+    let structured = first("structuredContent").filter(|json| json.starts_with('{'));
+    let mut kept: Vec<(&str, String)> = Vec::new();
+    if let Some(meta) = first("_meta").and_then(without_lite) {
+        kept.push(("_meta", meta));
+    }
+    let others = all.iter().filter(|(name, _)| {
+        let known = ["content", "isError", "structuredContent", "_meta"];
+        !known.contains(&&**name) && !OF_MCP.contains(&&**name)
+    });
+    let blocks = match (first("content"), structured) {
+        (Some(content), _) => {
+            kept.extend(others.map(|(name, value)| (&**name, value.get().to_owned())));
+            blocks(content)
+        }
+        (None, Some(structured)) => vec![block(structured)],
+        // All of it is what the tool says.
+        (None, None) => {
+            let said: Vec<String> = others
+                .map(|(name, value)| format!("{}:{}", quoted(name), value.get()))
+                .collect();
+            match said.is_empty() {
+                true => Vec::new(),
+                false => vec![block(&format!("{{{}}}", said.join(",")))],
+            }
+        }
+    };
+    written(&blocks, structured, failed, &kept)
+}
+
+/// A result that is only this text, of a call that did not do what was wanted.
+pub(super) fn told(text: &str) -> String {
+    written(&[block(&quoted(text))], None, true, &[])
+}
+
+fn written(
+    blocks: &[String],
+    structured: Option<&str>,
+    failed: bool,
+    kept: &[(&str, String)],
+) -> String {
+    let mut out = format!(r#"{{"content":[{}]"#, blocks.join(","));
+    if let Some(structured) = structured {
+        out.push_str(r#","structuredContent":"#);
+        out.push_str(structured);
+    }
+    if failed {
+        out.push_str(r#","isError":true"#);
+    }
+    for (name, value) in kept {
+        out.push(',');
+        out.push_str(&quoted(name));
+        out.push(':');
+        out.push_str(value);
+    }
+    out.push('}');
+    out
+}
+
+fn blocks(content: &str) -> Vec<String> {
+    let items: Result<Vec<&RawValue>, _> = serde_json::from_str(content);
+    match items {
+        Ok(items) => items.iter().map(|item| block(item.get())).collect(),
+        Err(_) if content == "null" => Vec::new(),
+        Err(_) => vec![block(content)],
+    }
+}
+
+/// A block as it is, or a text block that says what stands there.
+fn block(json: &str) -> String {
+    if is_block(json) {
+        return json.to_owned();
+    }
+    let text: Option<String> = serde_json::from_str(json).ok();
+    let text = text.as_deref().unwrap_or(json);
+    format!(r#"{{"type":"text","text":{}}}"#, quoted(text))
+}
+
+/// True for what every client of MCP can read.
+fn is_block(json: &str) -> bool {
+    let text = |object: &str, name| member(object, name).is_some_and(|it| it.starts_with('"'));
+    match member(json, "type") {
+        Some("\"text\"") => text(json, "text"),
+        Some("\"image\"" | "\"audio\"") => text(json, "data") && text(json, "mimeType"),
+        Some("\"resource_link\"") => text(json, "uri") && text(json, "name"),
+        Some("\"resource\"") => member(json, "resource").is_some_and(|inner| {
+            text(inner, "uri") && (text(inner, "text") || text(inner, "blob"))
+        }),
+        _ => false,
+    }
+}
+
+fn without_lite(meta: &str) -> Option<String> {
+    let kept: Vec<String> = members(meta)?
+        .iter()
+        .filter(|(name, _)| !OF_LITE.contains(&&**name))
+        .map(|(name, value)| format!("{}:{}", quoted(name), value.get()))
+        .collect();
+    (!kept.is_empty()).then(|| format!("{{{}}}", kept.join(",")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LITE-071: what is no block of MCP becomes the text of it, digit by digit; what is one stays.
+    #[test]
+    fn any_content_becomes_blocks() {
+        let document = r#"{"document_id": "doc_123", "score":1.0e2,"big":12345678901234567890123}"#;
+        let result = format!(
+            r#"{{"content":[{document},"plain",7,{{"type":"text","text":"t"}},{{"type":"text"}}],"total":3,"_meta":{{"response_type":"answer","processing_time_ms":145}}}}"#
+        );
+        let expected = format!(
+            r#"{{"content":[{{"type":"text","text":{}}},{{"type":"text","text":"plain"}},{{"type":"text","text":"7"}},{{"type":"text","text":"t"}},{{"type":"text","text":"{{\"type\":\"text\"}}"}}],"_meta":{{"processing_time_ms":145}},"total":3}}"#,
+            quoted(document)
+        );
+        assert_eq!(to_mcp(&result, false), expected);
+        for (result, text) in [
+            (r#"{"answer":42,"_meta":{}}"#, r#"{"answer":42}"#),
+            ("[1,2]", "[1,2]"),
+            (r#""hello""#, "hello"),
+            (r#"{"structuredContent":{"a":1}}"#, r#"{"a":1}"#),
+            (r#"{"content":{"a":1}}"#, r#"{"a":1}"#),
+        ] {
+            let made: serde_json::Value = serde_json::from_str(&to_mcp(result, false)).unwrap();
+            assert_eq!(made["content"][0]["text"], text, "{result}");
+        }
+        for nothing in ["{}", r#"{"content":null}"#, r#"{"content":[]}"#] {
+            assert_eq!(to_mcp(nothing, false), r#"{"content":[]}"#);
+        }
+    }
+
+    /// LITE-014: a failure is a result that says so.
+    #[test]
+    fn a_failure_is_an_error_of_the_tool() {
+        let result = r#"{"content":["no stock"],"_meta":{"response_type":"failure"}}"#;
+        let expected = r#"{"content":[{"type":"text","text":"no stock"}],"isError":true}"#;
+        assert_eq!(to_mcp(result, true), expected);
+        assert_eq!(
+            to_mcp(r#"{"content":[],"isError":true}"#, false),
+            r#"{"content":[],"isError":true}"#
+        );
+    }
+
+    /// No member of a lite result makes a task, or a question, of it.
+    #[test]
+    fn what_means_something_else_in_mcp_is_left_out() {
+        let result = r#"{"content":[],"resultType":"task","taskId":"t","task":{"taskId":"t"},"inputRequests":{},"requestState":"s"}"#;
+        assert_eq!(to_mcp(result, false), r#"{"content":[]}"#);
+    }
+}

@@ -1,0 +1,182 @@
+//! MCP-lite over gRPC (§5): what is said goes to JSON text and back, exactly or not at all.
+
+mod reply;
+mod status;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use ::http::header::HeaderMap;
+use ::http::{Request as HttpRequest, Response as HttpResponse, Uri};
+use mgp_grpc::exact::Struct;
+use mgp_grpc::mcplite::mcp_lite_client::McpLiteClient;
+use mgp_grpc::mcplite::{Empty, Tool, ToolRequest, ToolResponse};
+use mgp_grpc::tonic;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{member, quoted};
+use mgp_transports::http::client::{Client, ClientError, H2Body, H2Client, parse_url};
+use tower_service::Service;
+
+use self::reply::GrpcReply;
+use super::{LitePartials, LiteRequest};
+use crate::link::Link;
+
+/// The way to one server.
+#[derive(Debug)]
+pub(super) struct LiteGrpc {
+    client: H2Client<tonic::body::Body>,
+    origin: Uri,
+}
+
+/// Sends what a stub says.
+#[derive(Clone, Debug)]
+struct H2Service(H2Client<tonic::body::Body>);
+
+impl Service<HttpRequest<tonic::body::Body>> for H2Service {
+    type Response = HttpResponse<H2Body>;
+    type Error = ClientError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ClientError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: HttpRequest<tonic::body::Body>) -> Self::Future {
+        let client = self.0.clone();
+        Box::pin(async move { client.request(request).await })
+    }
+}
+
+impl LiteGrpc {
+    /// The way to the service at this address.
+    ///
+    /// # Errors
+    /// Why it is none, in words.
+    pub(super) fn new(client: &Client, url: &str) -> Result<Self, String> {
+        let origin = parse_url(url).map_err(|why| why.to_string())?;
+        if origin.query().is_some() {
+            return Err("`url` of a gRPC server is an address, and has no `?`".into());
+        }
+        Ok(Self {
+            client: client.over_h2(),
+            origin,
+        })
+    }
+
+    fn stub(&self, link: &Link) -> McpLiteClient<H2Service> {
+        let limit = link.limits.max_frame;
+        McpLiteClient::with_origin(H2Service(self.client.clone()), self.origin.clone())
+            .max_decoding_message_size(limit)
+            .max_encoding_message_size(limit)
+    }
+
+    /// The list of tools, as HTTP says it.
+    pub(super) async fn list(
+        &self,
+        link: &Arc<Link>,
+        headers: &HeaderMap,
+    ) -> Result<String, Refusal> {
+        let mut stub = self.stub(link);
+        let asked = Box::pin(stub.get_tools(saying(headers, Empty {})));
+        let listed = asked
+            .await
+            .map_err(|status| status::refused(link, &status))?;
+        let tools = listed.into_inner().tools;
+        let tools = tools.iter().filter_map(|tool| shown(link, tool));
+        Ok(format!("[{}]", tools.collect::<Vec<_>>().join(",")))
+    }
+
+    /// Calls a tool; the result as HTTP says it, with `_meta`.
+    pub(super) async fn call(
+        &self,
+        link: &Arc<Link>,
+        request: LiteRequest<'_>,
+        partials: &mut LitePartials<'_>,
+    ) -> Result<String, Refusal> {
+        let arguments = Struct::from_json(request.arguments, link.limits.max_frame)
+            .map_err(|why| Refusal::BadParams(format!("arguments {why}")))?;
+        let wanted = ToolRequest {
+            name: request.name.to_owned(),
+            arguments: Some(arguments),
+        };
+        let wanted = saying(request.headers, wanted);
+        let mut stub = self.stub(link);
+        let reply = match partials.wanted() {
+            true => {
+                let stream = Box::pin(stub.call_tool_stream(wanted)).await;
+                let stream = stream.map_err(|status| status::refused(link, &status))?;
+                Box::pin(last(link, stream.into_inner(), partials)).await?
+            }
+            false => {
+                let answered = Box::pin(stub.call_tool(wanted)).await;
+                let answered = answered.map_err(|status| status::refused(link, &status))?;
+                answered.into_inner()
+            }
+        };
+        reply::text(link, &reply)
+    }
+}
+
+/// The last message of a stream; the others are parts, or news of a promise (§5.3).
+async fn last(
+    link: &Arc<Link>,
+    mut stream: tonic::Streaming<ToolResponse>,
+    partials: &mut LitePartials<'_>,
+) -> Result<ToolResponse, Refusal> {
+    let mut last = None;
+    loop {
+        let message = stream.message().await;
+        let message = message.map_err(|status| status::refused(link, &status))?;
+        let Some(message) = message else { break };
+        partials.alive();
+        match GrpcReply::of(link, &message)? {
+            GrpcReply::Partial(partial) => {
+                // A stream without `meta` on its last message tells its parts, and no result.
+                partials.told(&partial);
+            }
+            GrpcReply::Whole => last = Some(message),
+        }
+    }
+    last.ok_or_else(|| link.lost("its stream ended without its result"))
+}
+
+/// A message with the headers of every request.
+fn saying<T>(headers: &HeaderMap, message: T) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    *request.metadata_mut() = tonic::metadata::MetadataMap::from_headers(headers.clone());
+    request
+}
+
+/// A tool as HTTP lists it; one whose schema cannot be read is left out, and said in the log.
+fn shown(link: &Link, tool: &Tool) -> Option<String> {
+    let schema = tool.input_schema.as_ref();
+    let schema = schema.map(|schema| schema.to_json(link.limits.max_frame));
+    let schema = match schema.transpose() {
+        Ok(schema) => schema.filter(|schema| schema != "{}"),
+        Err(why) => {
+            link.log
+                .note(&format!("its tool {:?} is left out: {why}", tool.name));
+            return None;
+        }
+    };
+    let mut out = format!(
+        r#"{{"name":{},"description":{}"#,
+        quoted(&tool.name),
+        quoted(&tool.description)
+    );
+    if !tool.r#type.is_empty() {
+        out.push_str(&format!(r#","@type":{}"#, quoted(&tool.r#type)));
+    }
+    if let Some(schema) = schema {
+        out.push_str(&format!(r#","inputSchema":{schema}"#));
+    }
+    out.push('}');
+    Some(out)
+}
+
+/// The part in a message of a stream.
+fn part(result: &str) -> Option<String> {
+    member(result, "partial").map(str::to_owned)
+}

@@ -1,0 +1,126 @@
+//! A `ToolResponse` as the result that HTTP would have.
+
+use mgp_grpc::mcplite::{ResponseMeta, ResponseType, ToolResponse};
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{members, quoted};
+
+use super::part;
+use crate::link::Link;
+
+/// Members of `_meta` that `meta` of the message says.
+const SAID: [&str; 4] = [
+    "response_type",
+    "promise_token",
+    "timestamp",
+    "processing_time_ms",
+];
+
+/// What a message of a stream is.
+pub(super) enum GrpcReply {
+    /// A part of the result, as JSON text.
+    Partial(String),
+    /// The result, or news of a promise.
+    Whole,
+}
+
+impl GrpcReply {
+    pub(super) fn of(link: &Link, message: &ToolResponse) -> Result<Self, Refusal> {
+        if message.meta.is_some() {
+            return Ok(Self::Whole);
+        }
+        Ok(match part(&result(link, message)?) {
+            Some(partial) => Self::Partial(partial),
+            None => Self::Whole,
+        })
+    }
+}
+
+/// The result, with `_meta` where the message has `meta`.
+pub(super) fn text(link: &Link, message: &ToolResponse) -> Result<String, Refusal> {
+    let result = result(link, message)?;
+    Ok(match &message.meta {
+        Some(meta) => with_meta(&result, meta),
+        None => result,
+    })
+}
+
+fn result(link: &Link, message: &ToolResponse) -> Result<String, Refusal> {
+    let Some(result) = &message.result else {
+        return Ok("{}".to_owned());
+    };
+    let text = result.to_json(link.limits.max_frame);
+    text.map_err(|why| link.faulty(&format!("its result cannot be said in JSON: {why}")))
+}
+
+/// What `meta` says counts; what else stands in a `_meta` of the result, like what is asked for, stays.
+fn with_meta(result: &str, meta: &ResponseMeta) -> String {
+    let all = members(result).unwrap_or_default();
+    let own = all.iter().find(|(name, _)| name == "_meta");
+    let own = own.and_then(|(_, own)| members(own.get()));
+    let kept = own.unwrap_or_default().into_iter();
+    let kept = kept.filter(|(name, _)| !SAID.contains(&&**name));
+    let kept = kept.map(|(name, value)| format!("{}:{}", quoted(&name), value.get()));
+    let said: Vec<String> = said(meta).into_iter().chain(kept).collect();
+    let others = all.iter().filter(|(name, _)| name != "_meta");
+    let others = others.map(|(name, value)| format!("{}:{}", quoted(name), value.get()));
+    let meta = format!(r#""_meta":{{{}}}"#, said.join(","));
+    let whole: Vec<String> = others.chain([meta]).collect();
+    format!("{{{}}}", whole.join(","))
+}
+
+fn said(meta: &ResponseMeta) -> Vec<String> {
+    let kind = match ResponseType::try_from(meta.response_type) {
+        Ok(ResponseType::Answer) => "answer".to_owned(),
+        Ok(ResponseType::Promise) => "promise".to_owned(),
+        Ok(ResponseType::Elicitation) => "elicitation".to_owned(),
+        Ok(ResponseType::Failure) => "failure".to_owned(),
+        Err(_) => format!("number {}", meta.response_type),
+    };
+    let mut said = vec![format!(r#""response_type":{}"#, quoted(&kind))];
+    if !meta.promise_token.is_empty() {
+        said.push(format!(
+            r#""promise_token":{}"#,
+            quoted(&meta.promise_token)
+        ));
+    }
+    if meta.timestamp != 0 {
+        said.push(format!(r#""timestamp":{}"#, meta.timestamp));
+    }
+    if meta.processing_time_ms != 0 {
+        said.push(format!(
+            r#""processing_time_ms":{}"#,
+            meta.processing_time_ms
+        ));
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LITE-056 to LITE-058: the message's own `meta` counts, and what is asked for may stand in the result.
+    #[test]
+    fn meta_of_the_message_counts_before_that_of_the_result() {
+        let meta = ResponseMeta {
+            response_type: ResponseType::Elicitation.into(),
+            promise_token: String::new(),
+            timestamp: 1_704_110_400_000,
+            processing_time_ms: 7,
+        };
+        let result =
+            r#"{"content":[],"_meta":{"response_type":"answer","elicitation":{"message":"m"}}}"#;
+        assert_eq!(
+            with_meta(result, &meta),
+            r#"{"content":[],"_meta":{"response_type":"elicitation","timestamp":1704110400000,"processing_time_ms":7,"elicitation":{"message":"m"}}}"#
+        );
+        let odd = ResponseMeta {
+            response_type: 9,
+            ..ResponseMeta::default()
+        };
+        assert_eq!(
+            with_meta("{}", &odd),
+            r#"{"_meta":{"response_type":"number 9"}}"#
+        );
+    }
+}

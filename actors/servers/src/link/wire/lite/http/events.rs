@@ -1,0 +1,117 @@
+//! The event stream that answers a call (§4.3): `message`, `done`, `error`, `heartbeat`.
+
+use std::sync::Arc;
+
+use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR};
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{Splice, member, members, quoted};
+use mgp_transports::http::client::{EventsError, Response, events};
+use serde_json::value::RawValue;
+
+use super::LitePartials;
+use crate::link::Link;
+
+/// Reads the stream to its `done`; the result, which may be any JSON.
+pub(super) async fn result(
+    link: &Arc<Link>,
+    response: Response,
+    partials: &mut LitePartials<'_>,
+) -> Result<String, Refusal> {
+    let mut stream = events(response.body, link.limits.max_frame);
+    // Of a stream as much is kept as of one message.
+    let (mut kept, mut bytes) = (Vec::new(), 0);
+    loop {
+        let event = match stream.next().await {
+            Ok(Some(event)) => event,
+            Ok(None) => return Err(link.lost("its stream ended without `done`")),
+            Err(EventsError::TooLarge(_)) => return Err(link.too_large()),
+            Err(EventsError::Broken(why)) => {
+                return Err(link.lost(&format!("its stream broke: {why}")));
+            }
+        };
+        partials.alive();
+        let data = std::str::from_utf8(&event.data)
+            .map_err(|_| link.faulty("an event of its stream is not UTF-8"))?;
+        match event.event.as_deref() {
+            None | Some("message") => {
+                let Some(partial) = member(data, "partial") else {
+                    continue;
+                };
+                bytes += partial.len();
+                if bytes > link.limits.max_frame {
+                    return Err(link.too_large());
+                }
+                partials.told(partial);
+                kept.push(partial.to_owned());
+            }
+            Some("done") => return Ok(finished(data, &kept)),
+            Some("error") => return Err(failed(link, data)),
+            // Heartbeats, and what later versions may say.
+            Some(_) => {}
+        }
+    }
+}
+
+/// The result that `done` brings; where it has only `_meta`, as in A.4, the parts are the content.
+fn finished(data: &str, parts: &[String]) -> String {
+    let data = match (member(data, "jsonrpc"), member(data, "result")) {
+        (Some(_), Some(result)) => result,
+        _ => data,
+    };
+    let Some(all) = members(data) else {
+        return data.to_owned();
+    };
+    let whole = all.iter().any(|(name, _)| name != "_meta");
+    if whole || parts.is_empty() {
+        return data.to_owned();
+    }
+    let texts: Result<String, _> = parts
+        .iter()
+        .map(|part| serde_json::from_str::<String>(part))
+        .collect();
+    let content = match texts {
+        Ok(text) => format!("[{}]", quoted(&text)),
+        Err(_) => format!("[{}]", parts.join(",")),
+    };
+    let mut splice = Splice::new(data);
+    splice.insert_member(data, "content", &content);
+    splice.finish().into_owned()
+}
+
+/// The error of a stream: a JSON-RPC error object, or an answer with one (A-37).
+fn failed(link: &Link, data: &str) -> Refusal {
+    let error = member(data, "error").unwrap_or(data);
+    let whole = member(error, "code").is_some_and(|code| code.parse::<i64>().is_ok())
+        && member(error, "message").is_some_and(|message| message.starts_with('"'));
+    if let (true, Ok(error)) = (whole, RawValue::from_string(error.to_owned())) {
+        return Refusal::Peer(error);
+    }
+    let words: String = data.chars().filter(|c| !c.is_control()).take(200).collect();
+    let error = ErrorObject::new(INTERNAL_ERROR, format!("its stream failed: {words}"));
+    match serde_json::value::to_raw_value(&error) {
+        Ok(error) => Refusal::Peer(error),
+        Err(_) => link.faulty("its stream failed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LITE-043, LITE-044: the parts are the content where `done` brings none, and are not repeated where it does.
+    #[test]
+    fn the_parts_of_a_stream_are_its_content_where_done_brings_none() {
+        let parts = [r#""Quarterly ""#.to_owned(), r#""report""#.to_owned()];
+        assert_eq!(
+            finished(r#"{"_meta":{"response_type":"answer"}}"#, &parts),
+            r#"{"content":["Quarterly report"],"_meta":{"response_type":"answer"}}"#
+        );
+        let mixed = [r#"{"row":1}"#.to_owned(), "2".to_owned()];
+        assert_eq!(finished("{}", &mixed), r#"{"content":[{"row":1},2]}"#);
+        let whole = r#"{"content":["all"],"_meta":{}}"#;
+        assert_eq!(finished(whole, &parts), whole);
+        let framed = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#;
+        assert_eq!(finished(framed, &parts), r#"{"content":[]}"#);
+        assert_eq!(finished("{}", &[]), "{}");
+    }
+}

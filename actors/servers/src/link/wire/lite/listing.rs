@@ -1,0 +1,69 @@
+//! The tools that a lite server lists, as `tools/list` says them.
+
+use mgp_protocol::splice::{Splice, member};
+use serde_json::value::RawValue;
+
+/// The system tool of every server that gives promises; the kernel calls it, nobody else.
+pub(super) const REDEEM: &str = "redeem";
+
+/// What a tool takes whose definition does not say it.
+const ANYTHING: &str = r#"{"type":"object"}"#;
+
+/// The answer to `tools/list`, made of the array of §4.2.1 or the object of A.1.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(super) fn tools(answer: &str) -> Result<String, String> {
+    let list = match answer.trim_start().starts_with('[') {
+        true => answer,
+        false => member(answer, "tools")
+            .ok_or("its list is neither an array of tools nor an object with `tools`")?,
+    };
+    let list: Vec<&RawValue> =
+        serde_json::from_str(list).map_err(|why| format!("its `tools` are no array: {why}"))?;
+    let shown = list.iter().filter(|tool| !is_redeem(tool.get()));
+    let shown: Vec<_> = shown.map(|tool| with_schema(tool.get())).collect();
+    Ok(format!(r#"{{"tools":[{}]}}"#, shown.join(",")))
+}
+
+fn is_redeem(tool: &str) -> bool {
+    let name = member(tool, "name").and_then(|name| serde_json::from_str::<String>(name).ok());
+    name.as_deref() == Some(REDEEM)
+}
+
+fn with_schema(tool: &str) -> std::borrow::Cow<'_, str> {
+    let schema = member(tool, "inputSchema");
+    let mut splice = Splice::new(tool);
+    match schema {
+        None if tool.starts_with('{') => splice.insert_member(tool, "inputSchema", ANYTHING),
+        Some(null @ "null") => splice.replace(null, ANYTHING),
+        None | Some(_) => {}
+    }
+    splice.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LITE-036, LITE-006: both shapes are read; `redeem` is the kernel's to call and never listed.
+    #[test]
+    fn both_shapes_of_a_list_are_read_and_redeem_is_not_shown() {
+        let redeem =
+            r#"{"name":"r\u0065deem","@type":"system","inputSchema":{"required":["promise"]}}"#;
+        let search = r#"{"name":"search","@type":"query","inputSchema":{"type":"object"}}"#;
+        let list = format!("[{redeem},{search}]");
+        let expected = format!(r#"{{"tools":[{search}]}}"#);
+        assert_eq!(tools(&list).unwrap(), expected);
+        assert_eq!(
+            tools(&format!(r#"{{"tools":{list},"_meta":{{}}}}"#)).unwrap(),
+            expected
+        );
+        let bare = r#"[{"name":"a"},{"name":"b","inputSchema":null},{},7]"#;
+        let expected = r#"{"tools":[{"inputSchema":{"type":"object"},"name":"a"},{"name":"b","inputSchema":{"type":"object"}},{"inputSchema":{"type":"object"}},7]}"#;
+        assert_eq!(tools(bare).unwrap(), expected);
+        for none in [r#"{"items":[]}"#, "7", r#"{"tools":{}}"#, "{"] {
+            tools(none).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Requests over HTTP/2 alone, many on one connection: what gRPC needs.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use super::{Client, ClientError, check_url, explain};
+use crate::http::dial::Dial;
+
+/// A connection that is silent this long is asked whether its server is still there, and given up where it does not
+/// say so within [`ANSWER`].
+const ASK: Duration = Duration::from_secs(30);
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// Longest head of an answer, in bytes: as much as most servers take themselves.
+const HEAD: u32 = 16 << 10;
+
+/// The body of an answer, as it comes.
+pub type H2Body = Incoming;
+
+/// Sends requests over HTTP/2; in the clear without asking whether the server speaks it. Clones share the
+/// connections, of which there is one for each server.
+pub struct H2Client<B> {
+    pool: legacy::Client<Dial, B>,
+}
+
+impl<B> Clone for H2Client<B> {
+    fn clone(&self) -> Self {
+        Self {
+            pool: self.pool.clone(),
+        }
+    }
+}
+
+impl<B> fmt::Debug for H2Client<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("H2Client").finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// The same authorities, proxies and addresses over HTTP/2. A proxy is asked for a tunnel.
+    #[must_use]
+    pub fn over_h2<B>(&self) -> H2Client<B>
+    where
+        B: Body + Send + Unpin + 'static,
+        B::Data: Send,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let dial = Dial {
+            h2: true,
+            ..self.dial.clone()
+        };
+        let pool = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            .http2_only(true)
+            .http2_keep_alive_interval(ASK)
+            .http2_keep_alive_timeout(ANSWER)
+            .http2_max_header_list_size(HEAD)
+            .build(dial);
+        H2Client { pool }
+    }
+}
+
+impl<B> H2Client<B>
+where
+    B: Body + Send + Unpin + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    /// Sends one request and waits for the head of its answer, for as long as the caller does.
+    ///
+    /// # Errors
+    /// [`ClientError`], in words for a person. An answer with an error status, or a redirect, is an answer.
+    pub async fn request(&self, request: Request<B>) -> Result<Response<Incoming>, ClientError> {
+        let url = request.uri().clone();
+        check_url(&url)?;
+        let answer = self.pool.request(request).await;
+        answer.map_err(|e| explain(&e, &url))
+    }
+}
