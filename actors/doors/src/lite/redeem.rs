@@ -16,9 +16,7 @@ use mgp_protocol::splice::{member, members, quoted};
 use mgp_runtime::task;
 use tokio::time::Instant;
 
-use super::call::{
-    Arrived, LiteCall, LiteOutcome, LiteWait, promise, question, string, written,
-};
+use super::call::{LiteArrival, LiteCall, LiteOutcome, LiteWait, promise, question, string, written};
 use super::promise::PromiseRecord;
 use super::request::LiteRequest;
 use super::{Lite, LiteCaller, continuation};
@@ -56,7 +54,7 @@ pub(super) struct Redeeming<'a> {
     request: &'a LiteRequest,
     token: String,
     record: PromiseRecord,
-    arrived: Arrived,
+    arrived: LiteArrival,
     forwarded: Option<&'a ForwardedHeaders>,
 }
 
@@ -66,7 +64,7 @@ impl Lite {
         who: &LiteCaller,
         request: &LiteRequest,
         call: &LiteCall,
-        arrived: Arrived,
+        arrived: LiteArrival,
     ) -> LiteOutcome {
         let arguments = members(&request.arguments).unwrap_or_default();
         let text = |name: &str| {
@@ -99,7 +97,7 @@ impl Lite {
         who: &'a LiteCaller,
         request: &'a LiteRequest,
         call: &'a LiteCall,
-        arrived: Arrived,
+        arrived: LiteArrival,
     ) -> Option<Redeeming<'a>> {
         let (token, _) = continuation::parts(request.continuation.as_deref()?);
         self.redeeming(who, request, call, arrived, token)
@@ -110,7 +108,7 @@ impl Lite {
         who: &'a LiteCaller,
         request: &'a LiteRequest,
         call: &'a LiteCall,
-        arrived: Arrived,
+        arrived: LiteArrival,
         token: &str,
     ) -> Option<Redeeming<'a>> {
         let record = PromiseRecord::open(&self.stateless.seal, &who.principal(), token)?;
@@ -147,7 +145,7 @@ impl Lite {
     pub(super) async fn followed(
         self: &Arc<Self>,
         (who, request, call): (&LiteCaller, &LiteRequest, &LiteCall),
-        arrived: Arrived,
+        arrived: LiteArrival,
         task: &str,
     ) -> LiteOutcome {
         let (record, token) = self.record(who, task);
@@ -218,16 +216,23 @@ impl Lite {
 
     async fn cancel(&self, redeeming: &mut Redeeming<'_>) -> LiteOutcome {
         self.got(redeeming).await?;
-        let cancelled = self.about(redeeming, "tasks/cancel", "").await;
-        cancelled.map_err(|refusal| unknown(&refusal))?;
-        let got = self.got(redeeming).await?;
-        match member(&got, "status") {
-            Some(r#""completed""# | r#""failed""#) => self.shown(redeeming, &got),
-            Some(_) | None => {
-                let text = r#"{"content":[{"type":"text","text":"The call was cancelled"}]}"#;
-                Ok(written(redeeming.arrived, ResponseType::Answer, text, &[]))
+        let got = loop {
+            let task = redeeming.record.task.clone();
+            let cancelled = self.about(redeeming, "tasks/cancel", "").await;
+            cancelled.map_err(|refusal| unknown(&refusal))?;
+            let got = self.got(redeeming).await?;
+            // Its server made a task of it meanwhile: that one is to be cancelled.
+            if redeeming.record.task == task {
+                break got;
             }
-        }
+        };
+        let words = match member(&got, "status") {
+            Some(r#""completed""# | r#""failed""#) => return self.shown(redeeming, &got),
+            Some(r#""cancelled""#) => "The call was cancelled",
+            Some(_) | None => "The call is being cancelled",
+        };
+        let text = format!(r#"{{"content":[{{"type":"text","text":"{words}"}}]}}"#);
+        Ok(written(redeeming.arrived, ResponseType::Answer, &text, &[]))
     }
 
     /// Passes on what this request answers; gives the name of the question.
