@@ -25,6 +25,8 @@ use super::{Lite, LiteCaller, continuation};
 const PATIENCE: Duration = Duration::from_secs(25);
 /// How often a task of a server is asked about, whatever the server says.
 const POLL_MS: (u64, u64) = (100, 5_000);
+/// How often a call may become another task in one request: once is what servers do.
+const HOPS_MAX: usize = 8;
 /// How often where it says nothing.
 const POLL_DEFAULT_MS: u64 = 1_000;
 
@@ -199,6 +201,7 @@ impl Lite {
     /// How the task stands, as JSON text. A call that was promised before its server made a task of it goes on as that
     /// one, under the same promise.
     async fn got(&self, redeeming: &mut Redeeming<'_>) -> Result<String, LiteError> {
+        let mut hops = 0;
         loop {
             let got = self.about(redeeming, "tasks/get", "").await;
             let got = got.map_err(|refusal| unknown(&refusal))?;
@@ -208,24 +211,26 @@ impl Lite {
                 .then(|| member(result, "taskId").and_then(string))
                 .flatten();
             match becomes {
-                Some(task) if task != redeeming.record.task => redeeming.record.task = task,
+                Some(task) if hops < HOPS_MAX => redeeming.record.task = task,
                 Some(_) | None => return Ok(got),
             }
+            hops += 1;
         }
     }
 
     async fn cancel(&self, redeeming: &mut Redeeming<'_>) -> LiteOutcome {
         self.got(redeeming).await?;
-        let got = loop {
+        let mut got = String::new();
+        for _ in 0..HOPS_MAX {
             let task = redeeming.record.task.clone();
             let cancelled = self.about(redeeming, "tasks/cancel", "").await;
             cancelled.map_err(|refusal| unknown(&refusal))?;
-            let got = self.got(redeeming).await?;
-            // Its server made a task of it meanwhile: that one is to be cancelled.
+            got = self.got(redeeming).await?;
+            // If its server made a task of it meanwhile, that one is to be cancelled.
             if redeeming.record.task == task {
-                break got;
+                break;
             }
-        };
+        }
         let words = match member(&got, "status") {
             Some(r#""completed""# | r#""failed""#) => return self.shown(redeeming, &got),
             Some(r#""cancelled""#) => "The call was cancelled",
