@@ -37,8 +37,8 @@ use mgp_callers::credential::Credential;
 use mgp_callers::request::{identity, refused};
 use mgp_runtime::task;
 
-pub use self::auth::{Auth, Tokens};
 pub(crate) use self::auth::Unwelcome;
+pub use self::auth::{Auth, Tokens};
 pub use self::http_sse::HttpSse;
 pub(crate) use self::post::BODY_DEADLINE;
 
