@@ -18,7 +18,8 @@ use hyper::body::Incoming;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_grpc::SERVICE;
 use mgp_grpc::mcplite::mcp_lite_server::McpLiteServer;
-use mgp_grpc::standing::{HEALTH, REFLECTION, REFLECTION_ALPHA, Standing};
+use mgp_grpc::mcplite::{Empty, ToolRequest};
+use mgp_grpc::standing::{HEALTH, REFLECTION, REFLECTION_ALPHA, StandingServices};
 use mgp_grpc::tonic::body::Body as RpcBody;
 use mgp_grpc::tonic::codegen::Service;
 use mgp_grpc::tonic::{Code, Status};
@@ -40,7 +41,7 @@ use mgp_runtime::task;
 #[derive(Debug)]
 pub struct GrpcDoor {
     http: Arc<HttpDoor>,
-    standing: Standing,
+    standing: StandingServices,
 }
 
 impl GrpcDoor {
@@ -49,7 +50,7 @@ impl GrpcDoor {
     pub fn new(http: Arc<HttpDoor>) -> Arc<Self> {
         Arc::new(Self {
             http,
-            standing: Standing::new(),
+            standing: StandingServices::new(),
         })
     }
 
@@ -148,6 +149,10 @@ impl GrpcDoor {
         let bodies = &self.http.reception.bodies;
         let (head, body) = request.into_parts();
         let message = message::taken(body, bodies, &agent).await?;
+        match head.uri.path().ends_with("/GetTools") {
+            true => message::check::<Empty>(&message)?,
+            false => message::check::<ToolRequest>(&message)?,
+        }
         let call = RpcCall {
             forwarded: lite.forwarded(&head.headers).into(),
             lite,

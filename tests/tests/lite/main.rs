@@ -4,8 +4,11 @@
 mod attacks;
 mod calls;
 mod clients;
+mod grpc;
+mod grpc_attacks;
 mod listing;
 mod openapi;
+mod parity;
 mod promises;
 mod questions;
 mod scene;

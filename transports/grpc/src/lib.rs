@@ -4,7 +4,7 @@
 //! [`mcplite`] is generated from [`PROTO`], the document's own text. A `google.protobuf.Struct` is never
 //! unpacked to values: [`exact::Struct`] goes from JSON text to the wire and back, exactly or not at all.
 
-pub mod error_info;
+pub mod error_details;
 pub mod exact;
 pub mod standing;
 
@@ -16,6 +16,7 @@ pub use tonic;
     missing_docs,
     unreachable_pub,
     clippy::all,
+    clippy::too_many_lines,
     clippy::wildcard_enum_match_arm
 )]
 pub mod mcplite {

@@ -25,29 +25,29 @@ pub const REFLECTION_ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/";
 /// Longest request to one of them, in bytes: names.
 const LONGEST: usize = 64 * 1024;
 
-type Answering = BoxFuture<'static, Response<Body>>;
-type Answers = Box<dyn Fn(Request<Body>) -> Answering + Send + Sync>;
+type BoxAnswer = BoxFuture<'static, Response<Body>>;
+type BoxService = Box<dyn Fn(Request<Body>) -> BoxAnswer + Send + Sync>;
 
 /// Answers for the standing services.
-pub struct Standing {
-    health: Answers,
-    reflection: Answers,
-    reflection_alpha: Answers,
+pub struct StandingServices {
+    health: BoxService,
+    reflection: BoxService,
+    reflection_alpha: BoxService,
 }
 
-impl fmt::Debug for Standing {
+impl fmt::Debug for StandingServices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Standing")
+        f.write_str("StandingServices")
     }
 }
 
-impl Default for Standing {
+impl Default for StandingServices {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Standing {
+impl StandingServices {
     /// All of them, in good health.
     #[must_use]
     pub fn new() -> Self {
@@ -74,7 +74,7 @@ impl Standing {
 
     /// The answer to a request for one of them; `None` for all other paths.
     #[must_use]
-    pub fn answer(&self, request: Request<Body>) -> Option<Answering> {
+    pub fn answer(&self, request: Request<Body>) -> Option<BoxAnswer> {
         let path = request.uri().path();
         let answers = match path {
             path if path.starts_with(HEALTH) => &self.health,
@@ -86,7 +86,7 @@ impl Standing {
     }
 }
 
-fn answers<S>(service: S) -> Answers
+fn answers<S>(service: S) -> BoxService
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S: Clone + Send + Sync + 'static,

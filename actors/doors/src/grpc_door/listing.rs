@@ -12,13 +12,13 @@ use serde_json::value::RawValue;
 const LONGEST: usize = 4 << 20;
 
 #[derive(Deserialize)]
-struct Listed<'a> {
+struct RpcList<'a> {
     #[serde(borrow, default)]
     tools: Vec<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct ListedTool<'a> {
+struct RpcTool<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
     #[serde(borrow, default, rename = "@type")]
@@ -31,10 +31,10 @@ struct ListedTool<'a> {
 
 /// The list that is `{"tools":[…]}` over HTTP. A definition that cannot be read takes no other one away.
 pub(super) fn tools(list: &str) -> ToolsList {
-    let listed: Option<Listed<'_>> = serde_json::from_str(list).ok();
+    let listed: Option<RpcList<'_>> = serde_json::from_str(list).ok();
     let listed = listed.map(|listed| listed.tools).unwrap_or_default();
     let tools = listed.iter().filter_map(|tool| {
-        let tool: ListedTool<'_> = serde_json::from_str(tool.get()).ok()?;
+        let tool: RpcTool<'_> = serde_json::from_str(tool.get()).ok()?;
         Some(Tool {
             input_schema: Some(schema(tool.input_schema.map_or("{}", RawValue::get))),
             name: tool.name.into_owned(),

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use hyper::body::Incoming;
+use mgp_grpc::prost::Message;
 use mgp_grpc::tonic::{Code, Status};
 use mgp_transports::http::body::{BodyError, collect};
 
@@ -35,6 +36,13 @@ pub(super) async fn taken(
         why @ BodyError::Broken(_) => wrong(&why.to_string()),
     })?;
     framed(body)
+}
+
+/// Refuses what is no message of this kind: what cannot be read is the caller's mistake, as over HTTP.
+pub(super) fn check<M: Message + Default>(framed: &Bytes) -> Result<(), Status> {
+    let message = framed.get(HEAD..).unwrap_or_default();
+    M::decode(message).map_err(|error| wrong(&error.to_string()))?;
+    Ok(())
 }
 
 fn framed(body: Bytes) -> Result<Bytes, Status> {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderMap, Response};
 use http_body::{Body, Frame};
-use mgp_grpc::error_info::ErrorInfo;
+use mgp_grpc::error_details::ErrorDetails;
 use mgp_grpc::tonic::body::Body as RpcBody;
 use mgp_grpc::tonic::{Code, Status};
 use mgp_protocol::lite::error::{LiteError, LiteErrorKind};
@@ -22,7 +22,7 @@ const DOMAIN: &str = "mcplite";
 /// take 8 KiB in all; a byte of the message may take three there, one of the details four thirds.
 const MESSAGE: usize = 768;
 
-/// Most bytes of names and values in an `ErrorInfo`.
+/// Most bytes of names and values in an `ErrorDetails`.
 const METADATA: usize = 2048;
 
 /// What a request is refused with before anything was called.
@@ -49,8 +49,8 @@ pub(super) fn error(error: &LiteError) -> Status {
     info(reason, metadata).status(code, clipped(&message, MESSAGE).into())
 }
 
-fn info(reason: &str, metadata: HashMap<String, String>) -> ErrorInfo {
-    ErrorInfo {
+fn info(reason: &str, metadata: HashMap<String, String>) -> ErrorDetails {
+    ErrorDetails {
         reason: reason.into(),
         domain: DOMAIN.into(),
         metadata,
@@ -62,7 +62,10 @@ fn info(reason: &str, metadata: HashMap<String, String>) -> ErrorInfo {
 fn metadata(data: &str) -> HashMap<String, String> {
     let mut left = METADATA;
     let mut out = HashMap::new();
-    for (name, value) in members(data).unwrap_or_default() {
+    let mut all = members(data).unwrap_or_default();
+    // A long list takes no room from what is short.
+    all.sort_by_key(|(_, value)| value.get().len());
+    for (name, value) in all {
         left = left.saturating_sub(name.len());
         let text = fitting(value.get(), left);
         left = left.saturating_sub(text.len());
@@ -155,7 +158,7 @@ mod tests {
 
     fn said(error_said: &LiteError) -> (Status, HashMap<String, String>) {
         let status = error(error_said);
-        let info = ErrorInfo::of(&status).unwrap();
+        let info = ErrorDetails::of(&status).unwrap();
         assert_eq!(info.domain, DOMAIN);
         (status, info.metadata)
     }

@@ -5,23 +5,23 @@ use std::borrow::Cow;
 use super::{LEVELS, NotExact, Why, number, twice};
 
 /// A field of a message.
-enum Field<'a> {
+enum WireField<'a> {
     Varint(u64),
     Double(f64),
     Bytes(&'a [u8]),
 }
 
 /// The fields of a message that are still to be read.
-struct Fields<'a>(&'a [u8]);
+struct WireFields<'a>(&'a [u8]);
 
-struct Reader {
+struct StructReader {
     out: Vec<u8>,
     longest: usize,
 }
 
 /// The JSON text of a `Struct`.
 pub(super) fn object(wire: &[u8], longest: usize) -> Result<String, NotExact> {
-    let mut reader = Reader {
+    let mut reader = StructReader {
         out: Vec::with_capacity(wire.len().min(longest)),
         longest,
     };
@@ -29,14 +29,14 @@ pub(super) fn object(wire: &[u8], longest: usize) -> Result<String, NotExact> {
     Ok(String::from_utf8(reader.out).expect("every piece is checked, or ours"))
 }
 
-impl Reader {
+impl StructReader {
     /// A `Struct`, with so many levels left, its own included.
     fn object(&mut self, wire: &[u8], levels: usize) -> Result<(), NotExact> {
         let levels = levels.checked_sub(3).ok_or(Why::TooDeep)?;
-        let (mut fields, mut keys) = (Fields(wire), Vec::new());
+        let (mut fields, mut keys) = (WireFields(wire), Vec::new());
         self.out.push(b'{');
         while let Some(field) = fields.next()? {
-            let (1, Field::Bytes(entry)) = field else {
+            let (1, WireField::Bytes(entry)) = field else {
                 return Err(Why::Malformed("a Struct has `fields` only").into());
             };
             let (key, value) = parts(entry)?;
@@ -56,10 +56,10 @@ impl Reader {
     /// A `ListValue`, with so many levels left, its own included.
     fn list(&mut self, wire: &[u8], levels: usize) -> Result<(), NotExact> {
         let levels = levels.checked_sub(2).ok_or(Why::TooDeep)?;
-        let (mut fields, mut count) = (Fields(wire), 0_usize);
+        let (mut fields, mut count) = (WireFields(wire), 0_usize);
         self.out.push(b'[');
         while let Some(field) = fields.next()? {
-            let (1, Field::Bytes(value)) = field else {
+            let (1, WireField::Bytes(value)) = field else {
                 return Err(Why::Malformed("a ListValue has `values` only").into());
             };
             if count > 0 {
@@ -74,7 +74,7 @@ impl Reader {
     }
 
     fn value(&mut self, wire: &[u8], levels: usize) -> Result<(), NotExact> {
-        let mut fields = Fields(wire);
+        let mut fields = WireFields(wire);
         let Some(kind) = fields.next()? else {
             return Err(Why::Malformed("a Value without a kind").into());
         };
@@ -82,13 +82,13 @@ impl Reader {
             return Err(Why::Malformed("a Value of more than one kind").into());
         }
         match kind {
-            (1, Field::Varint(0)) => self.out.extend_from_slice(b"null"),
-            (2, Field::Double(value)) => number::write(value, &mut self.out)?,
-            (3, Field::Bytes(text)) => self.text(utf8(text)?)?,
-            (4, Field::Varint(0)) => self.out.extend_from_slice(b"false"),
-            (4, Field::Varint(1)) => self.out.extend_from_slice(b"true"),
-            (5, Field::Bytes(fields)) => return self.object(fields, levels),
-            (6, Field::Bytes(values)) => return self.list(values, levels),
+            (1, WireField::Varint(0)) => self.out.extend_from_slice(b"null"),
+            (2, WireField::Double(value)) => number::write(value, &mut self.out)?,
+            (3, WireField::Bytes(text)) => self.text(utf8(text)?)?,
+            (4, WireField::Varint(0)) => self.out.extend_from_slice(b"false"),
+            (4, WireField::Varint(1)) => self.out.extend_from_slice(b"true"),
+            (5, WireField::Bytes(fields)) => return self.object(fields, levels),
+            (6, WireField::Bytes(values)) => return self.list(values, levels),
             _ => return Err(Why::Malformed("a Value of an unknown kind").into()),
         }
         self.bounded()
@@ -109,11 +109,11 @@ impl Reader {
 
 /// Key and value of a member. A key that is left out is the empty one.
 fn parts(entry: &[u8]) -> Result<(&str, &[u8]), Why> {
-    let (mut fields, mut key, mut value) = (Fields(entry), None, None);
+    let (mut fields, mut key, mut value) = (WireFields(entry), None, None);
     while let Some(field) = fields.next()? {
         let again = match field {
-            (1, Field::Bytes(text)) => key.replace(utf8(text)?).is_some(),
-            (2, Field::Bytes(wire)) => value.replace(wire).is_some(),
+            (1, WireField::Bytes(text)) => key.replace(utf8(text)?).is_some(),
+            (2, WireField::Bytes(wire)) => value.replace(wire).is_some(),
             _ => return Err(Why::Malformed("a member has a key and a value only")),
         };
         if again {
@@ -128,22 +128,22 @@ fn utf8(bytes: &[u8]) -> Result<&str, Why> {
     std::str::from_utf8(bytes).map_err(|_| Why::Malformed("a string that is not UTF-8"))
 }
 
-impl<'a> Fields<'a> {
-    fn next(&mut self) -> Result<Option<(u64, Field<'a>)>, Why> {
+impl<'a> WireFields<'a> {
+    fn next(&mut self) -> Result<Option<(u64, WireField<'a>)>, Why> {
         if self.0.is_empty() {
             return Ok(None);
         }
         let key = self.varint()?;
         let field = match key & 7 {
-            0 => Field::Varint(self.varint()?),
+            0 => WireField::Varint(self.varint()?),
             1 => {
                 let bytes = self.take(8)?.try_into().expect("eight bytes were taken");
-                Field::Double(f64::from_le_bytes(bytes))
+                WireField::Double(f64::from_le_bytes(bytes))
             }
             2 => {
                 let len = self.varint()?;
                 let len = usize::try_from(len).map_err(|_| TORN)?;
-                Field::Bytes(self.take(len)?)
+                WireField::Bytes(self.take(len)?)
             }
             _ => return Err(Why::Malformed("a field of an unknown form")),
         };

@@ -20,7 +20,7 @@ const LIST: u8 = 0x32;
 /// Bytes that the longest length takes.
 const LONGEST_VARINT: usize = 10;
 
-struct Writer<'a> {
+struct StructWriter<'a> {
     /// What is still to be read: the rest of a text that is JSON.
     rest: &'a str,
     out: Vec<u8>,
@@ -33,7 +33,7 @@ pub(super) fn object(text: &str, longest: usize) -> Result<Vec<u8>, NotExact> {
     if serde_json::from_str::<IgnoredAny>(text).is_err() {
         return Err(Why::NotAnObject("it cannot be read, or is nested too deeply").into());
     }
-    let mut writer = Writer {
+    let mut writer = StructWriter {
         rest: text,
         out: Vec::with_capacity(text.len().min(longest)),
         longest,
@@ -45,7 +45,7 @@ pub(super) fn object(text: &str, longest: usize) -> Result<Vec<u8>, NotExact> {
     Ok(writer.out)
 }
 
-impl<'a> Writer<'a> {
+impl<'a> StructWriter<'a> {
     /// The byte that the next token begins with.
     fn next(&mut self) -> u8 {
         self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r']);

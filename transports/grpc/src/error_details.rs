@@ -7,12 +7,12 @@ use bytes::Bytes;
 use prost::Message;
 use tonic::{Code, Status};
 
-/// What `google.protobuf.Any` calls an [`ErrorInfo`].
+/// What `google.protobuf.Any` calls an [`ErrorDetails`].
 const TYPE_URL: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 
 /// Why, in words for programs (`google.rpc.ErrorInfo`).
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct ErrorInfo {
+pub struct ErrorDetails {
     /// One of few words, `UPPER_SNAKE_CASE`.
     #[prost(string, tag = "1")]
     pub reason: String,
@@ -44,7 +44,7 @@ struct RpcStatus {
     details: Vec<AnyMessage>,
 }
 
-impl ErrorInfo {
+impl ErrorDetails {
     /// A status that says this.
     #[must_use]
     pub fn status(&self, code: Code, message: String) -> Status {
@@ -75,16 +75,16 @@ mod tests {
     /// LITE-062: what was said is read again, and nothing is read from nothing.
     #[test]
     fn a_status_carries_why() {
-        let info = ErrorInfo {
+        let info = ErrorDetails {
             reason: "TOOL_NOT_FOUND".into(),
             domain: "mcplite".into(),
             metadata: HashMap::from([("requested_tool".into(), "x".into())]),
         };
         let status = info.status(Code::NotFound, "Tool not found: x".into());
         assert_eq!(status.message(), "Tool not found: x");
-        assert_eq!(ErrorInfo::of(&status), Some(info));
-        assert_eq!(ErrorInfo::of(&Status::internal("broken")), None);
+        assert_eq!(ErrorDetails::of(&status), Some(info));
+        assert_eq!(ErrorDetails::of(&Status::internal("broken")), None);
         let torn = Status::with_details(Code::Internal, "m", Bytes::from_static(b"\x1a\xff"));
-        assert_eq!(ErrorInfo::of(&torn), None);
+        assert_eq!(ErrorDetails::of(&torn), None);
     }
 }
