@@ -136,7 +136,7 @@ async fn round(
 }
 
 /// A run, and what the kernel and the load took for it.
-type Taken = (Run, Duration, Duration);
+type LoadCost = (Run, Duration, Duration);
 
 async fn over_http1(
     kernel: &Kernel,
@@ -144,7 +144,7 @@ async fn over_http1(
     arguments: &Value,
     clients: usize,
     bounds: Bounds,
-) -> io::Result<Taken> {
+) -> io::Result<LoadCost> {
     let url = match way {
         LiteWay::Stateless => kernel.url().to_owned(),
         LiteWay::Lite | LiteWay::Grpc => kernel.url().replace("/mcp", LITE),
@@ -162,7 +162,7 @@ async fn over_h2(
     post: &H2Post,
     (clients, shared): (usize, bool),
     bounds: Bounds,
-) -> io::Result<Taken> {
+) -> io::Result<LoadCost> {
     let mut load = H2Load::open(host(kernel), clients, shared).await?;
     load.run(post, bounds.warm_up()).await?;
     let before = (Usage::of(&[kernel.pid()]).cpu, Usage::own().cpu);
@@ -170,7 +170,7 @@ async fn over_h2(
     Ok(since(kernel, before, run))
 }
 
-fn since(kernel: &Kernel, before: (Duration, Duration), run: Run) -> Taken {
+fn since(kernel: &Kernel, before: (Duration, Duration), run: Run) -> LoadCost {
     let (theirs, own) = (Usage::of(&[kernel.pid()]).cpu, Usage::own().cpu);
     (
         run,
@@ -184,7 +184,7 @@ fn host(kernel: &Kernel) -> &str {
     address.split('/').next().unwrap_or(address)
 }
 
-fn row(connections: usize, way: &str, measured: io::Result<Taken>) -> Vec<Cell> {
+fn row(connections: usize, way: &str, measured: io::Result<LoadCost>) -> Vec<Cell> {
     let head = [Cell::Number(connections as f64, 0), way.into()];
     let rest = match measured {
         Ok((run, kernel, load)) => {
