@@ -20,8 +20,12 @@ use mgp_transports::http::client::{Client, ClientError, H2Body, H2Client, parse_
 use tower_service::Service;
 
 use self::reply::GrpcReply;
-use super::{LitePartials, LiteRequest};
+use super::ForeignCall;
+use super::partials::LitePartials;
 use crate::link::Link;
+
+/// The metadata in which a kernel reads `_meta` of a call, for which the messages have no field.
+const META: &str = "mgp-meta";
 
 /// The way to one server.
 #[derive(Debug)]
@@ -92,7 +96,7 @@ impl LiteGrpc {
     pub(super) async fn call(
         &self,
         link: &Arc<Link>,
-        request: LiteRequest<'_>,
+        request: ForeignCall<'_>,
         partials: &mut LitePartials<'_>,
     ) -> Result<String, Refusal> {
         let arguments = Struct::from_json(request.arguments, link.limits.max_frame)
@@ -101,7 +105,10 @@ impl LiteGrpc {
             name: request.name.to_owned(),
             arguments: Some(arguments),
         };
-        let wanted = saying(request.headers, wanted);
+        let mut wanted = saying(request.headers, wanted);
+        if let Some(meta) = request.meta().and_then(|meta| meta.parse().ok()) {
+            wanted.metadata_mut().insert(META, meta);
+        }
         let mut stub = self.stub(link);
         let reply = match partials.wanted() {
             true => {
