@@ -94,7 +94,7 @@ async fn a_tool_that_is_not_there_is_told_with_those_that_are() {
     let names = error["data"]["available_tools"].as_array().unwrap();
     assert!(names[0] == "redeem" && names.len() <= 50, "{names:?}");
 
-    let denied = kernel.mgp(&["deny", "alice", "it:echo"]).await;
+    let denied = kernel.mgp(&["grant", "alice", "it:echo", "--deny"]).await;
     assert!(denied.status.success(), "{denied:?}");
     let told = async |name: &str| {
         let said = client.call(name, json!({"text": "x"})).await;
@@ -184,10 +184,9 @@ async fn sets_records_and_rates_are_those_of_mcp() {
         refused += usize::from(said.body.get("error").is_some());
     }
     assert!(refused >= 1, "the rate is the agent's");
-    let records = kernel
-        .mgp_json(&["audit", "find", "--agent", "alice"])
-        .await;
-    assert!(records.to_string().contains("it:echo"), "{records:#}");
+    let found = ["audit", "find", "--agent", "alice", "--tool", "it:echo", "--json"];
+    let records = String::from_utf8(kernel.mgp(&found).await.stdout).unwrap();
+    assert!(records.contains("TOOL_EXECUTED"), "{records}");
 }
 
 /// LITE-001, LITE-071: what a server answers beside text comes through as it is, in one piece and in events alike.

@@ -78,7 +78,7 @@ async fn a_third_party_reader_of_events_reads_a_stream() {
     };
     let said = declaration(&["streaming"]).to_string();
     let kernel = kernel_with(&["--mgp", &said]).await;
-    let steps = json!([{ "chunk": "Leaves" }, { "chunk": " are green" }]);
+    let steps = json!([{ "chunk": 0, "text": "Leaves" }, { "chunk": 1, "text": " are green" }]);
     let arguments = json!({ "steps": steps }).to_string();
     let url = format!("{}/rpc", base(&kernel));
     let reader = peers.python_script("lite/events.py", &[&url, "it__stream", &arguments]);

@@ -151,7 +151,7 @@ async fn tasks_of_servers_are_promises() {
 /// redeemed reads the same.
 #[tokio::test]
 async fn a_promise_is_for_its_caller_and_its_time() {
-    let sections = "[lite]\npromise_ttl_secs = 2\n[sets.few]\nservers = [\"it\"]\n";
+    let sections = "[lite]\npromise_ttl_secs = 4\n[sets.few]\nservers = [\"it\"]\n";
     let kernel = guarded(sections, &["--no-tasks"]).await;
     let alice = token(&kernel, "alice").await;
     let client = LiteClient::new(&kernel).with_token(&alice);
@@ -206,7 +206,7 @@ async fn a_right_that_was_taken_back_takes_the_promise_along() {
     let promise = said.promise();
     assert!(
         kernel
-            .mgp(&["deny", "alice", "it:slow_compute"])
+            .mgp(&["grant", "alice", "it:slow_compute", "--deny"])
             .await
             .status
             .success()

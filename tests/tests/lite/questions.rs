@@ -1,7 +1,7 @@
 //! What tools ask in the middle of a call (§3.4, A-37): the call made again with the continuation and the extra
 //! arguments goes on with the one that waits.
 
-use mgp_tests::harness::Kernel;
+use mgp_tests::harness::{Kernel, Program};
 use serde_json::{Value, json};
 
 use crate::scene::{LiteClient, Said, guarded, kernel, token};
@@ -9,6 +9,11 @@ use crate::scene::{LiteClient, Said, guarded, kernel, token};
 async fn calls(client: &LiteClient, tool: &str) -> Value {
     let counted = client.call("it__count", json!({})).await;
     counted.result()["structuredContent"]["calls"][tool].clone()
+}
+
+/// A question in the view of all servers begins with the name of its server.
+fn ends(message: &Value, end: &str) {
+    assert!(message.as_str().unwrap().ends_with(end), "{message}");
 }
 
 fn asked(said: &Said) -> (Value, Value) {
@@ -31,9 +36,9 @@ async fn a_question_is_answered_by_extra_arguments() {
         let arguments = json!({"message": "Who?"});
         let said = client.call(tool, arguments).await;
         let (elicitation, meta) = asked(&said);
-        assert_eq!(elicitation["message"], "Who?", "{era}");
+        ends(&elicitation["message"], "Who?");
         assert!(elicitation["requestedSchema"]["properties"]["email"].is_object());
-        assert_eq!(said.text(), "Who?");
+        ends(&json!(said.text()), "Who?");
         let again = json!({"message": "Who?", "username": "ann", "email": "ann@a.test"});
         let answered = client.call_with(tool, again, meta.clone()).await;
         assert_eq!(answered.kind(), "answer", "{era} {answered:?}");
@@ -66,7 +71,7 @@ async fn questions_are_declined_repeated_and_taken_in_turn() {
     let arguments = json!({"message": "Who?"});
     let (_, meta) = asked(&client.call(tool, arguments.clone()).await);
     let (elicitation, meta) = asked(&client.call_with(tool, arguments.clone(), meta).await);
-    assert_eq!(elicitation["message"], "Who?", "nothing answered it");
+    ends(&elicitation["message"], "Who?");
     let mut no = meta;
     no["elicitation"] = json!({"action": "decline"});
     let declined = client.call_with(tool, arguments, no).await;
@@ -117,7 +122,7 @@ async fn rounds_and_promised_calls_ask_as_well() {
         said = client.redeem(&said.promise()).await;
     }
     let (elicitation, meta) = asked(&said);
-    assert_eq!(elicitation["message"], "Delete a?");
+    ends(&elicitation["message"], "Delete a?");
     let promise = said.meta()["promise_token"].clone();
     assert!(promise.is_string(), "{said:?}");
     let answer = json!({"promise": promise, "ok": true});
@@ -157,29 +162,33 @@ async fn a_server_that_wants_a_model_is_told_that_there_is_none() {
 #[tokio::test]
 async fn a_confirmation_is_an_elicitation() {
     let dangerous = json!({"name": "wipe", "description": "d", "inputSchema": {"type": "object"},
-        "annotations": {"destructiveHint": true, "readOnlyHint": false}});
-    let entry = ["--era", "legacy", "--tool", &dangerous.to_string()].map(str::to_owned);
-    let flags: Vec<&str> = entry.iter().map(String::as_str).collect();
-    let kernel = confirming(&flags).await;
+        "security": {"risk_level": "dangerous"}});
+    let entry = Program::fixture(&["--tool", &dangerous.to_string()]).entry("it");
+    let trusted = "[servers.mgp]\ntrust_level = \"trusted\"\n";
+    let kernel = Kernel::start(&format!("{entry}{trusted}")).await;
+    kernel.connected(&["it"]).await;
     let client = LiteClient::new(&kernel);
-    let said = client.call("it__wipe", json!({"a": 1})).await;
-    let (elicitation, mut meta) = asked(&said);
-    assert!(
-        elicitation["message"].as_str().unwrap().contains("wipe"),
-        "{elicitation}"
-    );
-    assert_eq!(calls(&client, "wipe").await, Value::Null, "it waits");
+    let arguments = json!({"a": 1});
+    let made = async || {
+        let received = client.call("it__received", json!({})).await;
+        let frames = received.result()["structuredContent"]["frames"].to_string();
+        frames.matches(r#"\"name\":\"wipe\""#).count()
+    };
+    let (elicitation, meta) = asked(&client.call("it__wipe", arguments.clone()).await);
+    let message = elicitation["message"].as_str().unwrap();
+    assert!(message.contains("wipe"), "{elicitation}");
+    // A call that is only repeated is no yes.
+    let repeated = client.call_with("it__wipe", arguments.clone(), meta).await;
+    let (_, mut meta) = asked(&repeated);
+    assert_eq!(made().await, 0, "it waits");
     meta["elicitation"] = json!({"action": "decline"});
-    let no = client.call_with("it__wipe", json!({"a": 1}), meta).await;
-    assert_ne!(
-        no.body["result"]["_meta"]["response_type"], "answer",
-        "{no:?}"
-    );
-    assert_eq!(calls(&client, "wipe").await, Value::Null);
-}
-
-async fn confirming(flags: &[&str]) -> Kernel {
-    kernel("[confirmation]\nenabled = true\n", flags).await
+    let no = client.call_with("it__wipe", arguments.clone(), meta).await;
+    assert_ne!(no.body["result"]["_meta"]["response_type"], "answer", "{no:?}");
+    assert_eq!(made().await, 0);
+    let (_, mut meta) = asked(&client.call("it__wipe", arguments.clone()).await);
+    meta["elicitation"] = json!({"action": "accept"});
+    let yes = client.call_with("it__wipe", arguments, meta).await;
+    assert_eq!((yes.kind(), made().await), ("answer", 1));
 }
 
 /// LITE-024, decision 10: a continuation is its caller's, for its tool; all others read as one that never was.

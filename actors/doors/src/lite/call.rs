@@ -189,8 +189,8 @@ impl Lite {
         if request.name == REDEEM {
             return Box::pin(self.redeem(&who, &request, &call, arrived)).await;
         }
-        if let Some(promised) = self.continued(&who, &request, &call, arrived) {
-            return Box::pin(self.redeemed(&promised, &call, true)).await;
+        if let Some(mut promised) = self.continued(&who, &request, &call, arrived) {
+            return Box::pin(self.redeemed(&mut promised, &call, true)).await;
         }
         let outcome = self.outcome(&who, &request, &call, outlet).await?;
         match outcome {

@@ -13,6 +13,8 @@ use super::{Lite, LiteCaller};
 
 /// Pages read of one list: a hundred times more than the largest catalog has.
 const PAGES_MAX: usize = 10_000;
+/// Letters by which a name may be longer or shorter than what was meant.
+const SLIPS: usize = 2;
 
 impl Lite {
     /// The tools that this agent is shown in this view, `redeem` first, as JSON text: `{"tools":[…]}`.
@@ -38,7 +40,12 @@ impl Lite {
             return error;
         }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let meant = nearest_name(name, names.iter().copied());
+        // Others are no slips of it; comparing a long name with each of many tools would take its time.
+        let near = names.iter().copied().filter(|known| {
+            let alike = known.len().abs_diff(name.len()) <= SLIPS;
+            alike || known.starts_with(name) || name.starts_with(known)
+        });
+        let meant = nearest_name(name, near);
         LiteError::tool_not_found(name, &names, meant)
     }
 

@@ -85,12 +85,12 @@ impl Lite {
             Some(_) => return Err(wrong("`action` can only be \"cancel\"")),
         };
         let redeeming = self.redeeming(who, request, call, arrived, &token);
-        let redeeming = redeeming.ok_or_else(LiteError::unknown_promise)?;
+        let mut redeeming = redeeming.ok_or_else(LiteError::unknown_promise)?;
         if cancels {
-            return self.cancel(&redeeming).await;
+            return self.cancel(&mut redeeming).await;
         }
         let extra = arguments.iter().any(|(name, _)| name != "promise");
-        self.redeemed(&redeeming, call, extra).await
+        self.redeemed(&mut redeeming, call, extra).await
     }
 
     /// The promise that a continuation leads to, where it leads to one; the request answers what it asks.
@@ -128,7 +128,7 @@ impl Lite {
     /// may answer.
     pub(super) async fn redeemed(
         &self,
-        redeeming: &Redeeming<'_>,
+        redeeming: &mut Redeeming<'_>,
         call: &LiteCall,
         extra: bool,
     ) -> LiteOutcome {
@@ -151,7 +151,7 @@ impl Lite {
         task: &str,
     ) -> LiteOutcome {
         let (record, token) = self.record(who, task);
-        let redeeming = Redeeming {
+        let mut redeeming = Redeeming {
             who,
             request,
             token,
@@ -168,7 +168,7 @@ impl Lite {
             TaskWait::For(wait) => Some(Instant::now() + wait),
             TaskWait::Ever => call.deadline,
         };
-        let outcome = self.stands(&redeeming, until, None).await?;
+        let outcome = self.stands(&mut redeeming, until, None).await?;
         if outcome.response_type == ResponseType::Promise && call.wait == LiteWait::Ever {
             // Dropping what nobody reads cancels it.
             return Err(LiteError::deadline(arrived.elapsed_ms()));
@@ -198,14 +198,26 @@ impl Lite {
             .await
     }
 
-    /// How the task stands, as JSON text.
-    async fn got(&self, redeeming: &Redeeming<'_>) -> Result<String, LiteError> {
-        let got = self.about(redeeming, "tasks/get", "").await;
-        let got = got.map_err(|refusal| unknown(&refusal))?;
-        Ok(String::from_utf8_lossy(&got).into_owned())
+    /// How the task stands, as JSON text. A call that was promised before its server made a task of it goes on as that
+    /// one, under the same promise.
+    async fn got(&self, redeeming: &mut Redeeming<'_>) -> Result<String, LiteError> {
+        loop {
+            let got = self.about(redeeming, "tasks/get", "").await;
+            let got = got.map_err(|refusal| unknown(&refusal))?;
+            let got = String::from_utf8_lossy(&got).into_owned();
+            let result = member(&got, "result").unwrap_or("{}");
+            let becomes = (member(result, "resultType") == Some(r#""task""#))
+                .then(|| member(result, "taskId").and_then(string))
+                .flatten();
+            match becomes {
+                Some(task) if task != redeeming.record.task => redeeming.record.task = task,
+                Some(_) | None => return Ok(got),
+            }
+        }
     }
 
-    async fn cancel(&self, redeeming: &Redeeming<'_>) -> LiteOutcome {
+    async fn cancel(&self, redeeming: &mut Redeeming<'_>) -> LiteOutcome {
+        self.got(redeeming).await?;
         let cancelled = self.about(redeeming, "tasks/cancel", "").await;
         cancelled.map_err(|refusal| unknown(&refusal))?;
         let got = self.got(redeeming).await?;
@@ -219,7 +231,10 @@ impl Lite {
     }
 
     /// Passes on what this request answers; gives the name of the question.
-    async fn pass_answers(&self, redeeming: &Redeeming<'_>) -> Result<Option<String>, LiteError> {
+    async fn pass_answers(
+        &self,
+        redeeming: &mut Redeeming<'_>,
+    ) -> Result<Option<String>, LiteError> {
         let got = self.got(redeeming).await?;
         let asked = member(&got, "inputRequests").unwrap_or("{}");
         let request = redeeming.request;
@@ -243,7 +258,7 @@ impl Lite {
     /// Waits while the call is under way; `answered` is a question that its server may not have read the answer to.
     async fn stands(
         &self,
-        redeeming: &Redeeming<'_>,
+        redeeming: &mut Redeeming<'_>,
         until: Option<Instant>,
         answered: Option<&str>,
     ) -> LiteOutcome {

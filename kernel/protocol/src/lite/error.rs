@@ -14,6 +14,9 @@ use crate::refusal::{Refusal, Rendered};
 /// Most names in `available_tools`: enough for a person who looks, and no list of everything in each error.
 pub const NAMES_MAX: usize = 50;
 
+/// Most characters of a name that an error repeats.
+const SHOWN: usize = 256;
+
 /// The kind of an error, the same over HTTP and gRPC (§7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiteErrorKind {
@@ -104,7 +107,7 @@ impl LiteError {
     #[must_use]
     pub fn tool_not_found(name: &str, available: &[&str], suggestion: Option<&str>) -> Self {
         let mut data = json!({
-            "requested_tool": name,
+            "requested_tool": name.chars().take(SHOWN).collect::<String>(),
             "available_tools": available.iter().take(NAMES_MAX).collect::<Vec<_>>(),
         });
         if let Some(meant) = suggestion {

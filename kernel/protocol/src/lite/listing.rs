@@ -58,7 +58,7 @@ pub fn tool(definition: &str) -> Option<String> {
     let name = text("name").filter(|name| name != REDEEM)?;
     let mut splice = Splice::new(definition);
     let mut new = Vec::new();
-    if text("description").is_none() {
+    if text("description").is_none_or(|said| said.trim().is_empty()) {
         let instead = quoted(&text("title").unwrap_or(name));
         match all.iter().find(|(n, _)| n == "description") {
             Some((_, wrong)) => splice.replace(wrong.get(), instead),

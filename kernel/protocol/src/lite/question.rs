@@ -75,17 +75,20 @@ impl LiteQuestion {
     #[must_use]
     pub fn answered(&self, arguments: &str, said: Option<&str>) -> Option<String> {
         let result = match said.and_then(Said::read) {
-            Some(said) => said.result(|| self.picked(arguments))?,
+            // A yes to what has no fields is said outright: a call that is only repeated is none.
+            Some(said) => said.result(|| {
+                let empty = self.fields().is_empty().then(|| "{}".to_owned());
+                self.picked(arguments).or(empty)
+            })?,
             None if self.url.is_some() => r#"{"action":"accept"}"#.into(),
             None => accepted(&self.picked(arguments)?),
         };
         Some(format!("{{{}:{result}}}", quoted(&self.key)))
     }
 
-    /// The arguments under the names that were asked for; `None` where all of them are missing, but one was wanted.
+    /// The arguments under the names that were asked for; `None` where there are none of them.
     fn picked(&self, arguments: &str) -> Option<String> {
-        let properties = member(&self.schema, "properties").and_then(members);
-        let asked: Vec<_> = properties.unwrap_or_default();
+        let asked = self.fields();
         let given = members(arguments).unwrap_or_default();
         let picked = given
             .iter()
@@ -93,7 +96,12 @@ impl LiteQuestion {
         let picked: Vec<String> = picked
             .map(|(name, value)| format!("{}:{}", quoted(name), value.get()))
             .collect();
-        (!picked.is_empty() || asked.is_empty()).then(|| format!("{{{}}}", picked.join(",")))
+        (!picked.is_empty()).then(|| format!("{{{}}}", picked.join(",")))
+    }
+
+    fn fields(&self) -> Vec<(std::borrow::Cow<'_, str>, &RawValue)> {
+        let properties = member(&self.schema, "properties").and_then(members);
+        properties.unwrap_or_default()
     }
 }
 
@@ -178,6 +186,13 @@ mod tests {
         let outright = answer(&asked, r#"{"colour":"red"}"#, Some(outright)).unwrap();
         assert_eq!(outright["elicitation-1"]["content"]["colour"], "blue");
         assert_eq!(answer(&asked, "{}", Some(r#"{"action":"perhaps"}"#)), None);
+        let confirmed = LiteQuestion {
+            schema: r#"{"type":"object","properties":{}}"#.into(),
+            ..asked
+        };
+        assert_eq!(answer(&confirmed, r#"{"a":1}"#, None), None, "only repeated");
+        let yes = answer(&confirmed, "{}", Some(r#"{"action":"accept"}"#)).unwrap();
+        assert_eq!(yes["elicitation-1"]["action"], "accept");
     }
 
     #[test]

@@ -100,11 +100,12 @@ fn may_be_a_list(made: &Map<String, Value>) -> bool {
 /// Arguments are an object, whatever else they are.
 fn kind_of(mut schema: Value, kind: SchemaKind) -> Option<Value> {
     if kind == SchemaKind::Arguments {
-        match schema.get("type") {
-            None => schema["type"] = "object".into(),
-            Some(Value::String(one)) if one == "object" => {}
-            Some(_) => return None,
+        let object = Value::from("object");
+        let said = schema.get("type");
+        if said.is_some_and(|said| *said != object) {
+            return None;
         }
+        schema["type"] = object;
     }
     Some(schema)
 }

@@ -12,6 +12,98 @@ const TYPES: [&str; 7] = [
     "array", "boolean", "integer", "null", "number", "object", "string",
 ];
 
+/// What a keyword holds.
+#[derive(Clone, Copy)]
+enum KeywordForm {
+    /// Schemas by names.
+    Schemas,
+    /// A list of schemas.
+    SchemaList,
+    /// A schema.
+    Schema,
+    /// A schema, or a boolean that stays one.
+    SchemaOrFlag,
+    /// A schema for all items, or a list of schemas for the first ones.
+    Items,
+    /// What the others are, after a list of items.
+    OtherItems,
+    /// `dependencies` of older drafts.
+    Dependencies,
+    /// A value that must be this one.
+    Constant,
+    /// Any value.
+    Data,
+    /// A list of values.
+    DataList,
+    /// A limit that excludes itself, and the keyword of the one that does not.
+    Limit(&'static str),
+    /// What a value is: one type or several.
+    Types,
+    /// Names, each once.
+    Names,
+    /// Such lists by names.
+    NamesByName,
+    Text,
+    Flag,
+    Number,
+    Positive,
+    Count,
+}
+
+/// The keywords that are said, with their forms.
+const KEYWORDS: [(&str, KeywordForm); 50] = [
+    ("type", KeywordForm::Types),
+    ("properties", KeywordForm::Schemas),
+    ("patternProperties", KeywordForm::Schemas),
+    ("dependentSchemas", KeywordForm::Schemas),
+    ("allOf", KeywordForm::SchemaList),
+    ("anyOf", KeywordForm::SchemaList),
+    ("oneOf", KeywordForm::SchemaList),
+    ("prefixItems", KeywordForm::SchemaList),
+    ("items", KeywordForm::Items),
+    ("additionalItems", KeywordForm::OtherItems),
+    ("additionalProperties", KeywordForm::SchemaOrFlag),
+    ("unevaluatedProperties", KeywordForm::SchemaOrFlag),
+    ("unevaluatedItems", KeywordForm::SchemaOrFlag),
+    ("not", KeywordForm::Schema),
+    ("if", KeywordForm::Schema),
+    ("then", KeywordForm::Schema),
+    ("else", KeywordForm::Schema),
+    ("contains", KeywordForm::Schema),
+    ("propertyNames", KeywordForm::Schema),
+    ("contentSchema", KeywordForm::Schema),
+    ("dependencies", KeywordForm::Dependencies),
+    ("const", KeywordForm::Constant),
+    ("default", KeywordForm::Data),
+    ("enum", KeywordForm::DataList),
+    ("examples", KeywordForm::DataList),
+    ("exclusiveMaximum", KeywordForm::Limit("maximum")),
+    ("exclusiveMinimum", KeywordForm::Limit("minimum")),
+    ("required", KeywordForm::Names),
+    ("dependentRequired", KeywordForm::NamesByName),
+    ("title", KeywordForm::Text),
+    ("description", KeywordForm::Text),
+    ("format", KeywordForm::Text),
+    ("pattern", KeywordForm::Text),
+    ("contentEncoding", KeywordForm::Text),
+    ("contentMediaType", KeywordForm::Text),
+    ("uniqueItems", KeywordForm::Flag),
+    ("readOnly", KeywordForm::Flag),
+    ("writeOnly", KeywordForm::Flag),
+    ("deprecated", KeywordForm::Flag),
+    ("maximum", KeywordForm::Number),
+    ("minimum", KeywordForm::Number),
+    ("multipleOf", KeywordForm::Positive),
+    ("maxLength", KeywordForm::Count),
+    ("minLength", KeywordForm::Count),
+    ("maxItems", KeywordForm::Count),
+    ("minItems", KeywordForm::Count),
+    ("maxProperties", KeywordForm::Count),
+    ("minProperties", KeywordForm::Count),
+    ("maxContains", KeywordForm::Count),
+    ("minContains", KeywordForm::Count),
+];
+
 impl Translation<'_> {
     /// Puts one keyword of `said` into what is made, if it has its form.
     pub(super) fn keyword(
@@ -21,57 +113,56 @@ impl Translation<'_> {
         depth: usize,
         made: &mut Map<String, Value>,
     ) -> Result<(), TooManyValues> {
-        let read = match key {
-            "properties" | "patternProperties" | "dependentSchemas" => self.named(value, depth)?,
-            "allOf" | "anyOf" | "oneOf" | "prefixItems" => self.listed(value, depth)?,
-            "items" if value.is_array() => {
-                if let Some(first) = self
-                    .listed(value, depth)?
-                    .filter(|_| !said.contains_key("prefixItems"))
-                {
-                    made.insert("prefixItems".into(), first);
-                }
+        let Some((_, form)) = KEYWORDS.iter().find(|(known, _)| *known == key) else {
+            return Ok(());
+        };
+        let read = match form {
+            KeywordForm::Schemas => self.named(value, depth)?,
+            KeywordForm::SchemaList => self.listed(value, depth)?,
+            KeywordForm::Items if value.is_array() => {
+                let first = self.listed(value, depth)?;
+                let first = first.filter(|_| !said.contains_key("prefixItems"));
+                made.extend(first.map(|first| ("prefixItems".to_owned(), first)));
                 None
             }
-            // After a list of items, it says what the others are.
-            "additionalItems" => {
+            KeywordForm::OtherItems => {
                 if said.get("items").is_some_and(Value::is_array) {
                     made.insert("items".into(), self.schema(value, depth)?);
                 }
                 None
             }
-            "additionalProperties" | "unevaluatedProperties" | "unevaluatedItems" => {
-                match value.is_boolean() {
-                    true if names_a_reference(said) => None,
-                    true => Some(value.clone()),
-                    false => Some(self.schema(value, depth)?),
-                }
+            KeywordForm::SchemaOrFlag if value.is_boolean() => {
+                (!names_a_reference(said)).then(|| value.clone())
             }
-            "items" | "not" | "if" | "then" | "else" | "contains" | "propertyNames"
-            | "contentSchema" => Some(self.schema(value, depth)?),
-            "dependencies" => {
+            KeywordForm::Items | KeywordForm::Schema | KeywordForm::SchemaOrFlag => {
+                Some(self.schema(value, depth)?)
+            }
+            KeywordForm::Dependencies => {
                 self.dependencies(value, depth, made)?;
                 None
             }
             // Said as a list of one: some programs take a constant that is a list or an object for an error.
-            "const" if value.is_array() || value.is_object() => {
-                if let Some(value) = self.data(value)? {
-                    made.insert("enum".into(), json!([value]));
-                }
+            KeywordForm::Constant if value.is_array() || value.is_object() => {
+                let value = self.data(value)?;
+                made.extend(value.map(|value| ("enum".to_owned(), json!([value]))));
                 None
             }
-            "const" | "default" => self.data(value)?,
-            "enum" | "examples" => match value.as_array() {
+            KeywordForm::Constant | KeywordForm::Data => self.data(value)?,
+            KeywordForm::DataList => match value.as_array() {
                 Some(all) if !all.is_empty() => self.data(value)?,
                 Some(_) | None => None,
             },
-            "exclusiveMaximum" => limit(value, said.get("maximum")),
-            "exclusiveMinimum" => limit(value, said.get("minimum")),
-            _ => plain(key, value),
+            KeywordForm::Limit(other) => limit(value, said.get(*other)),
+            KeywordForm::Types
+            | KeywordForm::Names
+            | KeywordForm::NamesByName
+            | KeywordForm::Text
+            | KeywordForm::Flag
+            | KeywordForm::Number
+            | KeywordForm::Positive
+            | KeywordForm::Count => plain(*form, value),
         };
-        if let Some(read) = read {
-            made.insert(key.to_owned(), read);
-        }
+        made.extend(read.map(|read| (key.to_owned(), read)));
         Ok(())
     }
 
@@ -150,15 +241,12 @@ fn names_a_reference(said: &Map<String, Value>) -> bool {
     names("properties") || names("patternProperties")
 }
 
-/// The keywords that hold no schemas.
-fn plain(key: &str, value: &Value) -> Option<Value> {
-    let fits = match key {
-        "type" => return types(value),
-        "required" => {
-            return strings(value)
-                .filter(|names| names.as_array().is_some_and(|all| !all.is_empty()));
-        }
-        "dependentRequired" => {
+/// The keywords that hold no schemas and have one form only.
+fn plain(form: KeywordForm, value: &Value) -> Option<Value> {
+    let fits = match form {
+        KeywordForm::Types => return types(value),
+        KeywordForm::Names => return strings(value).filter(|names| *names != json!([])),
+        KeywordForm::NamesByName => {
             let all = value
                 .as_object()?
                 .iter()
@@ -166,15 +254,22 @@ fn plain(key: &str, value: &Value) -> Option<Value> {
             let all = all.map(|(name, names)| Some((name.clone(), strings(names)?)));
             return Some(Value::Object(all.collect::<Option<Map<_, _>>>()?));
         }
-        "title" | "description" | "format" | "pattern" | "contentEncoding" | "contentMediaType" => {
-            value.is_string()
-        }
-        "uniqueItems" | "readOnly" | "writeOnly" | "deprecated" => value.is_boolean(),
-        "maximum" | "minimum" => value.is_number(),
-        "multipleOf" => value.as_f64().is_some_and(|by| by > 0.0),
-        "maxLength" | "minLength" | "maxItems" | "minItems" | "maxProperties" | "minProperties"
-        | "maxContains" | "minContains" => value.is_u64(),
-        _ => false,
+        KeywordForm::Text => value.is_string(),
+        KeywordForm::Flag => value.is_boolean(),
+        KeywordForm::Number => value.is_number(),
+        KeywordForm::Positive => value.as_f64().is_some_and(|by| by > 0.0),
+        KeywordForm::Count => value.is_u64(),
+        KeywordForm::Schemas
+        | KeywordForm::SchemaList
+        | KeywordForm::Schema
+        | KeywordForm::SchemaOrFlag
+        | KeywordForm::Items
+        | KeywordForm::OtherItems
+        | KeywordForm::Dependencies
+        | KeywordForm::Constant
+        | KeywordForm::Data
+        | KeywordForm::DataList
+        | KeywordForm::Limit(_) => false,
     };
     fits.then(|| value.clone())
 }
