@@ -51,6 +51,7 @@ use mgp_callers::request::Caller;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::ids::request_ids;
 
+use self::calls::Alongside;
 pub use self::calls::{Call, FinalCheck, MirroredHeaders};
 pub(crate) use self::envelope::code;
 pub use self::envelope::wrapped;

@@ -33,8 +33,7 @@ use self::http::LiteHttp;
 use self::partials::LitePartials;
 use self::promise::{BackOff, HeldPromise};
 use self::question::CallersAnswer;
-use super::Alongside;
-use crate::link::{Link, LinkEvent, List, Wire};
+use crate::link::{Alongside, Link, LinkEvent, List, Wire};
 use crate::login::ServerClient;
 
 /// What is spoken with a lite server, and in which version of its document.

@@ -36,9 +36,9 @@ pub(super) struct LiteGrpc {
 
 /// Sends what a stub says.
 #[derive(Clone, Debug)]
-struct H2Service(H2Client<tonic::body::Body>);
+struct H2Sender(H2Client<tonic::body::Body>);
 
-impl Service<HttpRequest<tonic::body::Body>> for H2Service {
+impl Service<HttpRequest<tonic::body::Body>> for H2Sender {
     type Response = HttpResponse<H2Body>;
     type Error = ClientError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ClientError>> + Send>>;
@@ -69,9 +69,9 @@ impl LiteGrpc {
         })
     }
 
-    fn stub(&self, link: &Link) -> McpLiteClient<H2Service> {
+    fn stub(&self, link: &Link) -> McpLiteClient<H2Sender> {
         let limit = link.limits.max_frame;
-        McpLiteClient::with_origin(H2Service(self.client.clone()), self.origin.clone())
+        McpLiteClient::with_origin(H2Sender(self.client.clone()), self.origin.clone())
             .max_decoding_message_size(limit)
             .max_encoding_message_size(limit)
     }
