@@ -184,7 +184,9 @@ async fn sets_records_and_rates_are_those_of_mcp() {
         refused += usize::from(said.body.get("error").is_some());
     }
     assert!(refused >= 1, "the rate is the agent's");
-    let found = ["audit", "find", "--agent", "alice", "--tool", "it:echo", "--json"];
+    let found = [
+        "audit", "find", "--agent", "alice", "--tool", "it:echo", "--json",
+    ];
     let records = String::from_utf8(kernel.mgp(&found).await.stdout).unwrap();
     assert!(records.contains("TOOL_EXECUTED"), "{records}");
 }

@@ -130,10 +130,18 @@ async fn tasks_of_servers_are_promises() {
         assert_eq!(waited.text(), "computed w", "{flags:?}");
         let events = all(client.events("it__slow_compute", arguments).await).await;
         let (name, done) = read(events.last().unwrap());
-        assert_eq!((name, &done["content"][0]["text"]), ("done", &json!("computed w")));
+        assert_eq!(
+            (name, &done["content"][0]["text"]),
+            ("done", &json!("computed w"))
+        );
         let refuses = client.prefers("respond-sync, wait=1");
-        let late = refuses.call("it__slow_compute", json!({"seconds": 30})).await;
-        assert!(late.error()["data"]["timeoutMs"].is_u64(), "{flags:?} {late:?}");
+        let late = refuses
+            .call("it__slow_compute", json!({"seconds": 30}))
+            .await;
+        assert!(
+            late.error()["data"]["timeoutMs"].is_u64(),
+            "{flags:?} {late:?}"
+        );
         let cancelled = client
             .prefers("wait=0")
             .call("it__slow_compute", json!({"seconds": 30}))

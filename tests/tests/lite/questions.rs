@@ -183,7 +183,10 @@ async fn a_confirmation_is_an_elicitation() {
     assert_eq!(made().await, 0, "it waits");
     meta["elicitation"] = json!({"action": "decline"});
     let no = client.call_with("it__wipe", arguments.clone(), meta).await;
-    assert_ne!(no.body["result"]["_meta"]["response_type"], "answer", "{no:?}");
+    assert_ne!(
+        no.body["result"]["_meta"]["response_type"], "answer",
+        "{no:?}"
+    );
     assert_eq!(made().await, 0);
     let (_, mut meta) = asked(&client.call("it__wipe", arguments.clone()).await);
     meta["elicitation"] = json!({"action": "accept"});

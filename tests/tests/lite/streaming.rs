@@ -1,7 +1,5 @@
 //! Server-sent events (§3.7, §4.3, A.4).
 
-use std::time::Duration;
-
 use mgp_tests::harness::mgp::declaration;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};
 use serde_json::{Value, json};
@@ -117,7 +115,6 @@ async fn a_reader_that_does_not_read_holds_up_nobody() {
         frames.contains("mgp.stream.pace") && frames.contains("max_chunks_per_second\\\":0")
     };
     wait_until("the server is told to pause", DEADLINE, paused).await;
-    tokio::time::sleep(Duration::from_millis(1)).await;
     let all = all(events).await;
     let parts = all
         .iter()

@@ -167,9 +167,9 @@ impl RunningLite {
 
 /// When a request arrived.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Arrived(Instant);
+pub(super) struct LiteArrival(Instant);
 
-impl Arrived {
+impl LiteArrival {
     pub(super) fn elapsed_ms(self) -> u64 {
         u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -177,7 +177,7 @@ impl Arrived {
 
 impl Lite {
     async fn answer(self: &Arc<Self>, call: LiteCall, outlet: mpsc::Sender<Bytes>) -> LiteOutcome {
-        let arrived = Arrived(Instant::now());
+        let arrived = LiteArrival(Instant::now());
         let who = LiteCaller {
             agent: call.agent.clone(),
             view: call.view.clone(),
@@ -276,7 +276,7 @@ impl Lite {
     pub(super) fn rendered(
         &self,
         who: &LiteCaller,
-        arrived: Arrived,
+        arrived: LiteArrival,
         result: &[u8],
     ) -> LiteOutcome {
         let Ok(text) = std::str::from_utf8(result) else {
@@ -311,7 +311,7 @@ impl Lite {
     pub(super) async fn refused(
         &self,
         who: &LiteCaller,
-        arrived: Arrived,
+        arrived: LiteArrival,
         refusal: &Refusal,
     ) -> LiteOutcome {
         if let Refusal::UnknownTool(name) = refusal {
@@ -326,7 +326,7 @@ impl Lite {
     }
 
     /// The promise of a call that became this task.
-    fn promised(&self, who: &LiteCaller, arrived: Arrived, task: &str) -> LiteAnswer {
+    fn promised(&self, who: &LiteCaller, arrived: LiteArrival, task: &str) -> LiteAnswer {
         let (record, token) = self.record(who, task);
         promise(arrived, &record, token)
     }
@@ -365,7 +365,7 @@ async fn within(
 }
 
 /// A promise under this token.
-pub(super) fn promise(arrived: Arrived, record: &PromiseRecord, token: String) -> LiteAnswer {
+pub(super) fn promise(arrived: LiteArrival, record: &PromiseRecord, token: String) -> LiteAnswer {
     // Nobody knows: as long again as this request took, and a second at least.
     let soon = unix_ms().saturating_add(arrived.elapsed_ms().max(1000));
     let more = [
@@ -384,7 +384,7 @@ pub(super) fn promise(arrived: Arrived, record: &PromiseRecord, token: String) -
 
 /// The answer that asks the first of these questions. `back` leads back to the call; a promise is one itself.
 pub(super) fn question(
-    arrived: Arrived,
+    arrived: LiteArrival,
     asked: &str,
     back: &str,
     promise: Option<&str>,
@@ -411,7 +411,7 @@ pub(super) fn question(
 
 /// An answer with its `_meta`.
 pub(super) fn written(
-    arrived: Arrived,
+    arrived: LiteArrival,
     response_type: ResponseType,
     result: &str,
     more: &[(&str, String)],

@@ -7,7 +7,10 @@ use mgp_protocol::ids::AgentId;
 use mgp_protocol::lite::REDEEM;
 use mgp_protocol::lite::error::{LiteError, LiteErrorKind, LiteRefusal};
 use mgp_protocol::lite::listing::{self, ListedPage};
+use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::quoted;
+use mgp_runtime::trace::Trace;
+use tokio::sync::mpsc;
 
 use super::{Lite, LiteCaller};
 
@@ -32,12 +35,13 @@ impl Lite {
         Ok(listing::list(&tools).into())
     }
 
-    /// The error for a tool that is not there, or not for this caller: with names of those that are.
+    /// The error for a tool that is not there, or not for this caller: with names of those that it may call, listed or
+    /// not.
     pub(super) async fn not_found(&self, who: &LiteCaller, name: &str) -> LiteError {
         let mut names = vec![REDEEM.to_owned()];
-        let each = |definition: &str| names.extend(listing::name_of(definition));
-        if let Err(error) = self.each_tool(who, each).await {
-            return error;
+        match self.callable(who).await {
+            Ok(callable) => names.extend(callable),
+            Err(error) => return error,
         }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         // Others are no slips of it; comparing a long name with each of many tools would take its time.
@@ -49,6 +53,21 @@ impl Lite {
         LiteError::tool_not_found(name, &names, meant)
     }
 
+    async fn callable(&self, who: &LiteCaller) -> Result<Vec<String>, LiteError> {
+        let (outlet, _unread) = mpsc::channel(1);
+        let opened = self.open(who, ("tools/list", "{}"), outlet, (false, Trace::minted()));
+        let caller = opened.map_err(|refusal| told(&refusal))?.caller().clone();
+        let pages = self.stateless.routes.all_tools(caller).await;
+        let pages = pages.map_err(|refusal| told(&refusal))?;
+        let mut names = Vec::new();
+        for page in &pages {
+            let page = String::from_utf8_lossy(page);
+            let page = ListedPage::read(&page);
+            names.extend(page.tools.iter().filter_map(|tool| listing::name_of(tool.get())));
+        }
+        Ok(names)
+    }
+
     /// Reads every page of the list.
     async fn each_tool(
         &self,
@@ -58,12 +77,7 @@ impl Lite {
         let mut params = "{}".to_owned();
         for _ in 0..PAGES_MAX {
             let page = self.ask(who, "tools/list", &params, None).await;
-            let page = page.map_err(|refusal| match LiteRefusal::of(&refusal) {
-                LiteRefusal::Error(error) => error,
-                LiteRefusal::Failure(_) => {
-                    LiteError::new(LiteErrorKind::Internal, refusal.to_string())
-                }
-            })?;
+            let page = page.map_err(|refusal| told(&refusal))?;
             let page = String::from_utf8_lossy(&page);
             let page = ListedPage::read(&page);
             for tool in &page.tools {
@@ -75,5 +89,12 @@ impl Lite {
             }
         }
         Ok(())
+    }
+}
+
+fn told(refusal: &Refusal) -> LiteError {
+    match LiteRefusal::of(refusal) {
+        LiteRefusal::Error(error) => error,
+        LiteRefusal::Failure(_) => LiteError::new(LiteErrorKind::Internal, refusal.to_string()),
     }
 }

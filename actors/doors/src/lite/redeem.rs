@@ -16,9 +16,7 @@ use mgp_protocol::splice::{member, members, quoted};
 use mgp_runtime::task;
 use tokio::time::Instant;
 
-use super::call::{
-    Arrived, LiteCall, LiteOutcome, LiteWait, promise, question, string, written,
-};
+use super::call::{LiteArrival, LiteCall, LiteOutcome, LiteWait, promise, question, string, written};
 use super::promise::PromiseRecord;
 use super::request::LiteRequest;
 use super::{Lite, LiteCaller, continuation};
@@ -27,6 +25,8 @@ use super::{Lite, LiteCaller, continuation};
 const PATIENCE: Duration = Duration::from_secs(25);
 /// How often a task of a server is asked about, whatever the server says.
 const POLL_MS: (u64, u64) = (100, 5_000);
+/// How often a call may become another task in one request: once is what servers do.
+const HOPS_MAX: usize = 8;
 /// How often where it says nothing.
 const POLL_DEFAULT_MS: u64 = 1_000;
 
@@ -56,7 +56,7 @@ pub(super) struct Redeeming<'a> {
     request: &'a LiteRequest,
     token: String,
     record: PromiseRecord,
-    arrived: Arrived,
+    arrived: LiteArrival,
     forwarded: Option<&'a ForwardedHeaders>,
 }
 
@@ -66,7 +66,7 @@ impl Lite {
         who: &LiteCaller,
         request: &LiteRequest,
         call: &LiteCall,
-        arrived: Arrived,
+        arrived: LiteArrival,
     ) -> LiteOutcome {
         let arguments = members(&request.arguments).unwrap_or_default();
         let text = |name: &str| {
@@ -99,7 +99,7 @@ impl Lite {
         who: &'a LiteCaller,
         request: &'a LiteRequest,
         call: &'a LiteCall,
-        arrived: Arrived,
+        arrived: LiteArrival,
     ) -> Option<Redeeming<'a>> {
         let (token, _) = continuation::parts(request.continuation.as_deref()?);
         self.redeeming(who, request, call, arrived, token)
@@ -110,7 +110,7 @@ impl Lite {
         who: &'a LiteCaller,
         request: &'a LiteRequest,
         call: &'a LiteCall,
-        arrived: Arrived,
+        arrived: LiteArrival,
         token: &str,
     ) -> Option<Redeeming<'a>> {
         let record = PromiseRecord::open(&self.stateless.seal, &who.principal(), token)?;
@@ -147,7 +147,7 @@ impl Lite {
     pub(super) async fn followed(
         self: &Arc<Self>,
         (who, request, call): (&LiteCaller, &LiteRequest, &LiteCall),
-        arrived: Arrived,
+        arrived: LiteArrival,
         task: &str,
     ) -> LiteOutcome {
         let (record, token) = self.record(who, task);
@@ -201,6 +201,7 @@ impl Lite {
     /// How the task stands, as JSON text. A call that was promised before its server made a task of it goes on as that
     /// one, under the same promise.
     async fn got(&self, redeeming: &mut Redeeming<'_>) -> Result<String, LiteError> {
+        let mut hops = 0;
         loop {
             let got = self.about(redeeming, "tasks/get", "").await;
             let got = got.map_err(|refusal| unknown(&refusal))?;
@@ -210,24 +211,33 @@ impl Lite {
                 .then(|| member(result, "taskId").and_then(string))
                 .flatten();
             match becomes {
-                Some(task) if task != redeeming.record.task => redeeming.record.task = task,
+                Some(task) if hops < HOPS_MAX => redeeming.record.task = task,
                 Some(_) | None => return Ok(got),
             }
+            hops += 1;
         }
     }
 
     async fn cancel(&self, redeeming: &mut Redeeming<'_>) -> LiteOutcome {
         self.got(redeeming).await?;
-        let cancelled = self.about(redeeming, "tasks/cancel", "").await;
-        cancelled.map_err(|refusal| unknown(&refusal))?;
-        let got = self.got(redeeming).await?;
-        match member(&got, "status") {
-            Some(r#""completed""# | r#""failed""#) => self.shown(redeeming, &got),
-            Some(_) | None => {
-                let text = r#"{"content":[{"type":"text","text":"The call was cancelled"}]}"#;
-                Ok(written(redeeming.arrived, ResponseType::Answer, text, &[]))
+        let mut got = String::new();
+        for _ in 0..HOPS_MAX {
+            let task = redeeming.record.task.clone();
+            let cancelled = self.about(redeeming, "tasks/cancel", "").await;
+            cancelled.map_err(|refusal| unknown(&refusal))?;
+            got = self.got(redeeming).await?;
+            // If its server made a task of it meanwhile, that one is to be cancelled.
+            if redeeming.record.task == task {
+                break;
             }
         }
+        let words = match member(&got, "status") {
+            Some(r#""completed""# | r#""failed""#) => return self.shown(redeeming, &got),
+            Some(r#""cancelled""#) => "The call was cancelled",
+            Some(_) | None => "The call is being cancelled",
+        };
+        let text = format!(r#"{{"content":[{{"type":"text","text":"{words}"}}]}}"#);
+        Ok(written(redeeming.arrived, ResponseType::Answer, &text, &[]))
     }
 
     /// Passes on what this request answers; gives the name of the question.

@@ -125,7 +125,7 @@ impl LiteError {
     #[must_use]
     pub fn read(error: &str) -> Self {
         #[derive(Deserialize)]
-        struct Said {
+        struct SaidError {
             #[serde(default)]
             code: Option<i64>,
             #[serde(default)]
@@ -133,7 +133,7 @@ impl LiteError {
             #[serde(default)]
             data: Option<Box<RawValue>>,
         }
-        let said: Option<Said> = serde_json::from_str(error).ok();
+        let said: Option<SaidError> = serde_json::from_str(error).ok();
         let code = said.as_ref().and_then(|said| said.code);
         let code = code.unwrap_or(INTERNAL_ERROR);
         let (message, data) = said.map_or((None, None), |said| (said.message, said.data));

@@ -19,13 +19,13 @@ impl<'a> ListedPage<'a> {
     pub fn read(result: &'a str) -> Self {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Page<'a> {
+        struct ToolsPage<'a> {
             #[serde(borrow, default)]
             tools: Vec<&'a RawValue>,
             #[serde(default)]
             next_cursor: Option<String>,
         }
-        let page: Option<Page<'a>> = serde_json::from_str(result).ok();
+        let page: Option<ToolsPage<'a>> = serde_json::from_str(result).ok();
         page.map_or_else(
             || Self {
                 tools: Vec::new(),

@@ -28,7 +28,7 @@ impl LiteQuestion {
     pub fn of(input_requests: &str, key: Option<&str>) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Params<'a> {
+        struct FormParams<'a> {
             #[serde(default)]
             message: Option<String>,
             #[serde(borrow, default)]
@@ -45,7 +45,7 @@ impl LiteQuestion {
             return None;
         }
         let params = member(asked.get(), "params").unwrap_or("{}");
-        let params: Params<'_> = serde_json::from_str(params).ok()?;
+        let params: FormParams<'_> = serde_json::from_str(params).ok()?;
         Some(Self {
             key: name.clone().into_owned(),
             message: params.message.unwrap_or_default(),
@@ -74,7 +74,7 @@ impl LiteQuestion {
     /// is the answer. `None` where nothing answers.
     #[must_use]
     pub fn answered(&self, arguments: &str, said: Option<&str>) -> Option<String> {
-        let result = match said.and_then(Said::read) {
+        let result = match said.and_then(SaidAnswer::read) {
             // A yes to what has no fields is said outright: a call that is only repeated is none.
             Some(said) => said.result(|| {
                 let empty = self.fields().is_empty().then(|| "{}".to_owned());
@@ -106,7 +106,7 @@ impl LiteQuestion {
 }
 
 /// What a request says of the question outright.
-struct Said {
+struct SaidAnswer {
     action: Action,
     content: Option<String>,
 }
@@ -117,7 +117,7 @@ enum Action {
     Cancel,
 }
 
-impl Said {
+impl SaidAnswer {
     fn read(said: &str) -> Option<Self> {
         let action: String = match member(said, "action") {
             Some(action) => serde_json::from_str(action).ok()?,
@@ -190,7 +190,11 @@ mod tests {
             schema: r#"{"type":"object","properties":{}}"#.into(),
             ..asked
         };
-        assert_eq!(answer(&confirmed, r#"{"a":1}"#, None), None, "only repeated");
+        assert_eq!(
+            answer(&confirmed, r#"{"a":1}"#, None),
+            None,
+            "only repeated"
+        );
         let yes = answer(&confirmed, "{}", Some(r#"{"action":"accept"}"#)).unwrap();
         assert_eq!(yes["elicitation-1"]["action"], "accept");
     }
