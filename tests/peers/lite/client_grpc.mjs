@@ -21,6 +21,7 @@ function packed(value) {
   if (value === null) return { nullValue: "NULL_VALUE" };
   if (Array.isArray(value)) return { listValue: { values: value.map(packed) } };
   if (typeof value === "object") return { structValue: fields(value) };
+  if (typeof value === "boolean") return { boolValue: value };
   return { [`${typeof value}Value`]: value };
 }
 

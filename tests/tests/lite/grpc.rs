@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use mgp_tests::harness::mgp::declaration;
 use mgp_tests::harness::{DEADLINE, Kernel, Program, wait_until};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use self::client::{RpcClient, code, kind, promise, text};
@@ -150,6 +151,12 @@ async fn reflection_and_health_are_there() {
         .ask(json!({"op": "raw", "method": "mcplite.MCPLite/GetPrompts", "hex": ""}))
         .await;
     assert_eq!(code(&prompts), "UNIMPLEMENTED");
+    // Who watches is told when the door closes, at once.
+    assert_eq!(client.ask(json!({"op": "watch"})).await["status"], 1);
+    kernel.end(Signal::SIGTERM, DEADLINE).await;
+    let ended = client.ask(json!({"op": "unwatch"})).await;
+    assert_eq!(code(&ended), "UNAVAILABLE");
+    assert_eq!(ended["error"]["message"], "the kernel is stopping");
 }
 
 /// LITE-059: a promise is redeemed early and late by CallTool, and awaited by CallToolStream; one of HTTP is the same.

@@ -254,7 +254,7 @@ async fn rapid_resets_harm_nobody() {
 #[tokio::test]
 async fn slow_readers_hold_little() {
     const READERS: u64 = 8;
-    // What the allocator keeps of a tenth of a gigabyte that passed through it.
+    // What the allocator keeps of all that passed through it.
     const KEPT: u64 = 16 << 20;
     let said = declaration(&["streaming"]).to_string();
     let kernel = scene::kernel("", &["--mgp", &said]).await;
@@ -263,9 +263,9 @@ async fn slow_readers_hold_little() {
     };
     client.call("it__echo", json!({"text": "warm"})).await;
     let before = resident(&kernel);
-    // 20 MB each, as fast as the server can.
+    // 7 MB each, as fast as the server can.
     let steps =
-        json!({"steps": [{"flood": 2_000, "bytes": 10_000}, {"ms": 60_000}], "brief": true});
+        json!({"steps": [{"flood": 700, "bytes": 10_000}, {"ms": 60_000}], "brief": true});
     let message = framed(&request("it__stream", &steps));
     let mut readers = Vec::new();
     for _ in 0..READERS {
