@@ -51,6 +51,7 @@ use mgp_callers::request::Caller;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::ids::request_ids;
 
+use self::calls::Alongside;
 pub use self::calls::{Call, FinalCheck, MirroredHeaders};
 pub(crate) use self::envelope::code;
 pub use self::envelope::wrapped;
@@ -387,6 +388,22 @@ impl Link {
     #[must_use]
     pub fn transport(&self) -> &'static str {
         self.wire.name()
+    }
+
+    /// The versions used with it, the newer era first; of a lite server that of its document. `None` before the
+    /// handshake.
+    #[must_use]
+    pub fn spoken(&self) -> Option<String> {
+        let peers = [Era::Modern, Era::Legacy].map(|era| self.peer_in(era));
+        let versions = peers.into_iter().flatten();
+        let versions: Vec<_> = versions.map(|peer| peer.version.as_str()).collect();
+        match self.wire {
+            _ if versions.is_empty() => None,
+            Wire::Lite(_) => Some(SPOKEN.to_owned()),
+            Wire::Child(_) | Wire::Http(_) | Wire::Sse(_) | Wire::Node(_) => {
+                Some(versions.join(", "))
+            }
+        }
     }
 
     /// The transport itself.

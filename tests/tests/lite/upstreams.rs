@@ -4,6 +4,7 @@
 mod answers;
 mod changes;
 mod grpc;
+mod kernels;
 mod misbehaving;
 mod promises;
 mod questions;
@@ -78,7 +79,9 @@ impl LitePeer {
     }
 
     async fn post(&self, path: &str, body: &Value) -> Value {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.control)).await.unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.control))
+            .await
+            .unwrap();
         let body = body.to_string();
         let request = format!(
             "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",

@@ -17,9 +17,9 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::call_queue::{Turn, party};
-use super::wire::Alongside;
 use super::{InFlight, Link, LinkEvent, List, envelope};
 use mgp_callers::exchange::call_stream::CallStreamHandle;
+use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::{Caller, Outcome};
 use mgp_runtime::time::moment;
@@ -76,6 +76,15 @@ pub struct MirroredHeaders<'a> {
     pub name: Option<&'a str>,
     /// `Mcp-Param-*` headers: full names, and values as they are sent.
     pub params: &'a [(String, String)],
+}
+
+/// What goes along with a call, beside its frame.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::link) struct Alongside<'a> {
+    /// Headers of its agent's request that may be handed on.
+    pub(in crate::link) forwarded: Option<&'a ForwardedHeaders>,
+    /// Asked again where the kernel makes the call once more.
+    pub(in crate::link) final_check: Option<&'a dyn FinalCheck>,
 }
 
 impl Link {

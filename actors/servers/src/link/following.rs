@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::calls::Forget;
 use super::{InFlight, Link, MirroredHeaders, envelope};
-use crate::link::wire::Alongside;
+use crate::link::Alongside;
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::Outcome;
 use mgp_runtime::task::{self, SupervisedTask};

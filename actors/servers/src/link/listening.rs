@@ -21,7 +21,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use self::of_agents::ListensOfAgents;
 use super::calls::Forget;
 use super::{InFlight, Link, LinkEvent, List, MirroredHeaders, Wire, envelope};
-use crate::link::wire::Alongside;
+use crate::link::Alongside;
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::Outcome;
 use mgp_runtime::task::{self, SupervisedTask};

@@ -15,8 +15,7 @@ use mgp_transports::lines::{LineSink, SendError};
 use self::http::{HttpWire, SseWire};
 use self::lite::LiteWire;
 use self::node::NodeWire;
-use super::{FinalCheck, Link, LinkEvent, MirroredHeaders};
-use mgp_callers::exchange::forwarded::ForwardedHeaders;
+use super::{Alongside, Link, LinkEvent, MirroredHeaders};
 
 /// The transport of a link.
 #[derive(Debug)]
@@ -31,15 +30,6 @@ pub enum Wire {
     Node(Arc<NodeWire>),
     /// MCP-lite: each call is a request of its own.
     Lite(Arc<LiteWire>),
-}
-
-/// What goes along with a call, beside its frame.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::link) struct Alongside<'a> {
-    /// Headers of its agent's request that may be handed on.
-    pub(in crate::link) forwarded: Option<&'a ForwardedHeaders>,
-    /// Asked again where the kernel makes the call once more.
-    pub(in crate::link) final_check: Option<&'a dyn FinalCheck>,
 }
 
 impl Wire {

@@ -17,7 +17,6 @@ use mgp_engine::servers::replica_mark::ReplicaMark;
 use mgp_engine::servers::spec::{MgpDeclaration, ServerLimits};
 use mgp_engine::servers::supervision::RollStatus;
 use mgp_engine::tools::catalog::{OfferCounts, ServerOffer};
-use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::health::Health;
 use mgp_protocol::mgp::negotiation::Active;
@@ -34,7 +33,7 @@ use super::ServerMsg;
 use super::resources::ResourceLook;
 use super::spoken::SpokenEras;
 use super::starts::Start;
-use crate::link::{Link, List, SPOKEN, Wire};
+use crate::link::{Link, List};
 use mgp_runtime::mailbox::{AskError, Mailbox};
 use mgp_runtime::time::moment;
 
@@ -423,7 +422,7 @@ impl ServerHandle {
             transport: link.as_ref().map_or("", |l| l.transport()).to_owned(),
             pid: status.process(),
             uses: look.server(&self.id),
-            protocol_version: link.as_deref().and_then(spoken),
+            protocol_version: link.as_deref().and_then(Link::spoken),
             server_info: peer.and_then(|p| p.info.as_deref()).map(name_version),
             tools: counts.tools as u64,
             resources: (counts.resources + counts.templates) as u64,
@@ -565,20 +564,6 @@ fn waiting_words(calls: u64) -> String {
 
 fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The versions used with a server, the newer era first; of a lite server that of its document.
-fn spoken(link: &Link) -> Option<String> {
-    if matches!(link.wire(), Wire::Lite(_)) {
-        return link.peer().map(|_| SPOKEN.to_owned());
-    }
-    let peers = [Era::Modern, Era::Legacy].map(|era| link.peer_in(era));
-    let versions: Vec<_> = peers
-        .into_iter()
-        .flatten()
-        .map(|p| p.version.as_str())
-        .collect();
-    (!versions.is_empty()).then(|| versions.join(", "))
 }
 
 fn name_version(info: &str) -> String {

@@ -25,24 +25,44 @@ async fn a_grpc_server_is_a_server_like_any_other() {
     assert!(named("redeem").is_none(), "{listed:#}");
     let search = named("search_documents").unwrap();
     assert_eq!(search["inputSchema"]["required"], json!(["query"]));
-    assert_eq!(named("bare").unwrap()["inputSchema"], json!({"type": "object"}));
-    let found = agent.call("search_documents", json!({"query": "MCP"})).await;
+    assert_eq!(
+        named("bare").unwrap()["inputSchema"],
+        json!({"type": "object"})
+    );
+    let found = agent
+        .call("search_documents", json!({"query": "MCP"}))
+        .await;
     let document: Value = serde_json::from_str(&found.text()).unwrap();
     assert_eq!(document["excerpt"], "MCP");
     assert_eq!(agent.call("plain", json!({})).await.text(), "plain");
-    assert_eq!(agent.call("fails", json!({})).await.result()["isError"], true);
+    assert_eq!(
+        agent.call("fails", json!({})).await.result()["isError"],
+        true
+    );
     let refused = agent.call("refuses", json!({})).await.error();
-    assert_eq!((&refused["code"], &refused["message"]), (&json!(-32602), &json!("no such thing")));
+    assert_eq!(
+        (&refused["code"], &refused["message"]),
+        (&json!(-32602), &json!("no such thing"))
+    );
     let headers = agent.call("headers", json!({})).await.text();
     assert!(headers.contains("Bearer s3cret"), "{headers}");
 
     let late = agent.call("slow", json!({"polls": 2, "label": "a"})).await;
     assert_eq!(late.text(), "late a");
-    agent.answers("elicitation/create", json!({"action": "accept", "content": {"size": 42}}));
-    assert_eq!(agent.call("order", json!({"item": "shoe"})).await.text(), "shoe 42");
+    agent.answers(
+        "elicitation/create",
+        json!({"action": "accept", "content": {"size": 42}}),
+    );
+    assert_eq!(
+        agent.call("order", json!({"item": "shoe"})).await.text(),
+        "shoe 42"
+    );
     let params = json!({"name": "report", "arguments": {}, "_meta": {"progressToken": "mine"}});
     let report = agent.request("tools/call", params).await;
-    assert_eq!(report.text(), "Quarterly Report\n\nSummary\n\nRevenue increased by 15%");
+    assert_eq!(
+        report.text(),
+        "Quarterly Report\n\nSummary\n\nRevenue increased by 15%"
+    );
     let heard = agent.hears("notifications/progress").await;
     assert_eq!(heard["params"]["message"], "Quarterly Report\n\nSummary");
     let mut modern = modern(&kernel, "{}");
@@ -57,7 +77,11 @@ async fn misbehaves(agent: &mut mgp_tests::harness::Agent) {
         ("huge", json!({}), "65536"),
         ("nan", json!({}), "no number in JSON"),
         ("large", json!({}), "9007199254740994"),
-        ("echo", json!({"n": 9_007_199_254_740_993_u64}), "9007199254740993"),
+        (
+            "echo",
+            json!({"n": 9_007_199_254_740_993_u64}),
+            "9007199254740993",
+        ),
         ("broken", json!({}), "UNKNOWN"),
         ("guarded", json!({}), "PERMISSION_DENIED"),
         ("late", json!({}), "DEADLINE_EXCEEDED"),
@@ -69,7 +93,11 @@ async fn misbehaves(agent: &mut mgp_tests::harness::Agent) {
         let refused = agent.call(tool, arguments).await;
         assert!(refused.is_error(), "{tool}: {}", refused.frame);
         assert!(refused.frame.contains(word), "{tool}: {}", refused.frame);
-        assert_eq!(agent.call("plain", json!({})).await.text(), "plain", "{tool}");
+        assert_eq!(
+            agent.call("plain", json!({})).await.text(),
+            "plain",
+            "{tool}"
+        );
     }
     for (tool, word) in [
         ("stream_fails", "the printer burns"),
@@ -99,7 +127,10 @@ async fn a_grpc_server_that_is_down_is_found_when_it_is_back() {
     let output = kernel.mgp(&["servers", "start", "wrong"]).await;
     let said = String::from_utf8_lossy(&output.stderr).into_owned()
         + &String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("UNAUTHENTICATED") && !said.contains("other"), "{said}");
+    assert!(
+        said.contains("UNAUTHENTICATED") && !said.contains("other"),
+        "{said}"
+    );
     let mut agent = legacy(&kernel, "{}").await;
     assert_eq!(agent.call("plain", json!({})).await.text(), "plain");
     peer.process.signal(Signal::SIGKILL);

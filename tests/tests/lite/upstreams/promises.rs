@@ -92,7 +92,7 @@ async fn a_promise_outlives_its_server_and_not_its_calls_time() {
     let waits = agent
         .start(
             "tools/call",
-            json!({"name": "slow", "arguments": {"polls": 1, "label": "c"}}),
+            json!({"name": "slow", "arguments": {"polls": 2, "label": "c"}}),
         )
         .await;
     wait_until("it is promised", DEADLINE, async || {

@@ -6,6 +6,7 @@ mod content;
 mod grpc;
 mod http;
 mod listing;
+mod partials;
 mod promise;
 mod question;
 
@@ -19,6 +20,7 @@ use mgp_callers::exchange::Exchange;
 use mgp_callers::exchange::rounds::CallRounds;
 use mgp_callers::request::input_required::MAX_ROUNDS;
 use mgp_protocol::jsonrpc::{self, ErrorObject, INTERNAL_ERROR, METHOD_NOT_FOUND, Message};
+use mgp_protocol::lite::REDEEM;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{Splice, member, quoted};
 use mgp_transports::http::client::Client;
@@ -28,11 +30,10 @@ use tokio::sync::oneshot;
 use self::answer::ForeignResult;
 use self::grpc::LiteGrpc;
 use self::http::LiteHttp;
-use self::listing::REDEEM;
+use self::partials::LitePartials;
 use self::promise::{BackOff, HeldPromise};
 use self::question::CallersAnswer;
-use super::Alongside;
-use crate::link::{Link, LinkEvent, List, Wire};
+use crate::link::{Alongside, Link, LinkEvent, List, Wire};
 use crate::login::ServerClient;
 
 /// What is spoken with a lite server, and in which version of its document.
@@ -65,76 +66,33 @@ enum Binding {
 
 /// One call.
 #[derive(Clone, Copy, Debug)]
-struct LiteRequest<'a> {
+struct ForeignCall<'a> {
     name: &'a str,
     /// JSON text of an object.
     arguments: &'a str,
     headers: &'a HeaderMap,
+    /// Of a call that its server has kept.
+    continuation: Option<&'a str>,
 }
 
-impl LiteRequest<'_> {
+impl ForeignCall<'_> {
     /// Params of `tools/call`: as little as the document shows.
     fn params(&self) -> String {
         let Self {
             name, arguments, ..
         } = self;
-        format!(r#"{{"name":{},"arguments":{arguments}}}"#, quoted(name))
-    }
-}
-
-/// Who hears what comes before the result.
-struct LitePartials<'a> {
-    of: Option<(&'a Arc<Link>, u64)>,
-    wanted: bool,
-    told: u64,
-}
-
-impl<'a> LitePartials<'a> {
-    fn of(link: &'a Arc<Link>, id: u64) -> Self {
-        let wanted = link
-            .pending
-            .with(id, |call| call.token.is_some() || call.reports);
-        Self {
-            of: Some((link, id)),
-            wanted: wanted.unwrap_or(false),
-            told: 0,
-        }
+        let meta = self.meta().map(|meta| format!(r#","_meta":{meta}"#));
+        format!(
+            r#"{{"name":{},"arguments":{arguments}{}}}"#,
+            quoted(name),
+            meta.unwrap_or_default()
+        )
     }
 
-    fn nobody() -> Self {
-        Self {
-            of: None,
-            wanted: false,
-            told: 0,
-        }
-    }
-
-    fn wanted(&self) -> bool {
-        self.wanted
-    }
-
-    /// The server lives: a heartbeat is one word of that.
-    fn alive(&self) {
-        if let Some((link, id)) = self.of {
-            link.touch(id);
-        }
-    }
-
-    /// A partial message, as JSON text (A-33).
-    fn told(&mut self, partial: &str) {
-        let Some((link, id)) = self.of.filter(|_| self.wanted) else {
-            return;
-        };
-        self.told += 1;
-        let text: Option<String> = serde_json::from_str(partial).ok();
-        let message = quoted(text.as_deref().unwrap_or(partial));
-        let params = format!(
-            r#"{{"progressToken":{},"progress":{},"message":{message}}}"#,
-            link.ids.shown(id),
-            self.told
-        );
-        let frame = jsonrpc::notification("notifications/progress", Some(&params));
-        link.receive(&Bytes::from(frame), Some(id));
+    /// `_meta` of a call that goes on.
+    fn meta(&self) -> Option<String> {
+        let continuation = quoted(self.continuation?);
+        Some(format!(r#"{{"continuation":{continuation}}}"#))
     }
 }
 
@@ -279,11 +237,13 @@ impl LiteWire {
             forwarded.hand(&self.passes, &mut headers);
         }
         let mut arguments = member(params, "arguments").unwrap_or("{}").to_owned();
+        let mut continuation = None;
         for _ in 0..MAX_ROUNDS {
-            let request = LiteRequest {
+            let request = ForeignCall {
                 name: &name,
                 arguments: &arguments,
                 headers: &headers,
+                continuation: continuation.as_deref(),
             };
             let (result, said) = self.outcome(link, id, request).await?;
             let need = match said {
@@ -297,6 +257,7 @@ impl LiteWire {
                 return Ok(content::told(&question::needed(&need, &answer)));
             };
             arguments = question::merged(&arguments, given, schema);
+            continuation = need.continuation;
             again(&beside, &arguments).await?;
         }
         Err(link.faulty(&format!("it asked for more {MAX_ROUNDS} times in one call")))
@@ -307,7 +268,7 @@ impl LiteWire {
         self: &Arc<Self>,
         link: &Arc<Link>,
         id: u64,
-        request: LiteRequest<'_>,
+        request: ForeignCall<'_>,
     ) -> Result<(String, ForeignResult), Refusal> {
         let mut partials = LitePartials::of(link, id);
         let result = self.binding.call(link, request, &mut partials).await?;
@@ -338,10 +299,11 @@ impl LiteWire {
         loop {
             tokio::time::sleep(back_off.wait()).await;
             let arguments = held.arguments();
-            let request = LiteRequest {
+            let request = ForeignCall {
                 name: REDEEM,
                 arguments: &arguments,
                 headers: held.headers(),
+                continuation: None,
             };
             let result = match self.binding.call(link, request, partials).await {
                 Ok(result) => result,
@@ -366,7 +328,7 @@ impl Binding {
     async fn call(
         &self,
         link: &Arc<Link>,
-        request: LiteRequest<'_>,
+        request: ForeignCall<'_>,
         partials: &mut LitePartials<'_>,
     ) -> Result<String, Refusal> {
         match self {

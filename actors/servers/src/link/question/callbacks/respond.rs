@@ -13,7 +13,7 @@ use mgp_protocol::refusal::Refusal;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::link::calls::Forget;
-use crate::link::wire::Alongside;
+use crate::link::Alongside;
 use crate::link::{InFlight, Link, MirroredHeaders, envelope};
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_runtime::task;

@@ -1,6 +1,7 @@
 //! What the result of a call says: MCP-lite §3.3 and §3.4, and what decision 64 makes of the words that the
 //! document leaves open (A-17, A-37).
 
+use mgp_protocol::lite::ResponseType;
 use mgp_protocol::lookalike;
 use mgp_protocol::splice::members;
 use serde::Deserialize;
@@ -31,30 +32,8 @@ pub(super) struct ForeignNeed {
     pub(super) message: Option<String>,
     /// The schema of the arguments to be added, as JSON text: an object with `properties`.
     pub(super) schema: Option<String>,
-}
-
-/// The kinds of answers, as `response_type` names them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum ForeignKind {
-    /// Also where nothing is said (LITE-010).
-    #[default]
-    Answer,
-    Promise,
-    Elicitation,
-    Failure,
-}
-
-impl ForeignKind {
-    fn read(word: &str) -> Option<Self> {
-        Some(match word {
-            "answer" => Self::Answer,
-            "promise" => Self::Promise,
-            // Named in one list of the document only; it means that something has to be given first (A-17).
-            "elicitation" | "request-for-more-resource" => Self::Elicitation,
-            "failure" => Self::Failure,
-            _ => return None,
-        })
-    }
+    /// By which a server that has kept the call knows it again, as other kernels do.
+    pub(super) continuation: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -65,6 +44,8 @@ struct ForeignMeta<'a> {
     promise_token: Option<String>,
     #[serde(borrow, default)]
     elicitation: Option<&'a RawValue>,
+    #[serde(default)]
+    continuation: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -83,24 +64,16 @@ impl ForeignResult {
     pub(super) fn read(result: &str) -> Result<Self, String> {
         let meta = meta_of(result)?;
         let kind = match meta.response_type.as_deref() {
-            None => ForeignKind::Answer,
-            Some(word) => ForeignKind::read(word).ok_or_else(|| {
+            None => ResponseType::Answer,
+            Some(word) => ResponseType::parse(word).ok_or_else(|| {
                 let word: String = word.chars().filter(|c| !c.is_control()).take(40).collect();
                 format!("its answer is of a kind that is not known here (`response_type` {word:?})")
             })?,
         };
-        Self::of(kind, meta.promise_token, meta.elicitation)
-    }
-
-    fn of(
-        kind: ForeignKind,
-        token: Option<String>,
-        question: Option<&RawValue>,
-    ) -> Result<Self, String> {
         match kind {
-            ForeignKind::Answer => Ok(Self::Final { failed: false }),
-            ForeignKind::Failure => Ok(Self::Final { failed: true }),
-            ForeignKind::Promise => match token.filter(|token| !token.is_empty()) {
+            ResponseType::Answer => Ok(Self::Final { failed: false }),
+            ResponseType::Failure => Ok(Self::Final { failed: true }),
+            ResponseType::Promise => match meta.promise_token.filter(|token| !token.is_empty()) {
                 None => Err("it promises a result and gives no `promise_token`".into()),
                 Some(token) if token.len() > MAX_TOKEN => Err(format!(
                     "its promise token is {} bytes long; the limit is {MAX_TOKEN}",
@@ -108,15 +81,20 @@ impl ForeignResult {
                 )),
                 Some(token) => Ok(Self::Promise(token)),
             },
-            ForeignKind::Elicitation => Ok(Self::Needs(ForeignNeed::read(question))),
+            // The last is in one list of the document only; it means that something has to be given first (A-17).
+            ResponseType::Elicitation | ResponseType::MoreResource => {
+                Ok(Self::Needs(ForeignNeed::read(meta)))
+            }
         }
     }
 }
 
 impl ForeignNeed {
     /// A question that cannot be read is one without a form: its caller is told in words.
-    fn read(question: Option<&RawValue>) -> Self {
-        let asked = question.and_then(|text| lookalike::from_object(text.get()).ok());
+    fn read(meta: ForeignMeta<'_>) -> Self {
+        let asked = meta
+            .elicitation
+            .and_then(|text| lookalike::from_object(text.get()).ok());
         let asked: ForeignQuestion<'_> = asked.unwrap_or_default();
         let form = |schema: &&RawValue| {
             let all = members(schema.get()).unwrap_or_default();
@@ -129,6 +107,7 @@ impl ForeignNeed {
                 .schema
                 .filter(form)
                 .map(|schema| schema.get().to_owned()),
+            continuation: meta.continuation.filter(|it| it.len() <= MAX_TOKEN),
         }
     }
 }
@@ -182,6 +161,7 @@ mod tests {
             let need = ForeignNeed {
                 message: Some("size?".into()),
                 schema: Some(r#"{"properties":{}}"#.into()),
+                continuation: None,
             };
             assert_eq!(read(&asked), ForeignResult::Needs(need));
         }

@@ -5,10 +5,11 @@ use mgp_protocol::splice::{member, members, quoted};
 use serde_json::value::RawValue;
 
 /// Members of `_meta` that are between the server and the kernel.
-const OF_LITE: [&str; 5] = [
+const OF_LITE: [&str; 6] = [
     "response_type",
     "promise_token",
     "elicitation",
+    "continuation",
     "estimated_completion",
     "expires_at",
 ];

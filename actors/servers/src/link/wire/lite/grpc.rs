@@ -20,8 +20,12 @@ use mgp_transports::http::client::{Client, ClientError, H2Body, H2Client, parse_
 use tower_service::Service;
 
 use self::reply::GrpcReply;
-use super::{LitePartials, LiteRequest};
+use super::ForeignCall;
+use super::partials::LitePartials;
 use crate::link::Link;
+
+/// The metadata in which a kernel reads `_meta` of a call, for which the messages have no field.
+const META: &str = "mgp-meta";
 
 /// The way to one server.
 #[derive(Debug)]
@@ -32,9 +36,9 @@ pub(super) struct LiteGrpc {
 
 /// Sends what a stub says.
 #[derive(Clone, Debug)]
-struct H2Service(H2Client<tonic::body::Body>);
+struct H2Sender(H2Client<tonic::body::Body>);
 
-impl Service<HttpRequest<tonic::body::Body>> for H2Service {
+impl Service<HttpRequest<tonic::body::Body>> for H2Sender {
     type Response = HttpResponse<H2Body>;
     type Error = ClientError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ClientError>> + Send>>;
@@ -65,9 +69,9 @@ impl LiteGrpc {
         })
     }
 
-    fn stub(&self, link: &Link) -> McpLiteClient<H2Service> {
+    fn stub(&self, link: &Link) -> McpLiteClient<H2Sender> {
         let limit = link.limits.max_frame;
-        McpLiteClient::with_origin(H2Service(self.client.clone()), self.origin.clone())
+        McpLiteClient::with_origin(H2Sender(self.client.clone()), self.origin.clone())
             .max_decoding_message_size(limit)
             .max_encoding_message_size(limit)
     }
@@ -92,7 +96,7 @@ impl LiteGrpc {
     pub(super) async fn call(
         &self,
         link: &Arc<Link>,
-        request: LiteRequest<'_>,
+        request: ForeignCall<'_>,
         partials: &mut LitePartials<'_>,
     ) -> Result<String, Refusal> {
         let arguments = Struct::from_json(request.arguments, link.limits.max_frame)
@@ -101,7 +105,10 @@ impl LiteGrpc {
             name: request.name.to_owned(),
             arguments: Some(arguments),
         };
-        let wanted = saying(request.headers, wanted);
+        let mut wanted = saying(request.headers, wanted);
+        if let Some(meta) = request.meta().and_then(|meta| meta.parse().ok()) {
+            wanted.metadata_mut().insert(META, meta);
+        }
         let mut stub = self.stub(link);
         let reply = match partials.wanted() {
             true => {

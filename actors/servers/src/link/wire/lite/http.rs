@@ -16,7 +16,8 @@ use mgp_transports::http::body::BodyError;
 use mgp_transports::http::client::{ClientError, Response, parse_url, read_json};
 use serde_json::value::RawValue;
 
-use super::{LitePartials, LiteRequest};
+use super::ForeignCall;
+use super::partials::LitePartials;
 use crate::link::Link;
 use crate::link::wire::http::{is, unsent, without_words};
 use crate::login::ServerClient;
@@ -85,7 +86,7 @@ impl LiteHttp {
     pub(super) async fn call(
         &self,
         link: &Arc<Link>,
-        request: LiteRequest<'_>,
+        request: ForeignCall<'_>,
         partials: &mut LitePartials<'_>,
     ) -> Result<String, Refusal> {
         let id = quoted(new_id().as_str());

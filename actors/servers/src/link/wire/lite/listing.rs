@@ -1,10 +1,8 @@
 //! The tools that a lite server lists, as `tools/list` says them.
 
+use mgp_protocol::lite::REDEEM;
 use mgp_protocol::splice::{Splice, member};
 use serde_json::value::RawValue;
-
-/// The system tool of every server that gives promises; the kernel calls it, nobody else.
-pub(super) const REDEEM: &str = "redeem";
 
 /// What a tool takes whose definition does not say it.
 const ANYTHING: &str = r#"{"type":"object"}"#;

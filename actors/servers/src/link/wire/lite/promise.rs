@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::header::HeaderMap;
+use mgp_protocol::lite::REDEEM;
 use mgp_protocol::splice::quoted;
 use mgp_runtime::task;
 
-use super::listing::REDEEM;
-use super::{LitePartials, LiteRequest, LiteWire};
+use super::partials::LitePartials;
+use super::{ForeignCall, LiteWire};
 use crate::link::Link;
 
 /// The first wait: a result that is almost there is not kept waiting.
@@ -115,10 +116,11 @@ impl Drop for HeldPromise {
         let headers = std::mem::take(&mut self.headers);
         task::detached("link.cancel", async move {
             let arguments = format!(r#"{{"promise":{},"action":"cancel"}}"#, quoted(&token));
-            let request = LiteRequest {
+            let request = ForeignCall {
                 name: REDEEM,
                 arguments: &arguments,
                 headers: &headers,
+                continuation: None,
             };
             let mut partials = LitePartials::nobody();
             let told = wire.binding.call(&link, request, &mut partials);

@@ -32,7 +32,7 @@ impl LiteWire {
         let own = new_id().as_str().to_owned();
         let (answered, answer) = oneshot::channel();
         self.questions().insert(own.as_str().into(), answered);
-        let _forget = ForgetQuestion {
+        let _forget = ForgetForeign {
             wire: self,
             own: &own,
         };
@@ -76,12 +76,12 @@ impl LiteWire {
 const NO_WORDS: &str = "This tool needs more before it can go on.";
 
 /// The question is forgotten with its call.
-struct ForgetQuestion<'a> {
+struct ForgetForeign<'a> {
     wire: &'a LiteWire,
     own: &'a str,
 }
 
-impl Drop for ForgetQuestion<'_> {
+impl Drop for ForgetForeign<'_> {
     fn drop(&mut self) {
         self.wire.questions().remove(self.own);
     }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use mgp_grpc::error_info::ErrorInfo;
+use mgp_grpc::error_details::ErrorDetails;
 use mgp_grpc::tonic::{Code, Status};
 use mgp_protocol::jsonrpc::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 use mgp_protocol::refusal::Refusal;
@@ -56,7 +56,7 @@ pub(super) fn refused(link: &Arc<Link>, status: &Status) -> Refusal {
 /// The server's own error, in the words of JSON-RPC.
 fn said_by_it(code: i64, message: String, status: &Status, link: &Link) -> Refusal {
     let mut error = ErrorObject::new(code, message);
-    if let Some(info) = ErrorInfo::of(status) {
+    if let Some(info) = ErrorDetails::of(status) {
         let data = serde_json::json!({
             "reason": info.reason, "domain": info.domain, "metadata": info.metadata,
         });

@@ -8,8 +8,8 @@ use mgp_protocol::splice::{Splice, member, members, quoted};
 use mgp_transports::http::client::{EventsError, Response, events};
 use serde_json::value::RawValue;
 
-use super::LitePartials;
 use crate::link::Link;
+use crate::link::wire::lite::partials::LitePartials;
 
 /// Reads the stream to its `done`; the result, which may be any JSON.
 pub(super) async fn result(
