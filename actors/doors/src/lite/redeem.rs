@@ -16,7 +16,9 @@ use mgp_protocol::splice::{member, members, quoted};
 use mgp_runtime::task;
 use tokio::time::Instant;
 
-use super::call::{LiteArrival, LiteCall, LiteOutcome, LiteWait, promise, question, string, written};
+use super::call::{
+    LiteArrival, LiteCall, LiteOutcome, LiteWait, promise, question, string, written,
+};
 use super::promise::PromiseRecord;
 use super::request::LiteRequest;
 use super::{Lite, LiteCaller, continuation};
@@ -25,10 +27,10 @@ use super::{Lite, LiteCaller, continuation};
 const PATIENCE: Duration = Duration::from_secs(25);
 /// How often a task of a server is asked about, whatever the server says.
 const POLL_MS: (u64, u64) = (100, 5_000);
-/// How often a call may become another task in one request: once is what servers do.
-const HOPS_MAX: usize = 8;
 /// How often where it says nothing.
 const POLL_DEFAULT_MS: u64 = 1_000;
+/// How often a call may become another task in one request: once is what servers do.
+const HOPS_MAX: usize = 8;
 
 /// A task of a server whose caller has no promise of it yet: it is cancelled with the call.
 struct UnreadTask {
