@@ -70,7 +70,7 @@ fn value_of(value: &Value) -> Vec<u8> {
 
 /// A field with a length.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-    let mut out = vec![number << 3 | 2];
+    let mut out = vec![(number << 3) | 2];
     let mut left = bytes.len();
     while left >= 0x80 {
         out.push(0x80 | (left & 0x7f) as u8);
