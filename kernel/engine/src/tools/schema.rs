@@ -12,6 +12,7 @@ mod shape;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
+use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
@@ -211,7 +212,7 @@ impl Compiled {
             Some(error) => Mismatch {
                 path: cut(error.instance_path()),
                 keyword: error.kind().keyword().to_owned(),
-                message: cut(&error),
+                message: in_words(&error),
             },
             None => Mismatch {
                 path: String::new(),
@@ -224,6 +225,15 @@ impl Compiled {
     fn meter(&self) -> Meter {
         Meter::new(STEPS_MAX, self.shape.price(), self.shape.deepest_value())
     }
+}
+
+/// What is wrong. Items beyond those that are listed are counted and not repeated: the library repeats those of
+/// values it holds itself, and panics at ours.
+fn in_words(error: &ValidationError<'_>) -> String {
+    if let ValidationErrorKind::AdditionalItems { limit } = error.kind() {
+        return format!("more than {limit} items are not allowed");
+    }
+    cut(error)
 }
 
 impl From<OverBudget> for Mismatch {

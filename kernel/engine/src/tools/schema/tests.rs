@@ -57,6 +57,26 @@ fn a_mismatch_says_what_is_wrong_and_where() {
     }
 }
 
+/// Found by schemathesis: items beyond those of an older draft's list are a mismatch like any other.
+#[test]
+fn items_beyond_a_list_are_told() {
+    let list = json!([{"type": "string"}, {"type": "integer"}]);
+    let schema = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {"pair": {"type": "array", "items": list, "additionalItems": false}},
+    });
+    assert_eq!(check(&schema, &json!({"pair": ["a", 0]})), Ok(()));
+    for more in [json!(["a", 0, {}]), json!(["a", 0, "b", [1]])] {
+        let mismatch = check(&schema, &json!({ "pair": more })).unwrap_err();
+        assert_eq!(
+            (mismatch.path.as_str(), mismatch.keyword.as_str()),
+            ("/pair", "additionalItems")
+        );
+        assert!(mismatch.message.contains("more than 2 items"), "{mismatch}");
+    }
+}
+
 /// CMCP-011, A-19: what the older text left out is there, each keyword with a value that fits and
 /// one that does not.
 #[test]

@@ -12,8 +12,8 @@ use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::link::calls::Forget;
 use crate::link::Alongside;
+use crate::link::calls::Forget;
 use crate::link::{InFlight, Link, MirroredHeaders, envelope};
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_runtime::task;
