@@ -63,7 +63,11 @@ impl Lite {
         for page in &pages {
             let page = String::from_utf8_lossy(page);
             let page = ListedPage::read(&page);
-            names.extend(page.tools.iter().filter_map(|tool| listing::name_of(tool.get())));
+            names.extend(
+                page.tools
+                    .iter()
+                    .filter_map(|tool| listing::name_of(tool.get())),
+            );
         }
         Ok(names)
     }

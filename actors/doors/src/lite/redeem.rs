@@ -16,7 +16,9 @@ use mgp_protocol::splice::{member, members, quoted};
 use mgp_runtime::task;
 use tokio::time::Instant;
 
-use super::call::{LiteArrival, LiteCall, LiteOutcome, LiteWait, promise, question, string, written};
+use super::call::{
+    LiteArrival, LiteCall, LiteOutcome, LiteWait, promise, question, string, written,
+};
 use super::promise::PromiseRecord;
 use super::request::LiteRequest;
 use super::{Lite, LiteCaller, continuation};

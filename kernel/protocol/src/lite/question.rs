@@ -117,18 +117,21 @@ enum Action {
     Cancel,
 }
 
+impl Action {
+    const ALL: [(&'static str, Self); 3] = [
+        ("accept", Self::Accept),
+        ("decline", Self::Decline),
+        ("cancel", Self::Cancel),
+    ];
+}
+
 impl SaidAnswer {
     fn read(said: &str) -> Option<Self> {
         let action: String = match member(said, "action") {
             Some(action) => serde_json::from_str(action).ok()?,
             None => "accept".into(),
         };
-        let action = match &*action {
-            "accept" => Action::Accept,
-            "decline" => Action::Decline,
-            "cancel" => Action::Cancel,
-            _ => return None,
-        };
+        let (_, action) = Action::ALL.into_iter().find(|(word, _)| *word == action)?;
         let content = member(said, "content").filter(|content| content.starts_with('{'));
         Some(Self {
             action,
