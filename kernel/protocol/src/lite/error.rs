@@ -197,10 +197,10 @@ impl LiteRefusal {
 
 /// True when the time of the call was over.
 fn is_late(refusal: &Refusal) -> bool {
-    match refusal {
-        Refusal::Unanswered(call) => is_late(&call.why),
-        other => matches!(other, Refusal::TimedOut { .. } | Refusal::HeldUp { .. }),
+    if let Refusal::Unanswered(call) = refusal {
+        return is_late(&call.why);
     }
+    matches!(refusal, Refusal::TimedOut { .. } | Refusal::HeldUp { .. })
 }
 
 #[cfg(test)]
