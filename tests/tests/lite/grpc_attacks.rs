@@ -264,8 +264,7 @@ async fn slow_readers_hold_little() {
     client.call("it__echo", json!({"text": "warm"})).await;
     let before = resident(&kernel);
     // 7 MB each, as fast as the server can.
-    let steps =
-        json!({"steps": [{"flood": 700, "bytes": 10_000}, {"ms": 60_000}], "brief": true});
+    let steps = json!({"steps": [{"flood": 700, "bytes": 10_000}, {"ms": 60_000}], "brief": true});
     let message = framed(&request("it__stream", &steps));
     let mut readers = Vec::new();
     for _ in 0..READERS {

@@ -2,7 +2,7 @@
 
 use http::Method;
 use http::StatusCode;
-use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
+use http::header::{ACCEPT, ALLOW, CONTENT_ENCODING, CONTENT_TYPE};
 use serde_json::{Value, json};
 
 use crate::scene::{BASE, LiteClient, Said, kernel};
@@ -112,6 +112,10 @@ async fn what_is_no_request_is_told_by_its_status() {
                 "{kind}"
             );
         }
+        let mut packed = client.clone();
+        packed.http.set(CONTENT_ENCODING, "gzip");
+        let status = packed.post("{}").await.status;
+        assert_eq!(status, StatusCode::UNSUPPORTED_MEDIA_TYPE, "packed");
         let mut other = client.clone();
         other.http.set(ACCEPT, "text/html");
         assert_eq!(other.post("{}").await.status, StatusCode::NOT_ACCEPTABLE);

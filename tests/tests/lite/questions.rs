@@ -125,6 +125,11 @@ async fn rounds_and_promised_calls_ask_as_well() {
     ends(&elicitation["message"], "Delete a?");
     let promise = said.meta()["promise_token"].clone();
     assert!(promise.is_string(), "{said:?}");
+    // Another tool's call does not answer it.
+    let other = client
+        .call_with("it__echo", json!({"text": "x", "ok": true}), meta.clone())
+        .await;
+    assert_eq!(other.body["error"]["code"], -32602, "{other:?}");
     let answer = json!({"promise": promise, "ok": true});
     let mut said = client.call_with("redeem", answer, meta).await;
     for _ in 0..50 {

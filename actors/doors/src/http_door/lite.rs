@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Request as HttpRequest, Response, StatusCode};
 use hyper::body::Incoming;
 use mgp_engine::tools::catalog::CatalogView;
@@ -87,6 +87,12 @@ async fn readable(
         return Err(Box::new(refusal(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "send `Content-Type: application/json`, in UTF-8",
+        )));
+    }
+    if request.headers().contains_key(CONTENT_ENCODING) {
+        return Err(Box::new(refusal(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "send the body as it is: no `Content-Encoding` is read here",
         )));
     }
     let Some(stream) = wants_stream(request.headers()) else {

@@ -189,8 +189,11 @@ impl Lite {
         if request.name == REDEEM {
             return Box::pin(self.redeem(&who, &request, &call, arrived)).await;
         }
-        if let Some(mut promised) = self.continued(&who, &request, &call, arrived) {
-            return Box::pin(self.redeemed(&mut promised, &call, true)).await;
+        if call.deadline.is_some_and(|at| Instant::now() >= at) {
+            return Err(LiteError::deadline(arrived.elapsed_ms()));
+        }
+        if let Some(promised) = self.continued(&who, &request, &call, arrived) {
+            return Box::pin(self.redeemed(&mut promised?, &call, true)).await;
         }
         let outcome = self.outcome(&who, &request, &call, outlet).await?;
         match outcome {
@@ -200,7 +203,7 @@ impl Lite {
                 let asking = (&who, &request, &call);
                 Box::pin(self.followed(asking, arrived, &task)).await
             }
-            Ok(result) => self.rendered(&who, arrived, &result),
+            Ok(result) => self.rendered(&who, arrived, &result, &request.name),
             Err(refusal) => Box::pin(self.refused(&who, arrived, &refusal)).await,
         }
     }
@@ -278,6 +281,7 @@ impl Lite {
         who: &LiteCaller,
         arrived: LiteArrival,
         result: &[u8],
+        tool: &str,
     ) -> LiteOutcome {
         let Ok(text) = std::str::from_utf8(result) else {
             let words = "the result is not UTF-8";
@@ -287,7 +291,7 @@ impl Lite {
             .then(|| member(text, "resultType"))
             .flatten();
         match kind {
-            Some(r#""task""#) => Ok(self.promised(who, arrived, text)),
+            Some(r#""task""#) => Ok(self.promised(who, arrived, text, tool)),
             Some(r#""input_required""#) => {
                 let back = member(text, "requestState")
                     .and_then(string)
@@ -325,18 +329,30 @@ impl Lite {
         }
     }
 
-    /// The promise of a call that became this task.
-    fn promised(&self, who: &LiteCaller, arrived: LiteArrival, task: &str) -> LiteAnswer {
-        let (record, token) = self.record(who, task);
+    /// The promise of a call of a tool that became this task.
+    fn promised(
+        &self,
+        who: &LiteCaller,
+        arrived: LiteArrival,
+        task: &str,
+        tool: &str,
+    ) -> LiteAnswer {
+        let (record, token) = self.record(who, task, tool);
         promise(arrived, &record, token)
     }
 
     /// What the promise of this task holds, and its token.
-    pub(super) fn record(&self, who: &LiteCaller, task: &str) -> (PromiseRecord, String) {
+    pub(super) fn record(
+        &self,
+        who: &LiteCaller,
+        task: &str,
+        tool: &str,
+    ) -> (PromiseRecord, String) {
         let own = u64::try_from(self.settings.promise_ttl.as_millis()).unwrap_or(u64::MAX);
         let said = member(task, "ttlMs").and_then(|ttl| ttl.parse().ok());
         let record = PromiseRecord {
             task: member(task, "taskId").and_then(string).unwrap_or_default(),
+            tool: tool.to_owned(),
             expires_ms: unix_ms().saturating_add(said.map_or(own, |said: u64| said.min(own))),
         };
         let token = record.seal(&self.stateless.seal, &who.principal());

@@ -54,8 +54,7 @@ impl Lite {
         let of_call: tools::Call<'_> = mcp::read(Some(first)).map_err(|_| over())?;
         let name: String = serde_json::from_str(of_call.name.get()).unwrap_or_default();
         if name != request.name {
-            let words = "the continuation belongs to a call of another tool";
-            return Err(LiteError::new(LiteErrorKind::InvalidParams, words));
+            return Err(of_another_tool());
         }
         let question = LiteQuestion::of(&asked, key);
         let answers = question.and_then(|question| {
@@ -65,6 +64,11 @@ impl Lite {
         let answers = answers.unwrap_or_else(|| "{}".to_owned());
         Ok(next_round(first, &answers, state.as_deref()).into())
     }
+}
+
+pub(super) fn of_another_tool() -> LiteError {
+    let words = "the continuation belongs to a call of another tool";
+    LiteError::new(LiteErrorKind::InvalidParams, words)
 }
 
 /// The same words for what never was, is over, or is another caller's.

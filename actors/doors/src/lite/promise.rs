@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 pub(super) struct PromiseRecord {
     /// The caller's id of the task.
     pub(super) task: String,
+    /// The tool that was called, as its caller named it.
+    #[serde(default)]
+    pub(super) tool: String,
     /// Until when it can be redeemed, in milliseconds since 1970.
     pub(super) expires_ms: u64,
 }
@@ -39,6 +42,7 @@ mod tests {
     fn record(task: usize) -> PromiseRecord {
         PromiseRecord {
             task: format!("mgp1.{task}"),
+            tool: "it__slow".into(),
             expires_ms: u64::MAX,
         }
     }

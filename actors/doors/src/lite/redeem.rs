@@ -95,16 +95,21 @@ impl Lite {
         self.redeemed(&mut redeeming, call, extra).await
     }
 
-    /// The promise that a continuation leads to, where it leads to one; the request answers what it asks.
+    /// The promise that a continuation leads to, where it leads to one; the request answers what it asks. One of a call
+    /// of another tool is an error.
     pub(super) fn continued<'a>(
         &self,
         who: &'a LiteCaller,
         request: &'a LiteRequest,
         call: &'a LiteCall,
         arrived: LiteArrival,
-    ) -> Option<Redeeming<'a>> {
+    ) -> Option<Result<Redeeming<'a>, LiteError>> {
         let (token, _) = continuation::parts(request.continuation.as_deref()?);
-        self.redeeming(who, request, call, arrived, token)
+        let redeeming = self.redeeming(who, request, call, arrived, token)?;
+        Some(match redeeming.record.tool == request.name {
+            true => Ok(redeeming),
+            false => Err(continuation::of_another_tool()),
+        })
     }
 
     fn redeeming<'a>(
@@ -152,7 +157,7 @@ impl Lite {
         arrived: LiteArrival,
         task: &str,
     ) -> LiteOutcome {
-        let (record, token) = self.record(who, task);
+        let (record, token) = self.record(who, task, &request.name);
         let mut redeeming = Redeeming {
             who,
             request,
@@ -327,7 +332,7 @@ impl Lite {
         match &*status {
             "completed" => {
                 let result = member(got, "result").unwrap_or("{}");
-                self.rendered(who, *arrived, result.as_bytes())
+                self.rendered(who, *arrived, result.as_bytes(), &record.tool)
             }
             "failed" => Err(LiteError::read(member(got, "error").unwrap_or("{}"))),
             "cancelled" => {

@@ -90,9 +90,8 @@ impl LiteError {
     /// The caller's time was over before there was an answer, and it takes no promise. The call was cancelled.
     #[must_use]
     pub fn deadline(waited_ms: u64) -> Self {
-        let words = format!(
-            "no answer within {waited_ms} ms, and no promise was wanted; the call was cancelled"
-        );
+        let words =
+            format!("no answer and no promise within {waited_ms} ms; the call was cancelled");
         Self::new(LiteErrorKind::Timeout, words).with_data(&json!({"timeoutMs": waited_ms}))
     }
 

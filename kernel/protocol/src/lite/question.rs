@@ -76,32 +76,56 @@ impl LiteQuestion {
     pub fn answered(&self, arguments: &str, said: Option<&str>) -> Option<String> {
         let result = match said.and_then(SaidAnswer::read) {
             // A yes to what has no fields is said outright: a call that is only repeated is none.
-            Some(said) => said.result(|| {
-                let empty = self.fields().is_empty().then(|| "{}".to_owned());
-                self.picked(arguments).or(empty)
+            Some(said) => said.result(|content| match content {
+                Some(content) if self.fields().is_empty() => Some(content.to_owned()),
+                Some(content) => self.picked(content),
+                None => self
+                    .picked(arguments)
+                    .filter(|picked| picked.as_str() != "{}" || self.fields().is_empty()),
             })?,
             None if self.url.is_some() => r#"{"action":"accept"}"#.into(),
-            None => accepted(&self.picked(arguments)?),
+            None => accepted(&self.picked(arguments).filter(|picked| picked != "{}")?),
         };
         Some(format!("{{{}:{result}}}", quoted(&self.key)))
     }
 
-    /// The arguments under the names that were asked for; `None` where there are none of them.
-    fn picked(&self, arguments: &str) -> Option<String> {
+    /// What is given under the names that were asked for; `None` where one is of another type than was asked for, or
+    /// one that has to be there is not.
+    fn picked(&self, given: &str) -> Option<String> {
         let asked = self.fields();
-        let given = members(arguments).unwrap_or_default();
-        let picked = given
-            .iter()
-            .filter(|(name, _)| asked.iter().any(|(a, _)| a == name));
-        let picked: Vec<String> = picked
-            .map(|(name, value)| format!("{}:{}", quoted(name), value.get()))
-            .collect();
-        (!picked.is_empty()).then(|| format!("{{{}}}", picked.join(",")))
+        let given = members(given).unwrap_or_default();
+        let mut picked = Vec::new();
+        for (name, value) in &given {
+            if let Some((_, field)) = asked.iter().find(|(a, _)| a == name) {
+                if !is_of_type(value.get(), field.get()) {
+                    return None;
+                }
+                picked.push(format!("{}:{}", quoted(name), value.get()));
+            }
+        }
+        let required = member(&self.schema, "required").unwrap_or("[]");
+        let required: Vec<String> = serde_json::from_str(required).unwrap_or_default();
+        let there = |wanted: &String| given.iter().any(|(name, _)| name == wanted);
+        let whole = required.iter().all(there);
+        whole.then(|| format!("{{{}}}", picked.join(",")))
     }
 
     fn fields(&self) -> Vec<(std::borrow::Cow<'_, str>, &RawValue)> {
         let properties = member(&self.schema, "properties").and_then(members);
         properties.unwrap_or_default()
+    }
+}
+
+/// Forms have flat fields of one type each; all else about a value its server judges.
+fn is_of_type(value: &str, field: &str) -> bool {
+    let wanted = member(field, "type").unwrap_or_default();
+    let begins = value.bytes().next().unwrap_or_default();
+    match wanted {
+        r#""string""# => begins == b'"',
+        r#""boolean""# => matches!(value, "true" | "false"),
+        r#""integer""# | r#""number""# => begins == b'-' || begins.is_ascii_digit(),
+        r#""array""# => begins == b'[',
+        _ => true,
     }
 }
 
@@ -139,9 +163,9 @@ impl SaidAnswer {
         })
     }
 
-    fn result(self, picked: impl FnOnce() -> Option<String>) -> Option<String> {
+    fn result(self, picked: impl FnOnce(Option<&str>) -> Option<String>) -> Option<String> {
         match self.action {
-            Action::Accept => Some(accepted(&self.content.or_else(picked)?)),
+            Action::Accept => Some(accepted(&picked(self.content.as_deref())?)),
             Action::Decline => Some(r#"{"action":"decline"}"#.into()),
             Action::Cancel => Some(r#"{"action":"cancel"}"#.into()),
         }
@@ -200,6 +224,26 @@ mod tests {
         );
         let yes = answer(&confirmed, "{}", Some(r#"{"action":"accept"}"#)).unwrap();
         assert_eq!(yes["elicitation-1"]["action"], "accept");
+    }
+
+    /// LITE-076: what does not fit the form answers nothing, said outright or not, so that it is asked again; what was
+    /// not asked for does not reach the server.
+    #[test]
+    fn what_does_not_fit_the_form_answers_nothing() {
+        let asked = LiteQuestion::of(ASKED, None).unwrap();
+        for given in [
+            r#"{"n":1}"#,
+            r#"{"colour":5}"#,
+            r#"{"colour":"red","n":"x"}"#,
+            r#"{"colour":null}"#,
+        ] {
+            assert_eq!(answer(&asked, given, None), None, "{given}");
+            let outright = format!(r#"{{"content":{given}}}"#);
+            assert_eq!(answer(&asked, "{}", Some(&outright)), None, "{given}");
+        }
+        let more = r#"{"content":{"colour":"red","admin":true}}"#;
+        let given = answer(&asked, "{}", Some(more)).unwrap();
+        assert_eq!(given["elicitation-1"]["content"], json!({"colour": "red"}));
     }
 
     #[test]

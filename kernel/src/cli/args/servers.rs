@@ -119,7 +119,7 @@ pub struct Add {
     #[arg(long, conflicts_with = "command")]
     pub url: Option<String>,
     /// What is spoken at the address: MCP, which is `http`, or MCP-lite over HTTP or over gRPC.
-    #[arg(long, value_name = "TRANSPORT", requires = "url", value_parser = ["http", "lite", "grpc"])]
+    #[arg(long, value_name = "TRANSPORT", requires = "url", conflicts_with = "command", value_parser = ["http", "lite", "grpc"])]
     pub transport: Option<String>,
     /// A variable for it. KEY alone is the kernel's own variable of that name; where yours is not set,
     /// its value is asked for. Or where the value is: KEY=${NAME}, KEY=file:PATH.

@@ -118,7 +118,8 @@ async fn document(
 fn server(door: &HttpDoor, request: &HttpRequest<Incoming>, view: &CatalogView) -> Option<String> {
     let named = request.headers().get(HOST).map(|host| host.to_str().ok());
     // HTTP/2 has it in the request's own line.
-    let host = named.unwrap_or_else(|| request.uri().authority().map(http::uri::Authority::as_str))?;
+    let host =
+        named.unwrap_or_else(|| request.uri().authority().map(http::uri::Authority::as_str))?;
     let scheme = if door.secure { "https" } else { "http" };
     let set = match view {
         CatalogView::Set(set) => format!("/{SETS}{set}"),

@@ -125,7 +125,7 @@ fn meta_of(result: &str) -> Result<ForeignMeta<'_>, String> {
     if meta.get() == "null" {
         return Ok(ForeignMeta::default());
     }
-    lookalike::from_object(meta.get()).map_err(|why| format!("`_meta` of its result: {why}"))
+    lookalike::from_str(meta.get()).map_err(|why| format!("`_meta` of its result: {why}"))
 }
 
 #[cfg(test)]
