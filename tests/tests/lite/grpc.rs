@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use self::client::{RpcClient, code, kind, promise, text};
 use crate::scene::{self, LiteClient};
 
-/// LITE-053 to LITE-057, LITE-062, LITE-065: stubs that protoc made from the document's own text list, call and are
+/// LITE-053, LITE-054, LITE-055, LITE-056, LITE-057, LITE-062, LITE-065: stubs that protoc made from the document's own text list, call and are
 /// refused; protoc reads the same fields in our bytes.
 #[tokio::test]
 async fn a_client_made_from_the_documents_text_is_understood() {

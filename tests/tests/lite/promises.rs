@@ -42,7 +42,7 @@ async fn a_long_call_is_promised_and_redeemed() {
     );
 }
 
-/// LITE-016, LITE-063, RFC 7240: a caller says when it takes a promise, and that it takes none: then the call is
+/// LITE-016, LITE-063, LITE-074, RFC 7240: a caller says when it takes a promise, and that it takes none: then the call is
 /// cancelled when its time is over.
 #[tokio::test]
 async fn a_caller_says_how_long_it_waits() {
