@@ -10,6 +10,7 @@ mod message;
 mod reply;
 mod terms;
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
@@ -31,7 +32,7 @@ use tokio::time::Instant;
 use self::call::RpcCall;
 use self::reply::{credentials_ended, reply, status};
 use self::terms::CallTerms;
-use crate::http_door::{HttpDoor, Unwelcome};
+use crate::http_door::{HttpDoor, Unwelcome, while_it_lasts};
 use crate::lite::Lite;
 use mgp_callers::credential::Credential;
 use mgp_callers::request::{identity, refused};
@@ -99,20 +100,9 @@ impl GrpcDoor {
             let words = "no such set for this caller; `mgp sets list` shows the known ones";
             return told(&status(Code::NotFound, "NO_SUCH_SET", words));
         }
-        let entering = self.enter(lite, request, (pass.agent.clone(), view));
-        if pass.is_lasting() {
-            return entering.await;
-        }
-        let mut response = tokio::select! {
-            biased;
-            () = pass.clone().over() => return self.shut_out(&pass),
-            response = entering => response,
-        };
-        if pass.is_over() {
-            return self.shut_out(&pass);
-        }
-        response.body_mut().until(pass.over());
-        response
+        let entering = pin!(self.enter(lite, request, (pass.agent.clone(), view)));
+        let entered = while_it_lasts(&pass, entering).await;
+        entered.unwrap_or_else(|| self.shut_out(&pass))
     }
 
     async fn enter(

@@ -12,6 +12,7 @@ mod modern;
 mod post;
 mod refusal_dialect;
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -119,20 +120,9 @@ impl HttpDoor {
         if !self.reception.routes.knows(&view, &who) {
             return refusal(StatusCode::NOT_FOUND, &absent(&view));
         }
-        if pass.is_lasting() {
-            return self.enter(way, request, view, agent).await;
-        }
-        let entering = self.clone().enter(way, request, view, agent);
-        let mut response = tokio::select! {
-            biased;
-            () = pass.clone().over() => return self.shut_out(&pass),
-            response = entering => response,
-        };
-        if pass.is_over() {
-            return self.shut_out(&pass);
-        }
-        response.body_mut().until(pass.over());
-        response
+        let entering = pin!(self.clone().enter(way, request, view, agent));
+        let entered = while_it_lasts(&pass, entering).await;
+        entered.unwrap_or_else(|| self.shut_out(&pass))
     }
 
     /// Protected-resource metadata (RFC 9728), without authentication: of one endpoint by its path, else of
@@ -273,6 +263,26 @@ impl HttpDoor {
         session.touch();
         Ok(session)
     }
+}
+
+/// The answer to a request, whose body ends with the credential at the latest; `None` when that ended before.
+pub(crate) async fn while_it_lasts(
+    pass: &Credential,
+    entering: Pin<&mut impl Future<Output = Response<ReplyBody>>>,
+) -> Option<Response<ReplyBody>> {
+    if pass.is_lasting() {
+        return Some(entering.await);
+    }
+    let mut response = tokio::select! {
+        biased;
+        () = pass.clone().over() => return None,
+        response = entering => response,
+    };
+    if pass.is_over() {
+        return None;
+    }
+    response.body_mut().until(pass.clone().over());
+    Some(response)
 }
 
 /// The protocol of a path.

@@ -393,22 +393,13 @@ async fn grpc_js_calls_and_streams() {
 #[tokio::test]
 async fn grpc_over_tls_is_the_same() {
     let folder = tempfile::tempdir().unwrap();
-    let authority =
-        rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])
-            .unwrap();
-    let at = |name: &str| folder.path().join(name).display().to_string();
-    std::fs::write(at("cert.pem"), authority.cert.pem()).unwrap();
-    std::fs::write(at("key.pem"), authority.signing_key.serialize_pem()).unwrap();
     let entry = Program::fixture(&[]).entry("it");
-    let tls = format!(
-        "[http]\nlisten = \"127.0.0.1:0\"\n[http.tls]\ncert = {:?}\nkey = {:?}\n",
-        at("cert.pem"),
-        at("key.pem")
-    );
+    let (certificate, tls) = scene::certified(folder.path());
+    let tls = format!("[http]\nlisten = \"127.0.0.1:0\"\n{tls}");
     let kernel = Kernel::with_config(&format!("{tls}{entry}")).await;
     kernel.connected(&["it"]).await;
     let token = std::fs::read_to_string(kernel.folder().join("data/token")).unwrap();
-    let args = [client::address(&kernel), at("cert.pem")];
+    let args = [client::address(&kernel), certificate];
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let Some(client) = RpcClient::python_with(&args) else {
         return;

@@ -1,5 +1,7 @@
 //! A kernel with servers behind it, and a lite caller at its HTTP door.
 
+use std::path::Path;
+
 use http::header::{ACCEPT, AUTHORIZATION, HeaderName};
 use http::{HeaderMap, StatusCode};
 use mgp_tests::harness::http::events::{Event, Events};
@@ -181,4 +183,16 @@ pub(crate) async fn all(mut events: Events) -> Vec<Event> {
 pub(crate) fn read(event: &Event) -> (&str, Value) {
     let name = event.event.as_deref().unwrap_or_default();
     (name, serde_json::from_str(&event.data).unwrap())
+}
+
+/// A certificate of this machine, in the folder: its file, and the section by which a kernel shows it.
+pub(crate) fn certified(folder: &Path) -> (String, String) {
+    let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
+    let at = |name: &str| folder.join(name).display().to_string();
+    let (certificate, key) = (at("cert.pem"), at("key.pem"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let section = format!("[http.tls]\ncert = {certificate:?}\nkey = {key:?}\n");
+    (certificate, section)
 }

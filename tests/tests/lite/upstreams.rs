@@ -112,3 +112,17 @@ async fn legacy(kernel: &Kernel, capabilities: &str) -> Agent {
 fn modern(kernel: &Kernel, capabilities: &str) -> ModernAgent {
     ModernAgent::over_http(&kernel.server_url("shop"), capabilities)
 }
+
+/// The list of an agent at a lite server: its tools as MCP has them, and no `redeem`.
+async fn shows_its_tools(agent: &mut Agent) {
+    let listed = agent.request("tools/list", json!({})).await.result();
+    let tools = listed["tools"].as_array().unwrap();
+    let named = |name: &str| tools.iter().find(|tool| tool["name"] == name);
+    assert!(named("redeem").is_none(), "{listed:#}");
+    let search = named("search_documents").unwrap();
+    assert_eq!(search["inputSchema"]["required"], json!(["query"]));
+    assert_eq!(
+        named("bare").unwrap()["inputSchema"],
+        json!({"type": "object"})
+    );
+}

@@ -3,7 +3,7 @@
 use mgp_tests::harness::{Kernel, Need, Peers};
 use serde_json::json;
 
-use super::{LitePeer, NEWEST, legacy, modern};
+use super::{LitePeer, NEWEST, legacy, modern, shows_its_tools};
 
 /// LITE-010, LITE-014, LITE-071, LITE-075: the tools of a lite server are listed, found, checked and called like
 /// any other's; `redeem` is nobody's to call; any content is read, and numbers keep their digits.
@@ -22,16 +22,7 @@ async fn a_lite_server_is_a_server_like_any_other() {
     let kernel = Kernel::with_environment(&config, &[("SHOP", "s3cret")]).await;
     kernel.connected(&["shop"]).await;
     let mut agent = legacy(&kernel, "{}").await;
-    let listed = agent.request("tools/list", json!({})).await.result();
-    let tools = listed["tools"].as_array().unwrap();
-    let named = |name: &str| tools.iter().find(|tool| tool["name"] == name);
-    assert!(named("redeem").is_none(), "{listed:#}");
-    let search = named("search_documents").unwrap();
-    assert_eq!(search["inputSchema"]["required"], json!(["query"]));
-    assert_eq!(
-        named("bare").unwrap()["inputSchema"],
-        json!({"type": "object"})
-    );
+    shows_its_tools(&mut agent).await;
     let unknown = agent.call("redeem", json!({"promise": "slow:1:x"})).await;
     assert!(unknown.is_error(), "{}", unknown.frame);
 

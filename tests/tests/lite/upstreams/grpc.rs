@@ -4,7 +4,7 @@ use mgp_tests::harness::{DEADLINE, Kernel, Need, Peers, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{ASKED, LitePeer, legacy, modern};
+use super::{ASKED, LitePeer, legacy, modern, shows_its_tools};
 
 /// LITE-001, LITE-010, LITE-014, LITE-017, LITE-071, LITE-076: over gRPC the same answers, promises and questions;
 /// parts of a stream are progress.
@@ -19,16 +19,7 @@ async fn a_grpc_server_is_a_server_like_any_other() {
     let kernel = Kernel::start(&servers).await;
     kernel.connected(&["shop"]).await;
     let mut agent = legacy(&kernel, ASKED).await;
-    let listed = agent.request("tools/list", json!({})).await.result();
-    let tools = listed["tools"].as_array().unwrap();
-    let named = |name: &str| tools.iter().find(|tool| tool["name"] == name);
-    assert!(named("redeem").is_none(), "{listed:#}");
-    let search = named("search_documents").unwrap();
-    assert_eq!(search["inputSchema"]["required"], json!(["query"]));
-    assert_eq!(
-        named("bare").unwrap()["inputSchema"],
-        json!({"type": "object"})
-    );
+    shows_its_tools(&mut agent).await;
     let found = agent
         .call("search_documents", json!({"query": "MCP"}))
         .await;

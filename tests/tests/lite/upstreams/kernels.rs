@@ -52,18 +52,8 @@ async fn a_kernel_has_another_ones_tools_over_mcp_lite() {
 #[tokio::test]
 async fn a_kernel_has_another_ones_tools_over_tls() {
     let folder = tempfile::tempdir().unwrap();
-    let authority =
-        rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])
-            .unwrap();
-    let at = |name: &str| folder.path().join(name).display().to_string();
-    std::fs::write(at("cert.pem"), authority.cert.pem()).unwrap();
-    std::fs::write(at("key.pem"), authority.signing_key.serialize_pem()).unwrap();
-    let tls = format!(
-        "{}[http.tls]\ncert = {:?}\nkey = {:?}\n",
-        scene::TOKENS,
-        at("cert.pem"),
-        at("key.pem")
-    );
+    let (certificate, tls) = scene::certified(folder.path());
+    let tls = format!("{}{tls}", scene::TOKENS);
     let far = Kernel::with_config(&format!("{tls}{}", Program::fixture(&[]).entry("it"))).await;
     far.connected(&["it"]).await;
     let token = std::fs::read_to_string(far.folder().join("data/token")).unwrap();
@@ -76,7 +66,7 @@ async fn a_kernel_has_another_ones_tools_over_tls() {
         )
     };
     let servers = entry("lite", scene::BASE) + &entry("grpc", "");
-    let network = format!("[network]\nca_file = {:?}\n", at("cert.pem"));
+    let network = format!("[network]\nca_file = {:?}\n", certificate);
     let kernel = Kernel::start(&(network + &servers)).await;
     kernel.connected(&["lite", "grpc"]).await;
     for transport in ["lite", "grpc"] {

@@ -285,7 +285,7 @@ async fn take_json(link: &Arc<Link>, id: u64, response: Response) -> Result<(), 
 
 /// The error object in the body of an error status. 401 and 403 are answered by what guards the server,
 /// not by the server.
-async fn said(link: &Link, response: Response) -> Option<Box<RawValue>> {
+pub(in crate::link) async fn said(link: &Link, response: Response) -> Option<Box<RawValue>> {
     let guarded = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
     if guarded.contains(&response.status) {
         return None;

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use super::ForeignCall;
 use super::partials::LitePartials;
 use crate::link::Link;
-use crate::link::wire::http::{is, unsent, without_words};
+use crate::link::wire::http::{is, said, unsent, without_words};
 use crate::login::ServerClient;
 
 /// The paths of the list and of calls: those of §4.2, then those of the examples.
@@ -189,22 +189,6 @@ async fn whole(link: &Link, response: Response) -> Result<Bytes, Refusal> {
     match read_json(response.body, link.limits.max_frame).await {
         Err(BodyError::TooLarge { .. }) => Err(link.too_large()),
         body => body.map_err(|why| link.lost(&why.to_string())),
-    }
-}
-
-/// The error object in the body of an error status; 401 and 403 are answered by what guards the server.
-async fn said(link: &Link, response: Response) -> Option<Box<RawValue>> {
-    let guarded = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
-    if guarded.contains(&response.status) {
-        return None;
-    }
-    let body = read_json(response.body, link.limits.max_frame).await.ok()?;
-    match jsonrpc::parse(&body) {
-        Ok(Message::Response {
-            outcome: Err(error),
-            ..
-        }) => Some(error.to_owned()),
-        Ok(_) | Err(_) => None,
     }
 }
 
