@@ -51,7 +51,7 @@ use mgp_callers::request::Caller;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::ids::request_ids;
 
-pub use self::calls::{Call, FinalCheck, MirroredHeaders};
+pub use self::calls::{Call, FinalCheck, MirroredHeaders, PassedHeaders};
 pub(crate) use self::envelope::code;
 pub use self::envelope::wrapped;
 pub use self::event::{LinkEvent, McplAnswer, McplMessage, ToldEvent};

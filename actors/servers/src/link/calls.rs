@@ -17,9 +17,11 @@ use tokio::sync::oneshot;
 use super::call_queue::{Turn, party};
 use super::{InFlight, Link, LinkEvent, List, envelope};
 use mgp_callers::exchange::call_stream::CallStreamHandle;
+use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::{Caller, Outcome};
 use mgp_runtime::time::moment;
+use mgp_runtime::trace::{PartSpan, Trace};
 
 /// A call and for whom it is made.
 #[derive(Debug)]
@@ -41,6 +43,19 @@ pub struct Call<'a> {
     pub final_check: Option<&'a dyn FinalCheck>,
     /// What HTTP headers repeat of it in the modern era.
     pub mirror: MirroredHeaders<'a>,
+    /// Its span, where its request is sampled, and the request's trace.
+    pub span: Option<&'a PartSpan>,
+    /// The trace of the request that caused it.
+    pub trace: Option<&'a Trace>,
+}
+
+/// What HTTP headers of a call say beside that: of its agent's own request, and of its trace.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PassedHeaders<'a> {
+    /// Headers of the agent's request that servers are handed.
+    pub forwarded: Option<&'a ForwardedHeaders>,
+    /// The span of the call.
+    pub span: Option<&'a PartSpan>,
 }
 
 /// A check made right before a call is written, after it waited its turn: rights may have been taken back
@@ -84,7 +99,10 @@ impl Link {
         // Only legacy servers ask, so only their calls take turns.
         let asks = call.era == Era::Legacy && self.turns.asks();
         let _turn = match call.caller.filter(|_| asks) {
-            Some(caller) => Some(self.turn(&call, caller).await?),
+            Some(caller) => {
+                let _queue = call.trace.and_then(|trace| trace.part("queue"));
+                Some(self.turn(&call, caller).await?)
+            }
             None => None,
         };
         let _place = self.places.try_take(1).ok_or_else(|| self.overloaded())?;
@@ -99,6 +117,10 @@ impl Link {
             stream.begin(self.stream_notices(self.ids.shown(id)));
         }
         let frame = Bytes::from(frame(self.ids.shown(id)));
+        let passed = PassedHeaders {
+            forwarded: call.exchange.forwarded(),
+            span: call.span,
+        };
         tokio::select! {
             biased;
             outcome = settled => {
@@ -113,7 +135,7 @@ impl Link {
                 }
                 outcome
             }
-            never = self.wire.carry(self, id, frame, call.era, call.mirror, call.exchange.forwarded()) => match never {},
+            never = self.wire.carry(self, id, frame, call.era, call.mirror, passed) => match never {},
             () = call.exchange.stop().asked() => Err(self.stop(id, &call).await),
             () = call.exchange.cancelled() => {
                 let reason = call.exchange.reason();
@@ -233,6 +255,8 @@ impl Link {
                 name: None,
                 params: &[],
             },
+            span: None,
+            trace: None,
         };
         let whole = match era {
             Era::Legacy => None,

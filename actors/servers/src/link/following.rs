@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{oneshot, watch};
 
 use super::calls::Forget;
-use super::{InFlight, Link, MirroredHeaders, envelope};
+use super::{InFlight, Link, MirroredHeaders, PassedHeaders, envelope};
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::Outcome;
 use mgp_runtime::task::{self, SupervisedTask};
@@ -201,7 +201,7 @@ impl FollowingStream {
             tokio::select! {
                 biased;
                 outcome = settled => outcome.unwrap_or_else(|_| Err(link.lost("it was closed"))),
-                never = link.wire.carry(&link, id, frame.into(), Era::Modern, mirror, None) => match never {},
+                never = link.wire.carry(&link, id, frame.into(), Era::Modern, mirror, PassedHeaders::default()) => match never {},
             }
         });
         Ok(Self { task, agreed })

@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 
 use self::of_agents::ListensOfAgents;
 use super::calls::Forget;
-use super::{InFlight, Link, LinkEvent, List, MirroredHeaders, Wire, envelope};
+use super::{InFlight, Link, LinkEvent, List, MirroredHeaders, PassedHeaders, Wire, envelope};
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::Outcome;
 use mgp_runtime::task::{self, SupervisedTask};
@@ -324,7 +324,7 @@ impl Standing {
             tokio::select! {
                 biased;
                 outcome = settled => outcome.unwrap_or_else(|_| Err(link.lost("it was closed"))),
-                never = link.wire.carry(&link, id, frame.into(), Era::Modern, mirror, None) => match never {},
+                never = link.wire.carry(&link, id, frame.into(), Era::Modern, mirror, PassedHeaders::default()) => match never {},
             }
         });
         Ok(Self { id, task })

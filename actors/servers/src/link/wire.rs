@@ -13,8 +13,7 @@ use mgp_transports::lines::{LineSink, SendError};
 
 use self::http::{HttpWire, SseWire};
 use self::node::NodeWire;
-use super::{Link, LinkEvent, MirroredHeaders};
-use mgp_callers::exchange::forwarded::ForwardedHeaders;
+use super::{Link, LinkEvent, MirroredHeaders, PassedHeaders};
 
 /// The transport of a link.
 #[derive(Debug)]
@@ -55,13 +54,13 @@ impl Wire {
         frame: Bytes,
         era: Era,
         mirror: MirroredHeaders<'_>,
-        forwarded: Option<&ForwardedHeaders>,
+        passed: PassedHeaders<'_>,
     ) -> Infallible {
         let sent = match (self, era) {
             (Self::Child(sink), _) => sink.send(frame).map_err(|e| refused(link, e)),
-            (Self::Http(http), Era::Legacy) => http.call(link, id, frame, forwarded).await,
+            (Self::Http(http), Era::Legacy) => http.call(link, id, frame, passed).await,
             (Self::Http(http), Era::Modern) => {
-                http.call_alone(link, id, frame, mirror, forwarded).await
+                http.call_alone(link, id, frame, mirror, passed).await
             }
             (Self::Sse(sse), _) => sse.post(link, frame).await,
             (Self::Node(node), _) => node.call(link, id, &frame, mirror.method).await,

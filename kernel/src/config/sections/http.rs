@@ -1,6 +1,7 @@
 //! `[http]` and `[http.tls]`: the HTTP door.
 
 pub(crate) mod oauth;
+pub(crate) mod telemetry;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -31,6 +31,8 @@ async fn opened(scene: &Scene, stream_after: Duration) -> (Arc<HttpDoor>, Arc<Se
             stream_after,
             poll_after: None,
         },
+        metrics: None,
+        counts: Arc::default(),
     });
     let (agent, streams) = sessions.agent(AgentId::new("agent.local"));
     let hello: mcp::Initialize<'_> = mcp::read(Some(HELLO)).unwrap();

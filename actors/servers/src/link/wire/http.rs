@@ -18,13 +18,12 @@ use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_transports::http::body::BodyError;
 use mgp_transports::http::client::{ClientError, Response, read_json};
-use mgp_transports::http::names::{LAST_EVENT, SESSION, VERSION};
+use mgp_transports::http::names::{LAST_EVENT, SESSION, TRACEPARENT, TRACESTATE, VERSION};
 use serde_json::value::RawValue;
 
-use crate::link::{Link, MirroredHeaders};
+use crate::link::{Link, MirroredHeaders, PassedHeaders};
 use crate::login::ServerClient;
 use mgp_callers::exchange::Flag;
-use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_runtime::task;
 
 pub use self::open::{HttpEndpoint, OpenError, Opened};
@@ -95,13 +94,20 @@ impl HttpWire {
         let _ = self.passes.set(names.collect());
     }
 
-    fn with_forwarded(
-        &self,
-        mut headers: HeaderMap,
-        forwarded: Option<&ForwardedHeaders>,
-    ) -> HeaderMap {
-        if let (Some(names), Some(forwarded)) = (self.passes.get(), forwarded) {
+    fn with_passed(&self, mut headers: HeaderMap, passed: PassedHeaders<'_>) -> HeaderMap {
+        if let (Some(names), Some(forwarded)) = (self.passes.get(), passed.forwarded) {
             forwarded.hand(names, &mut headers);
+        }
+        if let Some(span) = passed.span {
+            // Of another span than this one nobody else may say that it is the parent.
+            headers.remove(TRACESTATE);
+            let state = span.tracestate().map(str::to_owned);
+            let said = [(TRACEPARENT, Some(span.traceparent())), (TRACESTATE, state)];
+            for (name, value) in said {
+                if let Some(value) = value.and_then(|value| value.try_into().ok()) {
+                    headers.insert(name, value);
+                }
+            }
         }
         headers
     }
@@ -131,9 +137,9 @@ impl HttpWire {
         link: &Arc<Link>,
         id: u64,
         frame: Bytes,
-        forwarded: Option<&ForwardedHeaders>,
+        passed: PassedHeaders<'_>,
     ) -> Result<(), Refusal> {
-        let headers = self.with_forwarded(self.headers(), forwarded);
+        let headers = self.with_passed(self.headers(), passed);
         let response = self
             .client
             .request(Method::POST, &self.url, headers, Some(frame));
@@ -153,11 +159,11 @@ impl HttpWire {
         id: u64,
         frame: Bytes,
         mirror: MirroredHeaders<'_>,
-        forwarded: Option<&ForwardedHeaders>,
+        passed: PassedHeaders<'_>,
     ) -> Result<(), Refusal> {
         let headers = mirrored::headers(&self.alone, mirror)
             .map_err(|name| Refusal::BadParams(format!("{name} cannot be a header's value")))?;
-        let headers = self.with_forwarded(headers, forwarded);
+        let headers = self.with_passed(headers, passed);
         let response = self
             .client
             .request(Method::POST, &self.url, headers, Some(frame))

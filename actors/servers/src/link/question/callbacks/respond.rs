@@ -13,7 +13,7 @@ use mgp_protocol::refusal::Refusal;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::link::calls::Forget;
-use crate::link::{InFlight, Link, MirroredHeaders, envelope};
+use crate::link::{InFlight, Link, MirroredHeaders, PassedHeaders, envelope};
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_runtime::task;
 
@@ -89,7 +89,7 @@ impl Link {
         tokio::select! {
             biased;
             outcome = settled => self.heard_response(outcome.unwrap_or(Err(Refusal::Cancelled))),
-            never = self.wire.carry(self, id, frame.into(), era, mirror, None) => match never {},
+            never = self.wire.carry(self, id, frame.into(), era, mirror, PassedHeaders::default()) => match never {},
             () = tokio::time::sleep(TAKEN) => self.log.note("it did not say that it has the answer to its callback"),
         }
     }
