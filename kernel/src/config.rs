@@ -40,12 +40,14 @@ pub(crate) use sections::cluster::{ADVERTISED_MAX, host_port};
 pub use sections::discovery::{DiscoveryConfig, RegisteredConfig};
 pub use sections::http::lite::LiteConfig;
 pub use sections::http::oauth::OAuthConfig;
+pub use sections::http::telemetry::TelemetryConfig;
 pub use sections::http::{HttpAuth, HttpConfig};
 pub use sections::network::NetworkConfig;
 pub use sections::registry::RegistryConfig;
 pub use sections::socket::{DataConfig, SocketConfig};
 pub use sections::{
-    AccessConfig, ConfirmationConfig, ListsConfig, LogConfig, QuestionsConfig, StreamsConfig,
+    AccessConfig, ConfirmationConfig, ListsConfig, LogConfig, LogFormat, MetricsConfig,
+    QuestionsConfig, StreamsConfig,
 };
 
 use self::file::ReadFile;
@@ -124,6 +126,7 @@ impl LoadedConfig {
         let logins = logins.flat_map(|spec| spec.login.secrets().cloned());
         let own = self.kernel.discovery.secret().map(str::to_owned);
         let own = own.into_iter().chain(self.kernel.network.secrets());
+        let own = own.chain(self.kernel.telemetry.headers.values().cloned());
         let own = own.chain(sections::mcpl::inference::keys(&self.kernel.mcpl.inference).cloned());
         // Those within a longer text may stand alone somewhere, too.
         let had = self.had.iter().cloned();

@@ -1,6 +1,9 @@
 //! How the kernel and its servers are, and their end, for who speaks MGP: `mgp/health/*` and
 //! `mgp/lifecycle/*` (MGP §11.3, §11.4). Everybody is told of the servers it may see, and of no other.
 
+pub mod metrics;
+pub mod telemetry;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

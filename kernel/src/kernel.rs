@@ -40,7 +40,9 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::config::LogFormat;
 use crate::config::named_secrets::NamedSecrets;
+use crate::health::telemetry::logs::{JsonLines, ToldLines};
 use crate::renewed_key::RenewedKey;
 use crate::{cluster, source};
 pub use options::{OpenDoors, OpenHttpDoor, UpOptions};
@@ -149,8 +151,14 @@ fn log_to_stderr(options: &UpOptions) {
         .with_target(false)
         // It would panic on what it says of a stderr that cannot be written.
         .log_internal_errors(false);
+    let (lines, json) = match options.loaded.kernel.log.format {
+        LogFormat::Text => (Some(lines), None),
+        LogFormat::Json => (None, Some(JsonLines)),
+    };
     let _ = tracing_subscriber::registry()
-        .with(lines.with_filter(wanted))
+        .with(lines.with_filter(wanted.clone()))
+        .with(json.with_filter(wanted.clone()))
+        .with(ToldLines.with_filter(wanted))
         .try_init();
 }
 
@@ -186,7 +194,8 @@ async fn live(mut options: UpOptions, kept: StoredState) -> Result<(), String> {
     let started = parts::start(&options, kept, &closing)
         .await
         .map_err(not_started)?;
-    let open = doors.open(&options, &started.reception, &started.revocation, &closing);
+    let (reception, revocation) = (&started.reception, &started.revocation);
+    let open = doors.open(&options, reception, revocation, &started.metrics, &closing);
     started.source.set_doors(describe(&open));
     let files = options.loaded.files.iter().map(|f| f.path.clone());
     let trust = options.look_up.as_ref().and_then(LookUp::trust_file);
@@ -218,6 +227,7 @@ async fn live(mut options: UpOptions, kept: StoredState) -> Result<(), String> {
             doors.close(started.tree.stop_servers())
         );
         doors.clear().await;
+        started.telemetry.end().await;
         started.guard.bye();
         audit.close().await;
     };

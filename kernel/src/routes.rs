@@ -18,6 +18,7 @@ use mgp_calls::mgp::stream::StreamTool;
 use mgp_calls::offered::{Capability, offers};
 use mgp_calls::{Context, nothing};
 use mgp_calls::{mcpl, mgp};
+use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_engine::policy::access::Principal;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView, ListKind};
 use mgp_protocol::dialect::Era;
@@ -25,9 +26,12 @@ use mgp_protocol::era;
 use mgp_protocol::mgp::discovery::DiscoveryTool;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
+use mgp_runtime::trace::RequestSpan;
 use mgp_servers::upstream::LegacyTask;
 
 use crate::health::HealthMethods;
+use crate::health::metrics::KernelMetrics;
+use crate::health::telemetry::Tracing;
 use crate::operator::{self, Operator};
 
 /// Answered by a function of the calls, which may wait.
@@ -152,6 +156,7 @@ fn of_operator(method: &str) -> Option<Route> {
         "mgp/kernel/stop" => operator(|t, _| ready(t.operator.stop())),
         "mgp/kernel/reload" => operator(operate!(reload())),
         "mgp/kernel/tree" => operator(operate!(tree())),
+        "mgp/kernel/metrics" => operator(|t, r| t.metrics.clone().answer(&r)),
         "mgp/kernel/nodes/id" => operator(operate!(identity())),
         "mgp/kernel/nodes/list" => operator(operate!(list_nodes())),
         "mgp/kernel/nodes/invite" => operator(operate!(invite_node)),
@@ -375,29 +380,27 @@ pub struct Routing {
     pub operator: Arc<Operator>,
     /// What is asked about health, and of the end.
     pub health: Arc<HealthMethods>,
-}
-
-impl Routing {
-    /// The table of a kernel with these parts.
-    #[must_use]
-    pub fn new(calls: Arc<Context>, operator: Arc<Operator>, health: Arc<HealthMethods>) -> Self {
-        Self {
-            calls,
-            operator,
-            health,
-        }
-    }
+    /// What is counted.
+    pub metrics: Arc<KernelMetrics>,
+    /// Begins the spans of requests.
+    pub tracing: Tracing,
 }
 
 impl Routes for Routing {
-    fn answer(&self, request: Request) -> Answering {
+    fn answer(&self, mut request: Request) -> Answering {
         request.caller.activity.asks(&request.method);
         let era = request.caller.version.era();
         let route = from_agents(&request.method, era);
         let Some(route) = route.filter(|route| route.is_for(&self.calls, &request.caller)) else {
             return ready(Err(Refusal::UnknownMethod(request.method.to_string())));
         };
+        self.metrics.requests.one_more(&request.method);
+        let span = self.tracing.begin(&mut request);
         let answering = (route.handler)(self, request);
+        let answering = match span {
+            Some(span) => spanned(span, answering),
+            None => answering,
+        };
         match era {
             Era::Modern if route.own => {
                 Box::pin(async move { answering.await.map(|result| complete(&result)) })
@@ -452,6 +455,17 @@ impl Routes for Routing {
             roots::changed(&self.calls, caller);
         }
     }
+}
+
+/// An answer whose time is told: it ends with the answer, or with who waits for it.
+fn spanned(span: Arc<RequestSpan>, answering: Answering) -> Answering {
+    Box::pin(async move {
+        let outcome = answering.await;
+        if let Err(refusal) = &outcome {
+            span.failed(RefusalReason::of(refusal).as_str());
+        }
+        outcome
+    })
 }
 
 /// A call of a tool: of a server's, or of one that stands for a method of the operator's.

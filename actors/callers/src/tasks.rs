@@ -113,6 +113,12 @@ impl Tasks {
         tasks
     }
 
+    /// How many tasks of the kernel's own are kept, those that have ended among them.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.table().len()
+    }
+
     /// Distinguishes this run of the kernel from earlier ones.
     #[must_use]
     pub fn boot(&self) -> u64 {

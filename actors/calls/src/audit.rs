@@ -1,10 +1,14 @@
-//! Writes one audit event per call, however it ends: answered, refused, cancelled or dropped (MGP §6.4).
+//! Writes one audit event per call, however it ends: answered, refused, cancelled or dropped (MGP §6.4); and counts
+//! it.
+
+mod call_metrics;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytestring::ByteString;
 use mgp_engine::calls::outcome;
+use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::cluster::routes::CallChoice;
 use mgp_engine::store::audit::commit::CommitRefusal;
@@ -20,6 +24,7 @@ use mgp_protocol::splice::mention::may_mention;
 use mgp_screening::validators::Validator;
 use serde_json::{Map, Value, json};
 
+pub use self::call_metrics::{CallMetrics, NO_TOOL, OTHERS};
 use crate::Context;
 use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_callers::request::{Caller, Outcome, Request};
@@ -117,19 +122,29 @@ pub(crate) async fn audited<'a, F>(
 where
     F: Future<Output = Outcome> + 'a,
 {
+    let facts = Arc::new(CallFacts::default());
+    let mut counted = CountedCall::begin(cx, request, &facts);
     if !cx.audit.is_on() {
-        let outcome = call(Arc::default()).await;
-        return outcome.map_err(|refusal| limited(cx, request, &refusal).unwrap_or(refusal));
+        let outcome = call(facts).await;
+        let outcome = outcome.map_err(|refusal| limited(cx, request, &refusal).unwrap_or(refusal));
+        counted.ended(&outcome);
+        return outcome;
     }
     let params = request.params.as_ref().map_or(0, |params| params.len());
-    let place = cx.audit.place(params).map_err(refused)?;
-    let facts = Arc::new(CallFacts::default());
+    let place = match cx.audit.place(params).map_err(refused) {
+        Ok(place) => place,
+        Err(refusal) => {
+            let outcome = Err(refusal);
+            counted.ended(&outcome);
+            return outcome;
+        }
+    };
     let mut under_way = UnderWay {
         request,
         audit: &cx.audit,
         facts: facts.clone(),
         place: Some(place),
-        began: moment(),
+        began: counted.began,
         too_often: false,
     };
     let mut outcome = call(facts).await;
@@ -139,8 +154,70 @@ where
         under_way.too_often = true;
         outcome = Err(limited);
     }
-    let written = under_way.done(&outcome).await;
+    let ending = counted.ended(&outcome);
+    let written = under_way.done(&outcome, ending).await;
     under_way.told(outcome, written)
+}
+
+/// A call that is counted when it ends, or when it is dropped.
+struct CountedCall<'a> {
+    metrics: &'a CallMetrics,
+    request: &'a Request,
+    facts: Arc<CallFacts>,
+    began: MonotonicTime,
+    over: bool,
+}
+
+/// How a call ended, and where a failure lies.
+type CallEnding = (Ending, Option<Failure>);
+
+impl<'a> CountedCall<'a> {
+    fn begin(cx: &'a Context, request: &'a Request, facts: &Arc<CallFacts>) -> Self {
+        cx.metrics.begin();
+        Self {
+            metrics: &cx.metrics,
+            request,
+            facts: facts.clone(),
+            began: moment(),
+            over: false,
+        }
+    }
+
+    fn ended(&mut self, outcome: &Outcome) -> CallEnding {
+        let ending = ending(&self.facts, outcome);
+        self.over = true;
+        let refusal = outcome.as_ref().err();
+        let place = self.facts.went_to().map(|(tool, _)| tool);
+        let tool = place.as_ref().or_else(|| self.facts.tool.get());
+        let lasted = moment().since(self.began);
+        self.metrics
+            .end(tool.map(|tool| &**tool), ending.0, refusal, lasted);
+        if let Some(span) = &self.request.trace.span {
+            if let Some(refusal) = refusal {
+                span.failed(RefusalReason::of(refusal).as_str());
+            } else if ending.1 == Some(Failure::Tool) {
+                span.failed("tool_error");
+            }
+        }
+        ending
+    }
+}
+
+impl Drop for CountedCall<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.ended(&Err(Refusal::Cancelled));
+        }
+    }
+}
+
+fn ending(facts: &CallFacts, outcome: &Outcome) -> CallEnding {
+    match outcome {
+        Ok(result) => Ending::of_result(says_error(result)),
+        // "Unknown tool" for a tool that exists: the caller may not learn that it does.
+        Err(Refusal::UnknownTool(_)) if facts.tool.get().is_some() => (Ending::Denied, None),
+        Err(refusal) => Ending::of_refusal(refusal),
+    }
 }
 
 /// The refusal for an agent that was refused too often: it reveals neither why nor whether the tool exists.
@@ -178,8 +255,8 @@ struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
-    async fn done(&mut self, outcome: &Outcome) -> Result<(), NotWritten> {
-        let note = self.note(outcome);
+    async fn done(&mut self, outcome: &Outcome, ending: CallEnding) -> Result<(), NotWritten> {
+        let note = self.note(outcome, ending);
         if let Err(Refusal::Denied(denial)) = outcome
             && let Some(cause) = cause(denial)
         {
@@ -221,15 +298,7 @@ impl UnderWay<'_> {
         self.facts.task.get().unwrap_or(&self.request.trace.id)
     }
 
-    fn note(&self, outcome: &Outcome) -> CallNote {
-        let (ending, failure) = match outcome {
-            Ok(result) => Ending::of_result(says_error(result)),
-            // "Unknown tool" for a tool that exists: the caller may not learn that it does.
-            Err(Refusal::UnknownTool(_)) if self.facts.tool.get().is_some() => {
-                (Ending::Denied, None)
-            }
-            Err(refusal) => Ending::of_refusal(refusal),
-        };
+    fn note(&self, outcome: &Outcome, (ending, failure): CallEnding) -> CallNote {
         let facts = (!self.too_often).then_some(&*self.facts);
         let (place, chosen) = facts.and_then(CallFacts::went_to).unzip();
         let tool = place.or_else(|| facts?.tool.get().cloned());
@@ -265,7 +334,8 @@ impl Drop for UnderWay<'_> {
     /// event says so.
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            place.put(self.note(&Err(Refusal::Cancelled)));
+            let cancelled = Err(Refusal::Cancelled);
+            place.put(self.note(&cancelled, ending(&self.facts, &cancelled)));
         }
     }
 }

@@ -61,6 +61,7 @@ pub mod mcpl {
 }
 
 pub use self::answer::nothing;
+pub use self::audit::{CallMetrics, NO_TOOL, OTHERS};
 pub use self::checks::confirmation::ConfirmationRules;
 pub use self::checks::validators::Validation;
 pub use self::checks::{CompiledSchemas, Policies};
@@ -127,6 +128,8 @@ pub struct Context {
     pub answering: AnsweringAgents,
     /// The audit log.
     pub audit: AuditHandle,
+    /// Counts and times of calls.
+    pub metrics: Arc<CallMetrics>,
     /// The calls under way and the room of their streams.
     pub streams: CallStreams,
     /// Cancelled when the kernel ends.

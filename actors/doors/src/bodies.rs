@@ -43,6 +43,12 @@ impl Bodies {
         })
     }
 
+    /// Bytes of messages under way, of all agents.
+    #[must_use]
+    pub fn under_way(&self) -> u64 {
+        self.all.taken()
+    }
+
     /// Bytes of the longest message an agent may send.
     #[must_use]
     pub fn longest(&self) -> usize {

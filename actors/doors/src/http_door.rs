@@ -11,6 +11,7 @@ mod lite;
 mod modern;
 mod post;
 mod refusal_dialect;
+mod scrape;
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -42,9 +43,13 @@ pub(crate) use self::auth::Unwelcome;
 pub use self::auth::{Auth, Tokens};
 pub use self::http_sse::HttpSse;
 pub(crate) use self::post::BODY_DEADLINE;
+pub use self::scrape::{DoorCounts, MetricsPage, MetricsPath};
 
 /// Comments keep quiet streams alive through proxies, and show a dead client within a minute.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// The path of the kernel's figures.
+const METRICS: &str = "/metrics";
 
 /// The HTTP door of a kernel.
 #[derive(Debug)]
@@ -63,6 +68,10 @@ pub struct HttpDoor {
     pub secure: bool,
     /// MCP-lite, where it is offered.
     pub lite: Option<Arc<Lite>>,
+    /// Figures of the kernel, where they are shown here.
+    pub metrics: Option<MetricsPath>,
+    /// How requests were answered.
+    pub counts: Arc<DoorCounts>,
 }
 
 /// How answers are sent.
@@ -83,8 +92,11 @@ impl HttpDoor {
         request: Request<Incoming>,
         peer: HttpPeer,
     ) -> Response<ReplyBody> {
+        let counts = self.counts.clone();
         let answered = task::caught("http.respond", self.respond(request, peer)).await;
-        answered.unwrap_or_else(|broken| failed(&refused(&broken)))
+        let answer = answered.unwrap_or_else(|broken| failed(&refused(&broken)));
+        counts.answered(answer.status());
+        answer
     }
 
     async fn respond(
@@ -94,6 +106,16 @@ impl HttpDoor {
     ) -> Response<ReplyBody> {
         if request.uri().path() == "/healthz" {
             return plain(StatusCode::OK, "ok\n");
+        }
+        if let Some(metrics) = self
+            .metrics
+            .as_ref()
+            .filter(|_| request.uri().path() == METRICS)
+        {
+            let from = peer.addr.ip();
+            return metrics
+                .answer(request.method(), request.headers(), from)
+                .await;
         }
         if let Some(path) = request.uri().path().strip_prefix(WELL_KNOWN) {
             return self.metadata(request.method(), request.headers(), path);

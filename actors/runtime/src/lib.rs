@@ -5,6 +5,7 @@ pub mod bounded_output;
 pub mod event_sink;
 pub mod ids;
 pub mod mailbox;
+pub mod metrics;
 pub mod randomness;
 pub mod task;
 pub mod task_supervisor;

@@ -3,6 +3,7 @@
 //! The data plane of the kernel: a call registers in the pending table, is written, and waits; the
 //! reader of the connection settles it. No mailbox is involved.
 
+mod alongside;
 mod call_queue;
 mod calls;
 #[cfg(test)]
@@ -51,7 +52,7 @@ use mgp_callers::request::Caller;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::ids::request_ids;
 
-use self::calls::Alongside;
+use self::alongside::Alongside;
 pub use self::calls::{Call, FinalCheck, MirroredHeaders};
 pub(crate) use self::envelope::code;
 pub use self::envelope::wrapped;

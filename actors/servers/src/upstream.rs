@@ -21,6 +21,7 @@ pub use self::trace::may_be_of_mgp;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::progress_token;
@@ -37,6 +38,7 @@ use crate::link::{Call, Link};
 use crate::negotiation;
 use crate::server::ServerTable;
 use mgp_callers::request::{Outcome, Request};
+use mgp_runtime::trace::PartSpan;
 
 /// A server, by its id. Its connection is looked up for each request, because it may be restarted or
 /// taken away between two.
@@ -129,6 +131,7 @@ fn is_untaken(refusal: &Refusal) -> bool {
 async fn along(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>, era: Era) -> Outcome {
     let headers = outgoing.headers(era);
     let asked = outgoing.asked(request, link, era);
+    let mut span = asking(request, link, outgoing);
     let call = Call {
         caller: Some(&request.caller),
         exchange: &request.exchange,
@@ -138,6 +141,8 @@ async fn along(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>, era:
         era,
         final_check: outgoing.final_check,
         mirror: outgoing.mirror(&headers),
+        span: span.as_ref(),
+        trace: Some(&request.trace),
     };
     let redeclared = match era {
         Era::Legacy => None,
@@ -147,15 +152,24 @@ async fn along(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>, era:
             negotiation::redeclared(outgoing.params, client, server, consents)
         }
     };
-    link.call(call, |id| {
+    let outcome = link.call(call, |id| {
         let mut splice = outgoing.spliced(Some(id));
         if let Some((said, instead)) = redeclared {
             splice.replace(said, instead);
         }
-        traced(request, link, era, outgoing, (asked, id), &mut splice);
+        traced(
+            request,
+            link,
+            era,
+            outgoing,
+            (asked, id, span.as_ref()),
+            &mut splice,
+        );
         frame(id, outgoing.method, splice)
-    })
-    .await
+    });
+    let outcome = outcome.await;
+    answered(&mut span, &outcome);
+    outcome
 }
 
 /// Sends params that are already in the server's own words.
@@ -170,6 +184,7 @@ async fn translated(
     let token = progress_token(params)?;
     let headers = outgoing.headers(era);
     let asked = outgoing.asked(request, link, era);
+    let mut span = asking(request, link, outgoing);
     let call = Call {
         caller: Some(&request.caller),
         exchange: &request.exchange,
@@ -179,16 +194,53 @@ async fn translated(
         era,
         final_check: outgoing.final_check,
         mirror: outgoing.mirror(&headers),
+        span: span.as_ref(),
+        trace: Some(&request.trace),
     };
-    link.call(call, |id| {
+    let outcome = link.call(call, |id| {
         let mut splice = Splice::new(params);
         if let Some(token) = token {
             splice.replace(token.get(), id.to_string());
         }
-        traced(request, link, era, outgoing, (asked, id), &mut splice);
+        traced(
+            request,
+            link,
+            era,
+            outgoing,
+            (asked, id, span.as_ref()),
+            &mut splice,
+        );
         frame(id, outgoing.method, splice)
-    })
-    .await
+    });
+    let outcome = outcome.await;
+    answered(&mut span, &outcome);
+    outcome
+}
+
+/// The span of a request to a server, where the caller's is sampled: with names, and nothing of what is asked.
+fn asking(request: &Request, link: &Link, outgoing: Outgoing<'_>) -> Option<PartSpan> {
+    let tool = outgoing.tool.map(|tool| &*tool.own_name);
+    let mut span = request.trace.asking(outgoing.method, tool)?;
+    if let Some(tool) = tool {
+        span.set("gen_ai.operation.name", "execute_tool");
+        span.set("gen_ai.tool.name", tool);
+    }
+    span.set("mgp.server.id", link.server.as_str());
+    span.set(
+        "network.transport",
+        match link.transport() {
+            "stdio" => "pipe",
+            "node" => "quic",
+            _ => "tcp",
+        },
+    );
+    Some(span)
+}
+
+fn answered(span: &mut Option<PartSpan>, outcome: &Outcome) {
+    if let (Some(span), Err(refusal)) = (span, outcome) {
+        span.failed(RefusalReason::of(refusal).as_str());
+    }
 }
 
 /// A server's error, in the words of the caller's era.

@@ -20,6 +20,7 @@ mod writer;
 
 use std::sync::Arc;
 
+use mgp_engine::calls::telemetry::latency::LatencyCounts;
 use mgp_engine::store::audit::commit::CommitRefusal;
 use mgp_engine::store::audit::redact::KeptArguments;
 use mgp_protocol::mgp::audit::Event;
@@ -61,6 +62,12 @@ impl Note for Event {
 #[derive(Clone, Debug)]
 pub struct AuditHandle(Option<Arc<LogQueue>>);
 
+/// How long syncs of the log took since the start of this process.
+#[must_use]
+pub fn sync_times() -> LatencyCounts {
+    writer::SYNCS.read()
+}
+
 /// A place in the log for one call, taken before it begins.
 #[derive(Debug)]
 #[must_use = "a call without a record is no call"]
@@ -77,6 +84,13 @@ impl AuditHandle {
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Calls that have a place, and events that wait to be written.
+    #[must_use]
+    pub fn waiting(&self) -> (u64, u64) {
+        let ledger = self.0.as_ref();
+        ledger.map_or((0, 0), |ledger| ledger.held())
     }
 
     /// Whether the log can be written.

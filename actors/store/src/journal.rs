@@ -11,6 +11,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
+use mgp_engine::calls::telemetry::latency::LatencyCounts;
 use mgp_engine::store::journal::{
     JOURNAL_MAX, JournalFault, JournalReader, JournalWriter, TooLong,
 };
@@ -24,6 +25,12 @@ use crate::trouble::{Trouble, explained};
 const WAITING: usize = 4096;
 /// Entries written before one sync, so that the first of them does not wait for ever.
 const TOGETHER: usize = 1024;
+
+/// How long syncs of journals took since the start of this process.
+#[must_use]
+pub fn sync_times() -> LatencyCounts {
+    journal_file::SYNCS.read()
+}
 
 /// A journal that is open. All clones write to the same file.
 #[derive(Debug, Clone)]

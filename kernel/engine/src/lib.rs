@@ -23,6 +23,7 @@ pub mod calls {
     pub mod outcome;
     pub mod rates;
     pub mod retries;
+    pub mod telemetry;
 }
 
 /// What is offered: the catalog, its index, and how tools come into it.

@@ -41,7 +41,10 @@ pub use tools::sets::{NamedSet, Sets};
 pub use tools::state::{State, StateLog, StateRollback};
 pub use tools::{Call, Find, ListTools, Tools};
 pub use trust::{Trust, Untrust};
-pub use up::{Complete, CompletionShell, Completions, Doctor, Service, ServiceInstall, Stdio, Up};
+pub use up::{
+    Complete, CompletionShell, Completions, Doctor, LogLineFormat, Service, ServiceInstall, Stdio,
+    Up,
+};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -126,6 +129,8 @@ pub enum Command {
     Stdio(Stdio),
     /// Show the kernel, its doors, its servers and who is connected.
     Status(Status),
+    /// Show figures of calls, servers and the kernel, as Prometheus reads them.
+    Metrics(Metrics),
     /// Run the kernel as a service of your session.
     #[command(subcommand)]
     Service(Service),
@@ -246,6 +251,21 @@ pub struct Status {
     /// Show the actors and tasks that run in it instead.
     #[arg(long)]
     pub tree: bool,
+}
+
+/// `mgp metrics`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp metrics
+  mgp metrics | grep mgp_calls_total
+  mgp metrics --scrape-config >> prometheus.yml")]
+pub struct Metrics {
+    /// In the form of OpenMetrics.
+    #[arg(long)]
+    pub openmetrics: bool,
+    /// Show what Prometheus needs to read them at the HTTP door instead.
+    #[arg(long, conflicts_with = "openmetrics")]
+    pub scrape_config: bool,
 }
 
 /// What is listed.

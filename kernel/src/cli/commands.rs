@@ -38,11 +38,12 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
     let _pager = Pager::begin(context.paged && is_long(&command));
     match command {
         Command::Up(typed) if typed.detach => up::detached(context),
-        Command::Up(_) => up::here(context),
+        Command::Up(typed) => up::here(context, &typed),
         Command::Demo => up::demo(context),
         Command::Stdio(typed) => stdio::join(context, typed),
         Command::Down => up::down(context),
         Command::Status(asked) => status::show(context, &asked),
+        Command::Metrics(typed) => status::metrics::show(context, &typed),
         Command::Doctor(typed) => status::doctor::doctor(context, &typed),
         Command::Service(typed) => up::service::run(context, &typed),
         Command::Servers(typed) => servers::run(context, typed),

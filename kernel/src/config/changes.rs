@@ -124,6 +124,8 @@ fn differing(one: &KernelConfig, other: &KernelConfig) -> Vec<&'static str> {
         ("mcpl", one.mcpl != other.mcpl),
         ("access", one.access != other.access),
         ("log", one.log != other.log),
+        ("metrics", one.metrics != other.metrics),
+        ("telemetry", one.telemetry != other.telemetry),
         ("agents", one.answering != other.answering),
         ("sets", one.sets != other.sets),
         (

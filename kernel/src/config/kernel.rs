@@ -20,6 +20,7 @@ use super::sections::cluster::ClusterConfig;
 use super::sections::discovery::DiscoveryConfig;
 use super::sections::http::lite::LiteConfig;
 use super::sections::http::oauth::OAuthConfig;
+use super::sections::http::telemetry::TelemetryConfig;
 use super::sections::http::{HttpAuth, HttpConfig};
 use super::sections::mcpl::read_mcpl;
 use super::sections::network::NetworkConfig;
@@ -30,8 +31,8 @@ use super::sections::sets::read_sets;
 use super::sections::socket::{DataConfig, SocketConfig};
 use super::sections::tools::read_validation;
 use super::sections::{
-    AccessConfig, ConfirmationConfig, ListsConfig, LogConfig, QuestionsConfig, StreamsConfig,
-    limits,
+    AccessConfig, ConfirmationConfig, ListsConfig, LogConfig, MetricsConfig, QuestionsConfig,
+    StreamsConfig, limits,
 };
 
 /// Everything in the configuration that is not a server.
@@ -67,6 +68,10 @@ pub struct KernelConfig {
     pub access: AccessConfig,
     /// `[log]`: what the kernel writes to stderr.
     pub log: LogConfig,
+    /// `[metrics]`: figures for who scrapes them.
+    pub metrics: MetricsConfig,
+    /// `[telemetry]`: what is told to a collector.
+    pub telemetry: TelemetryConfig,
     /// `[limits]`: what holds for a server whose entry says nothing else.
     pub limits: ServerLimits,
     /// `[limits]`: how many calls an agent may make.
@@ -113,6 +118,9 @@ impl KernelConfig {
         self.audit.read(root.own("audit"));
         self.access.read(root.own("access"));
         self.log.read(root.own("log"));
+        self.metrics.read(root.own("metrics"));
+        self.telemetry
+            .read(root.own("telemetry"), folder, env, &self.secrets);
         limits::read(root.own("limits"), &mut self.limits, &mut self.rates);
         read_validation(root.own("validation"), folder, &mut self.tools);
         let mut confirmation = root.own("confirmation");

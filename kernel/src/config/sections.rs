@@ -40,6 +40,17 @@ const LEVELS: [(&str, LevelFilter); 6] = [
     ("trace", LevelFilter::TRACE),
 ];
 
+/// `[log] format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// A JSON object on each line.
+    Json,
+}
+
+const FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+
 /// A section of plain keys: each field with its default and with the method of [`Section`] that reads its key.
 macro_rules! section {
     ($(#[$doc:meta])* $name:ident {
@@ -112,6 +123,21 @@ section! {
     LogConfig {
         /// The least severe level written.
         level: LevelFilter = LevelFilter::INFO, choice("level", &LEVELS);
+        /// How its lines are written.
+        format: LogFormat = LogFormat::Text, choice("format", &FORMATS);
+    }
+}
+
+section! {
+    /// `[metrics]`.
+    MetricsConfig {
+        /// Whether the HTTP door shows them at `/metrics`.
+        enabled: bool = true, flag("enabled");
+        /// Whether programs of this machine need no token for that.
+        loopback: bool = false, flag("loopback");
+        /// Tools that have figures of their own: each takes a kilobyte here and some lines of each scrape. Calls of
+        /// further ones are counted together.
+        tools_max: usize = 500, count("tools_max", 1..=10_000);
     }
 }
 

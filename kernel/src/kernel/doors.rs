@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mgp_doors::connection;
 use mgp_doors::grpc_door::GrpcDoor;
-use mgp_doors::http_door::{Auth, HttpDoor, Manners, Tokens};
+use mgp_doors::http_door::{Auth, HttpDoor, Manners, MetricsPage, MetricsPath, Tokens};
 use mgp_doors::lite::{Lite, LiteSettings};
 use mgp_doors::oauth::{KeySource, OAuth, ProtectedResource};
 use mgp_doors::reception::Reception;
@@ -32,6 +32,7 @@ use super::options::{OpenDoors, OpenHttpDoor, UpOptions};
 use super::secrets;
 use super::users::{SocketPeer, Users};
 use crate::config::{self, KernelConfig, LiteConfig};
+use crate::health::metrics::{KernelMetrics, ShownMetrics};
 
 /// A socket connection that takes nothing for this long is dropped.
 const STALL: Duration = Duration::from_secs(30);
@@ -51,6 +52,8 @@ pub(super) struct Bound {
     http: Option<Door>,
     tls: Option<DoorTls>,
     token: Option<(String, PathBuf)>,
+    /// That of `/metrics`.
+    metrics_token: Option<(String, PathBuf)>,
     sessions: Option<Arc<Sessions>>,
     closing: CancellationToken,
     leave: CancellationToken,
@@ -85,7 +88,13 @@ pub(super) async fn bind(options: &mut UpOptions) -> Result<Bound, String> {
         }
         (true, config::HttpAuth::None) | (false, _) => None,
     };
+    let shows = http.enabled && options.loaded.kernel.metrics.enabled;
+    let metrics_token = match shows {
+        true => Some(secrets::metrics_token(&options.data_dir)?),
+        false => None,
+    };
     Ok(Bound {
+        metrics_token,
         listener: Some(listener),
         users,
         socket,
@@ -107,6 +116,7 @@ impl Bound {
         options: &UpOptions,
         reception: &Reception,
         revocation: &Revocation,
+        metrics: &Arc<KernelMetrics>,
         closing: &CancellationToken,
     ) -> OpenDoors {
         self.closing = closing.clone();
@@ -124,7 +134,7 @@ impl Bound {
         }
         let http = self.http.take().map(|door| {
             let address = door.addr();
-            let sessions = self.open_http(door, options, reception);
+            let sessions = self.open_http(door, options, reception, metrics);
             let _ = revocation.sessions.set(sessions);
             OpenHttpDoor {
                 address,
@@ -144,6 +154,7 @@ impl Bound {
         door: Door,
         options: &UpOptions,
         reception: &Reception,
+        metrics: &Arc<KernelMetrics>,
     ) -> Arc<Sessions> {
         let kernel = &options.loaded.kernel;
         let limits = SessionLimits {
@@ -164,6 +175,8 @@ impl Bound {
             },
             secure: self.tls.is_some(),
             lite: lite(kernel, reception),
+            metrics: self.metrics_path(kernel, door.addr(), metrics),
+            counts: metrics.doors.clone(),
         });
         // No page can make an address lead elsewhere, as it can a name.
         let own = match door.addr() {
@@ -186,6 +199,33 @@ impl Bound {
         self.open
             .push(task::supervised("doors.http", serving).detach());
         sessions
+    }
+
+    /// `/metrics`, and where it is told to be.
+    fn metrics_path(
+        &self,
+        kernel: &KernelConfig,
+        at: SocketAddr,
+        metrics: &Arc<KernelMetrics>,
+    ) -> Option<MetricsPath> {
+        let (token, file) = self.metrics_token.as_ref()?;
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let loopback = kernel.metrics.loopback;
+        let _ = metrics.shown_at.set(ShownMetrics {
+            url: format!("{scheme}://{at}/metrics"),
+            token_file: file.clone(),
+            loopback,
+        });
+        let metrics = metrics.clone();
+        let page = MetricsPage::new(move |form| {
+            let metrics = metrics.clone();
+            Box::pin(async move { metrics.text(form).await })
+        });
+        Some(MetricsPath {
+            page,
+            token: blake3::hash(token.as_bytes()),
+            loopback,
+        })
     }
 
     /// The TLS of the HTTP door, where it has one.

@@ -13,16 +13,19 @@ use self::roots::{catalog, finder_root, guard, roster, supervisor};
 use super::StoredState;
 use super::changes::{access_changed, pending_changed, pins_decided};
 use super::options::UpOptions;
+use super::secrets;
 use crate::cluster::{Cluster, Following};
 use crate::config::{HttpAuth, KernelConfig};
 use crate::health::HealthMethods;
+use crate::health::metrics::{KernelMetrics, call_metrics};
+use crate::health::telemetry::{Telemetry, Tracing};
 use crate::operator::Operator;
 use crate::routes::Routing;
 use crate::source::ConfigSource;
 use crate::tree::{RootActor, ServerParts, TreeActor, TreeHandle};
 use mgp_callers::agent::supervisor::{Agents, AgentsActor};
 use mgp_callers::directory::Directory;
-use mgp_callers::request::Routes;
+use mgp_callers::request::{Answering, Routes};
 use mgp_calls::CutResults;
 use mgp_calls::known_names::NameSources;
 use mgp_calls::{
@@ -34,6 +37,8 @@ use mgp_doors::bodies::Bodies;
 use mgp_doors::node_door::NodeDoor;
 use mgp_doors::reception::Reception;
 use mgp_doors::revocation::Revocation;
+use mgp_engine::calls::telemetry::families::MetricFamily;
+use mgp_engine::calls::telemetry::otlp::TelemetrySource;
 use mgp_mcpl::agents::McplAgents;
 use mgp_policy::access::{AccessActor, AccessHandle};
 use mgp_policy::approvals::ApprovalsHandle;
@@ -41,6 +46,8 @@ use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::AgentId;
 use mgp_runtime::mailbox::Mailbox;
+use mgp_runtime::randomness;
+use mgp_runtime::time::{moment, unix_ns};
 use mgp_servers::guard::GuardHandle;
 use mgp_servers::server::{Connector, ServerTable};
 use mgp_store::audit::AuditHandle;
@@ -53,6 +60,7 @@ use mgp_tools::registrar::{Names, Registrar, Waiting};
 use mgp_tools::search::SearchHandle;
 use mgp_tools::server_events::taken_by;
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
+use mgp_transports::http::client::Client;
 use ractor::{Actor, ActorCell, SpawnErr};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -69,6 +77,10 @@ pub(super) struct StartedKernel {
     pub(super) connector: Arc<Connector>,
     pub(super) cluster: Arc<Cluster>,
     pub(super) following: Following,
+    /// What is counted.
+    pub(super) metrics: Arc<KernelMetrics>,
+    /// What tells a collector.
+    pub(super) telemetry: Telemetry,
 }
 
 /// Puts a kernel together.
@@ -104,10 +116,29 @@ pub(super) async fn start(
     let health = parts.health(connector.clone(), closing);
     let calls = parts.calls(kernel, closing);
     let (cluster, offer) = (parts.cluster.clone(), parts.offer());
-    let routes: Arc<dyn Routes> = Arc::new(Routing::new(calls, operator, health));
+    let bodies = Bodies::new(kernel.http.max_bodies, kernel.limits.max_frame);
+    let metrics = Arc::new(KernelMetrics {
+        calls: calls.clone(),
+        figures: connector.figures.clone(),
+        troubles: parts.troubles.clone(),
+        cluster: cluster.clone(),
+        bodies: bodies.clone(),
+        requests: Arc::default(),
+        doors: Arc::default(),
+        telemetry: Arc::default(),
+        shown_at: OnceLock::new(),
+    });
+    let (telemetry, tracing) = telemetry(kernel, &metrics);
+    let routes: Arc<dyn Routes> = Arc::new(Routing {
+        calls,
+        operator,
+        health,
+        metrics: metrics.clone(),
+        tracing,
+    });
     let reception = Reception {
         agents: parts.agents,
-        bodies: Bodies::new(kernel.http.max_bodies, kernel.limits.max_frame),
+        bodies,
         stateless: stateless(seal, &parts.revocation, routes.clone()),
         routes,
         registered_agents: parts.roster.registered_agents,
@@ -124,7 +155,28 @@ pub(super) async fn start(
         source,
         revocation: parts.revocation,
         connector,
+        metrics,
+        telemetry,
     })
+}
+
+/// What is told to a collector, if one is named.
+fn telemetry(kernel: &KernelConfig, metrics: &Arc<KernelMetrics>) -> (Telemetry, Tracing) {
+    let uptime = u64::try_from(moment().since_start().as_nanos()).unwrap_or(0);
+    let source = TelemetrySource {
+        service: kernel.telemetry.service.clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        instance: secrets::hex(&randomness::bytes::<16>()),
+        node: metrics.cluster.name().to_string(),
+        start_ns: unix_ns().saturating_sub(uptime),
+    };
+    let (counts, read) = (metrics.telemetry.clone(), metrics.clone());
+    let figures = move || -> Answering<Vec<MetricFamily>> {
+        let read = read.clone();
+        Box::pin(async move { read.families().await })
+    };
+    let client = Client::new(kernel.network.outbound());
+    Telemetry::start(&kernel.telemetry, client, source, &counts, figures)
 }
 
 /// What stands for the kernel's whole life: one that falls ends it.
@@ -365,6 +417,7 @@ impl Parts {
             tasks: self.revocation.tasks.clone(),
             answering: kernel.answering.clone(),
             audit: self.audit.clone(),
+            metrics: call_metrics(kernel.metrics.tools_max),
             streams: CallStreams::default(),
             closing: closing.clone(),
             search: self.search.clone(),

@@ -22,7 +22,15 @@ const TOKEN_MIN: usize = 32;
 
 /// The operator's token: made at the first start, kept in an owner-only file.
 pub(super) fn token(data_dir: &Path) -> Result<(String, PathBuf), String> {
-    let path = data_dir.join("token");
+    long_enough(data_dir.join("token"))
+}
+
+/// The token of `/metrics`, which opens nothing else: made and kept as the other one.
+pub(super) fn metrics_token(data_dir: &Path) -> Result<(String, PathBuf), String> {
+    long_enough(data_dir.join("metrics.token"))
+}
+
+fn long_enough(path: PathBuf) -> Result<(String, PathBuf), String> {
     let token = secret(&path, NEW_TOKEN)?;
     let bad = |what: &str| {
         Err(format!(

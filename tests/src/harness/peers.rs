@@ -28,6 +28,8 @@ pub enum Need {
     Provider,
     /// Python with the packages of `peers/authlib/requirements.txt`, for logins at another provider.
     Authlib,
+    /// Python with the packages of `peers/collector/requirements.txt`, for what collectors of OpenTelemetry are told.
+    Collector,
     /// git, which is not installed but only found.
     Git,
 }
@@ -64,6 +66,10 @@ const PROVIDER_LOCKS: [&str; 1] = ["provider/package-lock.json"];
 /// The folder of the other authorization server, and what it needs.
 const AUTHLIB: &str = "authlib";
 const AUTHLIB_LOCKS: [&str; 1] = ["authlib/requirements.txt"];
+
+/// The folder of the collector of OpenTelemetry, and what it needs.
+const COLLECTOR: &str = "collector";
+const COLLECTOR_LOCKS: [&str; 1] = ["collector/requirements.txt"];
 
 /// The folder of the nodes that keep to no rule, and what they need.
 const HOSTILE: &str = "hostile";
@@ -123,6 +129,7 @@ impl Peers {
             (Need::Hostile, Self::install_hostile),
             (Need::Provider, Self::install_provider),
             (Need::Authlib, Self::install_authlib),
+            (Need::Collector, Self::install_collector),
         ];
         let mut failed = Vec::new();
         for (need, step) in steps {
@@ -247,6 +254,7 @@ impl Peers {
             Need::Hostile => self.hostile_folder().join(READY).is_file(),
             Need::Provider => self.provider_folder().join(READY).is_file(),
             Need::Authlib => self.authlib_folder().join(READY).is_file(),
+            Need::Collector => self.collector_folder().join(READY).is_file(),
             Need::Git => absent(need).is_none(),
         }
     }
@@ -361,6 +369,29 @@ impl Peers {
         std::fs::write(to.join(READY), "").map_err(|e| e.to_string())
     }
 
+    /// The collector of `peers/collector/`, which reads OTLP with the messages of opentelemetry-proto.
+    #[must_use]
+    pub fn collector(&self) -> Program {
+        let main = source().join(COLLECTOR).join("collector.py");
+        let python = interpreter(&self.collector_folder());
+        let program = Program::new(python, [main.display().to_string()]);
+        program.env("PYTHONDONTWRITEBYTECODE", "1")
+    }
+
+    fn collector_folder(&self) -> PathBuf {
+        let python = format!("{:?}", version("python3"));
+        self.folder
+            .join(format!("{COLLECTOR}-{}", key_of(&COLLECTOR_LOCKS, &python)))
+    }
+
+    fn install_collector(&self) -> Result<(), String> {
+        absent(Need::Collector).map_or(Ok(()), Err)?;
+        let to = self.collector_folder();
+        std::fs::create_dir_all(&to).map_err(|e| e.to_string())?;
+        venv(&source().join(COLLECTOR), &to)?;
+        std::fs::write(to.join(READY), "").map_err(|e| e.to_string())
+    }
+
     fn install_provider(&self) -> Result<(), String> {
         absent(Need::Provider).map_or(Ok(()), Err)?;
         let to = self.provider_folder();
@@ -411,7 +442,7 @@ fn absent(need: Need) -> Option<String> {
             let enough = enough && version("npm").is_some();
             (!enough).then(|| format!("Node {NODE} or later with npm"))
         }
-        Need::Python | Need::Hostile | Need::Authlib => {
+        Need::Python | Need::Hostile | Need::Authlib | Need::Collector => {
             let enough = version("python3").is_some_and(|version| version >= (3, PYTHON_MINOR));
             (!enough).then(|| format!("Python 3.{PYTHON_MINOR} or later"))
         }

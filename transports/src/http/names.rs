@@ -1,4 +1,4 @@
-//! Names of HTTP headers that MCP gives, on both sides of the kernel.
+//! Names of HTTP headers that MCP and W3C Trace Context give, on both sides of the kernel.
 
 use http::header::HeaderName;
 
@@ -8,3 +8,7 @@ pub const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 pub const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// `Last-Event-ID`.
 pub const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+/// `traceparent`.
+pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// `tracestate`.
+pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");

@@ -34,6 +34,12 @@ impl Default for CompiledSchemas {
 }
 
 impl CompiledSchemas {
+    /// How many are kept.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.cache().held()
+    }
+
     /// The `inputSchema` of a tool.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_engine::tools::catalog::{CatalogTool, ListKind};
 use mgp_protocol::mcp::{self, tools};
 use mgp_protocol::mgp::tools::meta::MetaTool;
@@ -165,8 +166,14 @@ async fn call_at(
         token,
     } = *wanted;
     facts.is_of(tool);
+    told_of(request, tool);
     let checked = ToolCall::new(cx, &request.caller, name, tool);
+    let mut checks = request.trace.part("checks");
     let passed = checked.passes(request, call.arguments).await;
+    if let (Some(checks), Err((_, refusal))) = (&mut checks, &passed) {
+        checks.failed(RefusalReason::of(refusal).as_str());
+    }
+    drop(checks);
     if let Err((Check::Access, unknown)) = passed {
         return Err(Box::pin(unseen(cx, request, name, unknown)).await);
     }
@@ -209,6 +216,7 @@ async fn call_at(
             Next::Done(outcome) => break outcome?,
         }
     };
+    let _answer = request.trace.part("answer");
     let result = match mcpl {
         Some(call) => mcpl::call::after(cx, request, call, result).await?,
         None => result,
@@ -225,6 +233,16 @@ async fn call_at(
     };
     session::used(cx, &request.caller, tool);
     Ok(answer)
+}
+
+/// Says in the span of a sampled call which tool it is of: names, and never what it is called with.
+fn told_of(request: &Request, tool: &CatalogTool) {
+    if let Some(span) = &request.trace.span {
+        span.name(&format!("tools/call {}", tool.own_name));
+        span.set("gen_ai.operation.name", "execute_tool");
+        span.set("gen_ai.tool.name", &*tool.own_name);
+        span.set("mgp.server.id", tool.server.as_str());
+    }
 }
 
 /// Repeats the checks of a call that waited for its client.

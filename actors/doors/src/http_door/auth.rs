@@ -175,7 +175,7 @@ impl Tokens {
 }
 
 /// The one bearer token in the headers; tokens in URLs are not accepted.
-fn bearer(headers: &HeaderMap) -> Result<&str, Unwelcome> {
+pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, Unwelcome> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or(Unwelcome::NoCredentials)?;
     if values.next().is_some() {

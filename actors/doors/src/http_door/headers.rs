@@ -3,7 +3,23 @@
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName};
 use mgp_protocol::dialect::Version;
 
+use mgp_runtime::trace::Trace;
+use mgp_transports::http::names::{TRACEPARENT, TRACESTATE};
+
 pub(super) use mgp_transports::http::names::{LAST_EVENT, SESSION, VERSION};
+
+/// The trace with what the headers say of it, where each of them says it once (W3C Trace Context, section 3.2.1).
+pub(super) fn traced(headers: &HeaderMap, trace: Trace) -> Trace {
+    let mut parents = headers.get_all(TRACEPARENT).iter();
+    let parent = match (parents.next(), parents.next()) {
+        (Some(parent), None) => parent.to_str().ok(),
+        (None | Some(_), _) => None,
+    };
+    let Some(parent) = parent else { return trace };
+    let states = headers.get_all(TRACESTATE).iter();
+    let states: Option<Vec<&str>> = states.map(|state| state.to_str().ok()).collect();
+    trace.or_of(parent, states.map(|states| states.join(",")).as_deref())
+}
 
 /// True when the client takes an event stream.
 pub(super) fn accepts_events(headers: &HeaderMap) -> bool {

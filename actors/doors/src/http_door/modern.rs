@@ -59,7 +59,10 @@ pub(super) async fn post(
         id: id.clone(),
         method: method.as_ref().into(),
         params: params.map(|params| text.slice_ref(params.get())),
-        trace: Trace::of(params.map(serde_json::value::RawValue::get), trace),
+        trace: super::headers::traced(
+            headers,
+            Trace::of(params.map(serde_json::value::RawValue::get), trace),
+        ),
         outlet: Outlet::Stream(sender),
     };
     let read = read(door, headers, &arrival);

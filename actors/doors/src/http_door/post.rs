@@ -216,6 +216,7 @@ async fn one(
             trace,
         } => {
             let trace = Trace::of(params.map(RawValue::get), trace);
+            let trace = super::headers::traced(headers, trace);
             let params = params.map(|p| text.slice_ref(p.get()));
             let forwarded = door.reception.directory.forwarded.of(headers);
             request(door, session, id, &method, (params, trace, forwarded)).await

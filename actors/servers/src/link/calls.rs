@@ -19,10 +19,10 @@ use tokio::sync::oneshot;
 use super::call_queue::{Turn, party};
 use super::{InFlight, Link, LinkEvent, List, envelope};
 use mgp_callers::exchange::call_stream::CallStreamHandle;
-use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::{Caller, Outcome};
 use mgp_runtime::time::moment;
+use mgp_runtime::trace::{PartSpan, Trace};
 
 /// A call and for whom it is made.
 #[derive(Debug)]
@@ -44,6 +44,10 @@ pub struct Call<'a> {
     pub final_check: Option<&'a dyn FinalCheck>,
     /// What HTTP headers repeat of it in the modern era.
     pub mirror: MirroredHeaders<'a>,
+    /// Its span, where its request is sampled, and the request's trace.
+    pub span: Option<&'a PartSpan>,
+    /// The trace of the request that caused it.
+    pub trace: Option<&'a Trace>,
 }
 
 /// A check made right before a call is written, after it waited its turn: rights may have been taken back
@@ -78,15 +82,6 @@ pub struct MirroredHeaders<'a> {
     pub params: &'a [(String, String)],
 }
 
-/// What goes along with a call, beside its frame.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::link) struct Alongside<'a> {
-    /// Headers of its agent's request that may be handed on.
-    pub(in crate::link) forwarded: Option<&'a ForwardedHeaders>,
-    /// Asked again where the kernel makes the call once more.
-    pub(in crate::link) final_check: Option<&'a dyn FinalCheck>,
-}
-
 impl Link {
     /// Calls the server; `frame` writes the request with the id it is given.
     ///
@@ -107,7 +102,10 @@ impl Link {
         // Only legacy servers ask, so only their calls take turns.
         let asks = call.era == Era::Legacy && self.turns.asks();
         let _turn = match call.caller.filter(|_| asks) {
-            Some(caller) => Some(self.turn(&call, caller).await?),
+            Some(caller) => {
+                let _queue = call.trace.and_then(|trace| trace.part("queue"));
+                Some(self.turn(&call, caller).await?)
+            }
             None => None,
         };
         let _place = self.places.try_take(1).ok_or_else(|| self.overloaded())?;
@@ -124,6 +122,7 @@ impl Link {
         let frame = Bytes::from(frame(self.ids.shown(id)));
         let beside = Alongside {
             forwarded: call.exchange.forwarded(),
+            span: call.span,
             final_check: call.final_check,
         };
         tokio::select! {
@@ -260,6 +259,8 @@ impl Link {
                 name: None,
                 params: &[],
             },
+            span: None,
+            trace: None,
         };
         let whole = match era {
             Era::Legacy => None,

@@ -212,6 +212,8 @@ impl Scripted {
                     name: None,
                     params: &[],
                 },
+                span: None,
+                trace: None,
             };
             let frame = |id: WireId| jsonrpc::request(&id.to_string(), "tools/call", None);
             link.call(call, frame).await

@@ -61,12 +61,11 @@ impl Wire {
         mirror: MirroredHeaders<'_>,
         beside: Alongside<'_>,
     ) -> Infallible {
-        let forwarded = beside.forwarded;
         let sent = match (self, era) {
             (Self::Child(sink), _) => sink.send(frame).map_err(|e| refused(link, e)),
-            (Self::Http(http), Era::Legacy) => http.call(link, id, frame, forwarded).await,
+            (Self::Http(http), Era::Legacy) => http.call(link, id, frame, beside).await,
             (Self::Http(http), Era::Modern) => {
-                http.call_alone(link, id, frame, mirror, forwarded).await
+                http.call_alone(link, id, frame, mirror, beside).await
             }
             (Self::Sse(sse), _) => sse.post(link, frame).await,
             (Self::Node(node), _) => node.call(link, id, &frame, mirror.method).await,

@@ -93,6 +93,7 @@ impl ServerActor {
     }
 
     pub(super) fn start_beside(&self, state: &mut ServerState, life: u64) {
+        self.handle.life_begins();
         let (spec, offer) = (state.spec.clone(), state.offer.clone());
         let current = state.life.as_ref();
         let beside = LifeHandle::begin(self, life, spec, offer, state.me.clone(), current);

@@ -66,6 +66,7 @@ impl ServerActor {
         state.rolling.forget_before();
         state.changed.clear();
         state.last_words = None;
+        self.handle.life_begins();
         let (spec, offer) = (state.spec.clone(), state.offer.clone());
         let life = LifeHandle::begin(self, life, spec, offer, state.me.clone(), None);
         state.life = Some(life);

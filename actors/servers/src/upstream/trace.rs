@@ -12,7 +12,7 @@ use super::Outgoing;
 use super::streams::StreamAsked;
 use crate::link::Link;
 use mgp_callers::request::Request;
-use mgp_runtime::trace::span;
+use mgp_runtime::trace::{PartSpan, span};
 
 /// Members that MGP adds to requests.
 const OF_MGP: [&str; 2] = ["trace_id", "_mgp"];
@@ -31,11 +31,19 @@ pub(super) fn traced(
     link: &Link,
     era: Era,
     outgoing: Outgoing<'_>,
-    (asked, id): (StreamAsked<'_>, WireId),
+    (asked, id, part): (StreamAsked<'_>, WireId, Option<&PartSpan>),
     splice: &mut Splice<'_>,
 ) {
     let (trace, params) = (&request.trace, outgoing.params);
     outgoing.in_mcpl(link, era, splice);
+    // Who is asked is below the span that asks, not below the caller's.
+    let below = part.map(|part| {
+        let state = part.tracestate().map(quoted);
+        [
+            ("traceparent", Some(quoted(&part.traceparent()))),
+            ("tracestate", state),
+        ]
+    });
     let token = asked.token(id).map(|token| token.to_string());
     if link.mgp_in(era).is_active() {
         let id = quoted(trace.id.as_str());
@@ -52,42 +60,80 @@ pub(super) fn traced(
             None => {}
         }
         splice.insert_members(params, &missing);
-        if let Some(token) = token {
-            in_meta(&[("progressToken", Some(token))], params, splice);
+        if token.is_some() || below.is_some() {
+            let token = [("progressToken", token)];
+            in_meta(&token, below, params, splice);
         }
         return;
     }
     if outgoing.of_mgp {
         splice.remove_members(params, &OF_MGP);
     }
-    let parent = || trace.id.parent(span()).map(|parent| quoted(&parent));
-    let id = || Some(quoted(trace.id.as_str()));
-    let (id, parent) = match trace.said {
-        true => (id(), parent()),
-        false => (None, None),
+    // Of a request that is not sampled here, what its caller said of its own span goes on as it is.
+    let parent = || match trace.caller() {
+        Some(caller) => Some(caller.traceparent(&trace.id)?),
+        None => trace.id.parent(span()),
     };
-    if trace.said || token.is_some() {
-        let wanted = [
-            ("trace_id", id),
-            ("traceparent", parent),
-            ("progressToken", token),
-        ];
-        in_meta(&wanted, params, splice);
+    let state = || trace.caller().map(|caller| &*caller.state);
+    let passed_on = trace.said && below.is_none();
+    let wanted = [
+        ("trace_id", trace.said.then(|| quoted(trace.id.as_str()))),
+        (
+            "traceparent",
+            passed_on.then(parent).flatten().as_deref().map(quoted),
+        ),
+        (
+            "tracestate",
+            passed_on
+                .then(state)
+                .flatten()
+                .filter(|state| !state.is_empty())
+                .map(quoted),
+        ),
+        ("progressToken", token),
+    ];
+    if below.is_some() || wanted.iter().any(|(_, value)| value.is_some()) {
+        in_meta(&wanted, below, params, splice);
     }
 }
 
-/// Puts those of the members that are wanted and not there into `_meta`.
-fn in_meta(wanted: &[(&str, Option<String>)], params: &str, splice: &mut Splice<'_>) {
+/// Two members of `_meta` that say below which span a request is.
+type BelowSpan = [(&'static str, Option<String>); 2];
+
+/// Puts those of the members that are wanted and not there into `_meta`, and the span in the place of what is there.
+fn in_meta(
+    wanted: &[(&str, Option<String>)],
+    below: Option<BelowSpan>,
+    params: &str,
+    splice: &mut Splice<'_>,
+) {
     let meta = member(params, "_meta").filter(|meta| meta.starts_with('{'));
-    let missing = wanted.iter().filter_map(|(name, value)| {
+    let mut added: Vec<(&str, &str)> = Vec::new();
+    for (name, value) in wanted {
         let there = meta.is_some_and(|meta| said(meta, name).is_some());
-        Some((*name, value.as_deref().filter(|_| !there)?))
-    });
-    let missing: Vec<(&str, &str)> = missing.collect();
+        added.extend(
+            value
+                .as_deref()
+                .filter(|_| !there)
+                .map(|value| (*name, value)),
+        );
+    }
+    for (name, value) in below.iter().flatten() {
+        match (meta.and_then(|meta| said(meta, name)), value) {
+            (Some(there), Some(value)) => splice.replace(there, value.clone()),
+            (None, Some(value)) => added.push((*name, value.as_str())),
+            // A caller's state without its parent is nobody's.
+            (Some(there), None) => splice.replace(there, "\"\""),
+            (None, None) => {}
+        }
+    }
+    if added.is_empty() {
+        return;
+    }
     match meta {
-        Some(meta) => splice.insert_members(meta, &missing),
+        Some(meta) => splice.insert_members(meta, &added),
         None if member(params, "_meta").is_none() => {
-            let members = missing
+            let members = added
                 .iter()
                 .map(|(name, value)| format!("\"{name}\":{value}"));
             let members = members.collect::<Vec<_>>().join(",");

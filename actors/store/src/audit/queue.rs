@@ -206,6 +206,11 @@ impl LogQueue {
         Some([one, self.calls_bytes.try_take(bytes)?])
     }
 
+    /// Calls that have a place, and events that wait.
+    pub(super) fn held(&self) -> (u64, u64) {
+        (self.calls.taken(), self.told.taken())
+    }
+
     pub(super) fn tell(&self, note: Box<dyn Note>) {
         match self.told.try_take(1) {
             Some(charge) => self.push(QueuedNote::told(note, charge)),

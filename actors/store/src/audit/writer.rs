@@ -24,6 +24,7 @@ use super::head::Heads;
 use super::queue::{LogQueue, QueuedNote};
 use super::{NotWritten, by_kernel, event};
 use crate::trouble::explained;
+use mgp_runtime::metrics::Latencies;
 use mgp_runtime::randomness;
 use mgp_runtime::time::{moment, unix_ms};
 
@@ -37,6 +38,9 @@ const TRIM_LOOK: Duration = Duration::from_secs(60);
 /// Lines not yet synced are kept in memory, to be written elsewhere if the disk fails. More bytes than this
 /// are synced early.
 const LINES_MAX: usize = 8 << 20;
+
+/// How long the log's syncs took.
+pub(super) static SYNCS: Latencies = Latencies::new();
 
 type Written = oneshot::Sender<Result<(), NotWritten>>;
 
@@ -288,7 +292,9 @@ impl Writer {
     /// Syncs the file.
     fn keep(&mut self) -> io::Result<()> {
         let open = &mut self.open;
+        let began = moment();
         open.file.sync_data()?;
+        SYNCS.record(moment().since(began));
         open.synced += open.written as u64;
         open.lines.drain(..open.written);
         open.written = 0;

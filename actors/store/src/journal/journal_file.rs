@@ -12,12 +12,17 @@ use mgp_engine::store::journal::{JOURNAL_MAX, JournalLink, JournalWriter, PAYLOA
 use super::{JournalOrder, NotAppended, TOGETHER, Told};
 use crate::atomic_file::sync_folder;
 use crate::trouble::{Trouble, explained};
+use mgp_runtime::metrics::Latencies;
+use mgp_runtime::time::moment;
 
 /// How often a failed disk is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// Zeros that are written to see whether there is room, and cut off again. A file that ends in zeros is one
 /// whose last entry was not finished.
 const PROBE: usize = 4096;
+
+/// How long syncs of all journals took.
+pub(super) static SYNCS: Latencies = Latencies::new();
 
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
@@ -129,7 +134,10 @@ impl JournalFile {
         let done = self.mend().and_then(|()| {
             self.torn = true;
             self.file.write_all(bytes)?;
-            self.file.sync_data()
+            let began = moment();
+            self.file.sync_data()?;
+            SYNCS.record(moment().since(began));
+            Ok(())
         });
         done.map_err(|error| self.fail(&error))?;
         self.torn = false;

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 pub use self::find::{Find, Found};
 pub use self::outcome::{Failure, Outcome};
-pub use self::trace::{BadTrace, TraceId};
+pub use self::trace::{BadTrace, TraceId, TraceParent};
 use crate::mcp::methods;
 
 methods! {

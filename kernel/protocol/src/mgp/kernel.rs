@@ -21,6 +21,7 @@ methods! {
     "mgp/kernel/stop" => Stop,
     "mgp/kernel/reload" => Reload,
     "mgp/kernel/tree" => Tree,
+    "mgp/kernel/metrics" => Metrics,
 }
 
 /// `mgp/kernel/status`.
@@ -38,6 +39,31 @@ pub struct Reload;
 /// `mgp/kernel/tree`: the actors and tasks that run.
 #[derive(Debug)]
 pub struct Tree;
+
+/// `mgp/kernel/metrics`: the figures that `/metrics` of the HTTP door shows, and how they are got there. Answers
+/// [`MetricsText`].
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Metrics {
+    /// In the form of OpenMetrics, not of Prometheus.
+    #[serde(default)]
+    pub open_metrics: bool,
+}
+
+/// Answer of `mgp/kernel/metrics`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MetricsText {
+    /// The figures.
+    pub text: String,
+    /// The address of `/metrics`, where the HTTP door shows them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// The file that holds the token of that path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<String>,
+    /// Programs of this machine need no token.
+    #[serde(default)]
+    pub loopback: bool,
+}
 
 /// Answer of `mgp/kernel/tree`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ mod completions;
 mod doctor;
 mod service;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 pub use completions::{Complete, CompletionShell, Completions};
 pub use doctor::Doctor;
@@ -15,14 +15,27 @@ pub use service::{Service, ServiceInstall};
 #[command(after_help = "Examples:
   mgp up
   mgp up --config ./mgp.toml
+  mgp up --log-format json
   mgp up --detach          # comes back when the kernel answers; writes to <data>/kernel.log")]
 pub struct Up {
     /// Run in the background.
     #[arg(long)]
     pub detach: bool,
+    /// How the lines of the log are written, whatever `[log]` says.
+    #[arg(long, value_name = "FORMAT", conflicts_with = "detach")]
+    pub log_format: Option<LogLineFormat>,
     /// Leave the terminal: how `--detach` starts the kernel.
     #[arg(long, hide = true, conflicts_with = "detach")]
     pub own_session: bool,
+}
+
+/// `--log-format`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LogLineFormat {
+    /// For people.
+    Text,
+    /// A JSON object on each line.
+    Json,
 }
 
 /// `mgp stdio`.

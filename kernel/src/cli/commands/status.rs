@@ -2,6 +2,7 @@
 
 mod clients;
 pub(super) mod doctor;
+pub(super) mod metrics;
 mod tree;
 
 use mgp_protocol::mcp::Method;

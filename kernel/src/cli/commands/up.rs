@@ -11,20 +11,26 @@ use std::thread;
 use listenfd::ListenFd;
 use serde_json::json;
 
+use crate::cli::args::{self, LogLineFormat};
 use crate::cli::client::{CliContext, background};
 use crate::cli::failure::{Absence, Failure};
 use crate::cli::print::{report, say};
-use crate::config;
 use crate::config::named_secrets::KernelLookup;
+use crate::config::{self, LogFormat};
 use crate::demo;
 use crate::kernel::{self, OpenDoors, UpOptions};
 
 /// Runs the kernel in the foreground.
-pub(super) fn here(context: &CliContext) -> Result<(), Failure> {
+pub(super) fn here(context: &CliContext, typed: &args::Up) -> Result<(), Failure> {
     context.tell_untrusted();
     let lookup = KernelLookup::of(&context.look_up);
-    let loaded = config::load_with(&context.look_up, &lookup, None)
+    let mut loaded = config::load_with(&context.look_up, &lookup, None)
         .map_err(|e| Failure::Other(e.to_string()))?;
+    match typed.log_format {
+        Some(LogLineFormat::Text) => loaded.kernel.log.format = LogFormat::Text,
+        Some(LogLineFormat::Json) => loaded.kernel.log.format = LogFormat::Json,
+        None => {}
+    }
     for problem in &loaded.problems {
         report(problem.render(std::io::stderr().is_terminal()));
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod lite;
 pub(crate) mod oauth;
+pub(crate) mod telemetry;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -76,6 +76,25 @@ default_policy = "opt-out" #> "opt-in" live
 reveal = false #> true waits
 [log]
 level = "info" #> "debug" waits
+format = "text" #> "json" waits
+[metrics]
+enabled = true #> false waits
+loopback = false #> true waits
+tools_max = 1 #> 2 waits
+[telemetry]
+endpoint = "https://a" #> "https://b" waits
+traces = true #> false waits
+metrics = true #> false waits
+logs = false #> true waits
+sample_percent = 1 #> 2 waits
+follow_callers = true #> false waits
+queue = 1 #> 2 waits
+interval_ms = 10 #> 11 waits
+metrics_interval_secs = 1 #> 2 waits
+timeout_ms = 10 #> 11 waits
+service = "a" #> "b" waits
+[telemetry.headers]
+b = "a" #> "c" waits
 [limits]
 max_frame_bytes = 8388608 #> 8388609 both
 sampling = "on" #> "off" live

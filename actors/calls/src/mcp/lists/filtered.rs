@@ -144,6 +144,16 @@ struct KeptLists {
 }
 
 impl SiftedLists {
+    /// How many lists are kept, and their bytes.
+    #[must_use]
+    pub fn held(&self) -> (usize, usize) {
+        let kept = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        (kept.lists.len(), kept.bytes)
+    }
+
     fn get(&self, key: &ListKey) -> Option<Arc<Sifted>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.lists.get(key).cloned()

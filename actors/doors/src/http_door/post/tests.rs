@@ -33,6 +33,8 @@ async fn opened(scene: &Scene, stream_after: Duration) -> (Arc<HttpDoor>, Arc<Se
         },
         secure: false,
         lite: None,
+        metrics: None,
+        counts: Arc::default(),
     });
     let (agent, streams) = sessions.agent(AgentId::new("agent.local"));
     let hello: mcp::Initialize<'_> = mcp::read(Some(HELLO)).unwrap();

@@ -380,6 +380,8 @@ impl TwoNodes {
                     name: None,
                     params: &[],
                 },
+                span: None,
+                trace: None,
             };
             let frame = |id: mgp_engine::callers::request_ids::WireId| {
                 let mut params = with_meta(params);

@@ -5,6 +5,7 @@ mod open;
 mod sse_wire;
 mod stream;
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -21,10 +22,9 @@ use mgp_transports::http::client::{ClientError, Response, read_json};
 use mgp_transports::http::names::{LAST_EVENT, SESSION, VERSION};
 use serde_json::value::RawValue;
 
-use crate::link::{Link, MirroredHeaders};
+use crate::link::{Alongside, Link, MirroredHeaders};
 use crate::login::ServerClient;
 use mgp_callers::exchange::Flag;
-use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_runtime::task;
 
 pub use self::open::{HttpEndpoint, OpenError, Opened};
@@ -95,14 +95,8 @@ impl HttpWire {
         let _ = self.passes.set(names.collect());
     }
 
-    fn with_forwarded(
-        &self,
-        mut headers: HeaderMap,
-        forwarded: Option<&ForwardedHeaders>,
-    ) -> HeaderMap {
-        if let (Some(names), Some(forwarded)) = (self.passes.get(), forwarded) {
-            forwarded.hand(names, &mut headers);
-        }
+    fn with_passed(&self, mut headers: HeaderMap, beside: Alongside<'_>) -> HeaderMap {
+        beside.add_to(&mut headers, self.passes.get().map_or(&[], Deref::deref));
         headers
     }
 
@@ -131,9 +125,9 @@ impl HttpWire {
         link: &Arc<Link>,
         id: u64,
         frame: Bytes,
-        forwarded: Option<&ForwardedHeaders>,
+        beside: Alongside<'_>,
     ) -> Result<(), Refusal> {
-        let headers = self.with_forwarded(self.headers(), forwarded);
+        let headers = self.with_passed(self.headers(), beside);
         let response = self
             .client
             .request(Method::POST, &self.url, headers, Some(frame));
@@ -153,11 +147,11 @@ impl HttpWire {
         id: u64,
         frame: Bytes,
         mirror: MirroredHeaders<'_>,
-        forwarded: Option<&ForwardedHeaders>,
+        beside: Alongside<'_>,
     ) -> Result<(), Refusal> {
         let headers = mirrored::headers(&self.alone, mirror)
             .map_err(|name| Refusal::BadParams(format!("{name} cannot be a header's value")))?;
-        let headers = self.with_forwarded(headers, forwarded);
+        let headers = self.with_passed(headers, beside);
         let response = self
             .client
             .request(Method::POST, &self.url, headers, Some(frame))

@@ -233,9 +233,7 @@ impl LiteWire {
             return Err(Refusal::UnknownTool(name));
         }
         let mut headers = self.headers.clone();
-        if let Some(forwarded) = beside.forwarded {
-            forwarded.hand(&self.passes, &mut headers);
-        }
+        beside.add_to(&mut headers, &self.passes);
         let mut arguments = member(params, "arguments").unwrap_or("{}").to_owned();
         let mut continuation = None;
         for _ in 0..MAX_ROUNDS {

@@ -24,6 +24,7 @@ use crate::server::ServerMsg;
 use crate::server::resources::ResourceLook;
 use mgp_callers::exchange::Exchange;
 use mgp_callers::request::Caller;
+use mgp_runtime::metrics::GrowingCount;
 use mgp_runtime::time::moment;
 
 /// Length of the hash that names an instance: enough that two agents never share one.
@@ -61,6 +62,8 @@ pub(super) struct ShownInstances {
     /// And one for each folder.
     by_folder: AtomicBool,
     shown: Snapshot<Table>,
+    /// Lives of the server that were begun since the kernel's start.
+    begun: GrowingCount,
     /// Locks: the next instance for somebody starts only after the last one ended, even if a supervisor failed.
     turns: Mutex<HashMap<InstanceOwner, Weak<LifeLock>>>,
 }
@@ -83,6 +86,7 @@ impl ShownInstances {
             apart: AtomicBool::new(false),
             by_folder: AtomicBool::new(false),
             shown: Snapshot::new(Table::new()),
+            begun: GrowingCount::new(),
             turns: Mutex::default(),
         }
     }
@@ -100,6 +104,16 @@ impl ShownInstances {
 }
 
 impl ServerHandle {
+    /// Lives of it that were begun since the kernel's start; one that never ended by itself has one.
+    #[must_use]
+    pub fn lives_begun(&self) -> u64 {
+        self.lives.begun.get()
+    }
+
+    pub(in crate::server) fn life_begins(&self) {
+        self.lives.begun.one_more();
+    }
+
     /// The handle of somebody's instance, which is started at once.
     pub(in crate::server) fn of_owner(self: &Arc<Self>, owner: &InstanceOwner) -> Arc<Self> {
         let own = OfAgent {

@@ -29,6 +29,12 @@ impl SchemaCache {
         }
     }
 
+    /// How many it has.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.lately.len() + self.before.len()
+    }
+
     /// What is known of a schema's text.
     pub fn get(&mut self, text: &str) -> Option<Schema> {
         let hash = *blake3::hash(text.as_bytes()).as_bytes();

@@ -102,6 +102,73 @@ impl TraceId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The same as W3C Trace Context has it; `None` for an id that is no UUID.
+    #[must_use]
+    pub fn number(&self) -> Option<u128> {
+        number(&self.0)
+    }
+}
+
+/// What a `traceparent` says (W3C Trace Context, section 3.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceParent {
+    /// The trace.
+    pub id: TraceId,
+    /// The span of who sent it; never 0.
+    pub span: u64,
+    /// Whether that is sampled.
+    pub sampled: bool,
+}
+
+impl TraceParent {
+    /// Longest `tracestate` that is passed on, in bytes: as much as each participant has to pass on.
+    const STATE_MAX: usize = 512;
+
+    /// Reads one of version 00, or the beginning of one of a later version.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let hex = |text: &str| text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        let (known, rest) = text.split_at_checked(55)?;
+        let mut parts = known.split('-');
+        let (version, id) = (parts.next()?, parts.next()?);
+        let (span, flags) = (parts.next()?, parts.next()?);
+        let lengths = [version, id, span, flags].map(str::len) == [2, 32, 16, 2];
+        let later = version != "00" && rest.starts_with('-');
+        if !lengths || version == "ff" || !(rest.is_empty() || later) {
+            return None;
+        }
+        if ![version, span, flags].into_iter().all(hex) {
+            return None;
+        }
+        Some(Self {
+            id: TraceId::of_parent(text)?,
+            span: u64::from_str_radix(span, 16).ok().filter(|n| *n != 0)?,
+            sampled: u8::from_str_radix(flags, 16).ok()? & 1 == 1,
+        })
+    }
+
+    /// That of `params._meta`, and the `tracestate` beside it.
+    #[must_use]
+    pub fn find(params: Option<&str>) -> Option<(Self, Option<String>)> {
+        let said = |p: &&str| may_mention(p.as_bytes(), "traceparent");
+        let params = params.filter(said)?;
+        let meta = read(read(Some(params)).meta.map(RawValue::get));
+        let text = |raw: &RawValue| serde_json::from_str::<String>(raw.get()).ok();
+        let parent = Self::parse(&text(meta.traceparent?)?)?;
+        Some((parent, meta.tracestate.and_then(text)))
+    }
+
+    /// What of a `tracestate` is passed on: all of it, or nothing where it is too long or no header could say it.
+    #[must_use]
+    pub fn state(text: &str) -> &str {
+        let plain = text.bytes().all(|b| matches!(b, b' '..=b'~'));
+        if text.len() <= Self::STATE_MAX && plain {
+            text.trim()
+        } else {
+            ""
+        }
+    }
 }
 
 /// The number that a UUID writes, in its one form of 36 characters; `None` for anything else, and for
@@ -124,6 +191,8 @@ struct Carrier<'a> {
     trace_id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     traceparent: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    tracestate: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "_meta")]
     meta: Option<&'a RawValue>,
 }
@@ -223,5 +292,36 @@ mod tests {
         ] {
             assert_eq!(TraceId::of_parent(bad), None, "{bad}");
         }
+    }
+    /// W3C Trace Context, section 3.2: what is none is nobody's parent; of a later version the beginning counts.
+    #[test]
+    fn a_parent_is_read_as_the_document_has_it() {
+        let good = "00-550e8400e29b41d4a716446655440000-00f067aa0ba902b7-01";
+        let parent = TraceParent::parse(good).unwrap();
+        assert!(parent.sampled && parent.span == 0x00f0_67aa_0ba9_02b7);
+        assert!(
+            !TraceParent::parse(&good.replace("-01", "-00"))
+                .unwrap()
+                .sampled
+        );
+        let later = good.replacen("00", "cc", 1) + "-what-comes";
+        assert!(TraceParent::parse(&later).is_some());
+        let bad = [
+            format!("{good}-x"),
+            good.replacen("00", "ff", 1),
+            good.replace("00f067aa0ba902b7", "0000000000000000"),
+            good.to_uppercase(),
+            good.replace("-01", "-0g"),
+            good[..54].to_owned(),
+            format!("{}é", &good[..54]),
+        ];
+        for bad in bad {
+            assert_eq!(TraceParent::parse(&bad), None, "{bad}");
+        }
+        let params = format!(r#"{{"_meta":{{"traceparent":"{good}","tracestate":"a=1"}}}}"#);
+        let found = TraceParent::find(Some(&params)).unwrap();
+        assert_eq!(found, (parent, Some("a=1".into())));
+        assert_eq!(TraceParent::state("a=1\n"), "");
+        assert_eq!(TraceParent::state(&"a".repeat(513)), "");
     }
 }

@@ -1,0 +1,198 @@
+//! `/metrics`: figures of the whole kernel, for who may read what all agents do.
+//!
+//! No agent may. The path has a token of its own, which opens nothing else; without it, it is there for programs of
+//! this machine alone, and only if the operator said so.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, Response, StatusCode};
+use mgp_engine::calls::telemetry::exposition::TextForm;
+use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind};
+use mgp_runtime::metrics::GrowingCount;
+use mgp_transports::http::body::ReplyBody;
+use subtle::ConstantTimeEq;
+
+use super::answer::refusal;
+use super::auth::{Unwelcome, bearer};
+use mgp_callers::request::Answering;
+
+/// Headers that a proxy adds: who asks through one is not on this machine because the proxy is.
+const OF_PROXIES: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+
+/// Statuses that are counted, from 100 on.
+const STATUSES: usize = 500;
+
+/// Writes the figures in a form.
+#[derive(Clone)]
+pub struct MetricsPage(Arc<dyn Fn(TextForm) -> Answering<String> + Send + Sync>);
+
+impl MetricsPage {
+    /// What this function writes.
+    #[must_use]
+    pub fn new(write: impl Fn(TextForm) -> Answering<String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(write))
+    }
+}
+
+impl fmt::Debug for MetricsPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MetricsPage")
+    }
+}
+
+/// `/metrics`, where there is one.
+#[derive(Debug, Clone)]
+pub struct MetricsPath {
+    /// What is shown.
+    pub page: MetricsPage,
+    /// The hash of the token that opens it.
+    pub token: blake3::Hash,
+    /// Programs of this machine need none.
+    pub loopback: bool,
+}
+
+impl MetricsPath {
+    /// Answers a scrape.
+    pub(super) async fn answer(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        peer: IpAddr,
+    ) -> Response<ReplyBody> {
+        if *method != Method::GET {
+            return super::not_allowed("GET");
+        }
+        if let Err(unwelcome) = self.judge(headers, peer) {
+            let mut response = unwelcome.answer(None);
+            *response.body_mut() = refusal(StatusCode::UNAUTHORIZED, WORDS).into_body();
+            return response;
+        }
+        let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+        let form = TextForm::wanted(accept);
+        let text = (self.page.0)(form).await;
+        let mut response = Response::new(ReplyBody::full(text));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(form.content_type()));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+
+    /// Who shows a token is judged by it, wherever it comes from.
+    fn judge(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), Unwelcome> {
+        if !headers.contains_key(AUTHORIZATION) && self.loopback && is_here(headers, peer) {
+            return Ok(());
+        }
+        let hash = blake3::hash(bearer(headers)?.as_bytes());
+        let same = hash.as_bytes().ct_eq(self.token.as_bytes());
+        match bool::from(same) {
+            true => Ok(()),
+            false => Err(Unwelcome::Invalid("it is not the token of /metrics".into())),
+        }
+    }
+}
+
+/// What whoever is not let in reads. No agent's token opens the path: it shows what other agents do.
+const WORDS: &str = "/metrics wants `Authorization: Bearer <token>` with the token that `mgp metrics --scrape-config` \
+    names; the tokens of agents do not open it";
+
+/// Whether the request comes from a program of this machine, as far as that can be told.
+fn is_here(headers: &HeaderMap, peer: IpAddr) -> bool {
+    let through = OF_PROXIES.iter().any(|name| headers.contains_key(*name));
+    peer.to_canonical().is_loopback() && !through
+}
+
+/// How requests of the HTTP door were answered.
+#[derive(Debug)]
+pub struct DoorCounts([GrowingCount; STATUSES]);
+
+impl Default for DoorCounts {
+    fn default() -> Self {
+        Self([const { GrowingCount::new() }; STATUSES])
+    }
+}
+
+impl DoorCounts {
+    pub(super) fn answered(&self, status: StatusCode) {
+        let place = usize::from(status.as_u16()).checked_sub(100);
+        if let Some(count) = place.and_then(|place| self.0.get(place)) {
+            count.one_more();
+        }
+    }
+
+    /// Those that there were.
+    #[must_use]
+    pub fn family(&self) -> MetricFamily {
+        let mut family = MetricFamily::new(
+            "mgp_http_requests",
+            MetricKind::Counter,
+            "Requests that the HTTP door answered, by status; 401 and 403 are callers that were turned away.",
+        );
+        for (place, count) in self.0.iter().enumerate() {
+            if count.get() > 0 {
+                family.add(&[("status", &(place + 100).to_string())], count.get());
+            }
+        }
+        family
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(loopback: bool) -> MetricsPath {
+        MetricsPath {
+            page: MetricsPage::new(|_| Box::pin(std::future::ready("figures".to_owned()))),
+            token: blake3::hash(b"right"),
+            loopback,
+        }
+    }
+
+    fn opens(loopback: bool, headers: &[(&'static str, &str)], peer: &str) -> bool {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        let headers = HeaderMap::from_iter(headers);
+        path(loopback)
+            .judge(&headers, peer.parse().unwrap())
+            .is_ok()
+    }
+
+    /// Decision 0066: without its token the path is open to nobody, or to this machine alone; who shows another
+    /// token, or comes through a proxy, is not let in for being near.
+    #[test]
+    fn the_figures_are_for_their_token_or_for_this_machine() {
+        let right = [("authorization", "Bearer right")];
+        let agents = [("authorization", "Bearer mgp_agent")];
+        for loopback in [false, true] {
+            assert!(opens(loopback, &right, "192.0.2.1"));
+            assert!(!opens(loopback, &agents, "127.0.0.1"));
+            assert!(!opens(loopback, &[], "192.0.2.1"));
+            assert_eq!(opens(loopback, &[], "127.0.0.1"), loopback);
+            assert_eq!(opens(loopback, &[], "::ffff:127.0.0.1"), loopback);
+            assert!(!opens(
+                loopback,
+                &[("x-forwarded-for", "192.0.2.1")],
+                "127.0.0.1"
+            ));
+            assert!(!opens(loopback, &[("forwarded", "for=192.0.2.1")], "::1"));
+        }
+    }
+
+    #[test]
+    fn answers_are_counted_by_their_status() {
+        let counts = DoorCounts::default();
+        counts.answered(StatusCode::OK);
+        counts.answered(StatusCode::UNAUTHORIZED);
+        counts.answered(StatusCode::from_u16(999).unwrap());
+        let labels = counts
+            .family()
+            .points
+            .into_iter()
+            .map(|point| point.labels[0].1.clone());
+        assert_eq!(labels.collect::<Vec<_>>(), ["200", "401"]);
+    }
+}

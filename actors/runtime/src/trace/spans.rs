@@ -1,0 +1,230 @@
+//! The spans of a request that is sampled. Each is told when it ends, so nothing gathers in memory however long
+//! the request takes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mgp_engine::calls::telemetry::spans::{EndedSpan, SpanKind, SpanValue};
+use mgp_engine::clock::MonotonicTime;
+
+use super::{RemoteSpan, Trace, span};
+use crate::event_sink::EventSink;
+use crate::time::{moment, unix_ns};
+
+/// Longest name of a span, in characters: what servers name their tools is cut there.
+const NAME_MAX: usize = 160;
+
+/// The span of a whole request. It ends when it is dropped.
+#[derive(Debug)]
+pub struct RequestSpan {
+    open: Mutex<OpenSpan>,
+    trace: u128,
+    id: u64,
+    state: Box<str>,
+    sink: EventSink<EndedSpan>,
+}
+
+/// What is known of a span that has not ended.
+#[derive(Debug)]
+struct OpenSpan {
+    ids: (u64, u64),
+    name: Box<str>,
+    kind: SpanKind,
+    start_ns: u64,
+    began: MonotonicTime,
+    attributes: Vec<(&'static str, SpanValue)>,
+    error: Option<&'static str>,
+}
+
+impl OpenSpan {
+    fn begin(name: &str, kind: SpanKind, parent: u64) -> Self {
+        Self {
+            ids: (span(), parent),
+            name: cut(name),
+            kind,
+            start_ns: unix_ns(),
+            began: moment(),
+            attributes: Vec::new(),
+            error: None,
+        }
+    }
+
+    fn end(&mut self, trace: u128, state: &str) -> EndedSpan {
+        let lasted = nanos(moment().since(self.began));
+        EndedSpan {
+            trace,
+            id: self.ids.0,
+            parent: self.ids.1,
+            state: state.into(),
+            name: std::mem::take(&mut self.name),
+            kind: self.kind,
+            start_ns: self.start_ns,
+            end_ns: self.start_ns.saturating_add(lasted),
+            attributes: std::mem::take(&mut self.attributes),
+            error: self.error,
+        }
+    }
+}
+
+impl RequestSpan {
+    /// Begins the span of a request of this trace, below the span of who sent it.
+    #[must_use]
+    pub fn begin(trace: &Trace, name: &str, sink: &EventSink<EndedSpan>) -> Option<Arc<Self>> {
+        let number = trace.id.number()?;
+        let caller = trace.caller.as_deref();
+        let open = OpenSpan::begin(
+            name,
+            SpanKind::Server,
+            caller.map_or(0, |caller| caller.span),
+        );
+        Some(Arc::new(Self {
+            trace: number,
+            id: open.ids.0,
+            open: Mutex::new(open),
+            state: caller.map_or_else(Box::default, |caller| caller.state.clone()),
+            sink: sink.clone(),
+        }))
+    }
+
+    /// Names it anew: more is known by now.
+    pub fn name(&self, name: &str) {
+        self.open().name = cut(name);
+    }
+
+    /// Says something of it.
+    pub fn set(&self, name: &'static str, value: impl Into<SpanValue>) {
+        let mut open = self.open();
+        open.attributes.retain(|(known, _)| *known != name);
+        open.attributes.push((name, value.into()));
+    }
+
+    /// It failed, for this reason.
+    pub fn failed(&self, why: &'static str) {
+        self.open().error = Some(why);
+    }
+
+    fn open(&self) -> MutexGuard<'_, OpenSpan> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for RequestSpan {
+    fn drop(&mut self) {
+        let ended = self.open().end(self.trace, &self.state);
+        self.sink.send(ended);
+    }
+}
+
+/// A part of a request. It ends when it is dropped.
+#[derive(Debug)]
+pub struct PartSpan {
+    of: Arc<RequestSpan>,
+    open: OpenSpan,
+}
+
+impl PartSpan {
+    /// Says something of it.
+    pub fn set(&mut self, name: &'static str, value: impl Into<SpanValue>) {
+        self.open.attributes.push((name, value.into()));
+    }
+
+    /// It failed, for this reason.
+    pub fn failed(&mut self, why: &'static str) {
+        self.open.error = Some(why);
+    }
+
+    /// The `traceparent` for who is asked within it.
+    #[must_use]
+    pub fn traceparent(&self) -> String {
+        let (trace, id) = (self.of.trace, self.open.ids.0);
+        format!("00-{trace:032x}-{id:016x}-01")
+    }
+
+    /// The `tracestate` that goes with it; none where the caller sent none.
+    #[must_use]
+    pub fn tracestate(&self) -> Option<&str> {
+        Some(&*self.of.state).filter(|state| !state.is_empty())
+    }
+}
+
+impl Drop for PartSpan {
+    fn drop(&mut self) {
+        let ended = self.open.end(self.of.trace, &self.of.state);
+        self.of.sink.send(ended);
+    }
+}
+
+impl Trace {
+    /// Begins a part of the request within the kernel; `None` where the request is not sampled.
+    #[must_use]
+    pub fn part(&self, name: &'static str) -> Option<PartSpan> {
+        let of = self.span.clone()?;
+        let open = OpenSpan::begin(name, SpanKind::Internal, of.id);
+        Some(PartSpan { of, open })
+    }
+
+    /// Begins a request of the kernel to somebody else, as part of this one.
+    #[must_use]
+    pub fn asking(&self, method: &str, of: Option<&str>) -> Option<PartSpan> {
+        let request = self.span.clone()?;
+        let name = match of {
+            Some(of) => format!("{method} {of}"),
+            None => method.to_owned(),
+        };
+        let open = OpenSpan::begin(&name, SpanKind::Client, request.id);
+        let mut part = PartSpan { of: request, open };
+        part.set("mcp.method.name", method);
+        Some(part)
+    }
+
+    /// What the caller says of its own span, when its trace is this one.
+    #[must_use]
+    pub fn caller(&self) -> Option<&RemoteSpan> {
+        self.caller.as_deref()
+    }
+}
+
+fn cut(name: &str) -> Box<str> {
+    match name.char_indices().nth(NAME_MAX) {
+        Some((at, _)) => name[..at].into(),
+        None => name.into(),
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decision 0066: the parts of a request are below its span, that is below its caller's, and what is asked
+    /// further is told of the part, with what the caller wants passed on.
+    #[test]
+    fn spans_of_a_request_hang_together() {
+        let ended: Arc<Mutex<Vec<EndedSpan>>> = Arc::default();
+        let taken = ended.clone();
+        let sink = EventSink::new(move |span| taken.lock().unwrap().push(span));
+        let parent = "00-550e8400e29b41d4a716446655440000-00f067aa0ba902b7-01";
+        let params = format!(r#"{{"_meta":{{"traceparent":"{parent}","tracestate":"a=b"}}}}"#);
+        let mut trace = Trace::of(Some(&params), None);
+        trace.span = RequestSpan::begin(&trace, "tools/call", &sink);
+        drop(trace.part("checks"));
+        let asking = trace.asking("tools/call", Some("t")).unwrap();
+        let passed_on = asking.traceparent();
+        assert_eq!(asking.tracestate(), Some("a=b"));
+        drop(asking);
+        trace.span.as_ref().unwrap().failed("timeout");
+        drop(trace);
+        let ended = ended.lock().unwrap();
+        let names: Vec<_> = ended.iter().map(|span| &*span.name).collect();
+        assert_eq!(names, ["checks", "tools/call t", "tools/call"]);
+        assert_eq!(ended[2].parent, 0x00f0_67aa_0ba9_02b7);
+        assert!(ended[..2].iter().all(|part| part.parent == ended[2].id));
+        let own = format!("{:016x}", ended[1].id);
+        assert_eq!(passed_on, format!("{}{own}-01", &parent[..36]));
+        assert_eq!(ended[2].error, Some("timeout"));
+        assert!(Trace::minted().part("checks").is_none());
+    }
+}

@@ -1,0 +1,210 @@
+//! Figures as text: the Prometheus text format 0.0.4, and OpenMetrics 1.0.
+
+use std::fmt::Write;
+
+use super::families::{MetricFamily, MetricKind, MetricPoint, MetricValue};
+use super::latency::{BOUNDS_US, LatencyCounts, seconds};
+
+/// Which text is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TextForm {
+    /// Prometheus text format, version 0.0.4.
+    #[default]
+    Prometheus,
+    /// OpenMetrics, version 1.0.0.
+    OpenMetrics,
+}
+
+impl TextForm {
+    /// The form that a scraper asks for with its `Accept`; the older one where it does not say.
+    #[must_use]
+    pub fn wanted(accept: Option<&str>) -> Self {
+        let asks = accept.is_some_and(|accept| {
+            let mut kinds = accept.split(',').map(str::trim_start);
+            kinds.any(|kind| {
+                let mut parts = kind.split(';').map(str::trim);
+                let named = parts.next() == Some("application/openmetrics-text");
+                named && !parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+            })
+        });
+        if asks {
+            Self::OpenMetrics
+        } else {
+            Self::Prometheus
+        }
+    }
+
+    /// Its `Content-Type`.
+    #[must_use]
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// Writes all figures; a family without any is left out.
+#[must_use]
+pub fn text(families: &[MetricFamily], form: TextForm) -> String {
+    let mut out = String::with_capacity(64 << 10);
+    for family in families.iter().filter(|family| !family.points.is_empty()) {
+        head(&mut out, family, form);
+        for point in &family.points {
+            write_point(&mut out, family, point);
+        }
+    }
+    if form == TextForm::OpenMetrics {
+        out.push_str("# EOF\n");
+    }
+    out
+}
+
+fn head(out: &mut String, family: &MetricFamily, form: TextForm) {
+    let kind = match family.kind {
+        MetricKind::Counter => "counter",
+        MetricKind::Gauge => "gauge",
+        MetricKind::Latency => "histogram",
+    };
+    // Only OpenMetrics names a counter without its suffix.
+    let suffix = match (family.kind, form) {
+        (MetricKind::Counter, TextForm::Prometheus) => "_total",
+        (MetricKind::Counter | MetricKind::Gauge | MetricKind::Latency, _) => "",
+    };
+    let name = family.name;
+    let _ = writeln!(out, "# HELP {name}{suffix} {}", family.help);
+    let _ = writeln!(out, "# TYPE {name}{suffix} {kind}");
+    if form == TextForm::OpenMetrics && !family.unit.is_empty() {
+        let _ = writeln!(out, "# UNIT {name} {}", family.unit);
+    }
+}
+
+fn write_point(out: &mut String, family: &MetricFamily, point: &MetricPoint) {
+    let suffix = match family.kind {
+        MetricKind::Counter => "_total",
+        MetricKind::Gauge | MetricKind::Latency => "",
+    };
+    match point.value {
+        MetricValue::Whole(value) => line(out, family.name, suffix, point, None, &value),
+        MetricValue::Real(value) => line(out, family.name, suffix, point, None, &value),
+        MetricValue::Latency(counts) => write_latency(out, family.name, point, &counts),
+    }
+}
+
+fn write_latency(out: &mut String, name: &str, point: &MetricPoint, counts: &LatencyCounts) {
+    let mut so_far = 0;
+    let bounds = BOUNDS_US.map(|bound| format!("{:?}", seconds(bound)));
+    let bounds = bounds.iter().map(String::as_str).chain(["+Inf"]);
+    for (bound, count) in bounds.zip(counts.buckets) {
+        so_far += count;
+        line(out, name, "_bucket", point, Some(bound), &so_far);
+    }
+    line(out, name, "_sum", point, None, &seconds(counts.sum_us));
+    line(out, name, "_count", point, None, &so_far);
+}
+
+fn line(
+    out: &mut String,
+    name: &str,
+    suffix: &str,
+    point: &MetricPoint,
+    bound: Option<&str>,
+    value: &dyn std::fmt::Display,
+) {
+    out.push_str(name);
+    out.push_str(suffix);
+    let labels = point
+        .labels
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()));
+    let mut labels = labels.chain(bound.map(|bound| ("le", bound))).peekable();
+    if labels.peek().is_some() {
+        let mut before = '{';
+        for (name, value) in labels {
+            out.push(before);
+            out.push_str(name);
+            out.push_str("=\"");
+            escape(out, value);
+            out.push('"');
+            before = ',';
+        }
+        out.push('}');
+    }
+    let _ = writeln!(out, " {value}");
+}
+
+/// What both formats want escaped in the value of a label.
+fn escape(out: &mut String, text: &str) {
+    for c in text.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            c => out.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::telemetry::latency::BUCKETS;
+
+    fn told() -> Vec<MetricFamily> {
+        let mut buckets = [0; BUCKETS];
+        (buckets[0], buckets[BUCKETS - 1]) = (2, 1);
+        let counts = LatencyCounts {
+            buckets,
+            sum_us: 61_000_500,
+        };
+        vec![
+            MetricFamily::new("mgp_calls", MetricKind::Counter, "Calls.")
+                .with(&[("server", "a"), ("tool", "x\"\\y")], 3_u64),
+            MetricFamily::new("mgp_nothing", MetricKind::Gauge, "None."),
+            MetricFamily::new("mgp_up_seconds", MetricKind::Gauge, "Up.")
+                .in_unit("seconds")
+                .with(&[], 1.5),
+            MetricFamily::new("mgp_call_seconds", MetricKind::Latency, "Times.")
+                .in_unit("seconds")
+                .with(&[("server", "a")], counts),
+        ]
+    }
+
+    /// Decision 0066: both texts, letter by letter.
+    #[test]
+    fn figures_are_written_in_both_forms() {
+        let plain = text(&told(), TextForm::Prometheus);
+        assert!(plain.starts_with(
+            "# HELP mgp_calls_total Calls.\n# TYPE mgp_calls_total counter\n\
+             mgp_calls_total{server=\"a\",tool=\"x\\\"\\\\y\"} 3\n# HELP mgp_up_seconds Up.\n"
+        ));
+        assert!(!plain.contains("mgp_nothing") && !plain.contains("# EOF"));
+        let open = text(&told(), TextForm::OpenMetrics);
+        assert!(
+            open.starts_with("# HELP mgp_calls Calls.\n# TYPE mgp_calls counter\nmgp_calls_total{")
+        );
+        assert!(open.contains("# UNIT mgp_up_seconds seconds\nmgp_up_seconds 1.5\n"));
+        assert!(open.contains("mgp_call_seconds_bucket{server=\"a\",le=\"0.00025\"} 2\n"));
+        assert!(open.contains("mgp_call_seconds_bucket{server=\"a\",le=\"1.0\"} 2\n"));
+        assert!(open.contains("mgp_call_seconds_bucket{server=\"a\",le=\"+Inf\"} 3\n"));
+        assert!(open.ends_with(
+            "mgp_call_seconds_sum{server=\"a\"} 61.0005\nmgp_call_seconds_count{server=\"a\"} 3\n# EOF\n"
+        ));
+    }
+
+    /// Decision 0066: who can read OpenMetrics says so, and `q=0` is a no.
+    #[test]
+    fn a_scraper_gets_the_form_it_asks_for() {
+        let prometheus =
+            "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
+        assert_eq!(TextForm::wanted(Some(prometheus)), TextForm::OpenMetrics);
+        for other in [
+            None,
+            Some("*/*"),
+            Some("text/plain"),
+            Some("application/openmetrics-text; q=0, */*"),
+        ] {
+            assert_eq!(TextForm::wanted(other), TextForm::Prometheus, "{other:?}");
+        }
+    }
+}

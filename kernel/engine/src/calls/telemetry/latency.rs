@@ -1,0 +1,71 @@
+//! The buckets of a histogram of times.
+
+use std::time::Duration;
+
+/// Upper bounds, in microseconds: what the kernel adds is below the first, a call of a local server below
+/// the fourth, and what takes more than a minute waits for a person.
+pub const BOUNDS_US: [u64; 14] = [
+    250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000,
+    15_000_000, 60_000_000,
+];
+
+/// Buckets of a histogram: one for each bound, and one for what is above them all.
+pub const BUCKETS: usize = BOUNDS_US.len() + 1;
+
+/// The bucket of a time: a bound belongs to its own bucket, as Prometheus has it (`le`).
+#[must_use]
+pub fn bucket(time: Duration) -> usize {
+    let micros = micros(time);
+    BOUNDS_US.partition_point(|bound| *bound < micros)
+}
+
+/// Whole microseconds, rounded up: nothing that took longer than a bound is counted at it.
+#[must_use]
+pub fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
+}
+
+/// A bound in seconds.
+#[must_use]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a time in microseconds is far below 2^53"
+)]
+pub fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+/// A histogram as it was at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencyCounts {
+    /// How many times fell into each bucket; not cumulative.
+    pub buckets: [u64; BUCKETS],
+    /// All of them together, in microseconds.
+    pub sum_us: u64,
+}
+
+impl LatencyCounts {
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decision 0066: a time at a bound is within it, a nanosecond more is not.
+    #[test]
+    fn a_bound_belongs_to_its_own_bucket() {
+        for (at, bound) in BOUNDS_US.into_iter().enumerate() {
+            let time = Duration::from_micros(bound);
+            assert_eq!(bucket(time), at, "{bound}");
+            assert_eq!(bucket(time + Duration::from_nanos(1)), at + 1, "{bound}");
+        }
+        assert_eq!(bucket(Duration::ZERO), 0);
+        assert_eq!(bucket(Duration::MAX), BUCKETS - 1);
+        assert!(BOUNDS_US.is_sorted());
+    }
+}

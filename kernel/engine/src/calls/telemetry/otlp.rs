@@ -1,0 +1,262 @@
+//! OTLP 1.x messages in protobuf: what is posted to `/v1/traces`, `/v1/metrics` and `/v1/logs`. Field numbers are those
+//! of opentelemetry-proto 1.x.
+
+use super::families::{MetricFamily, MetricKind, MetricPoint, MetricValue};
+use super::latency::{BOUNDS_US, LatencyCounts, seconds};
+use super::protobuf::ProtoMessage;
+use super::spans::{EndedSpan, SpanKind, SpanValue};
+
+/// Aggregation from the start on.
+const CUMULATIVE: u64 = 2;
+/// The status of a span that failed.
+const FAILED: u64 = 2;
+
+/// Who tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TelemetrySource {
+    /// `service.name`.
+    pub service: String,
+    /// `service.version`.
+    pub version: String,
+    /// `service.instance.id`: another one for each life of the kernel.
+    pub instance: String,
+    /// `mgp.node.name`.
+    pub node: String,
+    /// When the kernel started, in nanoseconds since 1970.
+    pub start_ns: u64,
+}
+
+/// A line of the kernel's log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToldLogLine {
+    /// Nanoseconds since 1970.
+    pub at_ns: u64,
+    /// As OpenTelemetry counts them: 1 for the least severe.
+    pub severity: u8,
+    /// The same as a word.
+    pub level: &'static str,
+    /// What was written.
+    pub body: String,
+    /// The fields of the line.
+    pub fields: Vec<(&'static str, String)>,
+}
+
+impl TelemetrySource {
+    /// An `ExportTraceServiceRequest`.
+    #[must_use]
+    pub fn traces(&self, spans: &[EndedSpan]) -> Vec<u8> {
+        self.wrapped(|scope| {
+            for span in spans {
+                scope.message(2, |message| write_span(message, span));
+            }
+        })
+    }
+
+    /// An `ExportMetricsServiceRequest`, of what was measured at `now_ns`.
+    #[must_use]
+    pub fn metrics(&self, families: &[MetricFamily], now_ns: u64) -> Vec<u8> {
+        let times = (self.start_ns, now_ns);
+        self.wrapped(|scope| {
+            for family in families.iter().filter(|family| !family.points.is_empty()) {
+                scope.message(2, |metric| write_family(metric, family, times));
+            }
+        })
+    }
+
+    /// An `ExportLogsServiceRequest`.
+    #[must_use]
+    pub fn logs(&self, lines: &[ToldLogLine]) -> Vec<u8> {
+        self.wrapped(|scope| {
+            for line in lines {
+                scope.message(2, |record| write_log(record, line));
+            }
+        })
+    }
+
+    /// All three requests have the same two envelopes.
+    fn wrapped(&self, write: impl FnOnce(&mut ProtoMessage)) -> Vec<u8> {
+        let mut request = ProtoMessage::default();
+        request.message(1, |of_resource| {
+            of_resource.message(1, |resource| {
+                let said = [
+                    ("service.name", &self.service),
+                    ("service.version", &self.version),
+                    ("service.instance.id", &self.instance),
+                    ("mgp.node.name", &self.node),
+                ];
+                for (name, value) in said {
+                    resource.message(1, |pair| write_text(pair, name, value));
+                }
+            });
+            of_resource.message(2, |of_scope| {
+                of_scope.message(1, |scope| {
+                    scope.put(1, b"mgp");
+                    scope.put_some(2, self.version.as_bytes());
+                });
+                write(of_scope);
+            });
+        });
+        request.bytes()
+    }
+}
+
+fn write_text(pair: &mut ProtoMessage, name: &str, value: &str) {
+    pair.put(1, name.as_bytes());
+    pair.message(2, |any| any.put(1, value.as_bytes()));
+}
+
+fn write_span(message: &mut ProtoMessage, span: &EndedSpan) {
+    message.put(1, &span.trace.to_be_bytes());
+    message.put(2, &span.id.to_be_bytes());
+    message.put_some(3, span.state.as_bytes());
+    if span.parent != 0 {
+        message.put(4, &span.parent.to_be_bytes());
+    }
+    message.put(5, span.name.as_bytes());
+    let kind = match span.kind {
+        SpanKind::Internal => 1,
+        SpanKind::Server => 2,
+        SpanKind::Client => 3,
+    };
+    message.number(6, kind);
+    message.fixed(7, span.start_ns);
+    message.fixed(8, span.end_ns);
+    for (name, value) in &span.attributes {
+        message.message(9, |pair| {
+            pair.put(1, name.as_bytes());
+            pair.message(2, |any| match value {
+                SpanValue::Text(text) => any.put(1, text.as_bytes()),
+                SpanValue::Flag(flag) => any.chosen_number(2, u64::from(*flag)),
+                SpanValue::Whole(number) => any.chosen_number(3, number.cast_unsigned()),
+            });
+        });
+    }
+    if let Some(error) = span.error {
+        message.message(9, |pair| write_text(pair, "error.type", error));
+        message.message(15, |status| status.number(3, FAILED));
+    }
+}
+
+fn write_family(metric: &mut ProtoMessage, family: &MetricFamily, times: (u64, u64)) {
+    metric.put(1, family.name.as_bytes());
+    metric.put(2, family.help.as_bytes());
+    let unit = match family.unit {
+        "seconds" => "s",
+        "bytes" => "By",
+        _ => "1",
+    };
+    metric.put(3, unit.as_bytes());
+    match family.kind {
+        MetricKind::Gauge => metric.message(5, |gauge| write_points(gauge, family, times)),
+        MetricKind::Counter => metric.message(7, |sum| {
+            write_points(sum, family, times);
+            sum.number(2, CUMULATIVE);
+            sum.number(3, 1);
+        }),
+        MetricKind::Latency => metric.message(9, |histogram| {
+            write_points(histogram, family, times);
+            histogram.number(2, CUMULATIVE);
+        }),
+    }
+}
+
+fn write_points(into: &mut ProtoMessage, family: &MetricFamily, times: (u64, u64)) {
+    for point in &family.points {
+        into.message(1, |message| {
+            message.fixed(2, times.0);
+            message.fixed(3, times.1);
+            match &point.value {
+                MetricValue::Real(value) => message.real(4, *value),
+                MetricValue::Whole(value) => message.fixed(6, *value),
+                MetricValue::Latency(counts) => write_latency(message, counts),
+            }
+            write_labels(message, point);
+        });
+    }
+}
+
+fn write_latency(message: &mut ProtoMessage, counts: &LatencyCounts) {
+    message.fixed(4, counts.count());
+    message.real(5, seconds(counts.sum_us));
+    message.packed(6, counts.buckets.into_iter());
+    message.packed(7, BOUNDS_US.into_iter().map(|us| seconds(us).to_bits()));
+}
+
+/// Those of a histogram and those of a number have different places.
+fn write_labels(message: &mut ProtoMessage, point: &MetricPoint) {
+    let place = match point.value {
+        MetricValue::Latency(_) => 9,
+        MetricValue::Whole(_) | MetricValue::Real(_) => 7,
+    };
+    for (name, value) in &point.labels {
+        message.message(place, |pair| write_text(pair, name, value));
+    }
+}
+
+fn write_log(record: &mut ProtoMessage, line: &ToldLogLine) {
+    record.fixed(1, line.at_ns);
+    record.number(2, u64::from(line.severity));
+    record.put(3, line.level.as_bytes());
+    record.message(5, |any| any.put(1, line.body.as_bytes()));
+    for (name, value) in &line.fields {
+        record.message(6, |pair| write_text(pair, name, value));
+    }
+    record.fixed(11, line.at_ns);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source() -> TelemetrySource {
+        TelemetrySource {
+            service: "mgp".into(),
+            version: "1".into(),
+            instance: "i".into(),
+            node: "n".into(),
+            start_ns: 5,
+        }
+    }
+
+    /// Where a value stands in bytes.
+    fn holds(bytes: &[u8], part: &[u8]) -> bool {
+        bytes.windows(part.len()).any(|window| window == part)
+    }
+
+    /// Decision 0066: ids are big-endian bytes, and a failure has its status.
+    #[test]
+    fn a_span_is_written_with_its_ids() {
+        let span = EndedSpan {
+            trace: 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10,
+            id: 0x1112_1314_1516_1718,
+            parent: 0,
+            state: "a=b".into(),
+            name: "tools/call t".into(),
+            kind: SpanKind::Server,
+            start_ns: 1,
+            end_ns: 2,
+            attributes: vec![("n", SpanValue::Whole(-1)), ("f", SpanValue::Flag(false))],
+            error: Some("timeout"),
+        };
+        let bytes = source().traces(&[span]);
+        assert!(holds(
+            &bytes,
+            b"\x0a\x10\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10"
+        ));
+        assert!(holds(&bytes, b"\x12\x08\x11\x12\x13\x14\x15\x16\x17\x18"));
+        assert!(holds(&bytes, b"error.type") && holds(&bytes, b"\x7a\x02\x18\x02"));
+        assert!(holds(&bytes, b"\x12\x02\x10\x00"), "a no is written");
+    }
+
+    /// Decision 0066: what only grows says so, and begins with the kernel.
+    #[test]
+    fn a_counter_is_cumulative_and_monotonic() {
+        let family = MetricFamily::new("mgp_calls", MetricKind::Counter, "Calls.").with(&[], 7_u64);
+        let bytes = source().metrics(&[family], 9);
+        assert!(holds(
+            &bytes,
+            b"\x11\x05\0\0\0\0\0\0\0\x19\x09\0\0\0\0\0\0\0\x31\x07\0\0\0\0\0\0\0"
+        ));
+        assert!(holds(&bytes, b"\x10\x02\x18\x01"));
+    }
+}

@@ -1,0 +1,121 @@
+//! `[telemetry]`: what is told to a collector of OpenTelemetry.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use mgp_engine::calls::telemetry::sampling::SamplingRule;
+use mgp_transports::http::is_safe;
+
+use crate::config::reading::{Env, SecretsConfig, Section, Values};
+
+/// `[telemetry]`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TelemetryConfig {
+    /// Where the collector takes OTLP over HTTP; `None` for nowhere: nothing is told.
+    pub endpoint: Option<String>,
+    /// Headers that go with each message to it; they may be secrets.
+    pub headers: BTreeMap<String, String>,
+    /// Spans are told.
+    pub traces: bool,
+    /// Figures are told.
+    pub metrics: bool,
+    /// The kernel's log is told.
+    pub logs: bool,
+    /// Which traces are told.
+    pub sampling: SamplingRule,
+    /// Spans, and lines of the log, that may wait to be told; more are dropped and counted.
+    pub queue: usize,
+    /// How long they wait for others.
+    pub interval: Duration,
+    /// How often figures are told.
+    pub metrics_interval: Duration,
+    /// How long the collector has for an answer.
+    pub timeout: Duration,
+    /// What the kernel calls itself there.
+    pub service: String,
+}
+
+impl Default for TelemetryConfig {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            headers: BTreeMap::new(),
+            traces: true,
+            metrics: true,
+            logs: false,
+            sampling: SamplingRule {
+                percent: 100,
+                follows_callers: true,
+            },
+            queue: 2048,
+            interval: Duration::from_secs(5),
+            metrics_interval: Duration::from_secs(60),
+            timeout: Duration::from_secs(10),
+            service: "mgp".into(),
+        }
+    }
+}
+
+impl fmt::Debug for TelemetryConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TelemetryConfig")
+            .field("endpoint", &self.endpoint)
+            .field("headers", &self.headers.keys())
+            .field("sampling", &self.sampling)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TelemetryConfig {
+    /// `folder` is the file's, for relative paths.
+    pub(crate) fn read(
+        &mut self,
+        mut section: Section<'_, '_, '_>,
+        folder: &Path,
+        env: &Env<'_>,
+        secrets: &SecretsConfig,
+    ) {
+        if let Some(text) = section.text("endpoint") {
+            let url = text.get_ref().trim_end_matches('/');
+            match is_safe(url) {
+                true => self.endpoint = Some(url.to_owned()),
+                false => section.refuse(
+                    text.span(),
+                    "`endpoint` in [telemetry] wants https://, or http:// on this machine, like http://127.0.0.1:4318",
+                ),
+            }
+        }
+        let headers = section.text_map("headers");
+        for (name, text) in &headers {
+            if name.parse::<http::HeaderName>().is_err() {
+                let words = format!("`headers` in [telemetry]: {name:?} is no name of a header");
+                section.refuse(text.span(), words);
+            }
+        }
+        if !headers.is_empty() {
+            let mut values = Values::new(folder, env, secrets);
+            self.headers = values.secrets("headers", &headers);
+            values.tell(&mut section);
+        }
+        section.flag("traces", &mut self.traces);
+        section.flag("metrics", &mut self.metrics);
+        section.flag("logs", &mut self.logs);
+        section.count("sample_percent", 0..=100, &mut self.sampling.percent);
+        section.flag("follow_callers", &mut self.sampling.follows_callers);
+        // A span takes about a kilobyte.
+        section.count("queue", 1..=65_536, &mut self.queue);
+        section.millis("interval_ms", 10..=60_000, &mut self.interval);
+        section.secs(
+            "metrics_interval_secs",
+            1..=3_600,
+            &mut self.metrics_interval,
+        );
+        section.millis("timeout_ms", 10..=60_000, &mut self.timeout);
+        if let Some(text) = section.text("service") {
+            self.service = (*text.get_ref()).to_owned();
+        }
+        section.finish();
+    }
+}

@@ -1,0 +1,39 @@
+//! Requests by their methods.
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind};
+use mgp_runtime::metrics::GrowingCount;
+
+/// Counts of requests. Bounded by the methods of the routes: no other is counted here.
+#[derive(Debug, Default)]
+pub struct RequestCounts(RwLock<BTreeMap<Box<str>, GrowingCount>>);
+
+impl RequestCounts {
+    /// One more of a method that has a route.
+    pub(crate) fn one_more(&self, method: &str) {
+        {
+            let counts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(count) = counts.get(method) {
+                return count.one_more();
+            }
+        }
+        let mut counts = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        counts.entry(method.into()).or_default().one_more();
+    }
+
+    /// Those that there were.
+    pub(crate) fn family(&self) -> MetricFamily {
+        let mut family = MetricFamily::new(
+            "mgp_requests",
+            MetricKind::Counter,
+            "Requests of agents, of other nodes and of the operator, by method.",
+        );
+        let counts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        for (method, count) in &*counts {
+            family.add(&[("method", method)], count.get());
+        }
+        family
+    }
+}

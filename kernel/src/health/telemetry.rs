@@ -1,0 +1,233 @@
+//! What is told to a collector of OpenTelemetry: spans of sampled requests, figures, and the kernel's log.
+//!
+//! Nothing here holds up a request: a span or a line that finds no room in its queue is dropped and counted.
+
+pub mod logs;
+mod posting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_callers::request::{Answering, Request};
+use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind};
+use mgp_engine::calls::telemetry::otlp::TelemetrySource;
+use mgp_engine::calls::telemetry::sampling::SamplingRule;
+use mgp_engine::calls::telemetry::spans::EndedSpan;
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::metrics::GrowingCount;
+use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::time::unix_ns;
+use mgp_runtime::trace::RequestSpan;
+use mgp_transports::http::client::Client;
+use tokio::sync::{Mutex, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use self::posting::{Collector, Gathering};
+use crate::config::TelemetryConfig;
+
+/// How long the last messages may take when the kernel ends.
+const PARTING: Duration = Duration::from_millis(500);
+
+/// What is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Spans.
+    Traces,
+    /// Figures.
+    Metrics,
+    /// Lines of the log.
+    Logs,
+}
+
+impl Signal {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Traces, Self::Metrics, Self::Logs];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Traces => "traces",
+            Self::Metrics => "metrics",
+            Self::Logs => "logs",
+        }
+    }
+}
+
+/// What became of spans, of messages with figures and of lines of the log.
+#[derive(Debug, Default)]
+pub struct TelemetryCounts {
+    told: [GrowingCount; 3],
+    dropped: [GrowingCount; 3],
+}
+
+impl TelemetryCounts {
+    fn told(&self, signal: Signal) -> &GrowingCount {
+        &self.told[signal as usize]
+    }
+
+    fn dropped(&self, signal: Signal) -> &GrowingCount {
+        &self.dropped[signal as usize]
+    }
+
+    /// All of it, for who reads it.
+    #[must_use]
+    pub fn families(&self) -> [MetricFamily; 2] {
+        let mut told = MetricFamily::new(
+            "mgp_telemetry_told",
+            MetricKind::Counter,
+            "Spans, lines of the log and messages with figures that the collector took.",
+        );
+        let mut dropped = MetricFamily::new(
+            "mgp_telemetry_dropped",
+            MetricKind::Counter,
+            "Those that found no room, or that the collector did not take in time.",
+        );
+        for signal in Signal::ALL {
+            let label = [("signal", signal.name())];
+            told.add(&label, self.told(signal).get());
+            dropped.add(&label, self.dropped(signal).get());
+        }
+        [told, dropped]
+    }
+}
+
+/// Begins the spans of sampled requests.
+#[derive(Debug, Clone)]
+pub struct Tracing {
+    rule: SamplingRule,
+    sink: Option<EventSink<EndedSpan>>,
+}
+
+impl Tracing {
+    /// Of a kernel that tells nobody.
+    #[must_use]
+    pub fn off() -> Self {
+        Self {
+            rule: SamplingRule {
+                percent: 0,
+                follows_callers: false,
+            },
+            sink: None,
+        }
+    }
+
+    /// Begins the span of a request, if it is sampled; it ends with the request.
+    pub(crate) fn begin(&self, request: &mut Request) -> Option<Arc<RequestSpan>> {
+        let sink = self.sink.as_ref()?;
+        let trace = &request.trace;
+        let caller = trace.caller().map(|caller| caller.sampled);
+        // A ping is no work of anybody's.
+        if request.method == "ping" || !self.rule.samples(trace.id.number()?, caller) {
+            return None;
+        }
+        let span = RequestSpan::begin(trace, &request.method, sink)?;
+        span.set("mcp.method.name", &*request.method);
+        span.set("mcp.protocol.version", request.caller.version.as_str());
+        span.set("mgp.agent.id", request.caller.agent.as_str());
+        request.trace.span = Some(span.clone());
+        Some(span)
+    }
+}
+
+/// The tasks that tell a collector.
+#[derive(Debug, Default)]
+pub struct Telemetry {
+    tasks: Mutex<Vec<SupervisedTask<()>>>,
+    closing: CancellationToken,
+}
+
+impl Telemetry {
+    /// Starts to tell what the configuration says; `figures` are those of the moment.
+    #[must_use]
+    pub fn start(
+        config: &TelemetryConfig,
+        client: Client,
+        source: TelemetrySource,
+        counts: &Arc<TelemetryCounts>,
+        figures: impl Fn() -> Answering<Vec<MetricFamily>> + Send + Sync + 'static,
+    ) -> (Self, Tracing) {
+        let telemetry = Self::default();
+        let Some(collector) = Collector::new(config, client, source, counts) else {
+            return (telemetry, Tracing::off());
+        };
+        let mut tasks = Vec::new();
+        let gathering = |signal| Gathering {
+            collector: collector.clone(),
+            signal,
+            interval: config.interval,
+            closing: telemetry.closing.clone(),
+        };
+        let mut tracing = Tracing::off();
+        if config.traces {
+            let (sink, spans) = bounded(config.queue, Signal::Traces, counts);
+            tracing = Tracing {
+                rule: config.sampling,
+                sink: Some(sink),
+            };
+            let tell = gathering(Signal::Traces).run(spans, TelemetrySource::traces);
+            tasks.push(task::supervised("telemetry.traces", tell));
+        }
+        if config.logs {
+            let (sink, lines) = bounded(config.queue, Signal::Logs, counts);
+            logs::tell(sink);
+            let tell = gathering(Signal::Logs).run(lines, TelemetrySource::logs);
+            tasks.push(task::supervised("telemetry.logs", tell));
+        }
+        if config.metrics {
+            let (closing, every) = (telemetry.closing.clone(), config.metrics_interval);
+            let tell = tell_figures(collector, closing, every, figures);
+            tasks.push(task::supervised("telemetry.metrics", tell));
+        }
+        let telemetry = Self {
+            tasks: Mutex::new(tasks),
+            ..telemetry
+        };
+        (telemetry, tracing)
+    }
+
+    /// Tells what still waits, for a moment.
+    pub async fn end(&self) {
+        self.closing.cancel();
+        let tasks = std::mem::take(&mut *self.tasks.lock().await);
+        let ended = async {
+            for task in tasks {
+                let _ = task.await;
+            }
+        };
+        let _ = tokio::time::timeout(PARTING, ended).await;
+    }
+}
+
+/// A queue that takes what it has room for, and counts the rest.
+fn bounded<T: Send + 'static>(
+    most: usize,
+    signal: Signal,
+    counts: &Arc<TelemetryCounts>,
+) -> (EventSink<T>, mpsc::Receiver<T>) {
+    let (sender, receiver) = mpsc::channel(most);
+    let counts = counts.clone();
+    let sink = EventSink::new(move |told| {
+        if sender.try_send(told).is_err() {
+            counts.dropped(signal).one_more();
+        }
+    });
+    (sink, receiver)
+}
+
+async fn tell_figures(
+    collector: Arc<Collector>,
+    closing: CancellationToken,
+    every: Duration,
+    figures: impl Fn() -> Answering<Vec<MetricFamily>>,
+) {
+    loop {
+        let last = tokio::select! {
+            () = tokio::time::sleep(every) => false,
+            () = closing.cancelled() => true,
+        };
+        let body = collector.source.metrics(&figures().await, unix_ns());
+        collector.tell(Signal::Metrics, 1, body, &closing).await;
+        if last {
+            return;
+        }
+    }
+}

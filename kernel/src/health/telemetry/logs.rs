@@ -1,0 +1,187 @@
+//! The kernel's log for programs: a JSON object on each line of stderr, and lines for a collector.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::OnceLock;
+
+use mgp_engine::calls::telemetry::otlp::ToldLogLine;
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::time::{unix_ms, unix_ns};
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer};
+
+/// Longest value of a field that is told, in bytes.
+const VALUE_MAX: usize = 4 << 10;
+
+/// Where lines go beside stderr, once somebody wants them. One for the process, as its log is.
+static TOLD: OnceLock<EventSink<ToldLogLine>> = OnceLock::new();
+
+/// From now on each line goes there, too.
+pub(super) fn tell(sink: EventSink<ToldLogLine>) {
+    let _ = TOLD.set(sink);
+}
+
+/// What an event says.
+#[derive(Default)]
+struct LogFields {
+    message: String,
+    fields: Map<String, Value>,
+    names: Vec<&'static str>,
+}
+
+impl LogFields {
+    fn of(event: &Event<'_>) -> Self {
+        let mut said = Self::default();
+        event.record(&mut said);
+        said
+    }
+
+    fn put(&mut self, field: &Field, value: Value) {
+        self.names.push(field.name());
+        self.fields.insert(field.name().to_owned(), value);
+    }
+
+    fn text(&mut self, field: &Field, mut text: String) {
+        if text.len() > VALUE_MAX {
+            let end = (0..=VALUE_MAX)
+                .rev()
+                .find(|end| text.is_char_boundary(*end));
+            text.truncate(end.unwrap_or_default());
+        }
+        match field.name() {
+            "message" => self.message = text,
+            _ => self.put(field, text.into()),
+        }
+    }
+}
+
+impl Visit for LogFields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.text(field, format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.text(field, value.to_owned());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value.into());
+    }
+}
+
+/// Writes each event as a JSON object on a line of its own.
+pub struct JsonLines;
+
+impl JsonLines {
+    fn line(event: &Event<'_>, at_ms: u64) -> String {
+        let said = LogFields::of(event);
+        let mut line = Map::new();
+        line.insert("timestamp".into(), rfc3339_ms(at_ms).into());
+        let level = event.metadata().level();
+        line.insert("level".into(), level.as_str().to_lowercase().into());
+        line.insert("message".into(), said.message.into());
+        line.insert("target".into(), event.metadata().target().into());
+        // A field of the same name as one of these stands beside them.
+        line.insert("fields".into(), said.fields.into());
+        Value::Object(line).to_string()
+    }
+}
+
+impl<S: Subscriber> Layer<S> for JsonLines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let line = Self::line(event, unix_ms()) + "\n";
+        // There is nobody to be told that the log cannot be written.
+        let _ = std::io::stderr().lock().write_all(line.as_bytes());
+    }
+}
+
+/// Hands each event to who tells the collector, if anybody does.
+pub struct ToldLines;
+
+impl<S: Subscriber> Layer<S> for ToldLines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let Some(sink) = TOLD.get() else { return };
+        // What is said of the way to the collector would go that way, and be said again.
+        if event
+            .metadata()
+            .target()
+            .starts_with(module_path!().trim_end_matches("::logs"))
+        {
+            return;
+        }
+        let said = LogFields::of(event);
+        let value = |name: &str| match said.fields.get(name) {
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+            None => String::new(),
+        };
+        let level = *event.metadata().level();
+        sink.send(ToldLogLine {
+            at_ns: unix_ns(),
+            severity: severity(level),
+            level: level.as_str(),
+            fields: said.names.iter().map(|name| (*name, value(name))).collect(),
+            body: said.message,
+        });
+    }
+}
+
+/// The number of OpenTelemetry's data model of logs.
+fn severity(level: Level) -> u8 {
+    match level {
+        Level::TRACE => 1,
+        Level::DEBUG => 5,
+        Level::INFO => 9,
+        Level::WARN => 13,
+        Level::ERROR => 17,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+
+    struct Kept(Arc<Mutex<Vec<String>>>);
+
+    impl<S: Subscriber> Layer<S> for Kept {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            self.0.lock().unwrap().push(JsonLines::line(event, 0));
+        }
+    }
+
+    /// Decision 0066: a line is one JSON object, whatever others wrote into it.
+    #[test]
+    fn a_line_of_the_log_is_one_object() {
+        let kept: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = tracing_subscriber::registry().with(Kept(kept.clone()));
+        tracing::subscriber::with_default(log, || {
+            tracing::warn!(server = %"a\nb\"c", calls = 3_u64, level = "x", "what it \n says");
+        });
+        let lines = kept.lock().unwrap();
+        assert!(!lines[0].contains('\n'), "{lines:?}");
+        let line: Value = serde_json::from_str(&lines[0]).unwrap();
+        assert_eq!(line["message"], "what it \n says");
+        assert_eq!(line["level"], "warn");
+        assert_eq!(line["timestamp"], "1970-01-01T00:00:00.000Z");
+        assert_eq!(line["fields"]["server"], "a\nb\"c");
+        assert_eq!(
+            (&line["fields"]["calls"], &line["fields"]["level"]),
+            (&3.into(), &"x".into())
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! A collector of OpenTelemetry in Python, which reads what it is told with the messages of opentelemetry-proto.
+
+use http::Method;
+use mgp_tests::harness::{DEADLINE, HttpClient, Peers, Process, wait_until};
+use serde_json::Value;
+
+/// A running collector.
+pub(crate) struct Collector {
+    _process: Process,
+    /// Its address.
+    pub(crate) url: String,
+}
+
+impl Collector {
+    pub(crate) async fn start(peers: &Peers) -> Self {
+        let mut process = Process::start("collector", &peers.collector());
+        let address = |said: &str| {
+            Some(
+                said.lines()
+                    .next()?
+                    .strip_prefix("collecting at ")?
+                    .to_owned(),
+            )
+        };
+        let url = process.says("its address", DEADLINE, address).await;
+        Self {
+            _process: process,
+            url,
+        }
+    }
+
+    /// The section that names it, with more keys.
+    pub(crate) fn section(&self, more: &str) -> String {
+        format!(
+            "[telemetry]\nendpoint = \"{}\"\ninterval_ms = 20\nmetrics_interval_secs = 1\n{more}\n",
+            self.url
+        )
+    }
+
+    /// What it was told so far; nothing of it was wrong.
+    pub(crate) async fn told(&self) -> Value {
+        let client = HttpClient::new(&format!("{}/told", self.url));
+        let told = client.send(Method::GET, "").await.unwrap().text().await;
+        let told: Value = serde_json::from_str(&told).unwrap();
+        assert_eq!(
+            told["bad"].as_array().map(Vec::len),
+            Some(0),
+            "{}",
+            told["bad"]
+        );
+        told
+    }
+
+    /// From now on it answers so.
+    pub(crate) async fn answers(&self, status: u16) {
+        let client = HttpClient::new(&format!("{}/answers/{status}", self.url));
+        client.send(Method::PUT, "").await.unwrap();
+    }
+
+    /// Waits until what it was told satisfies this.
+    pub(crate) async fn is_told(&self, what: &str, there: impl Fn(&Value) -> bool) -> Value {
+        let mut told = Value::Null;
+        wait_until(what, DEADLINE, async || {
+            told = self.told().await;
+            there(&told)
+        })
+        .await;
+        told
+    }
+}

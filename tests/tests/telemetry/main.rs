@@ -1,0 +1,9 @@
+//! Figures for who scrapes them, and traces for who collects them: with real programs on the other side.
+
+#![allow(clippy::unwrap_used)]
+
+mod collector;
+mod logs;
+mod prometheus;
+mod scrape;
+mod traces;
