@@ -41,7 +41,9 @@ pub use tools::sets::{NamedSet, Sets};
 pub use tools::state::{State, StateLog, StateRollback};
 pub use tools::{Call, Find, ListTools, Tools};
 pub use trust::{Trust, Untrust};
-pub use up::{Complete, CompletionShell, Completions, Doctor, Service, ServiceInstall, Stdio, Up};
+pub use up::{
+    Complete, CompletionShell, Completions, Doctor, OpenConsole, Service, ServiceInstall, Stdio, Up,
+};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -126,6 +128,8 @@ pub enum Command {
     Stdio(Stdio),
     /// Show the kernel, its doors, its servers and who is connected.
     Status(Status),
+    /// Open the console in your browser.
+    Console(OpenConsole),
     /// Run the kernel as a service of your session.
     #[command(subcommand)]
     Service(Service),

@@ -9,7 +9,6 @@ use mgp_doors::connection;
 use mgp_doors::http_door::{Auth, HttpDoor, Manners, Tokens};
 use mgp_doors::oauth::{KeySource, OAuth, ProtectedResource};
 use mgp_doors::reception::Reception;
-use mgp_doors::revocation::Revocation;
 use mgp_doors::session::{SessionLimits, Sessions};
 use mgp_engine::doors::bearer::BearerPolicy;
 use mgp_protocol::ids::AgentId;
@@ -27,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::options::{OpenDoors, OpenHttpDoor, UpOptions};
+use super::parts::StartedKernel;
 use super::secrets;
 use super::users::{SocketPeer, Users};
 use crate::config::{self, KernelConfig};
@@ -103,10 +103,10 @@ impl Bound {
     pub(super) fn open(
         &mut self,
         options: &UpOptions,
-        reception: &Reception,
-        revocation: &Revocation,
+        started: &StartedKernel,
         closing: &CancellationToken,
     ) -> OpenDoors {
+        let reception = &started.reception;
         self.closing = closing.clone();
         if let Some(listener) = self.listener.take() {
             let serving = serve_socket(
@@ -122,8 +122,8 @@ impl Bound {
         }
         let http = self.http.take().map(|door| {
             let address = door.addr();
-            let sessions = self.open_http(door, options, reception);
-            let _ = revocation.sessions.set(sessions);
+            let sessions = self.open_http(door, options, started);
+            let _ = started.revocation.sessions.set(sessions);
             OpenHttpDoor {
                 address,
                 secure: self.tls.is_some(),
@@ -141,8 +141,9 @@ impl Bound {
         &mut self,
         door: Door,
         options: &UpOptions,
-        reception: &Reception,
+        started: &StartedKernel,
     ) -> Arc<Sessions> {
+        let reception = &started.reception;
         let kernel = &options.loaded.kernel;
         let limits = SessionLimits {
             max: kernel.http.max_sessions,
@@ -151,11 +152,14 @@ impl Bound {
         };
         let sessions = Sessions::new(limits, reception.clone());
         self.sessions = Some(sessions.clone());
+        let console = started.console.clone();
+        console.opened(door.addr(), self.tls.is_some(), sessions.clone());
         let handler = Arc::new(HttpDoor {
             reception: reception.clone(),
             sessions: sessions.clone(),
             http_sse: Arc::default(),
             auth: self.auth(kernel, door.addr(), reception),
+            console,
             manners: Manners {
                 stream_after: kernel.streams.stream_after,
                 poll_after: Some(kernel.streams.poll_after).filter(|after| !after.is_zero()),

@@ -26,6 +26,8 @@ pub enum Need {
     Provider,
     /// Python with the packages of `peers/authlib/requirements.txt`, for logins at another provider.
     Authlib,
+    /// Chromium and its driver, which are only found, with the packages of `peers/browser/package-lock.json`.
+    Browser,
     /// git, which is not installed but only found.
     Git,
 }
@@ -62,6 +64,12 @@ const PROVIDER_LOCKS: [&str; 1] = ["provider/package-lock.json"];
 /// The folder of the other authorization server, and what it needs.
 const AUTHLIB: &str = "authlib";
 const AUTHLIB_LOCKS: [&str; 1] = ["authlib/requirements.txt"];
+
+/// The folder of what looks at pages, and what it needs.
+const BROWSER: &str = "browser";
+const BROWSER_LOCKS: [&str; 1] = ["browser/package-lock.json"];
+/// The browser and its driver, as Debian calls them.
+const BROWSERS: [&str; 2] = ["chromium", "chromedriver"];
 
 /// The folder of the nodes that keep to no rule, and what they need.
 const HOSTILE: &str = "hostile";
@@ -121,6 +129,7 @@ impl Peers {
             (Need::Hostile, Self::install_hostile),
             (Need::Provider, Self::install_provider),
             (Need::Authlib, Self::install_authlib),
+            (Need::Browser, Self::install_browser),
         ];
         let mut failed = Vec::new();
         for (need, step) in steps {
@@ -245,6 +254,9 @@ impl Peers {
             Need::Hostile => self.hostile_folder().join(READY).is_file(),
             Need::Provider => self.provider_folder().join(READY).is_file(),
             Need::Authlib => self.authlib_folder().join(READY).is_file(),
+            Need::Browser => {
+                self.browser_folder().join(READY).is_file() && absent(need).is_none()
+            }
             Need::Git => absent(need).is_none(),
         }
     }
@@ -366,6 +378,26 @@ impl Peers {
         std::fs::write(to.join(READY), "").map_err(|e| e.to_string())
     }
 
+    /// The script that finds what people who cannot see a page would miss in it.
+    #[must_use]
+    pub fn axe(&self) -> PathBuf {
+        let modules = self.browser_folder().join("node_modules");
+        modules.join("axe-core/axe.min.js")
+    }
+
+    fn browser_folder(&self) -> PathBuf {
+        let node = format!("{:?}", version("node"));
+        self.folder
+            .join(format!("{BROWSER}-{}", key_of(&BROWSER_LOCKS, &node)))
+    }
+
+    fn install_browser(&self) -> Result<(), String> {
+        absent(Need::Browser).map_or(Ok(()), Err)?;
+        let to = self.browser_folder();
+        npm_ci(&source().join(BROWSER), &to)?;
+        std::fs::write(to.join(READY), "").map_err(|e| e.to_string())
+    }
+
     fn brought_node(&self) -> Option<PathBuf> {
         let modules = self.folder.join("node/node_modules");
         let package = std::fs::read_dir(&modules).ok()?.flatten();
@@ -417,6 +449,12 @@ fn absent(need: Need) -> Option<String> {
         Need::Go => {
             let missing = Command::new("go").arg("version").output().is_err();
             missing.then(|| absent(Need::Python)).flatten()
+        }
+        Need::Browser => {
+            let has = |program: &&str| Command::new(program).arg("--version").output().is_ok();
+            let all = BROWSERS.iter().all(|program| has(&program));
+            let browser = (!all).then(|| "chromium and chromium-driver".to_owned());
+            browser.or_else(|| absent(Need::Node))
         }
         Need::Git => {
             let missing = Command::new("git").arg("--version").output().is_err();

@@ -128,6 +128,7 @@ impl Sdk {
             | Need::Hostile
             | Need::Provider
             | Need::Authlib
+            | Need::Browser
             | Need::Git => peers.python_script(&format!("{folder}/{name}.py"), args),
         }
     }
