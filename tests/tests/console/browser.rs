@@ -117,7 +117,7 @@ impl Browser {
         assert!(page.is_null(), "not so: {what}; the page says:\n{page:#}");
     }
 
-    /// Waits until the page shows a text, and gives nothing.
+    /// Waits until the page shows a text.
     pub(crate) async fn shows(&self, text: &str) {
         let quoted = json!(text);
         let what = format!("{text:?} is shown");
