@@ -55,7 +55,8 @@ export default function access({ main, kernel, store, on, rest }) {
     }
   }
   let due = false;
-  const again = () => { if (!due) { due = true; requestAnimationFrame(() => { due = false; list.again(); }); } };
+  // Answers come faster than rows are worth drawing for each.
+  const again = () => { if (!due) { due = true; setTimeout(() => { due = false; if (list.isConnected) list.again(); }, 150); } };
 
   function build() {
     const word = search.value.trim().toLowerCase();
@@ -70,6 +71,8 @@ export default function access({ main, kernel, store, on, rest }) {
       }
     }
     fill(header, h('div', { class: 'matrix-name dim' }, 'server'), shownAgents().map((agent) => h('div', { class: 'cell', title: agent }, agent.replace(/^agent\./, ''))));
+    // As wide as its head: the columns of both scroll together.
+    list.style.minWidth = `${header.scrollWidth}px`;
     list.again();
   }
 
@@ -103,7 +106,7 @@ export default function access({ main, kernel, store, on, rest }) {
       (told.notes ?? []).map((note) => h('p', { class: 'note warn' }, note)),
       h('div', { class: 'field' }, because), h('div', { class: 'row' }, length,
         h('button', { class: other === 'deny' ? 'bad' : 'main', 'data-key': 'change', onclick: () => change(other) }, other === 'deny' ? 'Deny…' : 'Allow…'),
-        !own && h('button', { 'data-key': 'fix', onclick: () => change(told.permission) }, told.permission === 'allow' ? 'Allow in so many words…' : 'Deny in so many words…'),
+        !own && h('button', { 'data-key': 'fix', onclick: () => change(told.permission) }, told.permission === 'allow' ? 'Allow by an entry…' : 'Deny by an entry…'),
         own && h('button', { 'data-key': 'lapse', onclick: lapse }, 'Let lapse…')));
     if (innerWidth < 900) panel.scrollIntoView({ block: 'start' });
   }

@@ -34,7 +34,7 @@ function card(node, kernel, read) {
     h('p', { class: 'dim' }, [node.address, node.rtt_us !== undefined && `${(node.rtt_us / 1000).toFixed(1)} ms away`, node.since_ms !== undefined && `for ${span(node.since_ms)}`,
       node.index_age_ms !== undefined && `index told ${span(node.index_age_ms)} ago`, node.clock_ms && `clock differs by ${node.clock_ms} ms`].filter(Boolean).join(' · ')),
     node.why && h('p', { class: 'note bad' }, node.why),
-    (node.servers ?? []).length > 0 && h('p', {}, node.servers.map((server) => `${server.id} (${server.tools})`).join(', ')),
+    (node.servers ?? []).length > 0 && h('p', { class: 'row' }, node.servers.map((server) => node.standing === 'linked' ? h('a', { href: `#/servers/${encodeURIComponent(`${node.name}/${server.id}`)}` }, `${server.id} (${server.tools})`) : `${server.id} (${server.tools})`)),
     ['linked', 'away'].includes(node.standing) && h('button', { class: 'bad small', onclick: (event) => cut(event.target) }, 'Cut off…'));
 }
 

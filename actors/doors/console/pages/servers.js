@@ -20,7 +20,7 @@ function one(page) {
   const [id, part] = rest;
   const get = () => store.servers.get(id);
   if (!get()) {
-    main.append(h('h1', {}, id), h('p', {}, 'There is no such server. ', h('a', { href: '#/servers' }, 'All servers')));
+    elsewhere(page, id);
     return;
   }
   const head = live(h('div', {}), () => heading(page, get()));
@@ -39,6 +39,22 @@ function one(page) {
     const facts = live(h('div', {}), () => get() ? about(page, get()) : []);
     body.append(facts);
     on(['servers', 'pending'], facts.again);
+  }
+}
+
+/** A server of another node: this kernel knows its tools, and no more of it. */
+async function elsewhere(page, id) {
+  const { main, store, rest, signal } = page;
+  const about = h('p', { role: 'status' }, 'looking…');
+  const body = h('div', {});
+  main.append(h('h1', {}, id), about, body);
+  const its = await doing(() => store.allTools());
+  if (signal.aborted) return;
+  if (its?.has(id)) {
+    fill(about, 'A server of another node. How it is stands in the console of that node.');
+    tools(page, body, id, rest[1] === 'tools' ? rest[2] : undefined);
+  } else {
+    fill(about, 'There is no such server. ', h('a', { href: '#/servers' }, 'All servers'));
   }
 }
 
