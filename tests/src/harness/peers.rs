@@ -254,9 +254,7 @@ impl Peers {
             Need::Hostile => self.hostile_folder().join(READY).is_file(),
             Need::Provider => self.provider_folder().join(READY).is_file(),
             Need::Authlib => self.authlib_folder().join(READY).is_file(),
-            Need::Browser => {
-                self.browser_folder().join(READY).is_file() && absent(need).is_none()
-            }
+            Need::Browser => self.browser_folder().join(READY).is_file() && absent(need).is_none(),
             Need::Git => absent(need).is_none(),
         }
     }

@@ -18,8 +18,7 @@ use crate::browser::{Browser, holds};
 use crate::scene::{self, VERSION};
 
 /// What would run if anything of it became markup.
-const SCRIPT: &str =
-    "<img src=x onerror='window.pwned=1'><script>window.pwned=2</script><svg onload='window.pwned=3'>";
+const SCRIPT: &str = "<img src=x onerror='window.pwned=1'><script>window.pwned=2</script><svg onload='window.pwned=3'>";
 
 /// A server that writes script into everything it says.
 fn hostile() -> String {
@@ -31,7 +30,9 @@ fn hostile() -> String {
             "pick": {"enum": [SCRIPT, "b"]},
         }},
     });
-    let svg = format!("<svg xmlns='http://www.w3.org/2000/svg'><script>window.pwned=5</script>{SCRIPT}</svg>");
+    let svg = format!(
+        "<svg xmlns='http://www.w3.org/2000/svg'><script>window.pwned=5</script>{SCRIPT}</svg>"
+    );
     let drawn = json!([{"tool": {"name": "draw", "inputSchema": {"type": "object"}}, "answers": [{"result": {"content": [
         {"type": "image", "mimeType": "image/svg+xml", "data": STANDARD.encode(&svg)},
         {"type": "image", "mimeType": "image/png", "data": STANDARD.encode(&svg)},
@@ -41,8 +42,13 @@ fn hostile() -> String {
     ]}}]}]);
     let fixture = Program::fixture(&[]).command;
     let (definition, drawn) = (definition.to_string(), drawn.to_string());
-    let script = r#"printf '%s\n' "$1" >&2; exec "$2" --stdio --bare --tool "$3" --mcpl-tools "$4""#;
-    Program::new("sh", ["-c", script, "sh", SCRIPT, &fixture, &definition, &drawn]).entry("hostile")
+    let script =
+        r#"printf '%s\n' "$1" >&2; exec "$2" --stdio --bare --tool "$3" --mcpl-tools "$4""#;
+    Program::new(
+        "sh",
+        ["-c", script, "sh", SCRIPT, &fixture, &definition, &drawn],
+    )
+    .entry("hostile")
 }
 
 /// Decision 0067: what a server says is shown and never run, wherever it stands.
@@ -66,7 +72,12 @@ async fn nothing_that_a_server_says_is_run() {
     browser.press("Call it").await;
     browser.shows("Answered in").await;
     browser.page("#/servers/hostile/tools/draw").await;
-    browser.until("the form is there", "document.querySelector('.detail h2')?.innerText === 'draw'").await;
+    browser
+        .until(
+            "the form is there",
+            "document.querySelector('.detail h2')?.innerText === 'draw'",
+        )
+        .await;
     browser.press("Call it").await;
     browser.shows("image/svg+xml is not shown").await;
     browser.page("#/access/hostile/shout").await;
@@ -77,7 +88,10 @@ async fn nothing_that_a_server_says_is_run() {
         .js("return { pwned: window.pwned ?? null, scripts: document.scripts.length,
               polluted: {}.pwned ?? null, inside: document.querySelectorAll('main img[src=x], main svg[onload], main a[href^=javascript]').length }")
         .await;
-    assert_eq!(seen, json!({"pwned": null, "scripts": 1, "polluted": null, "inside": 0}));
+    assert_eq!(
+        seen,
+        json!({"pwned": null, "scripts": 1, "polluted": null, "inside": 0})
+    );
     // The page could not do it if it wanted to.
     for script in [
         "document.body.innerHTML = '<b>x</b>'",
@@ -112,7 +126,10 @@ async fn no_other_page_reaches_the_kernel() {
     let tried = browser.js("return window.tried").await;
     for (way, came) in tried.as_object().unwrap() {
         let came = came.as_str().unwrap();
-        assert!(came.starts_with("threw") || came == "opaque", "{way}: {came}");
+        assert!(
+            came.starts_with("threw") || came == "opaque",
+            "{way}: {came}"
+        );
     }
     let refused = async || browser.log().await.contains("frame-ancestors");
     holds("the frame was refused", refused).await;
@@ -146,14 +163,22 @@ async fn a_used_link_opens_nothing() {
     assert_eq!(second.js("return location.hash").await, json!(""));
     let status = kernel.mgp_json(&["status"]).await;
     let consoles = status["clients"].as_array().unwrap().iter();
-    assert_eq!(consoles.filter(|one| one["name"] == "mgp-console").count(), 1);
+    assert_eq!(
+        consoles.filter(|one| one["name"] == "mgp-console").count(),
+        1
+    );
 }
 
 /// The browser sends it to every port of the machine, and so to this one.
 async fn the_cookie_alone_opens_nothing(kernel: &Kernel, other: &OtherOrigin) {
     let heard = other.heard.lock().unwrap().join("\n");
-    let cookie = heard.lines().find(|line| line.to_lowercase().starts_with("cookie:"));
-    let (_, cookie) = cookie.expect("ports share cookies").split_once(": ").unwrap();
+    let cookie = heard
+        .lines()
+        .find(|line| line.to_lowercase().starts_with("cookie:"));
+    let (_, cookie) = cookie
+        .expect("ports share cookies")
+        .split_once(": ")
+        .unwrap();
     assert!(cookie.contains("mgp_console_"), "{cookie}");
     let mut thief = HttpClient::new(kernel.url());
     thief.set(COOKIE, cookie);
@@ -188,7 +213,11 @@ impl OtherOrigin {
                 let _ = wire.write_all(answer.as_bytes()).await;
             }
         });
-        Self { url, heard, serving }
+        Self {
+            url,
+            heard,
+            serving,
+        }
     }
 }
 

@@ -184,8 +184,9 @@ impl Drop for Browser {
         };
         let _ = wire.set_read_timeout(Some(Duration::from_secs(10)));
         let (session, at) = (&self.session, &self.at);
-        let request =
-            format!("DELETE /session/{session} HTTP/1.1\r\nhost: {at}\r\nconnection: close\r\n\r\n");
+        let request = format!(
+            "DELETE /session/{session} HTTP/1.1\r\nhost: {at}\r\nconnection: close\r\n\r\n"
+        );
         let _ = wire.write_all(request.as_bytes());
         let _ = wire.read(&mut [0; 1024]);
         self.driver.signal(nix::sys::signal::Signal::SIGTERM);

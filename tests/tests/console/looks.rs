@@ -12,7 +12,11 @@ use crate::scene;
 const PAGES: [(&str, &str, &str); 8] = [
     ("now", "#/now", "Calls a second"),
     ("servers", "#/servers", "weather"),
-    ("server", "#/servers/weather/tools/echo_0", "Who may call it"),
+    (
+        "server",
+        "#/servers/weather/tools/echo_0",
+        "Who may call it",
+    ),
     ("log", "#/servers/broken/log", "exits at start"),
     ("waiting", "#/waiting", "network.outbound"),
     ("access", "#/access/weather/echo_1", "What was looked at"),

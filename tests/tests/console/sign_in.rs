@@ -82,7 +82,11 @@ async fn only_the_signed_in_page_is_the_operator() {
             client.delete().await,
         ] {
             let refused = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
-            assert!(refused.contains(&answer.status), "{what}: {}", answer.status);
+            assert!(
+                refused.contains(&answer.status),
+                "{what}: {}",
+                answer.status
+            );
         }
     }
     for path in ["mcp/it", "mcp/p/x", "sse", "sse/messages"] {
@@ -92,7 +96,10 @@ async fn only_the_signed_in_page_is_the_operator() {
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
     }
     let here = scene::asked(&right, "mgp/kernel/status", json!({})).await;
-    assert!(here["result"]["pid"].is_u64(), "none of that ended it: {here}");
+    assert!(
+        here["result"]["pid"].is_u64(),
+        "none of that ended it: {here}"
+    );
 
     let ended = kernel.mgp_json(&["console", "--sign-out"]).await;
     assert_eq!(ended["browsers"], 1);
@@ -130,7 +137,11 @@ async fn an_agents_token_opens_no_page_of_the_operator() {
     for body in [json!({ "code": bare }), json!({}), json!({"code": ""})] {
         let answer = client.post(body.to_string()).await;
         let refused = [StatusCode::UNAUTHORIZED, StatusCode::BAD_REQUEST];
-        assert!(refused.contains(&answer.status), "{body}: {}", answer.status);
+        assert!(
+            refused.contains(&answer.status),
+            "{body}: {}",
+            answer.status
+        );
         assert!(answer.headers.get(SET_COOKIE).is_none());
     }
     let mut claims = page(&kernel, "mcp");
@@ -156,7 +167,13 @@ async fn the_page_says_what_it_may_and_is_framed_by_nobody() {
     elsewhere.headers.remove(ORIGIN);
     let answer = elsewhere.post(body.clone()).await;
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
-    for path in ["", "console/app.js", "console/style.css", "console/pages/now.js", "console/nothing"] {
+    for path in [
+        "",
+        "console/app.js",
+        "console/style.css",
+        "console/pages/now.js",
+        "console/nothing",
+    ] {
         let client = page(&kernel, path);
         let answer = client.send(Method::GET, "").await.unwrap();
         let found = !path.ends_with("nothing");

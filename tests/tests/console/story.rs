@@ -29,13 +29,30 @@ async fn an_operator_looks_after_a_kernel_in_a_browser() {
     browser.press("Stop").await;
     browser.shows("disconnected").await;
     browser.press("Start").await;
-    browser.until("it is up again", "document.querySelector('h1 + .pill')?.innerText === 'connected'").await;
-    kernel.mgp(&["tools", "call", "it:flood_stderr", "bytes=64"]).await;
-    browser.until("its line is there", "document.querySelectorAll('.log .server').length > 0").await;
+    browser
+        .until(
+            "it is up again",
+            "document.querySelector('h1 + .pill')?.innerText === 'connected'",
+        )
+        .await;
+    kernel
+        .mgp(&["tools", "call", "it:flood_stderr", "bytes=64"])
+        .await;
+    browser
+        .until(
+            "its line is there",
+            "document.querySelectorAll('.log .server').length > 0",
+        )
+        .await;
 
     // A tool with a question in the middle.
     browser.page("#/servers/it/tools/test_elicitation").await;
-    browser.until("the form is there", "document.querySelector('.detail h2')?.innerText === 'test_elicitation'").await;
+    browser
+        .until(
+            "the form is there",
+            "document.querySelector('.detail h2')?.innerText === 'test_elicitation'",
+        )
+        .await;
     browser.js("document.querySelector('.detail form textarea, .detail form input').value = 'Who are you?'").await;
     browser.press("Call it").await;
     browser.shows("Who are you?").await;
@@ -52,7 +69,12 @@ async fn an_operator_looks_after_a_kernel_in_a_browser() {
     assert!(echo().await);
     browser.page("#/access/it/echo").await;
     browser.shows("default policy").await;
-    browser.until("it is alice's cell", "document.querySelector('.detail').innerText.includes('agent.alice')").await;
+    browser
+        .until(
+            "it is alice's cell",
+            "document.querySelector('.detail').innerText.includes('agent.alice')",
+        )
+        .await;
     browser.press("Deny…").await;
     browser.press("Do it").await;
     holds("alice has lost it", async || !echo().await).await;
@@ -63,23 +85,45 @@ async fn an_operator_looks_after_a_kernel_in_a_browser() {
     // A permission, with one key.
     browser.page("#/waiting").await;
     browser.shows("network.outbound").await;
-    browser.until("the card has the focus", "document.activeElement.matches('.card')").await;
+    browser
+        .until(
+            "the card has the focus",
+            "document.activeElement.matches('.card')",
+        )
+        .await;
     browser.keys("y").await;
     browser.shows("Nothing waits for you.").await;
     kernel.connected(&["needy"]).await;
 
     // The call of the agent in the log.
     browser.page("#/activity/agent/agent.alice").await;
-    browser.until("the call is there", "document.querySelector('.record-row .pill.warn')").await;
-    browser.js("document.querySelector('.record-row .pill.warn ~ button').click()").await;
+    browser
+        .until(
+            "the call is there",
+            "document.querySelector('.record-row .pill.warn')",
+        )
+        .await;
+    browser
+        .js("document.querySelector('.record-row .pill.warn ~ button').click()")
+        .await;
     browser.shows("\"agent.alice\"").await;
-    browser.until("it is drawn", "document.querySelectorAll('.waterfall li').length > 0").await;
+    browser
+        .until(
+            "it is drawn",
+            "document.querySelectorAll('.waterfall li').length > 0",
+        )
+        .await;
 
     // The end, in every browser.
     let ended = kernel.mgp_json(&["console", "--sign-out"]).await;
     assert_eq!(ended["browsers"], 1);
     browser.shows("This browser is not signed in").await;
-    assert_eq!(browser.js("return localStorage.getItem('mgp-page-key')").await, json!(null));
+    assert_eq!(
+        browser
+            .js("return localStorage.getItem('mgp-page-key')")
+            .await,
+        json!(null)
+    );
     let said = browser.log().await;
     assert!(!said.contains("SEVERE") || said.contains("401"), "{said}");
 }
