@@ -194,8 +194,7 @@ async fn live(mut options: UpOptions, kept: StoredState) -> Result<(), String> {
     let started = parts::start(&options, kept, &closing)
         .await
         .map_err(not_started)?;
-    let (reception, revocation) = (&started.reception, &started.revocation);
-    let open = doors.open(&options, reception, revocation, &started.metrics, &closing);
+    let open = doors.open(&options, &started, &closing);
     started.source.set_doors(describe(&open));
     let files = options.loaded.files.iter().map(|f| f.path.clone());
     let trust = options.look_up.as_ref().and_then(LookUp::trust_file);

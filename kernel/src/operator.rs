@@ -31,6 +31,7 @@ use mgp_callers::exchange::Delivery;
 use mgp_callers::request::{Outcome, Request};
 use mgp_calls::known_names::NameSources;
 use mgp_doors::agent_registry::AgentRegistryHandle;
+use mgp_doors::console::Console;
 use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
 use mgp_mcpl::host::McplHost;
 use mgp_policy::approvals::ApprovalsHandle;
@@ -104,6 +105,8 @@ pub struct Operator {
     pub source: Arc<ConfigSource>,
     /// The agents that have a token.
     pub roster: AgentRegistryHandle,
+    /// Who is signed in to the console.
+    pub console: Arc<Console>,
     /// This node's part in a cluster.
     pub cluster: Arc<Cluster>,
     /// Who and what there is, by name.

@@ -180,6 +180,8 @@ fn of_operator(method: &str) -> Option<Route> {
         "mgp/kernel/mcpl/sets" => operator(|t, _| ready(t.operator.list_feature_sets())),
         "mgp/kernel/mcpl/switch" => operator(operate!(switch_feature_sets)),
         "mgp/kernel/mcpl/forget" => operator(operate!(forget_scopes)),
+        "mgp/kernel/console/link" => operator(|t, _| ready(t.operator.console_link())),
+        "mgp/kernel/console/end" => operator(|t, _| ready(t.operator.end_console())),
         "mgp/kernel/lan/on" => operator(operate!(lan_on())),
         "mgp/kernel/lan/off" => operator(operate!(lan_off())),
         "mgp/kernel/lan/status" => operator(operate!(lan_status())),

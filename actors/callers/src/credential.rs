@@ -15,6 +15,8 @@ const GLANCE: Duration = Duration::from_secs(60);
 pub struct Credential {
     /// The agent.
     pub agent: AgentId,
+    /// It is the operator's: of a browser that is signed in to the console, and of nobody else.
+    operator: bool,
     /// When it expires, in milliseconds since 1970.
     until_ms: Option<u64>,
     /// Cancelled when the credential is revoked.
@@ -27,9 +29,26 @@ impl Credential {
     pub fn lasting(agent: AgentId) -> Self {
         Self {
             agent,
+            operator: false,
             until_ms: None,
             life: None,
         }
+    }
+
+    /// The operator's, valid until this is cancelled.
+    #[must_use]
+    pub fn of_operator(life: CancellationToken) -> Self {
+        let operator = Self::lasting(AgentId::new("operator"));
+        Self {
+            operator: true,
+            ..operator.alive(life)
+        }
+    }
+
+    /// True for the operator's.
+    #[must_use]
+    pub fn is_operator(&self) -> bool {
+        self.operator
     }
 
     /// Valid until then, in milliseconds since 1970.

@@ -5,6 +5,7 @@
 
 mod answer;
 mod auth;
+mod console;
 mod headers;
 mod http_sse;
 mod lite;
@@ -22,7 +23,7 @@ use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use mgp_engine::tools::catalog::CatalogView;
-use mgp_protocol::ids::{AgentId, ServerId, SetName};
+use mgp_protocol::ids::{ServerId, SetName};
 use mgp_protocol::lite::LiteEndpoint;
 use mgp_transports::http::body::ReplyBody;
 use mgp_transports::http::server::HttpPeer;
@@ -31,6 +32,7 @@ use mgp_transports::sse;
 use self::answer::{failed, plain, refusal, unknown_session};
 use self::headers::{LAST_EVENT, SESSION};
 use self::lite::openapi::{self, ApiPath};
+use crate::console::Console;
 use crate::lite::Lite;
 use crate::oauth::{SETS, WELL_KNOWN};
 use crate::reception::Reception;
@@ -62,6 +64,8 @@ pub struct HttpDoor {
     pub http_sse: Arc<HttpSse>,
     /// Authentication of callers.
     pub auth: Auth,
+    /// Who is signed in to the console.
+    pub console: Arc<Console>,
     /// How answers are sent.
     pub manners: Manners,
     /// It speaks TLS only.
@@ -120,13 +124,22 @@ impl HttpDoor {
         if let Some(path) = request.uri().path().strip_prefix(WELL_KNOWN) {
             return self.metadata(request.method(), request.headers(), path);
         }
+        if console::is_its(request.uri().path()) {
+            return console::answer(&self, request).await;
+        }
         let offered = |at: &(DoorPath, _)| {
             self.lite.is_some() || !matches!(at.0, DoorPath::Lite(_) | DoorPath::Api(_))
         };
         let Some((way, view)) = address(request.uri().path()).filter(offered) else {
-            let words = "no such path; MCP is at /mcp, /mcp/<server> and /mcp/p/<set>, for old clients at /sse; MCP-lite is below /mcp-lite/v1";
+            let words = "no such path; MCP is at /mcp, /mcp/<server> and /mcp/p/<set>, for old clients at /sse; MCP-lite is below /mcp-lite/v1; the console is at /";
             return refusal(StatusCode::NOT_FOUND, words);
         };
+        if console::is_claimed(request.headers()) {
+            return match console::admitted(&self.console, &request, way, &view) {
+                Ok(pass) => self.admit(way, request, view, pass).await,
+                Err(unwelcome) => unwelcome.answer(),
+            };
+        }
         let shown = peer.certificate.as_deref();
         let pass = match self.auth.judge(request.headers(), shown, &view).await {
             Ok(pass) => pass,
@@ -137,12 +150,22 @@ impl HttpDoor {
                 return unwelcome.in_words_of(declared, refused);
             }
         };
-        let agent = pass.agent.clone();
-        let who = identity(&agent, false, &view);
+        self.admit(way, request, view, pass).await
+    }
+
+    /// Lets one in whose credential is good, as long as it is.
+    async fn admit(
+        self: Arc<Self>,
+        way: DoorPath,
+        request: Request<Incoming>,
+        view: CatalogView,
+        pass: Credential,
+    ) -> Response<ReplyBody> {
+        let who = identity(&pass.agent, pass.is_operator(), &view);
         if !self.reception.routes.knows(&view, &who) {
             return refusal(StatusCode::NOT_FOUND, &absent(&view));
         }
-        let entering = pin!(self.clone().enter(way, request, view, agent));
+        let entering = pin!(self.clone().enter(way, request, view, &pass));
         let entered = while_it_lasts(&pass, entering).await;
         entered.unwrap_or_else(|| self.shut_out(&pass))
     }
@@ -180,27 +203,32 @@ impl HttpDoor {
         way: DoorPath,
         request: Request<Incoming>,
         view: CatalogView,
-        agent: AgentId,
+        pass: &Credential,
     ) -> Response<ReplyBody> {
+        let agent = &pass.agent;
         match (way, request.method()) {
-            (DoorPath::Streamable, &Method::POST) => post::post(&self, request, view, agent).await,
+            (DoorPath::Streamable, &Method::POST) => post::post(&self, request, view, pass).await,
             (DoorPath::Streamable, _) if headers::names_modern(request.headers()) => {
                 not_allowed("POST")
             }
-            (DoorPath::Streamable, &Method::GET) => self.get(&request, &view, &agent),
-            (DoorPath::Streamable, &Method::DELETE) => self.delete(&request, &view, &agent),
+            (DoorPath::Streamable, &Method::GET) => self.get(&request, &view, pass),
+            (DoorPath::Streamable, &Method::DELETE) => self.delete(&request, &view, pass),
             (DoorPath::Streamable, _) => not_allowed("GET, POST, DELETE"),
-            (DoorPath::Sse, &Method::GET) => self.http_sse.open(&self, view, agent),
+            (DoorPath::Sse, &Method::GET) => self.http_sse.open(&self, view, agent.clone()),
             (DoorPath::Sse, _) => not_allowed("GET"),
             (DoorPath::SseMessages, &Method::POST) => {
-                self.http_sse.post(&self, request, &agent).await
+                self.http_sse.post(&self, request, agent).await
             }
             (DoorPath::Lite(endpoint), &Method::POST) => match &self.lite {
-                Some(lite) => lite::post((&self, lite), endpoint, request, view, agent).await,
+                Some(lite) => {
+                    lite::post((&self, lite), endpoint, request, view, agent.clone()).await
+                }
                 None => status(StatusCode::NOT_FOUND),
             },
             (DoorPath::Api(meant), _) => match &self.lite {
-                Some(lite) => openapi::answer((&self, lite), meant, request, view, agent).await,
+                Some(lite) => {
+                    openapi::answer((&self, lite), meant, request, view, agent.clone()).await
+                }
                 None => status(StatusCode::NOT_FOUND),
             },
             (DoorPath::SseMessages | DoorPath::Lite(_), _) => not_allowed("POST"),
@@ -210,7 +238,10 @@ impl HttpDoor {
     /// The credential ended during this request. What the request opened since then was missed when
     /// the rest was ended, so it is ended here.
     pub(crate) fn shut_out(&self, pass: &Credential) -> Response<ReplyBody> {
-        if pass.is_withdrawn() {
+        if pass.is_operator() {
+            // The operator's other connections are at the socket, and have nothing to do with this.
+            self.sessions.end_of(&pass.agent);
+        } else if pass.is_withdrawn() {
             self.sessions.end_of(&pass.agent);
             self.reception.directory.end_of(&pass.agent);
         }
@@ -223,7 +254,7 @@ impl HttpDoor {
         &self,
         request: &Request<Incoming>,
         view: &CatalogView,
-        agent: &AgentId,
+        pass: &Credential,
     ) -> Response<ReplyBody> {
         if !headers::accepts_events(request.headers()) {
             return refusal(
@@ -231,7 +262,7 @@ impl HttpDoor {
                 "a GET opens an event stream: send `Accept: text/event-stream`",
             );
         }
-        let session = match self.session(request, view, agent) {
+        let session = match self.session(request, view, pass) {
             Ok(session) => session,
             Err(response) => return *response,
         };
@@ -250,9 +281,9 @@ impl HttpDoor {
         &self,
         request: &Request<Incoming>,
         view: &CatalogView,
-        agent: &AgentId,
+        pass: &Credential,
     ) -> Response<ReplyBody> {
-        match self.session(request, view, agent) {
+        match self.session(request, view, pass) {
             Ok(session) => {
                 self.sessions.close(&session.id);
                 status(StatusCode::NO_CONTENT)
@@ -266,7 +297,7 @@ impl HttpDoor {
         &self,
         request: &Request<Incoming>,
         view: &CatalogView,
-        agent: &AgentId,
+        pass: &Credential,
     ) -> Result<Arc<Session>, Box<Response<ReplyBody>>> {
         let Some(id) = request.headers().get(SESSION) else {
             return Err(Box::new(refusal(
@@ -278,7 +309,8 @@ impl HttpDoor {
             .to_str()
             .ok()
             .and_then(|id| self.sessions.get(id))
-            .filter(|s| s.caller.agent == *agent && s.caller.view == *view)
+            .filter(|s| s.caller.agent == pass.agent && s.caller.view == *view)
+            .filter(|s| s.caller.operator == pass.is_operator())
             .ok_or_else(|| Box::new(unknown_session()))?;
         headers::check_version(request.headers(), session.caller.version)
             .map_err(|words| Box::new(refusal(StatusCode::BAD_REQUEST, &words)))?;

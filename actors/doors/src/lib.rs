@@ -3,6 +3,7 @@
 pub mod agent_registry;
 pub mod bodies;
 pub mod connection;
+pub mod console;
 #[cfg(test)]
 mod ending_tests;
 pub mod grpc_door;

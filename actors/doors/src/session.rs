@@ -11,6 +11,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::reception::{AgentPresence, Reception};
 use mgp_callers::agent::{Agent, Outward};
+use mgp_callers::credential::Credential;
 use mgp_callers::exchange::streams::{Stream, Streams};
 use mgp_callers::request::Caller;
 use mgp_runtime::ids::new_id;
@@ -135,9 +136,10 @@ impl Sessions {
 
     /// An agent before its `initialize`, with the streams for its session.
     #[must_use]
-    pub fn agent(&self, id: AgentId) -> (Arc<Agent>, Arc<Streams>) {
+    pub fn agent(&self, pass: &Credential) -> (Arc<Agent>, Arc<Streams>) {
         let streams = Streams::new(self.limits.replay);
-        let agent = Agent::new(id, false, Outward::Session(streams.clone()));
+        let outward = Outward::Session(streams.clone());
+        let agent = Agent::new(pass.agent.clone(), pass.is_operator(), outward);
         (agent, streams)
     }
 

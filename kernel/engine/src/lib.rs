@@ -13,6 +13,7 @@ pub mod doors {
     pub mod agent_registry;
     pub mod bearer;
     pub mod certificate;
+    pub mod console;
     pub mod known_names;
     pub mod nearest;
 }

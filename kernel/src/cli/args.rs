@@ -42,8 +42,8 @@ pub use tools::state::{State, StateLog, StateRollback};
 pub use tools::{Call, Find, ListTools, Tools};
 pub use trust::{Trust, Untrust};
 pub use up::{
-    Complete, CompletionShell, Completions, Doctor, LogLineFormat, Service, ServiceInstall, Stdio,
-    Up,
+    Complete, CompletionShell, Completions, Doctor, LogLineFormat, OpenConsole, Service,
+    ServiceInstall, Stdio, Up,
 };
 
 const EXIT_CODES: &str = "\
@@ -131,6 +131,8 @@ pub enum Command {
     Status(Status),
     /// Show figures of calls, servers and the kernel, as Prometheus reads them.
     Metrics(Metrics),
+    /// Open the console in your browser.
+    Console(OpenConsole),
     /// Run the kernel as a service of your session.
     #[command(subcommand)]
     Service(Service),

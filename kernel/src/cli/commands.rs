@@ -44,6 +44,7 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Down => up::down(context),
         Command::Status(asked) => status::show(context, &asked),
         Command::Metrics(typed) => status::metrics::show(context, &typed),
+        Command::Console(typed) => status::console::console(context, &typed),
         Command::Doctor(typed) => status::doctor::doctor(context, &typed),
         Command::Service(typed) => up::service::run(context, &typed),
         Command::Servers(typed) => servers::run(context, typed),

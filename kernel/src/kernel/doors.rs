@@ -11,7 +11,6 @@ use mgp_doors::http_door::{Auth, HttpDoor, Manners, MetricsPage, MetricsPath, To
 use mgp_doors::lite::{Lite, LiteSettings};
 use mgp_doors::oauth::{KeySource, OAuth, ProtectedResource};
 use mgp_doors::reception::Reception;
-use mgp_doors::revocation::Revocation;
 use mgp_doors::session::{SessionLimits, Sessions};
 use mgp_engine::doors::bearer::BearerPolicy;
 use mgp_protocol::ids::AgentId;
@@ -29,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::options::{OpenDoors, OpenHttpDoor, UpOptions};
+use super::parts::StartedKernel;
 use super::secrets;
 use super::users::{SocketPeer, Users};
 use crate::config::{self, KernelConfig, LiteConfig};
@@ -114,11 +114,10 @@ impl Bound {
     pub(super) fn open(
         &mut self,
         options: &UpOptions,
-        reception: &Reception,
-        revocation: &Revocation,
-        metrics: &Arc<KernelMetrics>,
+        started: &StartedKernel,
         closing: &CancellationToken,
     ) -> OpenDoors {
+        let reception = &started.reception;
         self.closing = closing.clone();
         if let Some(listener) = self.listener.take() {
             let serving = serve_socket(
@@ -134,8 +133,8 @@ impl Bound {
         }
         let http = self.http.take().map(|door| {
             let address = door.addr();
-            let sessions = self.open_http(door, options, reception, metrics);
-            let _ = revocation.sessions.set(sessions);
+            let sessions = self.open_http(door, options, started);
+            let _ = started.revocation.sessions.set(sessions);
             OpenHttpDoor {
                 address,
                 secure: self.tls.is_some(),
@@ -153,9 +152,9 @@ impl Bound {
         &mut self,
         door: Door,
         options: &UpOptions,
-        reception: &Reception,
-        metrics: &Arc<KernelMetrics>,
+        started: &StartedKernel,
     ) -> Arc<Sessions> {
+        let reception = &started.reception;
         let kernel = &options.loaded.kernel;
         let limits = SessionLimits {
             max: kernel.http.max_sessions,
@@ -164,19 +163,22 @@ impl Bound {
         };
         let sessions = Sessions::new(limits, reception.clone());
         self.sessions = Some(sessions.clone());
+        let console = started.console.clone();
+        console.opened(door.addr(), self.tls.is_some(), sessions.clone());
         let handler = Arc::new(HttpDoor {
             reception: reception.clone(),
             sessions: sessions.clone(),
             http_sse: Arc::default(),
             auth: self.auth(kernel, door.addr(), reception),
+            console,
             manners: Manners {
                 stream_after: kernel.streams.stream_after,
                 poll_after: Some(kernel.streams.poll_after).filter(|after| !after.is_zero()),
             },
             secure: self.tls.is_some(),
             lite: lite(kernel, reception),
-            metrics: self.metrics_path(kernel, door.addr(), metrics),
-            counts: metrics.doors.clone(),
+            metrics: self.metrics_path(kernel, door.addr(), &started.metrics),
+            counts: started.metrics.doors.clone(),
         });
         // No page can make an address lead elsewhere, as it can a name.
         let own = match door.addr() {

@@ -34,6 +34,7 @@ use mgp_calls::{
 };
 use mgp_doors::agent_registry::AgentRegistryHandle;
 use mgp_doors::bodies::Bodies;
+use mgp_doors::console::Console;
 use mgp_doors::node_door::NodeDoor;
 use mgp_doors::reception::Reception;
 use mgp_doors::revocation::Revocation;
@@ -74,6 +75,7 @@ pub(super) struct StartedKernel {
     pub(super) reception: Reception,
     pub(super) source: Arc<ConfigSource>,
     pub(super) revocation: Arc<Revocation>,
+    pub(super) console: Arc<Console>,
     pub(super) connector: Arc<Connector>,
     pub(super) cluster: Arc<Cluster>,
     pub(super) following: Following,
@@ -154,6 +156,7 @@ pub(super) async fn start(
         reception,
         source,
         revocation: parts.revocation,
+        console: parts.console,
         connector,
         metrics,
         telemetry,
@@ -194,6 +197,7 @@ struct Parts {
     pins: PinsHandle,
     audit: AuditHandle,
     revocation: Arc<Revocation>,
+    console: Arc<Console>,
     roster: AgentRegistryHandle,
     search: SearchHandle,
     registrar: Arc<Registrar>,
@@ -312,6 +316,7 @@ impl Parts {
             agents,
             access,
             approvals,
+            console: Console::new(audit.clone()),
             audit,
             revocation,
             roster,
@@ -364,6 +369,7 @@ impl Parts {
             data_dir: options.data_dir.clone(),
             source: source.clone(),
             roster: self.roster.clone(),
+            console: self.console.clone(),
             name_sources: self.name_sources(&options.loaded.kernel),
             cluster: self.cluster.clone(),
             closing: closing.clone(),

@@ -1,5 +1,7 @@
 //! `mgp/agents/*`: who has a token.
 
+mod console;
+
 use std::time::Duration;
 
 use mgp_callers::request::{Outcome, Request};

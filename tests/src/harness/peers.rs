@@ -30,6 +30,8 @@ pub enum Need {
     Authlib,
     /// Python with the packages of `peers/collector/requirements.txt`, for what collectors of OpenTelemetry are told.
     Collector,
+    /// Chromium and its driver, which are only found, with the packages of `peers/browser/package-lock.json`.
+    Browser,
     /// git, which is not installed but only found.
     Git,
 }
@@ -70,6 +72,11 @@ const AUTHLIB_LOCKS: [&str; 1] = ["authlib/requirements.txt"];
 /// The folder of the collector of OpenTelemetry, and what it needs.
 const COLLECTOR: &str = "collector";
 const COLLECTOR_LOCKS: [&str; 1] = ["collector/requirements.txt"];
+/// The folder of what looks at pages, and what it needs.
+const BROWSER: &str = "browser";
+const BROWSER_LOCKS: [&str; 1] = ["browser/package-lock.json"];
+/// The browser and its driver, as Debian calls them.
+const BROWSERS: [&str; 2] = ["chromium", "chromedriver"];
 
 /// The folder of the nodes that keep to no rule, and what they need.
 const HOSTILE: &str = "hostile";
@@ -130,6 +137,7 @@ impl Peers {
             (Need::Provider, Self::install_provider),
             (Need::Authlib, Self::install_authlib),
             (Need::Collector, Self::install_collector),
+            (Need::Browser, Self::install_browser),
         ];
         let mut failed = Vec::new();
         for (need, step) in steps {
@@ -255,6 +263,7 @@ impl Peers {
             Need::Provider => self.provider_folder().join(READY).is_file(),
             Need::Authlib => self.authlib_folder().join(READY).is_file(),
             Need::Collector => self.collector_folder().join(READY).is_file(),
+            Need::Browser => self.browser_folder().join(READY).is_file() && absent(need).is_none(),
             Need::Git => absent(need).is_none(),
         }
     }
@@ -399,6 +408,26 @@ impl Peers {
         std::fs::write(to.join(READY), "").map_err(|e| e.to_string())
     }
 
+    /// The script that finds what people who cannot see a page would miss in it.
+    #[must_use]
+    pub fn axe(&self) -> PathBuf {
+        let modules = self.browser_folder().join("node_modules");
+        modules.join("axe-core/axe.min.js")
+    }
+
+    fn browser_folder(&self) -> PathBuf {
+        let node = format!("{:?}", version("node"));
+        self.folder
+            .join(format!("{BROWSER}-{}", key_of(&BROWSER_LOCKS, &node)))
+    }
+
+    fn install_browser(&self) -> Result<(), String> {
+        absent(Need::Browser).map_or(Ok(()), Err)?;
+        let to = self.browser_folder();
+        npm_ci(&source().join(BROWSER), &to)?;
+        std::fs::write(to.join(READY), "").map_err(|e| e.to_string())
+    }
+
     fn brought_node(&self) -> Option<PathBuf> {
         let modules = self.folder.join("node/node_modules");
         let package = std::fs::read_dir(&modules).ok()?.flatten();
@@ -450,6 +479,12 @@ fn absent(need: Need) -> Option<String> {
         Need::Go => {
             let missing = Command::new("go").arg("version").output().is_err();
             missing.then(|| absent(Need::Python)).flatten()
+        }
+        Need::Browser => {
+            let has = |program: &&str| Command::new(program).arg("--version").output().is_ok();
+            let all = BROWSERS.iter().all(|program| has(&program));
+            let browser = (!all).then(|| "chromium and chromium-driver".to_owned());
+            browser.or_else(|| absent(Need::Node))
         }
         Need::Git => {
             let missing = Command::new("git").arg("--version").output().is_err();

@@ -129,6 +129,7 @@ impl Sdk {
             | Need::Provider
             | Need::Authlib
             | Need::Collector
+            | Need::Browser
             | Need::Git => peers.python_script(&format!("{folder}/{name}.py"), args),
         }
     }

@@ -90,7 +90,9 @@ impl Allow {
     }
 }
 
-fn is_loopback(authority: &str) -> bool {
+/// True for a name that this machine has for itself, with or without a port.
+#[must_use]
+pub fn is_loopback(authority: &str) -> bool {
     let own = |name: &str| LOOPBACK.iter().any(|own| own.eq_ignore_ascii_case(name));
     name(authority).is_some_and(own)
 }

@@ -14,6 +14,7 @@ use mgp_protocol::mgp::tools::Budget;
 use super::scene::Scene;
 use super::watched::Watched;
 use crate::session::{Session, SessionLimits, SessionMsg, Sessions};
+use mgp_callers::credential::Credential;
 use mgp_callers::exchange::Delivery;
 use mgp_callers::tool_cache::{CallableTools, ToolCacheMsg};
 use mgp_runtime::mailbox::Queued;
@@ -22,7 +23,7 @@ use ractor::ActorCell;
 const HELLO: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"t","version":"1"}}"#;
 
 async fn opened(sessions: &Arc<Sessions>) -> Arc<Session> {
-    let (agent, streams) = sessions.agent(AgentId::new("agent.local"));
+    let (agent, streams) = sessions.agent(&Credential::lasting(AgentId::new("agent.local")));
     let hello: mcp::Initialize<'_> = mcp::read(Some(HELLO)).unwrap();
     let caller = agent.hello(CatalogView::All, &hello).unwrap();
     agent.set_ready();

@@ -11,7 +11,6 @@ use http::header::{HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Dialect, Version};
-use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::{Message, RequestId};
 use mgp_protocol::mcp::request_headers::{self, GivenHeader};
 use mgp_protocol::refusal::Refusal;
@@ -23,6 +22,7 @@ use tokio::sync::mpsc;
 use super::answer::{json, refusal};
 use super::{HEARTBEAT, HttpDoor, status, stream_response};
 use crate::stateless::{self, Arrival, Stated};
+use mgp_callers::credential::Credential;
 use mgp_callers::exchange::rounds::{Outlet, STREAM_QUEUE};
 use mgp_callers::request::{self, Outcome, answer_frame, answer_parts};
 use mgp_runtime::trace::Trace;
@@ -34,7 +34,7 @@ pub(super) async fn post(
     text: &ByteString,
     message: Message<'_>,
     view: CatalogView,
-    agent: AgentId,
+    pass: &Credential,
 ) -> Response<ReplyBody> {
     let (id, method, params, trace) = match message {
         Message::Request {
@@ -53,8 +53,8 @@ pub(super) async fn post(
     };
     let (sender, messages) = mpsc::channel(STREAM_QUEUE);
     let arrival = Arrival {
-        agent,
-        operator: false,
+        agent: pass.agent.clone(),
+        operator: pass.is_operator(),
         view,
         id: id.clone(),
         method: method.as_ref().into(),

@@ -25,6 +25,7 @@ use super::headers::{self, SESSION, VERSION};
 use super::{HttpDoor, events, modern, status, stream_response};
 use crate::session::{NoSession, Session};
 use crate::stateless;
+use mgp_callers::credential::Credential;
 use mgp_callers::exchange::Exchange;
 use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_callers::exchange::streams::Lane;
@@ -39,7 +40,7 @@ pub(super) async fn post(
     door: &Arc<HttpDoor>,
     request: HttpRequest<Incoming>,
     view: CatalogView,
-    agent: AgentId,
+    pass: &Credential,
 ) -> Response<ReplyBody> {
     if let Some(response) = judge_headers(&request) {
         return response;
@@ -47,14 +48,14 @@ pub(super) async fn post(
     let modern = headers::names_modern(request.headers());
     let named = request.headers().contains_key(SESSION);
     let session = match named && !modern {
-        true => match door.session(&request, &view, &agent) {
+        true => match door.session(&request, &view, pass) {
             Ok(session) => Some(session),
             Err(response) => return *response,
         },
         false => None,
     };
     let (head, body) = request.into_parts();
-    let body = match taken(door, body, &agent).await {
+    let body = match taken(door, body, &pass.agent).await {
         Ok(body) => body,
         Err(response) => return *response,
     };
@@ -67,7 +68,7 @@ pub(super) async fn post(
     };
     match (jsonrpc::parse_text(&text), session) {
         (Ok(message), _) if modern || stateless::is_modern(message.params()) => {
-            modern::post(door, &head.headers, &text, message, view, agent).await
+            modern::post(door, &head.headers, &text, message, view, pass).await
         }
         (
             Ok(Message::Request {
@@ -75,7 +76,7 @@ pub(super) async fn post(
             }),
             None,
         ) if method == "initialize" => {
-            initialize(door, id, params.map(RawValue::get), view, agent).await
+            initialize(door, id, params.map(RawValue::get), view, pass).await
         }
         // The one request that MCP allows before `initialize` (2025-11-25, lifecycle). It is answered
         // however much is under way.
@@ -175,9 +176,9 @@ async fn initialize(
     id: RequestId,
     params: Option<&str>,
     view: CatalogView,
-    agent: AgentId,
+    pass: &Credential,
 ) -> Response<ReplyBody> {
-    let (agent, streams) = door.sessions.agent(agent);
+    let (agent, streams) = door.sessions.agent(pass);
     let caller =
         mcp::read::<mcp::Initialize<'_>>(params).and_then(|hello| agent.hello(view, &hello));
     let caller = match caller {

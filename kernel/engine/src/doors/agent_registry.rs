@@ -42,7 +42,7 @@ impl TokenDigest {
     }
 
     /// Compares in constant time.
-    fn matches(self, other: Self) -> bool {
+    pub(super) fn matches(self, other: Self) -> bool {
         blake3::Hash::from_bytes(self.0) == blake3::Hash::from_bytes(other.0)
     }
 }

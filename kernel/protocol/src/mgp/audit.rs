@@ -154,6 +154,12 @@ impl EventType {
     pub const AGENT_RENEWED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.agent_renewed"));
     /// An agent has no token any more, and what it had under way ends.
     pub const AGENT_REMOVED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.agent_removed"));
+    /// A browser was signed in to the console.
+    pub const CONSOLE_SIGNED_IN: Self =
+        Self::Custom(CustomType::own("dev.cloto.mgp.console_signed_in"));
+    /// A browser was signed out of it, or all were.
+    pub const CONSOLE_SIGNED_OUT: Self =
+        Self::Custom(CustomType::own("dev.cloto.mgp.console_signed_out"));
     /// A server of this node, or some of its tools, is shared with other nodes.
     pub const SERVER_SHARED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.server_shared"));
     /// It is so no longer.

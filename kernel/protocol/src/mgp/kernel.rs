@@ -1,5 +1,6 @@
 //! `mgp/kernel/*`: the kernel about itself. For the operator.
 
+pub mod console;
 pub mod lan;
 pub mod mcpl;
 pub mod nodes;

@@ -1,12 +1,14 @@
 //! `mgp up` and `mgp stdio`.
 
 mod completions;
+mod console;
 mod doctor;
 mod service;
 
 use clap::{Args, ValueEnum};
 
 pub use completions::{Complete, CompletionShell, Completions};
+pub use console::OpenConsole;
 pub use doctor::Doctor;
 pub use service::{Service, ServiceInstall};
 

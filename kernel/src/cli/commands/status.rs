@@ -1,6 +1,7 @@
 //! `mgp status`: the kernel, its doors and its servers.
 
 mod clients;
+pub(super) mod console;
 pub(super) mod doctor;
 pub(super) mod metrics;
 mod tree;

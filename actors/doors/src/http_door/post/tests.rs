@@ -5,9 +5,11 @@ use std::future::poll_fn;
 use bytes::Bytes;
 use hyper::body::Body;
 use mgp_protocol::mcp;
+use mgp_store::audit::AuditHandle;
 use serde_json::Value;
 
 use super::*;
+use crate::console::Console;
 use crate::ending_tests::scene::{LATER, Scene};
 use crate::http_door::{Auth, HttpSse, Manners};
 use crate::session::{SessionLimits, Sessions};
@@ -27,6 +29,7 @@ async fn opened(scene: &Scene, stream_after: Duration) -> (Arc<HttpDoor>, Arc<Se
         sessions: sessions.clone(),
         http_sse: Arc::new(HttpSse::default()),
         auth: Auth::None,
+        console: Console::new(AuditHandle::off()),
         manners: Manners {
             stream_after,
             poll_after: None,
@@ -36,7 +39,7 @@ async fn opened(scene: &Scene, stream_after: Duration) -> (Arc<HttpDoor>, Arc<Se
         metrics: None,
         counts: Arc::default(),
     });
-    let (agent, streams) = sessions.agent(AgentId::new("agent.local"));
+    let (agent, streams) = sessions.agent(&Credential::lasting(AgentId::new("agent.local")));
     let hello: mcp::Initialize<'_> = mcp::read(Some(HELLO)).unwrap();
     let caller = agent.hello(CatalogView::All, &hello).unwrap();
     agent.set_ready();

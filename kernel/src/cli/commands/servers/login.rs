@@ -323,8 +323,8 @@ fn show(context: &CliContext, url: &str, no_browser: bool) -> Result<(), Failure
     Ok(())
 }
 
-/// Without a shell; the address is one word, and begins with http.
-fn open(url: &str) {
+/// Without a shell; the address is one word, and begins with http, or is the path of a page.
+pub(in crate::cli::commands) fn open(url: &str) {
     let opener = match cfg!(target_os = "macos") {
         true => "open",
         false => "xdg-open",

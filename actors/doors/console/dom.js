@@ -1,0 +1,177 @@
+// Elements out of data. Text of others goes into text nodes and attributes that hold text, never into markup:
+// nothing here or anywhere in the console parses HTML, and the policy of the page makes trying to throw.
+
+/** An element: `h('button', { class: 'a', onclick: f }, 'text', other)`. */
+export function h(tag, props, ...children) {
+  const el = document.createElement(tag);
+  for (const [name, value] of Object.entries(props ?? {})) set(el, name, value);
+  put(el, children);
+  return el;
+}
+
+function set(el, name, value) {
+  if (value === undefined || value === null || value === false) return;
+  if (name.startsWith('on')) el.addEventListener(name.slice(2), value);
+  else if (name === 'class') el.className = value;
+  else if (name === 'value' || name === 'checked' || name === 'selected') el[name] = value;
+  else if (name === 'href') el.setAttribute('href', safe(value));
+  else el.setAttribute(name, value === true ? '' : value);
+}
+
+/** Only places of this page, and the web. */
+function safe(href) {
+  const text = String(href);
+  return /^(#|https?:\/\/|blob:)/i.test(text) ? text : '#';
+}
+
+function put(el, children) {
+  for (const child of children.flat(Infinity)) {
+    if (child === undefined || child === null || child === false) continue;
+    el.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  }
+}
+
+/** Replaces what is in an element; what had the focus keeps it, where it is still there by `data-key`. */
+export function fill(el, ...children) {
+  const active = el.contains(document.activeElement) ? document.activeElement?.closest('[data-key]')?.dataset.key : null;
+  el.replaceChildren();
+  put(el, children);
+  if (active) el.querySelector(`[data-key="${CSS.escape(active)}"]`)?.focus({ preventScroll: true });
+  return el;
+}
+
+/** A part of a page that is drawn anew at most once per frame. */
+export function live(el, draw) {
+  let due = false;
+  const now = () => {
+    due = false;
+    if (el.isConnected || !el.dataset.drawn) fill(el, draw());
+    el.dataset.drawn = '1';
+  };
+  now();
+  return Object.assign(el, { again: () => { if (!due) { due = true; requestAnimationFrame(now); } } });
+}
+
+/** A word with a colour of its own, which is said in words, too. */
+export const pill = (kind, text, title) => h('span', { class: `pill ${kind}`, title }, text);
+
+/**
+ * A long list of which only the rows in sight exist. Rows are of one height, in pixels.
+ * `row(index)` makes one; `count()` says how many there are; arrow keys move between rows.
+ */
+export function virtual({ label, height, count, row, more }) {
+  const sizer = h('div', { class: 'v-sizer', role: 'presentation' });
+  const el = h('div', { class: 'v-list', tabindex: '0', role: 'list', 'aria-label': label }, sizer);
+  let first = -1;
+  let last = -1;
+  const draw = (force) => {
+    const total = count();
+    sizer.style.height = `${total * height}px`;
+    // As high as its rows, as far as the style lets it.
+    el.style.height = `${Math.max(total, 1) * height + 2}px`;
+    const from = Math.max(0, Math.floor(el.scrollTop / height) - 6);
+    const to = Math.min(total, Math.ceil((el.scrollTop + (el.clientHeight || 600)) / height) + 6);
+    if (!force && from === first && to === last) return;
+    const focused = sizer.contains(document.activeElement) ? document.activeElement.closest('[data-index]')?.dataset.index : null;
+    first = from;
+    last = to;
+    const rows = [];
+    for (let at = from; at < to; at++) {
+      const made = row(at);
+      made.style.transform = `translateY(${at * height}px)`;
+      made.dataset.index = at;
+      made.classList.add('v-row');
+      made.setAttribute('role', 'listitem');
+      made.setAttribute('aria-setsize', total);
+      made.setAttribute('aria-posinset', at + 1);
+      rows.push(made);
+    }
+    sizer.replaceChildren(...rows);
+    if (focused !== null && focused !== undefined) focusRow(Number(focused));
+    if (more && to >= total - 10) more();
+  };
+  const focusRow = (at) => {
+    const target = sizer.querySelector(`[data-index="${at}"]`);
+    (target?.querySelector('a,button,input') ?? target)?.focus({ preventScroll: true });
+  };
+  el.addEventListener('scroll', () => draw(false), { passive: true });
+  el.addEventListener('keydown', (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 }[event.key];
+    if (!step || event.target.matches('select,textarea')) return;
+    event.preventDefault();
+    const now = Number(document.activeElement?.closest('[data-index]')?.dataset.index ?? -1);
+    const next = Math.min(Math.max(now + step, 0), count() - 1);
+    if (next * height < el.scrollTop) el.scrollTop = next * height;
+    if ((next + 1) * height > el.scrollTop + el.clientHeight) el.scrollTop = (next + 1) * height - el.clientHeight;
+    draw(true);
+    focusRow(next);
+  });
+  new ResizeObserver(() => draw(true)).observe(el);
+  return Object.assign(el, { again: () => draw(true), top: () => { el.scrollTop = 0; draw(true); } });
+}
+
+/** A dialog that resolves to what its buttons say; Escape says undefined. */
+export function dialog(title, content, buttons) {
+  return new Promise((done) => {
+    const box = h('dialog', { 'aria-labelledby': 'dialog-title' });
+    const close = (value) => { box.close(); box.remove(); done(value); };
+    box.append(
+      h('h2', { id: 'dialog-title' }, title),
+      h('div', { class: 'dialog-body' }, content),
+      h('div', { class: 'row end' }, buttons.map(({ text, kind, says }) =>
+        h('button', { class: kind ?? '', onclick: async () => { const value = await says(); if (value !== null) close(value); } }, text))),
+    );
+    box.addEventListener('cancel', (event) => { event.preventDefault(); close(undefined); });
+    document.body.append(box);
+    box.showModal();
+  });
+}
+
+/** A line at the foot of the page that goes away by itself; read aloud. */
+export function say(text, kind = '') {
+  let place = document.getElementById('said');
+  if (!place) document.body.append(place = h('div', { id: 'said', role: 'status', 'aria-live': 'polite' }));
+  const line = h('div', { class: `toast ${kind}` }, text);
+  place.append(line);
+  setTimeout(() => line.remove(), kind === 'bad' ? 9000 : 4500);
+}
+
+/** Does something, and says what went wrong where it did. */
+export async function doing(what, button) {
+  button?.setAttribute('aria-busy', 'true');
+  try {
+    return await what();
+  } catch (error) {
+    say(error.message, 'bad');
+    return undefined;
+  } finally {
+    button?.removeAttribute('aria-busy');
+  }
+}
+
+// Numbers and times in words.
+
+export function span(ms) {
+  if (ms === null || ms === undefined) return '';
+  const secs = ms / 1000;
+  if (secs < 1) return `${Math.round(ms)} ms`;
+  if (secs < 100) return `${Math.round(secs)} s`;
+  if (secs < 6000) return `${Math.round(secs / 60)} min`;
+  if (secs < 172800) return `${Math.round(secs / 3600)} h`;
+  return `${Math.round(secs / 86400)} d`;
+}
+
+export function bytes(count) {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let at = 0;
+  while (count >= 1024 && at < units.length - 1) { count /= 1024; at += 1; }
+  return `${count < 10 && at ? count.toFixed(1) : Math.round(count)} ${units[at]}`;
+}
+
+export const clock = (at) => new Date(at).toLocaleTimeString([], { hour12: false });
+
+export const when = (at) => {
+  const date = new Date(at);
+  const today = date.toDateString() === new Date().toDateString();
+  return today ? clock(date) : `${date.toLocaleDateString()} ${clock(date)}`;
+};

@@ -1,0 +1,107 @@
+// Waiting: what waits for a person, with one key for yes and one for no.
+
+import { h, fill, doing, say, pill, when } from '../dom.js';
+
+const WORDS = { permissions: 'Permissions', confirmation: 'A dangerous call', pins: 'Changed tools', callback: 'A question', registration: 'A new server', scope: 'A scope' };
+const LENGTHS = [['for good', null], ['for an hour', 3600e3], ['for a day', 86400e3], ['for 30 days', 30 * 86400e3]];
+
+export default function waiting({ main, kernel, store, on, signal }) {
+  const list = h('div', { class: 'cards' });
+  const nodes = h('div', { class: 'cards' });
+  main.append(h('h1', {}, 'Waiting for you'), list, nodes);
+
+  const decide = (entry, yes, card, button, later) => doing(async () => {
+    const only = [...card.querySelectorAll('.parts input:checked')].map((box) => box.value);
+    const all = card.querySelectorAll('.parts input').length;
+    const part = all && only.length < all ? { only } : {};
+    if (all && !only.length) throw new Error('Nothing is chosen.');
+    const during = card.querySelector('select.during')?.value;
+    const params = yes ? { id: entry.id, ...part, ...(during && { for_ms: Number(during) }) } : { id: entry.id, ...part, ...(later && { later: true }) };
+    await kernel.ask(yes ? 'mgp/approvals/approve' : 'mgp/approvals/deny', params);
+    say(yes ? 'Approved' : later ? 'Left open' : 'Denied', yes ? 'good' : '');
+    await store.readPending();
+  }, button);
+
+  const draw = () => {
+    const { pending, logins } = store.pending;
+    const cards = pending.map((entry) => card(entry, decide, kernel, store));
+    const wanted = Object.entries(logins).map(([server, login]) => h('article', { class: 'card', tabindex: '0', 'data-key': `login ${server}` },
+      h('header', { class: 'row' }, pill('warn', 'Login'), h('b', {}, server)), h('p', {}, login.why), h('pre', { class: 'command' }, login.command),
+      login.url && h('p', {}, h('a', { href: login.url, target: '_blank', rel: 'noopener noreferrer' }, 'Sign in'))));
+    fill(list, cards, wanted, cards.length + wanted.length === 0 && h('p', { class: 'empty' }, 'Nothing waits for you.'));
+    if (cards.length && !list.contains(document.activeElement) && !document.querySelector('dialog[open]')) list.firstElementChild.focus({ preventScroll: true });
+  };
+  draw();
+  on('pending', draw);
+  joining(kernel, nodes);
+
+  document.addEventListener('keydown', (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || event.target.matches('input,textarea,select') || document.querySelector('dialog[open]')) return;
+    const card = document.activeElement?.closest('.card') ?? list.querySelector('.card');
+    const step = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 }[event.key];
+    const every = [...list.querySelectorAll('.card'), ...nodes.querySelectorAll('.card')];
+    if (step && every.length) {
+      event.preventDefault();
+      every[Math.min(Math.max(every.indexOf(card) + step, 0), every.length - 1)].focus();
+    }
+    const button = { y: '.yes', n: '.no' }[event.key];
+    if (button && card) card.querySelector(button)?.click();
+  }, { signal });
+}
+
+function card(entry, decide, kernel, store) {
+  const el = h('article', { class: 'card', tabindex: '0', 'data-key': entry.id, 'aria-label': entry.text });
+  const answers = entry.options !== undefined && entry.options !== null;
+  const buttons = answers ? answer(entry, kernel, store) : [
+    h('button', { class: 'yes main', onclick: (event) => decide(entry, true, el, event.target) }, 'Yes ', h('kbd', {}, 'y')),
+    h('button', { class: 'no bad', onclick: (event) => decide(entry, false, el, event.target) }, 'No ', h('kbd', {}, 'n')),
+    entry.subject === 'permissions' && h('button', { onclick: (event) => decide(entry, false, el, event.target, true) }, 'Not now'),
+    ['permissions', 'confirmation'].includes(entry.subject) && h('select', { class: 'during', 'aria-label': 'For how long a yes holds' }, LENGTHS.map(([words, ms]) => h('option', { value: ms ?? '' }, words)))];
+  el.append(
+    h('header', { class: 'row' }, pill('warn', WORDS[entry.subject] ?? entry.subject), h('span', { class: 'dim' }, [entry.server, entry.agent].filter(Boolean).join(' · ')),
+      h('span', { class: 'dim end grow' }, `since ${when(entry.since)}`, entry.until && `, until ${when(entry.until)}`)),
+    h('p', { class: 'asked' }, entry.text),
+    entry.details.length > 0 && h('pre', { class: 'text diff', tabindex: '0' }, entry.details.map(line)),
+    entry.parts.length > 1 && h('fieldset', { class: 'parts' }, h('legend', {}, 'About'), entry.parts.map((part) => h('label', { class: 'check' }, h('input', { type: 'checkbox', value: part, checked: true }), part))),
+    h('div', { class: 'row' }, buttons.flat()));
+  return el;
+}
+
+/** What was and what is, by the sign before it. */
+function line(text) {
+  const kind = /^\s*\+/.test(text) ? 'added' : /^\s*-/.test(text) ? 'removed' : '';
+  return h('span', { class: kind }, text, '\n');
+}
+
+function answer(entry, kernel, store) {
+  const give = (value, button) => doing(async () => {
+    await kernel.ask('mgp/approvals/answer', { id: entry.id, value });
+    say('Answered', 'good');
+    await store.readPending();
+  }, button);
+  const refuse = h('button', { class: 'no bad', onclick: (event) => doing(async () => {
+    await kernel.ask('mgp/approvals/deny', { id: entry.id });
+    await store.readPending();
+  }, event.target) }, 'No answer ', h('kbd', {}, 'n'));
+  if (entry.options.length) return [entry.options.map((option, at) => h('button', { class: at === 0 ? 'yes' : '', onclick: (event) => give(option, event.target) }, option)), refuse];
+  const field = h('input', { type: 'text', 'aria-label': 'Your answer' });
+  return [field, h('button', { class: 'main yes', onclick: (event) => give(field.value, event.target) }, 'Answer'), refuse];
+}
+
+/** Nodes that want to join: there is no event for them, so they are looked up when the page is opened. */
+async function joining(kernel, place) {
+  const { waiting = [] } = await kernel.ask('mgp/kernel/nodes/list').catch(() => ({}));
+  fill(place, waiting.map((node) => {
+    const decide = (method, button) => doing(async () => {
+      await kernel.ask(method, { node: node.id });
+      say('Decided', 'good');
+      await joining(kernel, place);
+    }, button);
+    return h('article', { class: 'card', tabindex: '0', 'data-key': node.id, 'aria-label': `${node.name} wants to join` },
+      h('header', { class: 'row' }, pill('warn', 'A node'), h('b', {}, node.name), h('span', { class: 'dim' }, `as ${node.role}, from ${node.from}`)),
+      node.looks_like && h('p', { class: 'note bad' }, `Its name is hard to tell from that of ${node.looks_like}.`),
+      h('p', { class: 'asked' }, 'It is the one you mean if it shows the same three words: ', h('b', { class: 'words' }, node.words)),
+      h('div', { class: 'row' }, h('button', { class: 'yes main', onclick: (event) => decide('mgp/kernel/nodes/approve', event.target) }, 'Let it in ', h('kbd', {}, 'y')),
+        h('button', { class: 'no bad', onclick: (event) => decide('mgp/kernel/nodes/refuse', event.target) }, 'Turn it away ', h('kbd', {}, 'n'))));
+  }));
+}

@@ -1,0 +1,223 @@
+//! The way in to the console: the operator's links, and the browsers that are signed in.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mgp_callers::credential::Credential;
+use mgp_engine::doors::agent_registry::TokenDigest;
+use mgp_engine::doors::console::{BadSignInLink, BrowserSecrets, ConsoleSignIns};
+use mgp_protocol::ids::AgentId;
+use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
+use mgp_runtime::randomness;
+use mgp_runtime::time::unix_ms;
+use mgp_store::audit::{self, AuditHandle};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::session::Sessions;
+
+/// Why there is no console.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoConsole {
+    /// There is no HTTP door.
+    #[error("the console is at the HTTP door, and that is closed; set `enabled = true` in [http]")]
+    NoDoor,
+    /// The door is on a network, in the clear.
+    #[error(
+        "the console is not shown in the clear on a network; let [http] listen on 127.0.0.1, or give it a \
+         certificate in [http.tls]"
+    )]
+    InTheClear,
+}
+
+/// The console of a kernel.
+#[derive(Debug)]
+pub struct Console {
+    state: Mutex<ConsoleState>,
+    audit: AuditHandle,
+    /// Known once the HTTP door is open.
+    place: OnceLock<ConsolePlace>,
+}
+
+#[derive(Debug, Default)]
+struct ConsoleState {
+    sign_ins: ConsoleSignIns,
+    /// What ends with the sign-in of each browser.
+    lives: HashMap<u64, CancellationToken>,
+}
+
+/// Where the console is.
+#[derive(Debug)]
+struct ConsolePlace {
+    address: SocketAddr,
+    secure: bool,
+    sessions: Arc<Sessions>,
+}
+
+/// What a browser gets that has shown a link: the only time these are known.
+pub(crate) struct NewSignIn {
+    /// For the cookie.
+    pub(crate) cookie: String,
+    /// For the page.
+    pub(crate) page_key: String,
+    /// When both end, in milliseconds since 1970.
+    pub(crate) until_ms: u64,
+}
+
+impl Console {
+    /// One that nobody is signed in to.
+    #[must_use]
+    pub fn new(audit: AuditHandle) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::default(),
+            audit,
+            place: OnceLock::new(),
+        })
+    }
+
+    /// The HTTP door is open at this address, with TLS where `secure`.
+    pub fn opened(&self, address: SocketAddr, secure: bool, sessions: Arc<Sessions>) {
+        let _ = self.place.set(ConsolePlace {
+            address,
+            secure,
+            sessions,
+        });
+    }
+
+    /// An address that signs the next browser in that opens it.
+    ///
+    /// # Errors
+    /// [`NoConsole`].
+    pub fn link(&self) -> Result<String, NoConsole> {
+        let place = self.place.get().ok_or(NoConsole::NoDoor)?;
+        let at = place.reached_at();
+        if !place.secure && !at.ip().is_loopback() {
+            return Err(NoConsole::InTheClear);
+        }
+        let code = secret();
+        self.state()
+            .sign_ins
+            .offer(TokenDigest::of(&code), unix_ms());
+        let scheme = if place.secure { "https" } else { "http" };
+        Ok(format!("{scheme}://{at}/#{code}"))
+    }
+
+    /// Whether the door speaks TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.place.get().is_some_and(|place| place.secure)
+    }
+
+    /// The name of the cookie: ports share their cookies, so that of another kernel has another name.
+    pub(crate) fn cookie_name(&self) -> String {
+        let port = self.place.get().map_or(0, |place| place.address.port());
+        format!("mgp_console_{port}")
+    }
+
+    /// A browser shows the code of a link.
+    ///
+    /// # Errors
+    /// [`BadSignInLink`].
+    pub(crate) fn sign_in(&self, code: &str) -> Result<NewSignIn, BadSignInLink> {
+        let (cookie, page_key) = (secret(), secret());
+        let secrets = secrets(&cookie, &page_key);
+        let (browser, ended) = {
+            let mut state = self.state();
+            let signed_in = state
+                .sign_ins
+                .sign_in(TokenDigest::of(code), secrets, unix_ms())?;
+            let life = CancellationToken::new();
+            state.lives.insert(signed_in.0.number, life);
+            signed_in
+        };
+        self.ended(&ended);
+        self.note(EventType::CONSOLE_SIGNED_IN, 1);
+        Ok(NewSignIn {
+            cookie,
+            page_key,
+            until_ms: browser.until_ms,
+        })
+    }
+
+    /// The number of a browser that shows its secrets, and what it may do; `None` for all others.
+    pub(crate) fn judge(&self, cookie: &str, page_key: &str) -> Option<(u64, Credential)> {
+        let state = self.state();
+        let browser = state.sign_ins.judge(secrets(cookie, page_key), unix_ms())?;
+        let life = state.lives.get(&browser.number)?.clone();
+        let pass = Credential::of_operator(life).until(Some(browser.until_ms));
+        Some((browser.number, pass))
+    }
+
+    /// Signs a browser out.
+    pub(crate) fn sign_out(&self, number: u64) {
+        if self.state().sign_ins.end(number) {
+            self.ended(&[number]);
+            self.note(EventType::CONSOLE_SIGNED_OUT, 1);
+        }
+    }
+
+    /// Signs every browser out; answers how many there were.
+    pub fn sign_out_all(&self) -> usize {
+        let ended = self.state().sign_ins.end_all();
+        self.ended(&ended);
+        if !ended.is_empty() {
+            self.note(EventType::CONSOLE_SIGNED_OUT, ended.len());
+        }
+        ended.len()
+    }
+
+    /// Ends what these browsers have under way. Sessions are not counted by browser: those of the others
+    /// begin anew.
+    fn ended(&self, numbers: &[u64]) {
+        for number in numbers {
+            if let Some(life) = self.state().lives.remove(number) {
+                life.cancel();
+            }
+        }
+        if let Some(place) = self.place.get().filter(|_| !numbers.is_empty()) {
+            place.sessions.end_of(&AgentId::new("operator"));
+        }
+    }
+
+    fn note(&self, event_type: EventType, browsers: usize) {
+        let trace = TraceId::mint(randomness::bytes());
+        self.audit.tell(audit::event(
+            event_type,
+            audit::by_operator(),
+            Target::default(),
+            &trace,
+            Outcome::Success,
+            json!({ "browsers": browsers }),
+        ));
+    }
+
+    fn state(&self) -> MutexGuard<'_, ConsoleState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ConsolePlace {
+    /// The address as a browser of this machine reaches it.
+    fn reached_at(&self) -> SocketAddr {
+        let ip = match self.address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        SocketAddr::new(ip, self.address.port())
+    }
+}
+
+/// 256 random bits.
+fn secret() -> String {
+    URL_SAFE_NO_PAD.encode(randomness::bytes::<32>())
+}
+
+fn secrets(cookie: &str, page_key: &str) -> BrowserSecrets {
+    BrowserSecrets {
+        cookie: TokenDigest::of(cookie),
+        page_key: TokenDigest::of(page_key),
+    }
+}

@@ -1,0 +1,52 @@
+//! The files of the console, as they stand in the sources: nothing is built, and nothing comes from
+//! anywhere else.
+
+/// One file.
+pub(super) struct ConsoleFile {
+    path: &'static str,
+    /// Its media type.
+    pub(super) kind: &'static str,
+    /// What it holds.
+    pub(super) bytes: &'static [u8],
+}
+
+const PAGE: &str = "text/html; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+const PICTURE: &str = "image/svg+xml";
+
+/// A file of the folder `actors/doors/console`.
+macro_rules! file {
+    ($path:literal, $name:literal, $kind:ident) => {
+        ConsoleFile {
+            path: $path,
+            kind: $kind,
+            bytes: include_bytes!(concat!("../../../console/", $name)),
+        }
+    };
+}
+
+const FILES: &[ConsoleFile] = &[
+    file!("/", "index.html", PAGE),
+    file!("/console/icon.svg", "icon.svg", PICTURE),
+    file!("/console/style.css", "style.css", STYLE),
+    file!("/console/app.js", "app.js", SCRIPT),
+    file!("/console/content.js", "content.js", SCRIPT),
+    file!("/console/dom.js", "dom.js", SCRIPT),
+    file!("/console/forms.js", "forms.js", SCRIPT),
+    file!("/console/mcp.js", "mcp.js", SCRIPT),
+    file!("/console/store.js", "store.js", SCRIPT),
+    file!("/console/pages/access.js", "pages/access.js", SCRIPT),
+    file!("/console/pages/activity.js", "pages/activity.js", SCRIPT),
+    file!("/console/pages/agents.js", "pages/agents.js", SCRIPT),
+    file!("/console/pages/cluster.js", "pages/cluster.js", SCRIPT),
+    file!("/console/pages/now.js", "pages/now.js", SCRIPT),
+    file!("/console/pages/servers.js", "pages/servers.js", SCRIPT),
+    file!("/console/pages/try.js", "pages/try.js", SCRIPT),
+    file!("/console/pages/waiting.js", "pages/waiting.js", SCRIPT),
+];
+
+/// The file at a path.
+pub(super) fn find(path: &str) -> Option<&'static ConsoleFile> {
+    FILES.iter().find(|file| file.path == path)
+}

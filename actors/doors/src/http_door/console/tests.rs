@@ -1,0 +1,128 @@
+//! Which requests are those of the console's page.
+
+use std::net::SocketAddr;
+
+use mgp_store::audit::AuditHandle;
+
+use super::*;
+use crate::ending_tests::scene::Scene;
+use crate::session::{SessionLimits, Sessions};
+
+async fn console(secure: bool) -> std::sync::Arc<Console> {
+    let console = Console::new(AuditHandle::off());
+    let limits = SessionLimits {
+        max: 1,
+        idle: Duration::from_secs(1),
+        replay: 1,
+    };
+    let sessions = Sessions::new(limits, Scene::new().await.reception);
+    console.opened(SocketAddr::from(([127, 0, 0, 1], 7332)), secure, sessions);
+    console
+}
+
+fn asked(method: Method, headers: &[(&str, &str)]) -> Request<()> {
+    let mut request = Request::builder().method(method).uri("/mcp");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(()).unwrap()
+}
+
+/// Decision 0067: a page of another origin, of another port of this machine among them, asks nothing; nor
+/// does one under a name that only leads here.
+#[tokio::test]
+async fn only_the_page_of_the_console_asks() {
+    let console = console(false).await;
+    let judge = |method: &Method, headers: &[(&str, &str)]| {
+        comes_from_the_page(&console, &asked(method.clone(), headers))
+    };
+    let (host, own) = (
+        ("host", "127.0.0.1:7332"),
+        ("origin", "http://127.0.0.1:7332"),
+    );
+    let site = |site| ("sec-fetch-site", site);
+    assert_eq!(
+        judge(&Method::POST, &[host, own, site("same-origin")]),
+        Ok(())
+    );
+    assert_eq!(judge(&Method::POST, &[host, own]), Ok(()));
+    assert_eq!(judge(&Method::GET, &[host, site("same-origin")]), Ok(()));
+    let local = [
+        ("host", "localhost:7332"),
+        ("origin", "http://localhost:7332"),
+    ];
+    assert_eq!(judge(&Method::POST, &local), Ok(()));
+    let others: [(Method, &[(&str, &str)]); 9] = [
+        (Method::POST, &[host, ("origin", "http://127.0.0.1:9999")]),
+        (Method::POST, &[host, ("origin", "http://localhost:7332")]),
+        (Method::POST, &[host, ("origin", "https://127.0.0.1:7332")]),
+        (Method::POST, &[host, ("origin", "null")]),
+        (Method::POST, &[host, own, site("same-site")]),
+        (Method::POST, &[host, site("same-origin")]),
+        (Method::GET, &[host, site("cross-site")]),
+        (Method::GET, &[host, site("none")]),
+        (Method::GET, &[host]),
+    ];
+    for (method, headers) in others {
+        let judged = judge(&method, headers);
+        assert_eq!(judged, Err(NotSignedIn::OtherPage), "{method} {headers:?}");
+    }
+    let rebound = [
+        ("host", "evil.example:7332"),
+        ("origin", "http://evil.example:7332"),
+    ];
+    assert_eq!(judge(&Method::POST, &rebound), Err(NotSignedIn::InTheClear));
+}
+
+/// Decision 0067: over TLS the page's own origin is the one of https.
+#[tokio::test]
+async fn over_tls_the_origin_is_that_of_tls() {
+    let console = console(true).await;
+    let judge = |origin| {
+        let headers = [("host", "box.example"), ("origin", origin)];
+        comes_from_the_page(&console, &asked(Method::POST, &headers))
+    };
+    assert_eq!(judge("https://box.example"), Ok(()));
+    assert_eq!(judge("http://box.example"), Err(NotSignedIn::OtherPage));
+    assert!(
+        console
+            .link()
+            .unwrap()
+            .starts_with("https://127.0.0.1:7332/#")
+    );
+}
+
+/// Decision 0067: a sign-in is both secrets, and ends with the sign-out of all.
+#[tokio::test]
+async fn a_browser_is_known_by_cookie_and_key_until_it_is_signed_out() {
+    let console = console(false).await;
+    let link = console.link().unwrap();
+    let (_, code) = link.split_once('#').unwrap();
+    let signed_in = console.sign_in(code).unwrap();
+    let judge = |cookie: &str, key: &str| console.judge(cookie, key);
+    let (_, pass) = judge(&signed_in.cookie, &signed_in.page_key).unwrap();
+    assert!(pass.is_operator() && !pass.is_over());
+    assert!(judge(&signed_in.page_key, &signed_in.cookie).is_none());
+    assert!(judge(&signed_in.cookie, "").is_none());
+    assert!(console.sign_in(code).is_err());
+    assert_eq!(console.sign_out_all(), 1);
+    assert!(pass.is_withdrawn());
+    assert!(judge(&signed_in.cookie, &signed_in.page_key).is_none());
+}
+
+/// A cookie that stands twice is none: another port of the machine may have set one beside ours.
+#[test]
+fn a_cookie_is_read_where_it_stands_once() {
+    let read = |values: &[&'static str]| {
+        let pairs = values
+            .iter()
+            .map(|value| (COOKIE, HeaderValue::from_static(value)));
+        let headers: HeaderMap = pairs.collect();
+        cookie(&headers, "mgp_console_1").map(str::to_owned)
+    };
+    assert_eq!(read(&["a=b; mgp_console_1=x"]).as_deref(), Some("x"));
+    assert_eq!(read(&["mgp_console_1=x", "c=d"]).as_deref(), Some("x"));
+    assert_eq!(read(&["mgp_console_12=x"]), None);
+    assert_eq!(read(&["mgp_console_1=x; mgp_console_1=y"]), None);
+    assert_eq!(read(&[]), None);
+}

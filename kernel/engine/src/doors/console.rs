@@ -1,0 +1,234 @@
+//! Who is signed in to the console: links that are good once, and the browsers that showed one.
+//!
+//! A browser is known by two secrets together: the cookie, which no script reads, and the key of the
+//! page, which other ports of the same machine do not get, as they would get the cookie. Only hashes of
+//! them are kept, in memory alone: a kernel that starts again knows nobody.
+
+use super::agent_registry::TokenDigest;
+
+/// How long a link is good, in milliseconds: for the time a browser takes to open.
+pub const LINK_MS: u64 = 60_000;
+/// How long a browser stays signed in, in milliseconds: a working day.
+pub const SIGN_IN_MS: u64 = 12 * 3_600_000;
+/// Links that may be good at once; one more ends the oldest. A person opens one at a time.
+pub const MAX_LINKS: usize = 4;
+/// Browsers that may be signed in at once; one more ends the one that would end first.
+pub const MAX_BROWSERS: usize = 16;
+
+/// A link that nobody has used yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SignInLink {
+    code: TokenDigest,
+    until_ms: u64,
+}
+
+/// What a browser has to show with each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BrowserSecrets {
+    /// The hash of the cookie.
+    pub cookie: TokenDigest,
+    /// The hash of the key of the page.
+    pub page_key: TokenDigest,
+}
+
+/// A browser that is signed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignedInBrowser {
+    /// Its number, never given again.
+    pub number: u64,
+    /// When its sign-in ends, in milliseconds since 1970.
+    pub until_ms: u64,
+    secrets: BrowserSecrets,
+}
+
+/// A link that opens nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this link was used already, or is older than a minute; `mgp console` makes another one")]
+pub struct BadSignInLink;
+
+/// The links and the browsers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConsoleSignIns {
+    links: Vec<SignInLink>,
+    browsers: Vec<SignedInBrowser>,
+    last: u64,
+}
+
+impl ConsoleSignIns {
+    /// Makes a link good from now on, for [`LINK_MS`].
+    pub fn offer(&mut self, code: TokenDigest, now_ms: u64) {
+        self.links.retain(|link| link.until_ms > now_ms);
+        if self.links.len() >= MAX_LINKS {
+            self.links.remove(0);
+        }
+        self.links.push(SignInLink {
+            code,
+            until_ms: now_ms.saturating_add(LINK_MS),
+        });
+    }
+
+    /// A browser shows a link, which is good for nothing from then on. Answers the browser, and the numbers
+    /// of those that ended for it.
+    ///
+    /// # Errors
+    /// [`BadSignInLink`].
+    pub fn sign_in(
+        &mut self,
+        code: TokenDigest,
+        secrets: BrowserSecrets,
+        now_ms: u64,
+    ) -> Result<(SignedInBrowser, Vec<u64>), BadSignInLink> {
+        let shown = self.links.iter().position(|link| link.code.matches(code));
+        let link = self.links.remove(shown.ok_or(BadSignInLink)?);
+        if link.until_ms <= now_ms {
+            return Err(BadSignInLink);
+        }
+        let mut ended = self.lapse(now_ms);
+        if self.browsers.len() >= MAX_BROWSERS {
+            // They all stay equally long, so the first came first.
+            ended.push(self.browsers.remove(0).number);
+        }
+        self.last += 1;
+        let browser = SignedInBrowser {
+            number: self.last,
+            until_ms: now_ms.saturating_add(SIGN_IN_MS),
+            secrets,
+        };
+        self.browsers.push(browser);
+        Ok((browser, ended))
+    }
+
+    /// The browser that has both secrets, while its time is not over.
+    #[must_use]
+    pub fn judge(&self, shown: BrowserSecrets, now_ms: u64) -> Option<SignedInBrowser> {
+        let has_both = |browser: &&SignedInBrowser| {
+            let secrets = browser.secrets;
+            // Both are compared, whatever the first one comes to.
+            secrets.cookie.matches(shown.cookie) & secrets.page_key.matches(shown.page_key)
+        };
+        let found = self.browsers.iter().find(has_both);
+        found.filter(|browser| browser.until_ms > now_ms).copied()
+    }
+
+    /// Signs one browser out; false when it was so already.
+    pub fn end(&mut self, number: u64) -> bool {
+        let before = self.browsers.len();
+        self.browsers.retain(|browser| browser.number != number);
+        self.browsers.len() < before
+    }
+
+    /// Signs everybody out, and makes every link good for nothing. Answers the numbers of the browsers.
+    pub fn end_all(&mut self) -> Vec<u64> {
+        self.links.clear();
+        let browsers = std::mem::take(&mut self.browsers);
+        browsers.iter().map(|browser| browser.number).collect()
+    }
+
+    /// Takes out whose time is over.
+    fn lapse(&mut self, now_ms: u64) -> Vec<u64> {
+        let over = self.browsers.extract_if(.., |b| b.until_ms <= now_ms);
+        over.map(|browser| browser.number).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(text: &str) -> TokenDigest {
+        TokenDigest::of(text)
+    }
+
+    fn secrets(cookie: &str, key: &str) -> BrowserSecrets {
+        BrowserSecrets {
+            cookie: digest(cookie),
+            page_key: digest(key),
+        }
+    }
+
+    fn signed_in(at_ms: u64) -> (ConsoleSignIns, SignedInBrowser) {
+        let mut console = ConsoleSignIns::default();
+        console.offer(digest("code"), at_ms);
+        let (browser, _) = console
+            .sign_in(digest("code"), secrets("cookie", "key"), at_ms)
+            .unwrap();
+        (console, browser)
+    }
+
+    /// Decision 0067: a link is good once, for a minute, and no other one is.
+    #[test]
+    fn a_link_is_good_once_and_not_for_long() {
+        let (mut console, _) = signed_in(0);
+        let again = console.sign_in(digest("code"), secrets("c", "k"), 1);
+        assert_eq!(again.unwrap_err(), BadSignInLink);
+        console.offer(digest("late"), 0);
+        let late = console.sign_in(digest("late"), secrets("c", "k"), LINK_MS);
+        assert_eq!(late.unwrap_err(), BadSignInLink);
+        let early = console.sign_in(digest("late"), secrets("c", "k"), 1);
+        assert_eq!(early.unwrap_err(), BadSignInLink, "shown late, it is gone");
+        let guessed = console.sign_in(digest(""), secrets("c", "k"), 1);
+        assert_eq!(guessed.unwrap_err(), BadSignInLink);
+    }
+
+    /// Decision 0067: neither secret opens anything without the other, nor with that of another browser.
+    #[test]
+    fn a_browser_shows_both_its_secrets() {
+        let (mut console, browser) = signed_in(0);
+        console.offer(digest("two"), 0);
+        console
+            .sign_in(digest("two"), secrets("cookie2", "key2"), 0)
+            .unwrap();
+        let judge = |cookie, key| console.judge(secrets(cookie, key), 1);
+        assert_eq!(judge("cookie", "key"), Some(browser));
+        for (cookie, key) in [
+            ("cookie", ""),
+            ("", "key"),
+            ("key", "cookie"),
+            ("cookie", "key2"),
+            ("cookie2", "key"),
+        ] {
+            assert_eq!(judge(cookie, key), None, "{cookie} {key}");
+        }
+    }
+
+    /// Decision 0067: a sign-in ends by time, by its number, and with all others.
+    #[test]
+    fn a_sign_in_ends() {
+        let (mut console, browser) = signed_in(0);
+        let judge = |console: &ConsoleSignIns, at| console.judge(secrets("cookie", "key"), at);
+        assert_eq!(judge(&console, SIGN_IN_MS - 1), Some(browser));
+        assert_eq!(judge(&console, SIGN_IN_MS), None);
+        assert!(console.end(browser.number) && !console.end(browser.number));
+        assert_eq!(judge(&console, 1), None);
+        let (mut console, browser) = signed_in(0);
+        console.offer(digest("open"), 0);
+        assert_eq!(console.end_all(), [browser.number]);
+        assert_eq!(judge(&console, 1), None);
+        let open = console.sign_in(digest("open"), secrets("c", "k"), 1);
+        assert_eq!(open.unwrap_err(), BadSignInLink);
+    }
+
+    /// Decision 0067: at the bounds the oldest link and the oldest browser make room.
+    #[test]
+    fn the_oldest_make_room() {
+        let mut console = ConsoleSignIns::default();
+        for number in 0..=MAX_LINKS {
+            console.offer(digest(&number.to_string()), 0);
+        }
+        let oldest = console.sign_in(digest("0"), secrets("c", "k"), 0);
+        assert_eq!(oldest.unwrap_err(), BadSignInLink);
+        let mut numbers = Vec::new();
+        for number in 0..=MAX_BROWSERS {
+            let name = number.to_string();
+            console.offer(digest(&name), 0);
+            let (browser, ended) = console
+                .sign_in(digest(&name), secrets(&name, &name), 0)
+                .unwrap();
+            numbers.push(browser.number);
+            let first = (number == MAX_BROWSERS).then(|| numbers[0]);
+            assert_eq!(ended, first.into_iter().collect::<Vec<_>>());
+        }
+        assert_eq!(console.judge(secrets("0", "0"), 1), None);
+        assert!(console.judge(secrets("1", "1"), 1).is_some());
+    }
+}

@@ -1,0 +1,9 @@
+//! The console in a real browser: Debian's Chromium, told what to do by its driver (W3C WebDriver).
+#![allow(clippy::unwrap_used)]
+
+mod attacks;
+mod browser;
+mod looks;
+mod scene;
+mod sign_in;
+mod story;

@@ -1,0 +1,146 @@
+//! What an operator does with the console, from the link to the end.
+
+use mgp_tests::harness::{Need, Peers};
+use serde_json::json;
+
+use crate::browser::{Browser, holds};
+use crate::scene;
+
+/// A server that needs a permission before it starts.
+const NEEDY: &str = r#"{"version":"0.2.0","extensions":["permissions"],"permissions_required":["network.outbound"],"server_id":"needy"}"#;
+
+/// Decision 0067: everything that `mgp` can do to a running kernel is seen and done in a browser, live.
+#[tokio::test]
+async fn an_operator_looks_after_a_kernel_in_a_browser() {
+    if Peers::find(&[Need::Browser]).is_none() {
+        return;
+    }
+    let servers = [
+        scene::fixture("it", &[]),
+        scene::fixture("needy", &["--bare", "--mgp", NEEDY]),
+    ];
+    let kernel = scene::kernel(&servers.concat()).await;
+    kernel.connected(&["it"]).await;
+    let browser = scene::signed_in(&kernel, &[]).await;
+    first_view(&browser).await;
+
+    // Started and stopped, and what it writes, while it writes it.
+    browser.page("#/servers/it/log").await;
+    browser.press("Stop").await;
+    browser.shows("disconnected").await;
+    browser.press("Start").await;
+    browser
+        .until(
+            "it is up again",
+            "document.querySelector('h1 + .pill')?.innerText === 'connected'",
+        )
+        .await;
+    kernel
+        .mgp(&["tools", "call", "it:flood_stderr", "bytes=64"])
+        .await;
+    browser
+        .until(
+            "its line is there",
+            "document.querySelectorAll('.log .server').length > 0",
+        )
+        .await;
+
+    // A tool with a question in the middle.
+    browser.page("#/servers/it/tools/test_elicitation").await;
+    browser
+        .until(
+            "the form is there",
+            "document.querySelector('.detail h2')?.innerText === 'test_elicitation'",
+        )
+        .await;
+    browser.js("document.querySelector('.detail form textarea, .detail form input').value = 'Who are you?'").await;
+    browser.press("Call it").await;
+    browser.shows("Who are you?").await;
+    browser.js("document.querySelectorAll('dialog input').forEach((one) => { one.value = 'me@example.org'; })").await;
+    browser.press("Answer").await;
+    browser.shows("action=accept").await;
+
+    // Denied in the browser, gone for a real agent.
+    let alice = scene::agent(&kernel, "alice").await;
+    let echo = async || {
+        let listed = scene::asked(&alice, "tools/list", json!({})).await;
+        listed.to_string().contains("\"it__echo\"")
+    };
+    assert!(echo().await);
+    browser.page("#/access/it/echo").await;
+    browser.shows("default policy").await;
+    browser
+        .until(
+            "it is alice's cell",
+            "document.querySelector('.detail').innerText.includes('agent.alice')",
+        )
+        .await;
+    browser.press("Deny…").await;
+    browser.press("Do it").await;
+    holds("alice has lost it", async || !echo().await).await;
+    let call = json!({"name": "it__echo", "arguments": {"text": "x"}});
+    let denied = scene::asked(&alice, "tools/call", call).await;
+    assert!(denied["error"].is_object(), "{denied}");
+
+    // A permission, with one key.
+    browser.page("#/waiting").await;
+    browser.shows("network.outbound").await;
+    browser
+        .until(
+            "the card has the focus",
+            "document.activeElement.matches('.card')",
+        )
+        .await;
+    browser.keys("y").await;
+    browser.shows("Nothing waits for you.").await;
+    kernel.connected(&["needy"]).await;
+
+    // The call of the agent in the log.
+    browser.page("#/activity/agent/agent.alice").await;
+    browser
+        .until(
+            "the call is there",
+            "document.querySelector('.record-row .pill.warn')",
+        )
+        .await;
+    browser
+        .js("document.querySelector('.record-row .pill.warn ~ button').click()")
+        .await;
+    browser.shows("\"agent.alice\"").await;
+    browser
+        .until(
+            "it is drawn",
+            "document.querySelectorAll('.waterfall li').length > 0",
+        )
+        .await;
+
+    // The end, in every browser.
+    let ended = kernel.mgp_json(&["console", "--sign-out"]).await;
+    assert_eq!(ended["browsers"], 1);
+    browser.shows("This browser is not signed in").await;
+    assert_eq!(
+        browser
+            .js("return localStorage.getItem('mgp-page-key')")
+            .await,
+        json!(null)
+    );
+    let said = browser.log().await;
+    assert!(!said.contains("SEVERE") || said.contains("401"), "{said}");
+}
+
+/// Below 300 KB, all of it from the door, and nothing of the link left.
+async fn first_view(browser: &Browser) {
+    let loaded = browser
+        .js("const all = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+            .filter((one) => !one.name.endsWith('/mcp'));
+            return { bytes: all.reduce((sum, one) => sum + one.transferSize, 0),
+              elsewhere: all.filter((one) => !one.name.startsWith(location.origin)).map((one) => one.name),
+              ms: performance.getEntriesByType('navigation')[0].loadEventEnd,
+              cookie: document.cookie, hash: location.hash, href: location.href, history: history.length }")
+        .await;
+    println!("the first view: {loaded}");
+    assert!(loaded["bytes"].as_f64().unwrap() < 300_000.0, "{loaded}");
+    assert_eq!(loaded["elsewhere"], json!([]));
+    assert_eq!(loaded["cookie"], "", "no script reads the cookie");
+    assert_eq!(loaded["hash"], "", "the code has left the address");
+}
