@@ -1,6 +1,7 @@
 //! The chores of this workspace. `cargo xtask test` is the one gate: what it says is what is true.
 
 mod failures;
+mod halves;
 mod package;
 mod rows;
 mod step;
@@ -134,6 +135,7 @@ fn steps(quick: bool) -> Vec<Vec<Step>> {
         true => step.left_out("left out by --quick"),
         false => step,
     };
+    let [one_half, other_half] = halves::tests().map(|half| without_peers(half, quick));
     vec![
         vec![Step::new("format", cargo(&["fmt", "--all", "--check"]))],
         vec![Step::new(
@@ -150,7 +152,12 @@ fn steps(quick: bool) -> Vec<Vec<Step>> {
         ],
         // Tests wait for processes and clocks most of the time, and the others take what they leave.
         vec![
-            Step::new("tests", tests(quick)).counted().again(alone),
+            Step::new("tests, one half", one_half)
+                .counted()
+                .again(alone),
+            Step::new("tests, the other half", other_half)
+                .counted()
+                .again(alone),
             left_out(Step::new(SIMULATOR, at_leisure(&simulator(SEEDS))).counted()),
             left_out(Step::new("model checks", at_leisure(&model_checks())).counted()),
         ],
@@ -181,7 +188,10 @@ fn rows() -> Command {
 }
 
 fn tests(quick: bool) -> Command {
-    let mut tests = cargo(&["test", "--workspace", "--no-fail-fast"]);
+    without_peers(cargo(&["test", "--workspace", "--no-fail-fast"]), quick)
+}
+
+fn without_peers(mut tests: Command, quick: bool) -> Command {
     if quick {
         tests.env("MGP_WITHOUT_PEERS", "1");
     }

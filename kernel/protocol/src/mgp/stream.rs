@@ -233,6 +233,9 @@ pub fn asks(params: &str) -> bool {
 
 /// Takes the wish for chunks out of `params`, for a server that does not know it.
 pub fn unasked(params: &str, splice: &mut Splice<'_>) {
+    if !may_mention(params.as_bytes(), "_mgp") {
+        return;
+    }
     if let Some(own) = member(params, "_mgp").filter(|own| own.starts_with('{')) {
         splice.remove_members(own, &["stream"]);
     }
