@@ -16,6 +16,7 @@ use mgp_sync::pending::NotAdmitted;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
+use super::alongside::Alongside;
 use super::call_queue::{Turn, party};
 use super::{InFlight, Link, LinkEvent, List, envelope};
 use mgp_callers::exchange::call_stream::CallStreamHandle;
