@@ -124,6 +124,7 @@ impl Link {
         let beside = Alongside {
             forwarded: call.exchange.forwarded(),
             span: call.span,
+            trace: call.trace,
             final_check: call.final_check,
         };
         tokio::select! {
