@@ -1,12 +1,34 @@
 //! What goes along with a call, beside its frame: what the headers of its request say, and what is asked again
 //! before it is made once more.
 
+use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName};
 use mgp_callers::exchange::forwarded::ForwardedHeaders;
+use mgp_protocol::refusal::Refusal;
 use mgp_runtime::trace::{PartSpan, Trace};
 use mgp_transports::http::names::{TRACEPARENT, TRACESTATE};
+use serde_json::value::RawValue;
 
-use super::FinalCheck;
+/// A check made right before a call is written, after it waited its turn: rights may have been taken back
+/// meanwhile.
+pub trait FinalCheck: std::fmt::Debug + Sync {
+    /// Whether the call may still be sent.
+    ///
+    /// # Errors
+    /// The refusal for the caller.
+    fn still(&self) -> Result<(), Refusal>;
+
+    /// Whether the call may be sent once more with these arguments, which its caller was asked for meanwhile.
+    /// What cannot be judged may not.
+    ///
+    /// # Errors
+    /// The future resolves to the refusal for the caller.
+    fn more<'a>(&'a self, arguments: &'a RawValue) -> BoxFuture<'a, Result<(), Refusal>> {
+        let _ = arguments;
+        let why = "the arguments that were added cannot be checked";
+        Box::pin(async move { Err(Refusal::Forbidden(why.into())) })
+    }
+}
 
 /// What goes along with a call, beside its frame.
 #[derive(Clone, Copy, Debug, Default)]

@@ -51,7 +51,7 @@ pub(super) struct Collector {
 }
 
 /// Why a message was not taken.
-enum NotTaken {
+enum NotPosted {
     /// It may be, later.
     Later(String, Option<Duration>),
     /// It never will be.
@@ -117,11 +117,11 @@ impl Collector {
                     }
                     return;
                 }
-                Err(NotTaken::Never(why)) => {
+                Err(NotPosted::Never(why)) => {
                     self.missed(signal, &why);
                     break;
                 }
-                Err(NotTaken::Later(why, asked)) => (why, asked),
+                Err(NotPosted::Later(why, asked)) => (why, asked),
             };
             self.missed(signal, &why);
             if attempt == TRIES || closing.is_cancelled() {
@@ -163,7 +163,7 @@ impl Collector {
         }
     }
 
-    async fn post(&self, signal: Signal, body: Bytes) -> Result<Option<PartialSuccess>, NotTaken> {
+    async fn post(&self, signal: Signal, body: Bytes) -> Result<Option<PartialSuccess>, NotPosted> {
         let url = match signal {
             Signal::Traces => &self.traces,
             Signal::Metrics => &self.metrics,
@@ -180,8 +180,8 @@ impl Collector {
         };
         let (status, after, said) = match timeout(self.timeout, asked).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(why)) => return Err(NotTaken::Later(why, None)),
-            Err(_) => return Err(NotTaken::Later("it did not answer in time".into(), None)),
+            Ok(Err(why)) => return Err(NotPosted::Later(why, None)),
+            Err(_) => return Err(NotPosted::Later("it did not answer in time".into(), None)),
         };
         let after = after.and_then(|after| after.to_str().ok()?.trim().parse().ok());
         match status {
@@ -189,11 +189,11 @@ impl Collector {
             StatusCode::TOO_MANY_REQUESTS
             | StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => Err(NotTaken::Later(
+            | StatusCode::GATEWAY_TIMEOUT => Err(NotPosted::Later(
                 format!("it answered HTTP {status}"),
                 after.map(Duration::from_secs),
             )),
-            status => Err(NotTaken::Never(format!("it answered HTTP {status}"))),
+            status => Err(NotPosted::Never(format!("it answered HTTP {status}"))),
         }
     }
 }
