@@ -21,11 +21,12 @@ use mgp_calls::{mcpl, mgp};
 use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_engine::policy::access::Principal;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView, ListKind};
-use mgp_protocol::dialect::Era;
+use mgp_protocol::dialect::{Dialect, Era};
 use mgp_protocol::era;
 use mgp_protocol::mgp::discovery::DiscoveryTool;
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::refusal::Refusal;
+use mgp_protocol::refusal::{Refusal, Rendered};
+use mgp_protocol::splice::member;
 use mgp_runtime::trace::RequestSpan;
 use mgp_servers::upstream::LegacyTask;
 
@@ -397,10 +398,10 @@ impl Routes for Routing {
             return ready(Err(Refusal::UnknownMethod(request.method.to_string())));
         };
         self.metrics.requests.one_more(&request.method);
-        let span = self.tracing.begin(&mut request);
+        let (span, dialect) = (self.tracing.begin(&mut request), request.caller.dialect());
         let answering = (route.handler)(self, request);
         let answering = match span {
-            Some(span) => spanned(span, answering),
+            Some(span) => spanned(span, dialect, answering),
             None => answering,
         };
         match era {
@@ -460,11 +461,16 @@ impl Routes for Routing {
 }
 
 /// An answer whose time is told: it ends with the answer, or with who waits for it.
-fn spanned(span: Arc<RequestSpan>, answering: Answering) -> Answering {
+fn spanned(span: Arc<RequestSpan>, dialect: Dialect, answering: Answering) -> Answering {
     Box::pin(async move {
         let outcome = answering.await;
         if let Err(refusal) = &outcome {
             span.failed(RefusalReason::of(refusal).as_str());
+            if let Rendered::Error(error) = refusal.render_in(dialect)
+                && let Some(code) = member(&error, "code")
+            {
+                span.set("rpc.response.status_code", code);
+            }
         }
         outcome
     })

@@ -65,13 +65,16 @@ impl GrpcDoor {
         let Some(lite) = lite.filter(|_| is_grpc(request.headers())).cloned() else {
             return self.http.clone().answer(request, peer).await;
         };
+        let http = self.http.clone();
         // It is large, and not to make every other request larger.
         let answering = Box::pin(self.respond(lite, request, peer));
         let answered = task::caught("grpc.respond", answering).await;
-        answered.unwrap_or_else(|broken| {
+        let answer = answered.unwrap_or_else(|broken| {
             let words = refused(&broken).to_string();
             told(&status(Code::Internal, "INTERNAL_ERROR", &words))
-        })
+        });
+        http.answered(answer.status());
+        answer
     }
 
     async fn respond(

@@ -43,6 +43,7 @@ use mgp_runtime::task;
 
 pub(crate) use self::auth::Unwelcome;
 pub use self::auth::{Auth, Tokens};
+pub(crate) use self::headers::traced;
 pub use self::http_sse::HttpSse;
 pub(crate) use self::post::BODY_DEADLINE;
 pub use self::scrape::{DoorCounts, MetricsPage, MetricsPath};
@@ -101,6 +102,11 @@ impl HttpDoor {
         let answer = answered.unwrap_or_else(|broken| failed(&refused(&broken)));
         counts.answered(answer.status());
         answer
+    }
+
+    /// Counts an answer that another door gave at this one's address.
+    pub(crate) fn answered(&self, status: StatusCode) {
+        self.counts.answered(status);
     }
 
     async fn respond(

@@ -82,6 +82,15 @@ impl Trace {
         self
     }
 
+    /// `traceparent` and `tracestate` as the caller sent them, for whoever is asked by a request that is not sampled
+    /// here; `None` where it sent none.
+    #[must_use]
+    pub fn passed_on(&self) -> Option<(String, Option<&str>)> {
+        let caller = self.caller.as_deref()?;
+        let state = Some(&*caller.state).filter(|state| !state.is_empty());
+        Some((caller.traceparent(&self.id)?, state))
+    }
+
     /// Whether this JSON text is its id.
     #[must_use]
     pub fn is(&self, json: &str) -> bool {
@@ -100,8 +109,7 @@ impl Trace {
 
 impl RemoteSpan {
     /// The `traceparent` that it was said by, for a request of this trace; `None` where that is no UUID.
-    #[must_use]
-    pub fn traceparent(&self, trace: &TraceId) -> Option<String> {
+    fn traceparent(&self, trace: &TraceId) -> Option<String> {
         let (number, flags) = (trace.number()?, u8::from(self.sampled));
         Some(format!("00-{number:032x}-{:016x}-{flags:02x}", self.span))
     }

@@ -53,7 +53,8 @@ use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::ids::request_ids;
 
 use self::alongside::Alongside;
-pub use self::calls::{Call, FinalCheck, MirroredHeaders};
+pub use self::alongside::FinalCheck;
+pub use self::calls::{Call, MirroredHeaders};
 pub(crate) use self::envelope::code;
 pub use self::envelope::wrapped;
 pub use self::event::{LinkEvent, McplAnswer, McplMessage, ToldEvent};

@@ -260,7 +260,7 @@ pub struct Status {
 #[command(after_help = "Examples:
   mgp metrics
   mgp metrics | grep mgp_calls_total
-  mgp metrics --scrape-config >> prometheus.yml")]
+  mgp metrics --scrape-config")]
 pub struct Metrics {
     /// In the form of OpenMetrics.
     #[arg(long)]

@@ -26,7 +26,7 @@ use self::posting::{Collector, Gathering};
 use crate::config::TelemetryConfig;
 
 /// How long the last messages may take when the kernel ends.
-const PARTING: Duration = Duration::from_millis(500);
+const PARTING: Duration = Duration::from_secs(1);
 
 /// What is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

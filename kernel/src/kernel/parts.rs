@@ -13,7 +13,6 @@ use self::roots::{catalog, finder_root, guard, roster, supervisor};
 use super::StoredState;
 use super::changes::{access_changed, pending_changed, pins_decided};
 use super::options::UpOptions;
-use super::secrets;
 use crate::cluster::{Cluster, Following};
 use crate::config::{HttpAuth, KernelConfig};
 use crate::health::HealthMethods;
@@ -46,8 +45,8 @@ use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::permissions::PermissionsHandle;
 use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::AgentId;
+use mgp_runtime::ids;
 use mgp_runtime::mailbox::Mailbox;
-use mgp_runtime::randomness;
 use mgp_runtime::time::{moment, unix_ns};
 use mgp_servers::guard::GuardHandle;
 use mgp_servers::server::{Connector, ServerTable};
@@ -169,7 +168,7 @@ fn telemetry(kernel: &KernelConfig, metrics: &Arc<KernelMetrics>) -> (Telemetry,
     let source = TelemetrySource {
         service: kernel.telemetry.service.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
-        instance: secrets::hex(&randomness::bytes::<16>()),
+        instance: ids::new_id().to_string(),
         node: metrics.cluster.name().to_string(),
         start_ns: unix_ns().saturating_sub(uptime),
     };

@@ -1,5 +1,7 @@
 //! `tools/call`: small and large, from few and many clients, directly and through.
 
+pub(crate) mod telemetry;
+
 use std::thread::available_parallelism;
 
 use mgp_tests::harness::{Kernel, Program, Upstream, program};

@@ -2,20 +2,24 @@
 
 POST /v1/traces, /v1/metrics, /v1/logs   what collectors take
 GET /told                                everything so far, as JSON
-PUT /answers/STATUS                      from now on each POST is answered so
+PUT /answers                             from now on each POST is answered so, by the members of a JSON object: `status`; the
+                                         text `rejected` of a partial success, which is one span; `after`, a Retry-After;
+                                         `delay`, seconds
 """
 
+import hashlib
 import json
 import sys
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest, ExportTraceServiceResponse
 
-told = {"spans": [], "metrics": {}, "logs": [], "resources": [], "headers": [], "bad": []}
-answers = {"status": 200}
+told = {"spans": [], "metrics": {}, "logs": [], "resources": [], "headers": [], "posts": [], "bad": []}
+answers = {}
 lock = Lock()
 
 
@@ -79,8 +83,10 @@ PATHS = {"/v1/traces": traces, "/v1/metrics": metrics, "/v1/logs": logs}
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def say(self, status, body=b""):
+    def say(self, status, body=b"", after=None):
         self.send_response(status)
+        if after is not None:
+            self.send_header("retry-after", str(after))
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -90,14 +96,21 @@ class Handler(BaseHTTPRequestHandler):
             self.say(200, json.dumps(told).encode())
 
     def do_PUT(self):
+        said = json.loads(self.rfile.read(int(self.headers.get("content-length", "0"))))
         with lock:
-            answers["status"] = int(self.path.rsplit("/", 1)[1])
+            answers.clear()
+            answers.update(said)
         self.say(200)
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("content-length", "0")))
         with lock:
-            status = answers["status"]
+            status, after, delay = answers.get("status", 200), answers.get("after"), answers.get("delay", 0)
+            told["posts"].append({"path": self.path, "status": status, "body": hashlib.sha256(body).hexdigest()})
+            answer = ExportTraceServiceResponse()
+            if "rejected" in answers:
+                answer.partial_success.rejected_spans = 1
+                answer.partial_success.error_message = answers["rejected"]
             if status == 200:
                 told["headers"].append({name.lower(): value for name, value in self.headers.items()})
                 try:
@@ -105,7 +118,8 @@ class Handler(BaseHTTPRequestHandler):
                 except Exception as error:  # whatever is wrong with it is what the test wants to know
                     told["bad"].append(f"{self.path}: {error!r}")
                     status = 400
-        self.say(status)
+        time.sleep(delay)
+        self.say(status, answer.SerializeToString() if status == 200 else b"", after)
 
     def log_message(self, *_):
         pass

@@ -31,10 +31,14 @@ impl Collector {
 
     /// The section that names it, with more keys.
     pub(crate) fn section(&self, more: &str) -> String {
-        format!(
-            "[telemetry]\nendpoint = \"{}\"\ninterval_ms = 20\nmetrics_interval_secs = 1\n{more}\n",
-            self.url
-        )
+        self.named(&format!(
+            "interval_ms = 20\nmetrics_interval_secs = 1\n{more}"
+        ))
+    }
+
+    /// The section that names it, with these keys alone.
+    pub(crate) fn named(&self, keys: &str) -> String {
+        format!("[telemetry]\nendpoint = \"{}\"\n{keys}\n", self.url)
     }
 
     /// What it was told so far; nothing of it was wrong.
@@ -52,9 +56,9 @@ impl Collector {
     }
 
     /// From now on it answers so.
-    pub(crate) async fn answers(&self, status: u16) {
-        let client = HttpClient::new(&format!("{}/answers/{status}", self.url));
-        client.send(Method::PUT, "").await.unwrap();
+    pub(crate) async fn answers(&self, how: Value) {
+        let client = HttpClient::new(&format!("{}/answers", self.url));
+        client.send(Method::PUT, how.to_string()).await.unwrap();
     }
 
     /// Waits until what it was told satisfies this.

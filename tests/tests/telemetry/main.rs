@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod away;
 mod collector;
+mod doors;
 mod logs;
 mod prometheus;
 mod scrape;

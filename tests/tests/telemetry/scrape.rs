@@ -119,6 +119,8 @@ async fn calls_are_counted_and_labels_are_bounded() {
     agent.call("it:no-such-secret", json!({})).await;
     agent.call("it:echo", json!({"text": 7})).await;
 
+    // The first scrape is counted when it is answered, and shown by the second one.
+    figures(&kernel).await;
     let text = figures(&kernel).await;
     let calls = |server: &str, tool: &str, outcome: &str| {
         let name =

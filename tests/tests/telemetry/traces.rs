@@ -1,15 +1,15 @@
-//! Traces, across nodes and with nobody to take them.
-
-use std::time::{Duration, Instant};
+//! Traces, across nodes.
 
 use http::HeaderName;
 use mgp_tests::harness::kernel::nodes::{JoinedNodes, config};
-use mgp_tests::harness::{HttpClient, Kernel, Need, Peers, Program, wait_until};
+use mgp_tests::harness::{DEADLINE, HttpClient, Kernel, Need, Peers, Program};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::collector::Collector;
-use crate::scrape::{figure, figures};
 
+/// A trace that its caller does not sample.
+const UNTOLD: &str = "0af7651916cd43dd8448eb211c80319c";
 const TRACE: &str = "550e8400e29b41d4a716446655440000";
 const CALLERS: &str = "00f067aa0ba902b7";
 
@@ -51,10 +51,14 @@ async fn a_call_across_two_nodes_is_one_trace() {
     let nodes = JoinedNodes::joined(nas, desk, &["it"]).await;
     let mut client = HttpClient::new(nodes.desk.url());
     client.open_session("2025-11-25", "{}").await;
-    client.set(
-        HeaderName::from_static("traceparent"),
-        &format!("00-{TRACE}-{CALLERS}-01"),
-    );
+    let parent = HeaderName::from_static("traceparent");
+    let unsampled = format!("00-{UNTOLD}-{CALLERS}-00");
+    client.set(parent.clone(), &unsampled);
+    let untold = client
+        .post(call(9, "nas/it:echo", json!({"text": "x"})))
+        .await;
+    assert!(untold.frames().await[0].contains("result"));
+    client.set(parent, &format!("00-{TRACE}-{CALLERS}-01"));
     client.set(HeaderName::from_static("tracestate"), "vendor=kept");
     let echo = client
         .post(call(1, "nas/it:echo", json!({"text": "a-secret"})))
@@ -86,13 +90,7 @@ async fn a_call_across_two_nodes_is_one_trace() {
     for part in ["checks", "answer"] {
         assert_eq!(named(&nas, part, 1)["parent"], server_here["id"]);
     }
-    let said = &server_here["attributes"];
-    assert_eq!(said["mcp.method.name"], "tools/call");
-    assert_eq!(said["gen_ai.tool.name"], "echo");
-    assert_eq!(said["gen_ai.operation.name"], "execute_tool");
-    assert_eq!(said["mgp.server.id"], "it");
-    assert_eq!(asked_here["attributes"]["network.transport"], "pipe");
-    assert_eq!(asked_there["attributes"]["network.transport"], "quic");
+    conventions(server_here, asked_here, asked_there);
     assert!(
         nas.iter()
             .chain(&desk)
@@ -106,12 +104,31 @@ async fn a_call_across_two_nodes_is_one_trace() {
     let below = format!("00-{TRACE}-{}-01", asked_here["id"].as_str().unwrap());
     assert!(seen[0].contains(&below), "{below}: {seen:?}");
     assert!(seen[0].contains("vendor=kept"), "{seen:?}");
+    // What its caller did not sample no node told, and the server was told that, too.
+    assert!(seen[0].contains(&unsampled), "{unsampled}: {seen:?}");
+    assert!(!told["spans"].to_string().contains(UNTOLD), "{told:#}");
 
     let counted = |told: &Value| {
         let points = told["metrics"]["mgp_calls"]["points"].as_array();
         points.is_some_and(|points| points.iter().any(|point| point["labels"]["tool"] == "echo"))
     };
     let told = collector.is_told("the figures are told", counted).await;
+    figures_and_lines(&told);
+}
+
+/// The names of OpenTelemetry's conventions for MCP and GenAI.
+fn conventions(server_here: &Value, asked_here: &Value, asked_there: &Value) {
+    let said = &server_here["attributes"];
+    assert_eq!(said["mcp.method.name"], "tools/call");
+    assert_eq!(said["gen_ai.tool.name"], "echo");
+    assert_eq!(said["gen_ai.operation.name"], "execute_tool");
+    assert_eq!(said["mgp.server.id"], "it");
+    assert_eq!(asked_here["attributes"]["network.transport"], "pipe");
+    assert_eq!(asked_there["attributes"]["network.transport"], "quic");
+}
+
+/// What is told beside spans, and that no secret is in any of it.
+fn figures_and_lines(told: &Value) {
     assert_eq!(told["metrics"]["mgp_calls"]["kind"], "sum");
     assert_eq!(told["metrics"]["mgp_call_duration_seconds"]["unit"], "s");
     let bounds = &told["metrics"]["mgp_call_duration_seconds"]["points"][0]["value"];
@@ -135,6 +152,8 @@ async fn a_call_across_two_nodes_is_one_trace() {
         !names.to_string().contains("a-secret")
             && !told["logs"].to_string().contains("of-the-collector")
     );
+    let plain = &told["metrics"]["mgp_calls"]["unit"];
+    assert_eq!(plain, "", "a unit of 1 becomes a ratio");
 }
 
 /// Decision 0066: a caller that says that its trace is not sampled is followed, and without a word of a caller as many
@@ -159,66 +178,61 @@ async fn what_is_not_sampled_is_not_told() {
         let answer = client.post(call(id, "it:echo", json!({"text": "x"}))).await;
         assert!(answer.status.is_success());
     }
-    let told = collector.is_told("the sampled one is told", |told| {
+    let unknown = client.post(call(4, "it:no-such-secret", json!({}))).await;
+    assert!(unknown.status.is_success());
+    let of_requests = |told: &Value| {
         let spans = told["spans"].as_array().unwrap().iter();
-        spans.filter(|span| span["kind"] == 2).count() == 1
-    });
-    let told = told.await;
-    assert!(
-        told["spans"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .all(|span| span["trace"] == TRACE)
+        spans.filter(|span| span["kind"] == 2).count()
+    };
+    let told = collector
+        .is_told("the sampled ones are told", |told| of_requests(told) == 2)
+        .await;
+    let all = told["spans"].as_array().unwrap();
+    assert!(all.iter().all(|span| span["trace"] == TRACE));
+    // A name that is none is the caller's own text.
+    let failed: Vec<&Value> = all.iter().filter(|span| span["failed"] == true).collect();
+    assert_eq!(failed.len(), 1, "{told:#}");
+    assert_eq!(failed[0]["name"], "tools/call");
+    assert_eq!(failed[0]["attributes"]["error.type"], "unknown");
+    assert_eq!(
+        failed[0]["attributes"]["rpc.response.status_code"],
+        "-32602"
     );
+    assert!(!told.to_string().contains("no-such-secret"), "{told:#}");
 }
 
-/// Decision 0066: with nobody to take them spans are dropped and counted, and no call waits; what comes when the
-/// collector is back is told.
+/// Decision 0066: what waits is told when the kernel ends, and who is told what it is.
 #[tokio::test]
-async fn nobody_waits_for_a_collector_that_is_away() {
+async fn what_waits_is_told_at_the_end() {
     let Some(peers) = Peers::find(&[Need::Collector]) else {
         return;
     };
     let collector = Collector::start(&peers).await;
-    collector.answers(503).await;
-    let telemetry = collector.section("queue = 4\nmetrics = false");
+    let keys =
+        "interval_ms = 60000\nmetrics_interval_secs = 3600\nlogs = true\nservice = \"of-the-test\"";
     let entry = Program::fixture(&[]).entry("it");
-    let kernel = Kernel::with_config(&format!(
-        "[http]\nlisten = \"127.0.0.1:0\"\n{telemetry}{entry}"
-    ))
-    .await;
+    let kernel = Kernel::start(&(collector.named(keys) + &entry)).await;
     kernel.connected(&["it"]).await;
     let mut agent = kernel.stdio_agent(None);
     agent.initialize("2025-11-25", "{}").await.result();
-    let mut slowest = Duration::ZERO;
-    for _ in 0..100 {
-        let began = Instant::now();
-        agent.call("it:echo", json!({"text": "x"})).await.result();
-        slowest = slowest.max(began.elapsed());
-    }
-    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
-    let dropped = "mgp_telemetry_dropped_total{signal=\"traces\"}";
-    let text = figures(&kernel).await;
+    agent.call("it:echo", json!({"text": "x"})).await.result();
+    assert_eq!(collector.told().await["posts"], json!([]), "it still waits");
+    drop(agent);
+    drop(kernel.end(Signal::SIGTERM, DEADLINE).await);
+    let told = collector.told().await;
+    let named = |span: &Value| span["name"] == "tools/call echo";
     assert!(
-        figure(&text, dropped).is_some_and(|dropped| dropped > 100.0),
-        "{text}"
+        told["spans"].as_array().unwrap().iter().any(named),
+        "{told:#}"
     );
+    assert!(!told["logs"].as_array().unwrap().is_empty());
+    assert_eq!(told["metrics"]["mgp_calls"]["kind"], "sum");
+    let resource = &told["resources"][0];
+    assert_eq!(resource["service.name"], "of-the-test", "{resource}");
+    assert_eq!(resource["telemetry.sdk.language"], "rust");
+    let instance = resource["service.instance.id"].as_str().unwrap();
     assert_eq!(
-        figure(&text, "mgp_telemetry_told_total{signal=\"traces\"}"),
-        Some(0.0)
+        instance.split('-').map(str::len).collect::<Vec<_>>(),
+        [8, 4, 4, 4, 12]
     );
-    collector.answers(200).await;
-    wait_until(
-        "spans are told again",
-        mgp_tests::harness::DEADLINE,
-        async || {
-            agent.call("it:echo", json!({"text": "x"})).await.result();
-            !collector.told().await["spans"]
-                .as_array()
-                .unwrap()
-                .is_empty()
-        },
-    )
-    .await;
 }

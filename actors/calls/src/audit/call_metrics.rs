@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind};
+use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind, is_legible};
 use mgp_engine::calls::telemetry::refusal_reasons::{REASONS, RefusalReason};
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::ids::ServerId;
@@ -32,7 +32,8 @@ const ENDINGS: [&str; 6] = [
 ///
 /// A call costs a look into a table under a lock that only the first call of a tool takes for itself, and four
 /// additions; nothing is allocated. Once there are as many tools as are told apart, all further ones are counted
-/// together under [`OTHERS`], in both labels: names that servers and other nodes choose take no more memory.
+/// together under [`OTHERS`], in both labels: names that servers and other nodes choose take no more memory. So are
+/// those whose names no label shows as they are, for two of them could look the same there.
 #[derive(Debug)]
 pub struct CallMetrics {
     tools: RwLock<ToolTable>,
@@ -93,7 +94,9 @@ impl CallMetrics {
         let known = {
             let table = self.tools.read().unwrap_or_else(PoisonError::into_inner);
             let of_server = table.servers.get(&tool.server);
-            of_server.and_then(|tools| tools.get(&tool.own_name).cloned())
+            let known = of_server.and_then(|tools| tools.get(&tool.own_name).cloned());
+            let others = table.tools >= self.most || !is_legible(&tool.own_name);
+            known.or_else(|| others.then(|| self.others.clone()))
         };
         let metrics = known.unwrap_or_else(|| self.first_of(tool));
         metrics.count(ending, lasted);
@@ -102,12 +105,12 @@ impl CallMetrics {
     /// The place of a tool that was never called before.
     fn first_of(&self, tool: &CatalogTool) -> Arc<ToolMetrics> {
         let mut table = self.tools.write().unwrap_or_else(PoisonError::into_inner);
-        let full = table.tools >= self.most;
         let of_server = table.servers.get(&tool.server);
         if let Some(known) = of_server.and_then(|tools| tools.get(&tool.own_name)) {
             return known.clone();
         }
-        if full {
+        // Others may have taken the last place meanwhile.
+        if table.tools >= self.most {
             return self.others.clone();
         }
         table.tools += 1;
@@ -234,6 +237,43 @@ mod tests {
         }
     }
 
+    /// Decision 0066: no two figures have the same labels, whatever servers call their tools.
+    #[test]
+    fn names_that_look_the_same_are_counted_together() {
+        let metrics = CallMetrics::new(100);
+        let long = "x".repeat(200);
+        let names = [
+            "a\\u200bb",
+            "a\\u200cb",
+            &format!("{long}1"),
+            &format!("{long}2"),
+            "b",
+        ];
+        for name in names {
+            metrics.begin();
+            metrics.end(
+                Some(&tool("s", name)),
+                Ending::Success,
+                None,
+                Duration::ZERO,
+            );
+        }
+        let told = told(&metrics);
+        let mut labels: Vec<&str> = told
+            .lines()
+            .filter_map(|line| line.rsplit_once(' '))
+            .map(|(name, _)| name)
+            .collect();
+        let all = labels.len();
+        labels.sort_unstable();
+        labels.dedup();
+        assert_eq!(labels.len(), all, "{told}");
+        assert!(
+            told.contains("{server=\"~other\",tool=\"~other\",outcome=\"success\"} 4\n"),
+            "{told}"
+        );
+    }
+
     /// Decision 0066: each refusal has its reason, and a call of nothing is counted without its name.
     #[test]
     fn a_refusal_is_counted_by_its_reason() {
@@ -259,7 +299,8 @@ mod tests {
     /// that is not optimised.
     #[test]
     fn a_call_is_counted_within_microseconds() {
-        let metrics = CallMetrics::new(1000);
+        // Half of them are beyond the bound.
+        let metrics = CallMetrics::new(500);
         let tools: Vec<_> = (0..1000)
             .map(|n| tool("server", &format!("tool-{n}")))
             .collect();

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::listing;
 use super::reply::{error, status};
 use super::terms::CallTerms;
+use crate::http_door::traced;
 use crate::lite::Lite;
 use crate::lite::call::{LiteAnswer, LiteCall, LiteEvent, RunningLite};
 use mgp_callers::exchange::forwarded::ForwardedHeaders;
@@ -61,7 +62,7 @@ impl McpLite for RpcCall {
         &self,
         request: Request<ToolRequest>,
     ) -> Result<Response<ToolResponse>, Status> {
-        let mut running = self.begin(&request.into_inner(), false)?;
+        let mut running = self.begin(&request, false)?;
         loop {
             if let LiteEvent::Done(outcome) = running.next().await {
                 let answer = outcome.map_err(|refused| error(&refused))?;
@@ -76,7 +77,7 @@ impl McpLite for RpcCall {
         &self,
         request: Request<ToolRequest>,
     ) -> Result<Response<ToolResponses>, Status> {
-        let running = self.begin(&request.into_inner(), true)?;
+        let running = self.begin(&request, true)?;
         let responses = stream::unfold(Some(running), async |running| {
             let mut running = running?;
             Some(match running.next().await {
@@ -98,8 +99,9 @@ impl McpLite for RpcCall {
 type ToolResponses = Pin<Box<dyn Stream<Item = Result<ToolResponse, Status>> + Send>>;
 
 impl RpcCall {
-    fn begin(&self, request: &ToolRequest, stream: bool) -> Result<RunningLite, Status> {
-        let params = self.params(request)?;
+    fn begin(&self, request: &Request<ToolRequest>, stream: bool) -> Result<RunningLite, Status> {
+        let params = self.params(request.get_ref())?;
+        let trace = traced(request.metadata().as_ref(), Trace::of(Some(&params), None));
         let mut forwarded = self
             .forwarded
             .lock()
@@ -107,7 +109,7 @@ impl RpcCall {
         Ok(self.lite.call(LiteCall {
             agent: self.agent.clone(),
             view: self.view.clone(),
-            trace: Trace::of(Some(&params), None),
+            trace,
             params: params.into(),
             stream,
             wait: self.terms.wait(stream),

@@ -9,7 +9,7 @@ use mgp_transports::http::names::{TRACEPARENT, TRACESTATE};
 pub(super) use mgp_transports::http::names::{LAST_EVENT, SESSION, VERSION};
 
 /// The trace with what the headers say of it, where each of them says it once (W3C Trace Context, section 3.2.1).
-pub(super) fn traced(headers: &HeaderMap, trace: Trace) -> Trace {
+pub(crate) fn traced(headers: &HeaderMap, trace: Trace) -> Trace {
     let mut parents = headers.get_all(TRACEPARENT).iter();
     let parent = match (parents.next(), parents.next()) {
         (Some(parent), None) => parent.to_str().ok(),

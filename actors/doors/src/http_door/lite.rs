@@ -190,7 +190,7 @@ async fn call(
     }
     let asked = (
         params.map_or_else(|| "{}".into(), |params| text.slice_ref(params.get())),
-        Trace::of(params.map(RawValue::get), trace),
+        headers::traced(headers, Trace::of(params.map(RawValue::get), trace)),
     );
     let (running, applied) = begun(lite, headers, stream, (agent, view), asked);
     let mut response = match stream {

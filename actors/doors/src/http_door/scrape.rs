@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, VARY};
 use http::{Method, Response, StatusCode};
 use mgp_engine::calls::telemetry::exposition::TextForm;
 use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind};
@@ -17,10 +17,21 @@ use subtle::ConstantTimeEq;
 
 use super::answer::refusal;
 use super::auth::{Unwelcome, bearer};
+use super::headers::accepted;
 use mgp_callers::request::Answering;
 
-/// Headers that a proxy adds: who asks through one is not on this machine because the proxy is.
-const OF_PROXIES: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+/// Headers that a proxy adds, beside all that begin with [`FORWARDED`]: who asks through one is not on this machine
+/// because the proxy is.
+const OF_PROXIES: [&str; 7] = [
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+];
+const FORWARDED: &str = "x-forwarded-";
 
 /// Statuses that are counted, from 100 on.
 const STATUSES: usize = 500;
@@ -70,13 +81,13 @@ impl MetricsPath {
             *response.body_mut() = refusal(StatusCode::UNAUTHORIZED, WORDS).into_body();
             return response;
         }
-        let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-        let form = TextForm::wanted(accept);
+        let form = form(headers);
         let text = (self.page.0)(form).await;
         let mut response = Response::new(ReplyBody::full(text));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(form.content_type()));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(VARY, HeaderValue::from_static("accept"));
         response
     }
 
@@ -100,8 +111,22 @@ const WORDS: &str = "/metrics wants `Authorization: Bearer <token>` with the tok
 
 /// Whether the request comes from a program of this machine, as far as that can be told.
 fn is_here(headers: &HeaderMap, peer: IpAddr) -> bool {
-    let through = OF_PROXIES.iter().any(|name| headers.contains_key(*name));
+    let of_proxy = |name: &str| OF_PROXIES.contains(&name) || name.starts_with(FORWARDED);
+    let through = headers.keys().any(|name| of_proxy(name.as_str()));
     peer.to_canonical().is_loopback() && !through
+}
+
+/// The form that the scraper gives more weight; of two that are alike OpenMetrics, if it names that, and the older one
+/// where it does not.
+fn form(headers: &HeaderMap) -> TextForm {
+    let (open, narrow) = accepted(headers, "application/openmetrics-text");
+    let (plain, _) = accepted(headers, "text/plain");
+    // Named by itself, and not only within `*/*`.
+    if narrow == 2 && open > 0 && open >= plain {
+        TextForm::OpenMetrics
+    } else {
+        TextForm::Prometheus
+    }
 }
 
 /// How requests of the HTTP door were answered.
@@ -128,7 +153,7 @@ impl DoorCounts {
         let mut family = MetricFamily::new(
             "mgp_http_requests",
             MetricKind::Counter,
-            "Requests that the HTTP door answered, by status; 401 and 403 are callers that were turned away.",
+            "Requests that the HTTP door answered, by status; those for a name that is not the kernel's are not among them.",
         );
         for (place, count) in self.0.iter().enumerate() {
             if count.get() > 0 {
@@ -178,7 +203,43 @@ mod tests {
                 &[("x-forwarded-for", "192.0.2.1")],
                 "127.0.0.1"
             ));
-            assert!(!opens(loopback, &[("forwarded", "for=192.0.2.1")], "::1"));
+            for of_proxy in ["forwarded", "via", "x-real-ip", "x-forwarded-host"] {
+                assert!(!opens(loopback, &[(of_proxy, "192.0.2.1")], "::1"));
+            }
+        }
+    }
+
+    /// Decision 0066: a scraper gets the form that it gives more weight, in as many headers as it likes to say so;
+    /// the first two are what Prometheus 2 and 3 send.
+    #[test]
+    fn a_scraper_gets_the_form_it_asks_for() {
+        let wanted = |accept: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in accept {
+                headers.append(http::header::ACCEPT, value.parse().unwrap());
+            }
+            form(&headers)
+        };
+        for open in [
+            &[
+                "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+            ][..],
+            &[
+                "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,/;q=0.1",
+            ],
+            &["text/plain;q=0.2", "Application/OpenMetrics-Text"],
+        ] {
+            assert_eq!(wanted(open), TextForm::OpenMetrics, "{open:?}");
+        }
+        for plain in [
+            &[][..],
+            &["*/*"],
+            &["application/*"],
+            &["text/plain"],
+            &["text/plain;version=0.0.4;q=0.6,application/openmetrics-text;version=1.0.0;q=0.5"],
+            &["application/openmetrics-text; q=0, */*"],
+        ] {
+            assert_eq!(wanted(plain), TextForm::Prometheus, "{plain:?}");
         }
     }
 

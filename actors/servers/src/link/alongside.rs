@@ -1,12 +1,34 @@
 //! What goes along with a call, beside its frame: what the headers of its request say, and what is asked again
 //! before it is made once more.
 
+use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName};
 use mgp_callers::exchange::forwarded::ForwardedHeaders;
-use mgp_runtime::trace::PartSpan;
+use mgp_protocol::refusal::Refusal;
+use mgp_runtime::trace::{PartSpan, Trace};
 use mgp_transports::http::names::{TRACEPARENT, TRACESTATE};
+use serde_json::value::RawValue;
 
-use super::FinalCheck;
+/// A check made right before a call is written, after it waited its turn: rights may have been taken back
+/// meanwhile.
+pub trait FinalCheck: std::fmt::Debug + Sync {
+    /// Whether the call may still be sent.
+    ///
+    /// # Errors
+    /// The refusal for the caller.
+    fn still(&self) -> Result<(), Refusal>;
+
+    /// Whether the call may be sent once more with these arguments, which its caller was asked for meanwhile.
+    /// What cannot be judged may not.
+    ///
+    /// # Errors
+    /// The future resolves to the refusal for the caller.
+    fn more<'a>(&'a self, arguments: &'a RawValue) -> BoxFuture<'a, Result<(), Refusal>> {
+        let _ = arguments;
+        let why = "the arguments that were added cannot be checked";
+        Box::pin(async move { Err(Refusal::Forbidden(why.into())) })
+    }
+}
 
 /// What goes along with a call, beside its frame.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +37,8 @@ pub(in crate::link) struct Alongside<'a> {
     pub(in crate::link) forwarded: Option<&'a ForwardedHeaders>,
     /// Its span, where its request is sampled.
     pub(in crate::link) span: Option<&'a PartSpan>,
+    /// The trace of its request.
+    pub(in crate::link) trace: Option<&'a Trace>,
     /// Asked again where the kernel makes the call once more.
     pub(in crate::link) final_check: Option<&'a dyn FinalCheck>,
 }
@@ -25,17 +49,73 @@ impl Alongside<'_> {
         if let Some(forwarded) = self.forwarded {
             forwarded.hand(passes, headers);
         }
-        let Some(span) = self.span else {
+        let Some((parent, state)) = self.below() else {
             return;
         };
         // Of another span than this one nobody else may say that it is the parent.
         headers.remove(TRACESTATE);
-        let state = span.tracestate().map(str::to_owned);
-        let said = [(TRACEPARENT, Some(span.traceparent())), (TRACESTATE, state)];
-        for (name, value) in said {
-            if let Some(value) = value.and_then(|value| value.try_into().ok()) {
+        for (name, value) in [(TRACEPARENT, Some(&*parent)), (TRACESTATE, state)] {
+            if let Some(value) = value.and_then(|value| value.parse().ok()) {
                 headers.insert(name, value);
             }
+        }
+    }
+
+    /// `traceparent` and `tracestate`: of the span that asks, else what the caller said of its own.
+    fn below(&self) -> Option<(String, Option<&str>)> {
+        match (self.span, self.trace) {
+            (Some(span), _) => Some((span.traceparent(), span.tracestate())),
+            (None, Some(trace)) => trace.passed_on(),
+            (None, None) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_runtime::event_sink::EventSink;
+    use mgp_runtime::trace::RequestSpan;
+
+    use super::*;
+
+    /// Decision 0066: whoever reads headers alone learns the same as who reads `_meta`: below which span it is asked,
+    /// or what the caller said of its own; never that of another.
+    #[test]
+    fn headers_say_below_which_span_a_server_is_asked() {
+        let parent = "00-550e8400e29b41d4a716446655440000-00f067aa0ba902b7-00";
+        let said = Trace::of(None, None).or_of(parent, Some("a=b"));
+        let sent = |beside: Alongside<'_>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(TRACESTATE, http::HeaderValue::from_static("of=another"));
+            beside.add_to(&mut headers, &[]);
+            let text = |name| {
+                headers
+                    .get(name)
+                    .map(|value| value.to_str().unwrap().to_owned())
+            };
+            (text(TRACEPARENT), text(TRACESTATE))
+        };
+        assert_eq!(sent(with(&said)), (Some(parent.into()), Some("a=b".into())));
+        let without = Trace::of(None, None).or_of(parent, None);
+        assert_eq!(sent(with(&without)), (Some(parent.into()), None));
+        assert_eq!(sent(with(&Trace::minted())).0, None, "nobody said anything");
+
+        let mut sampled = said.clone();
+        let sink = EventSink::new(drop);
+        sampled.span = RequestSpan::begin(&sampled, "tools/call", &sink);
+        let span = sampled.asking("tools/call", Some("t")).unwrap();
+        let beside = Alongside {
+            span: Some(&span),
+            ..with(&sampled)
+        };
+        assert_eq!(sent(beside), (Some(span.traceparent()), Some("a=b".into())));
+        assert_ne!(span.traceparent(), parent);
+    }
+
+    fn with(trace: &Trace) -> Alongside<'_> {
+        Alongside {
+            trace: Some(trace),
+            ..Alongside::default()
         }
     }
 }

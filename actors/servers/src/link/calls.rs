@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use mgp_engine::callers::request_ids::WireId;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::servers::attribution::Party;
@@ -13,10 +12,9 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::pending::NotAdmitted;
-use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::alongside::Alongside;
+use super::alongside::{Alongside, FinalCheck};
 use super::call_queue::{Turn, party};
 use super::{InFlight, Link, LinkEvent, List, envelope};
 use mgp_callers::exchange::call_stream::CallStreamHandle;
@@ -49,27 +47,6 @@ pub struct Call<'a> {
     pub span: Option<&'a PartSpan>,
     /// The trace of the request that caused it.
     pub trace: Option<&'a Trace>,
-}
-
-/// A check made right before a call is written, after it waited its turn: rights may have been taken back
-/// meanwhile.
-pub trait FinalCheck: std::fmt::Debug + Sync {
-    /// Whether the call may still be sent.
-    ///
-    /// # Errors
-    /// The refusal for the caller.
-    fn still(&self) -> Result<(), Refusal>;
-
-    /// Whether the call may be sent once more with these arguments, which its caller was asked for meanwhile.
-    /// What cannot be judged may not.
-    ///
-    /// # Errors
-    /// The future resolves to the refusal for the caller.
-    fn more<'a>(&'a self, arguments: &'a RawValue) -> BoxFuture<'a, Result<(), Refusal>> {
-        let _ = arguments;
-        let why = "the arguments that were added cannot be checked";
-        Box::pin(async move { Err(Refusal::Forbidden(why.into())) })
-    }
 }
 
 /// What HTTP headers repeat of a modern request.
@@ -124,6 +101,7 @@ impl Link {
         let beside = Alongside {
             forwarded: call.exchange.forwarded(),
             span: call.span,
+            trace: call.trace,
             final_check: call.final_check,
         };
         tokio::select! {

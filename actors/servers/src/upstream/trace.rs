@@ -12,7 +12,7 @@ use super::Outgoing;
 use super::streams::StreamAsked;
 use crate::link::Link;
 use mgp_callers::request::Request;
-use mgp_runtime::trace::{PartSpan, span};
+use mgp_runtime::trace::{PartSpan, Trace, span};
 
 /// Members that MGP adds to requests.
 const OF_MGP: [&str; 2] = ["trace_id", "_mgp"];
@@ -60,41 +60,46 @@ pub(super) fn traced(
             None => {}
         }
         splice.insert_members(params, &missing);
-        if token.is_some() || below.is_some() {
-            let token = [("progressToken", token)];
-            in_meta(&token, below, params, splice);
+        // What a caller said over HTTP alone is in no params yet: whether its trace is sampled is its to say.
+        let [parent, state] = of_caller(trace)
+            .filter(|_| below.is_none())
+            .unwrap_or_default();
+        let wanted = [
+            ("traceparent", parent),
+            ("tracestate", state),
+            ("progressToken", token),
+        ];
+        if below.is_some() || wanted.iter().any(|(_, value)| value.is_some()) {
+            in_meta(&wanted, below, params, splice);
         }
         return;
     }
     if outgoing.of_mgp {
         splice.remove_members(params, &OF_MGP);
     }
-    // Of a request that is not sampled here, what its caller said of its own span goes on as it is.
-    let parent = || match trace.caller() {
-        Some(caller) => Some(caller.traceparent(&trace.id)?),
-        None => trace.id.parent(span()),
-    };
-    let state = || trace.caller().map(|caller| &*caller.state);
+    // Who said a trace and no span of it is the parent of a span of the kernel's own, which is nowhere told.
+    let own = || [trace.id.parent(span()).as_deref().map(quoted), None];
     let passed_on = trace.said && below.is_none();
+    let [parent, state] = match passed_on {
+        true => of_caller(trace).unwrap_or_else(own),
+        false => [None, None],
+    };
     let wanted = [
         ("trace_id", trace.said.then(|| quoted(trace.id.as_str()))),
-        (
-            "traceparent",
-            passed_on.then(parent).flatten().as_deref().map(quoted),
-        ),
-        (
-            "tracestate",
-            passed_on
-                .then(state)
-                .flatten()
-                .filter(|state| !state.is_empty())
-                .map(quoted),
-        ),
+        ("traceparent", parent),
+        ("tracestate", state),
         ("progressToken", token),
     ];
     if below.is_some() || wanted.iter().any(|(_, value)| value.is_some()) {
         in_meta(&wanted, below, params, splice);
     }
+}
+
+/// Of a request that is not sampled here: what its caller said of its own span goes on as it is. `traceparent` and
+/// `tracestate`, as JSON text.
+fn of_caller(trace: &Trace) -> Option<[Option<String>; 2]> {
+    let (parent, state) = trace.passed_on()?;
+    Some([Some(quoted(&parent)), state.map(quoted)])
 }
 
 /// Two members of `_meta` that say below which span a request is.

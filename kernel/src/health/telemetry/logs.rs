@@ -75,6 +75,10 @@ impl Visit for LogFields {
         self.put(field, value.into());
     }
 
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value.into());
+    }
+
     fn record_bool(&mut self, field: &Field, value: bool) {
         self.put(field, value.into());
     }
@@ -112,12 +116,7 @@ pub struct ToldLines;
 impl<S: Subscriber> Layer<S> for ToldLines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let Some(sink) = TOLD.get() else { return };
-        // What is said of the way to the collector would go that way, and be said again.
-        if event
-            .metadata()
-            .target()
-            .starts_with(module_path!().trim_end_matches("::logs"))
-        {
+        if !is_told(event.metadata().target()) {
             return;
         }
         let said = LogFields::of(event);
@@ -135,6 +134,13 @@ impl<S: Subscriber> Layer<S> for ToldLines {
             body: said.message,
         });
     }
+}
+
+/// Lines of the kernel's own, but for those about the way to the collector: they would go that way, and be said again. So
+/// would what libraries say of connections.
+fn is_told(target: &str) -> bool {
+    let way = module_path!().trim_end_matches("::logs");
+    target.starts_with("mgp_") && !target.starts_with(way)
 }
 
 /// The number of OpenTelemetry's data model of logs.
@@ -161,6 +167,21 @@ mod tests {
     impl<S: Subscriber> Layer<S> for Kept {
         fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
             self.0.lock().unwrap().push(JsonLines::line(event, 0));
+        }
+    }
+
+    /// Decision 0066: what is told of the log does not cause more of it.
+    #[test]
+    fn the_way_to_the_collector_is_not_told_there() {
+        assert!(is_told("mgp_servers::server::supervision"));
+        for not in [
+            "hyper::client",
+            "h2",
+            "rustls",
+            module_path!(),
+            "mgp_kernel::health::telemetry::posting",
+        ] {
+            assert!(!is_told(not), "{not}");
         }
     }
 

@@ -21,6 +21,7 @@ use serde_json::value::RawValue;
 
 use super::{begun, malformed, readable, streamed};
 use crate::http_door::answer::{json, refusal};
+use crate::http_door::headers::traced;
 use crate::http_door::{HttpDoor, not_allowed, status};
 use crate::lite::Lite;
 use crate::lite::call::{LiteEvent, LiteOutcome, RunningLite};
@@ -160,7 +161,7 @@ async fn call(
         return failed(&LiteError::new(LiteErrorKind::InvalidParams, words));
     }
     let params = params(&name, arguments, continuation(&headers));
-    let asked = (params.into(), Trace::minted());
+    let asked = (params.into(), traced(&headers, Trace::minted()));
     let (running, applied) = begun(lite, &headers, stream, (agent, view), asked);
     let mut response = match stream {
         true => streamed(lite, running),

@@ -16,24 +16,6 @@ pub enum TextForm {
 }
 
 impl TextForm {
-    /// The form that a scraper asks for with its `Accept`; the older one where it does not say.
-    #[must_use]
-    pub fn wanted(accept: Option<&str>) -> Self {
-        let asks = accept.is_some_and(|accept| {
-            let mut kinds = accept.split(',').map(str::trim_start);
-            kinds.any(|kind| {
-                let mut parts = kind.split(';').map(str::trim);
-                let named = parts.next() == Some("application/openmetrics-text");
-                named && !parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
-            })
-        });
-        if asks {
-            Self::OpenMetrics
-        } else {
-            Self::Prometheus
-        }
-    }
-
     /// Its `Content-Type`.
     #[must_use]
     pub const fn content_type(self) -> &'static str {
@@ -192,19 +174,46 @@ mod tests {
         ));
     }
 
-    /// Decision 0066: who can read OpenMetrics says so, and `q=0` is a no.
+    /// Decision 0066: whatever is in a label, a figure is one line, and the label is read back as it was.
     #[test]
-    fn a_scraper_gets_the_form_it_asks_for() {
-        let prometheus =
-            "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
-        assert_eq!(TextForm::wanted(Some(prometheus)), TextForm::OpenMetrics);
-        for other in [
-            None,
-            Some("*/*"),
-            Some("text/plain"),
-            Some("application/openmetrics-text; q=0, */*"),
-        ] {
-            assert_eq!(TextForm::wanted(other), TextForm::Prometheus, "{other:?}");
+    fn a_label_of_any_text_stays_one_label() {
+        let hostile = [
+            "a\"} 1\nmgp_calls_total{tool=\"b",
+            "\\",
+            "\\n",
+            "\"",
+            "\r\n# EOF",
+            "grüße 🦀",
+            "\u{2028}{}=,",
+        ];
+        for form in [TextForm::Prometheus, TextForm::OpenMetrics] {
+            for name in hostile {
+                let family = MetricFamily::new("a", MetricKind::Gauge, "A.")
+                    .with(&[("tool", name), ("z", "end")], 1_u64);
+                let shown = family.points[0].labels[0].1.clone();
+                let text = text(&[family], form);
+                let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+                assert_eq!(lines.len(), 1, "{text}");
+                let inside = lines[0].strip_prefix("a{tool=\"").unwrap();
+                let (value, rest) = unescaped(inside);
+                assert_eq!((&*value, rest), (&*shown, ",z=\"end\"} 1"), "{text}");
+            }
         }
+    }
+
+    /// The text up to the quote that ends it, as a scraper reads it, and what comes then.
+    fn unescaped(text: &str) -> (String, &str) {
+        let (mut value, mut chars) = (String::new(), text.char_indices());
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '"' => return (value, &text[at + 1..]),
+                '\\' => value.push(match chars.next().unwrap().1 {
+                    'n' => '\n',
+                    other => other,
+                }),
+                c => value.push(c),
+            }
+        }
+        panic!("it does not end: {text}");
     }
 }

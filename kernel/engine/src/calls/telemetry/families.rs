@@ -116,24 +116,34 @@ impl MetricFamily {
     }
 }
 
+/// Whether a label shows this text as it is. Two that are not shown so may look the same there, and no two figures may
+/// have the same labels.
+#[must_use]
+pub fn is_legible(text: &str) -> bool {
+    text.chars().nth(LABEL_MAX).is_none() && text.chars().all(is_visible)
+}
+
 /// What a label says: text of others is cut, and shows what it has of signs that cannot be seen.
 fn legible(text: &str) -> Cow<'_, str> {
-    let plain = |c: char| {
-        !c.is_control()
-            && !matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if text.len() <= LABEL_MAX && text.chars().all(plain) {
+    if is_legible(text) {
         return Cow::Borrowed(text);
     }
     let shown = text.chars().take(LABEL_MAX);
-    let shown = shown.map(|c| {
-        if plain(c) {
-            c
-        } else {
-            char::REPLACEMENT_CHARACTER
-        }
+    let shown = shown.map(|c| match is_visible(c) {
+        true => c,
+        false => char::REPLACEMENT_CHARACTER,
     });
     Cow::Owned(shown.collect())
+}
+
+/// Neither a control character nor one that is only an instruction to who draws the text.
+fn is_visible(c: char) -> bool {
+    !c.is_control()
+        && !matches!(
+            c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+        )
 }
 
 #[cfg(test)]
@@ -148,5 +158,17 @@ mod tests {
             .with(&[("tool", &"x".repeat(1000))], 2_u64);
         assert_eq!(family.points[0].labels[0].1, "a\u{fffd}b\u{fffd}c\u{fffd}");
         assert_eq!(family.points[1].labels[0].1.len(), LABEL_MAX);
+        for odd in [
+            "a\u{202e}b",
+            "a\nb",
+            "a\u{200b}b",
+            "\u{e0041}",
+            &"x".repeat(129),
+        ] {
+            assert!(!is_legible(odd), "{odd:?}");
+        }
+        for plain in ["", "grüße 🦀", &"漢".repeat(LABEL_MAX)] {
+            assert!(is_legible(plain), "{plain}");
+        }
     }
 }

@@ -3,13 +3,19 @@
 
 use super::families::{MetricFamily, MetricKind, MetricPoint, MetricValue};
 use super::latency::{BOUNDS_US, LatencyCounts, seconds};
-use super::protobuf::ProtoMessage;
+use super::protobuf::{ProtoFields, ProtoMessage, ProtoValue};
 use super::spans::{EndedSpan, SpanKind, SpanValue};
 
 /// Aggregation from the start on.
 const CUMULATIVE: u64 = 2;
 /// The status of a span that failed.
 const FAILED: u64 = 2;
+
+/// What the conventions of resources want of whoever writes the messages.
+const SDK: [(&str, &str); 2] = [
+    ("telemetry.sdk.name", "mgp"),
+    ("telemetry.sdk.language", "rust"),
+];
 
 /// Who tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +24,7 @@ pub struct TelemetrySource {
     pub service: String,
     /// `service.version`.
     pub version: String,
-    /// `service.instance.id`: another one for each life of the kernel.
+    /// `service.instance.id`: a UUID, another one for each life of the kernel.
     pub instance: String,
     /// `mgp.node.name`.
     pub node: String,
@@ -39,6 +45,38 @@ pub struct ToldLogLine {
     pub body: String,
     /// The fields of the line.
     pub fields: Vec<(&'static str, String)>,
+}
+
+/// What a collector says that it did not take of a message that it took otherwise (`ExportTracePartialSuccess` and the
+/// two that are written like it).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartialSuccess {
+    /// How many spans, points or lines.
+    pub rejected: u64,
+    /// Why, in the collector's words; perhaps a warning about what it took.
+    pub why: String,
+}
+
+impl PartialSuccess {
+    /// Reads the answer to a message; `None` where nothing is said, or what is no message of protobuf.
+    #[must_use]
+    pub fn read(answer: &[u8]) -> Option<Self> {
+        let mut said = Self::default();
+        let partial = ProtoFields(answer).find_map(|field| match field {
+            (1, ProtoValue::Bytes(partial)) => Some(partial),
+            _ => None,
+        })?;
+        for field in ProtoFields(partial) {
+            match field {
+                (1, ProtoValue::Number(rejected)) => {
+                    said.rejected = u64::try_from(rejected.cast_signed()).unwrap_or(0);
+                }
+                (2, ProtoValue::Bytes(why)) => said.why = String::from_utf8_lossy(why).into_owned(),
+                _ => {}
+            }
+        }
+        (said != Self::default()).then_some(said)
+    }
 }
 
 impl TelemetrySource {
@@ -83,8 +121,10 @@ impl TelemetrySource {
                     ("service.version", &self.version),
                     ("service.instance.id", &self.instance),
                     ("mgp.node.name", &self.node),
+                    ("telemetry.sdk.version", &self.version),
                 ];
-                for (name, value) in said {
+                let said = said.map(|(name, value)| (name, value.as_str()));
+                for (name, value) in said.into_iter().chain(SDK) {
                     resource.message(1, |pair| write_text(pair, name, value));
                 }
             });
@@ -140,12 +180,13 @@ fn write_span(message: &mut ProtoMessage, span: &EndedSpan) {
 fn write_family(metric: &mut ProtoMessage, family: &MetricFamily, times: (u64, u64)) {
     metric.put(1, family.name.as_bytes());
     metric.put(2, family.help.as_bytes());
+    // A plain number has no unit: who turns "1" into a name of Prometheus calls it a ratio.
     let unit = match family.unit {
         "seconds" => "s",
         "bytes" => "By",
-        _ => "1",
+        _ => "",
     };
-    metric.put(3, unit.as_bytes());
+    metric.put_some(3, unit.as_bytes());
     match family.kind {
         MetricKind::Gauge => metric.message(5, |gauge| write_points(gauge, family, times)),
         MetricKind::Counter => metric.message(7, |sum| {
@@ -248,6 +289,27 @@ mod tests {
         assert!(holds(&bytes, b"\x12\x02\x10\x00"), "a no is written");
     }
 
+    /// OTLP 1.x, "Partial success": a number and words are read, and what says neither is a whole success.
+    #[test]
+    fn what_a_collector_did_not_take_is_read() {
+        let mut answer = ProtoMessage::default();
+        answer.message(1, |partial| {
+            partial.number(1, 3);
+            partial.put(2, "too old: grüße".as_bytes());
+        });
+        let said = PartialSuccess::read(&answer.bytes()).unwrap();
+        assert_eq!((said.rejected, &*said.why), (3, "too old: grüße"));
+        for whole in [
+            &b""[..],
+            b"\x0a\x00",
+            b"{}",
+            b"{\"partialSuccess\":{}}",
+            b"\x0a\x05\x08",
+        ] {
+            assert_eq!(PartialSuccess::read(whole), None, "{whole:?}");
+        }
+    }
+
     /// Decision 0066: what only grows says so, and begins with the kernel.
     #[test]
     fn a_counter_is_cumulative_and_monotonic() {
@@ -258,5 +320,6 @@ mod tests {
             b"\x11\x05\0\0\0\0\0\0\0\x19\x09\0\0\0\0\0\0\0\x31\x07\0\0\0\0\0\0\0"
         ));
         assert!(holds(&bytes, b"\x10\x02\x18\x01"));
+        assert!(!holds(&bytes, b"\x1a\x011"), "it has no unit");
     }
 }

@@ -1,4 +1,4 @@
-//! The four kinds of fields of the protobuf encoding that OTLP's messages have, written by hand: a library would
+//! The kinds of fields of the protobuf encoding that OTLP's messages have, written and read by hand: a library would
 //! bring a code generator for some hundred lines.
 
 /// A message that is being written.
@@ -8,6 +8,7 @@ pub(super) struct ProtoMessage(Vec<u8>);
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const LENGTH: u64 = 2;
+const FIXED32: u64 = 5;
 
 impl ProtoMessage {
     /// The bytes of it.
@@ -80,9 +81,89 @@ impl ProtoMessage {
     }
 }
 
+/// The fields of a message that was received, up to its end or to what is no field.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProtoFields<'a>(pub(super) &'a [u8]);
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProtoValue<'a> {
+    /// A number of any length.
+    Number(u64),
+    /// Bytes, a text or a message.
+    Bytes(&'a [u8]),
+}
+
+impl<'a> ProtoFields<'a> {
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..u64::BITS).step_by(7) {
+            let (byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, length: u64) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(usize::try_from(length).ok()?)?;
+        self.0 = rest;
+        Some(taken)
+    }
+}
+
+impl<'a> Iterator for ProtoFields<'a> {
+    type Item = (u64, ProtoValue<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let tag = self.varint()?;
+        let value = match tag & 7 {
+            VARINT => ProtoValue::Number(self.varint()?),
+            FIXED64 => ProtoValue::Number(u64::from_le_bytes(*self.take(8)?.first_chunk()?)),
+            FIXED32 => ProtoValue::Number(u32::from_le_bytes(*self.take(4)?.first_chunk()?).into()),
+            LENGTH => {
+                let length = self.varint()?;
+                ProtoValue::Bytes(self.take(length)?)
+            }
+            _ => return None,
+        };
+        Some((tag >> 3, value))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is written is read, and of what is no message nothing is read beyond its end.
+    #[test]
+    fn fields_are_read_as_they_are_written() {
+        let mut message = ProtoMessage::default();
+        message.number(1, u64::MAX);
+        message.fixed(2, 7);
+        message.put(300, b"x");
+        let bytes = message.bytes();
+        let read: Vec<_> = ProtoFields(&bytes).collect();
+        let want = [
+            (1, ProtoValue::Number(u64::MAX)),
+            (2, ProtoValue::Number(7)),
+            (300, ProtoValue::Bytes(b"x")),
+        ];
+        assert_eq!(read, want);
+        for end in 0..bytes.len() {
+            assert!(ProtoFields(&bytes[..end]).count() < 3, "{end}");
+        }
+        for bad in [
+            &b"{\"a\":1}"[..],
+            &[0xff; 20],
+            b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7fx",
+        ] {
+            assert_eq!(ProtoFields(bad).count(), 0, "{bad:?}");
+        }
+    }
 
     /// The examples of the protobuf documentation ("Encoding").
     #[test]

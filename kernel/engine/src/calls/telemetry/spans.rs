@@ -47,8 +47,30 @@ pub enum SpanValue {
     Flag(bool),
 }
 
+/// Longest text of an attribute, in characters: what others chose is cut there.
+const TEXT_MAX: usize = 256;
+
 impl From<&str> for SpanValue {
     fn from(text: &str) -> Self {
-        Self::Text(text.into())
+        match text.char_indices().nth(TEXT_MAX) {
+            Some((at, _)) => Self::Text(text[..at].into()),
+            None => Self::Text(text.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decision 0066: a span takes about a kilobyte, however long the names of others are.
+    #[test]
+    fn what_others_chose_is_cut() {
+        let long = "ü".repeat(10_000);
+        assert_eq!(
+            SpanValue::from(&*long),
+            SpanValue::Text("ü".repeat(TEXT_MAX).into())
+        );
+        assert_eq!(SpanValue::from("ü"), SpanValue::Text("ü".into()));
     }
 }

@@ -37,6 +37,9 @@ fn scrape_config(told: &MetricsText) -> Result<String, Failure> {
         "scrape_configs:\n  - job_name: mgp\n    scheme: {scheme}\n    static_configs:\n      - targets: [{}]\n",
         json!(target)
     );
+    if scheme == "https" {
+        text += "    # Where no authority of the system signed the kernel's certificate, name the one that did:\n    # tls_config: { ca_file: /path/to/ca.pem }\n";
+    }
     if !told.loopback {
         let _ = writeln!(
             text,
@@ -64,6 +67,14 @@ mod tests {
         assert_eq!(scrape_config(&told).unwrap(), want);
         told.loopback = true;
         assert!(!scrape_config(&told).unwrap().contains("token"));
+        told.url = Some("https://[::1]:7332/metrics".into());
+        let over_tls = scrape_config(&told).unwrap();
+        assert!(
+            over_tls.contains("scheme: https")
+                && over_tls.contains("[\"[::1]:7332\"]")
+                && over_tls.contains("ca_file"),
+            "{over_tls}"
+        );
         told.url = None;
         assert!(scrape_config(&told).is_err());
     }

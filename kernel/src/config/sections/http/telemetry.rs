@@ -78,13 +78,9 @@ impl TelemetryConfig {
         secrets: &SecretsConfig,
     ) {
         if let Some(text) = section.text("endpoint") {
-            let url = text.get_ref().trim_end_matches('/');
-            match is_safe(url) {
-                true => self.endpoint = Some(url.to_owned()),
-                false => section.refuse(
-                    text.span(),
-                    "`endpoint` in [telemetry] wants https://, or http:// on this machine, like http://127.0.0.1:4318",
-                ),
+            match endpoint(text.get_ref()) {
+                Ok(url) => self.endpoint = Some(url.to_owned()),
+                Err(why) => section.refuse(text.span(), format!("`endpoint` in [telemetry] {why}")),
             }
         }
         let headers = section.text_map("headers");
@@ -98,6 +94,15 @@ impl TelemetryConfig {
             let mut values = Values::new(folder, env, secrets);
             self.headers = values.secrets("headers", &headers);
             values.tell(&mut section);
+            for (name, text) in &headers {
+                let value = self.headers.get(*name);
+                if value.is_some_and(|value| http::HeaderValue::from_str(value).is_err()) {
+                    let words = format!(
+                        "`headers` in [telemetry]: the value of {name:?} has a character that HTTP does not allow"
+                    );
+                    section.refuse(text.span(), words);
+                }
+            }
         }
         section.flag("traces", &mut self.traces);
         section.flag("metrics", &mut self.metrics);
@@ -117,5 +122,54 @@ impl TelemetryConfig {
             self.service = (*text.get_ref()).to_owned();
         }
         section.finish();
+    }
+}
+
+/// Where a collector is, without a `/` at the end.
+fn endpoint(url: &str) -> Result<&str, &'static str> {
+    let url = url.trim_end_matches('/');
+    match url {
+        _ if !is_safe(url) => {
+            Err("wants https://, or http:// on this machine, like http://127.0.0.1:4318")
+        }
+        _ if url.contains(['?', '#']) => Err("has a `?` or `#`: paths are put behind it"),
+        _ if SIGNALS.iter().any(|path| url.ends_with(path)) => {
+            Err("is what stands before /v1/traces, /v1/metrics and /v1/logs: leave that out")
+        }
+        _ => Ok(url),
+    }
+}
+
+/// The paths of OTLP over HTTP.
+const SIGNALS: [&str; 3] = ["/v1/traces", "/v1/metrics", "/v1/logs"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decision 0066: nothing is told over a network in the clear, and an address of another kind is told at once.
+    #[test]
+    fn an_endpoint_is_what_paths_can_be_put_behind() {
+        for good in [
+            "http://127.0.0.1:4318",
+            "http://[::1]:4318/",
+            "https://otel.example/x/",
+        ] {
+            assert_eq!(endpoint(good), Ok(good.trim_end_matches('/')));
+        }
+        for (bad, why) in [
+            ("http://otel.example:4318", "on this machine"),
+            ("https://me:secret@otel.example", "wants"),
+            ("otel.example:4318", "wants"),
+            ("https://otel.example/?key=1", "`?`"),
+            ("https://otel.example#x", "`#`"),
+            ("http://localhost:4318/v1/traces/", "leave that out"),
+        ] {
+            let said = endpoint(bad).unwrap_err();
+            assert!(
+                said.contains(why) && !said.contains("secret"),
+                "{bad}: {said}"
+            );
+        }
     }
 }

@@ -18,8 +18,9 @@ use crate::cli::words::{bytes, time};
 use crate::config::named_secrets::NamedSecrets;
 
 /// Files of the data folder that nobody else is to read.
-const PRIVATE: [&str; 8] = [
+const PRIVATE: [&str; 9] = [
     "token",
+    "metrics.token",
     "agents.json",
     "node.key",
     "seal.key",

@@ -113,8 +113,10 @@ impl Mask {
         let look_up = &patient.look_up;
         let loaded = config::load_with(look_up, &KernelLookup::of(look_up), None);
         let mut secrets = loaded.map(|loaded| loaded.secrets()).unwrap_or_default();
-        let token = std::fs::read_to_string(patient.data_dir.join("token"));
-        secrets.extend(token.map(|token| token.trim().to_owned()));
+        for name in ["token", "metrics.token"] {
+            let token = std::fs::read_to_string(patient.data_dir.join(name));
+            secrets.extend(token.map(|token| token.trim().to_owned()));
+        }
         let home = patient.context.bases.home.as_ref();
         Self::new(secrets, home.map(|home| home.display().to_string()))
     }
