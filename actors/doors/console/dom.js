@@ -52,14 +52,31 @@ export function live(el, draw) {
   return Object.assign(el, { again: () => { if (!due) { due = true; requestAnimationFrame(now); } } });
 }
 
+/** Puts these elements in the place of those, and leaves alone what is the same: who reads it aloud is not interrupted. */
+export function patch(el, made) {
+  const nodes = made.flat(Infinity).filter((node) => node instanceof Node);
+  nodes.forEach((node, at) => {
+    const old = el.childNodes[at];
+    if (!old) el.append(node);
+    else if (!old.isEqualNode(node)) old.replaceWith(node);
+  });
+  while (el.childNodes.length > nodes.length) el.lastChild.remove();
+  return el;
+}
+
+/** Text of others with what nobody sees made visible: it may say something to a model that no person reads. */
+export const visible = (text) => String(text ?? '').replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}]/gu, (char) =>
+  char === '\n' || char === '\t' ? char : `⟨U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`);
+
 /** A word with a colour of its own, which is said in words, too. */
 export const pill = (kind, text, title) => h('span', { class: `pill ${kind}`, title }, text);
 
 /**
  * A long list of which only the rows in sight exist. Rows are of one height, in pixels.
+ * `calm` says that rows hold nothing that hears: one that is the same stays.
  * `row(index)` makes one; `count()` says how many there are; arrow keys move between rows.
  */
-export function virtual({ label, height, count, row, more }) {
+export function virtual({ label, height, count, row, more, calm }) {
   const sizer = h('div', { class: 'v-sizer', role: 'presentation' });
   const el = h('div', { class: 'v-list', tabindex: '0', role: 'list', 'aria-label': label }, sizer);
   let first = -1;
@@ -86,7 +103,8 @@ export function virtual({ label, height, count, row, more }) {
       made.setAttribute('aria-posinset', at + 1);
       rows.push(made);
     }
-    sizer.replaceChildren(...rows);
+    if (calm) patch(sizer, rows);
+    else sizer.replaceChildren(...rows);
     if (focused !== null && focused !== undefined) focusRow(Number(focused));
     if (more && to >= total - 10) more();
   };

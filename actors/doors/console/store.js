@@ -108,7 +108,7 @@ export class Store {
       this.tools = null;
       this.changed('tools');
     }
-    if (channel.startsWith('system.server') || channel === 'system.lists_changed') this.soon('servers', 400, this.readServers);
+    if (channel.startsWith('system.server') || channel === 'system.lists_changed') this.soon('servers', Math.max(400, 5 * this.servers.size), this.readServers);
     if (channel === 'system.resources') this.soon('servers', 3000, this.readServers);
     if (channel === 'security.agents_changed') this.changed('agents');
     if (channel === 'security.access_changed') this.changed('access');

@@ -1,6 +1,7 @@
 // Waiting: what waits for a person, with one key for yes and one for no.
 
-import { h, fill, doing, say, pill, when } from '../dom.js';
+import { h, fill, doing, say, pill, when, visible } from '../dom.js';
+import { change } from './pins.js';
 
 const WORDS = { permissions: 'Permissions', confirmation: 'A dangerous call', pins: 'Changed tools', callback: 'A question', registration: 'A new server', scope: 'A scope' };
 const LENGTHS = [['for good', null], ['for an hour', 3600e3], ['for a day', 86400e3], ['for 30 days', 30 * 86400e3]];
@@ -60,8 +61,9 @@ function card(entry, decide, kernel, store) {
   el.append(
     h('header', { class: 'row' }, pill('warn', WORDS[entry.subject] ?? entry.subject), h('span', { class: 'dim' }, [entry.server, entry.agent].filter(Boolean).join(' · ')),
       h('span', { class: 'dim end grow' }, `since ${when(entry.since)}`, entry.until && `, until ${when(entry.until)}`)),
-    h('p', { class: 'asked' }, entry.text),
+    h('p', { class: 'asked' }, visible(entry.text)),
     entry.details.length > 0 && h('pre', { class: 'text diff', tabindex: '0' }, entry.details.map(line)),
+    entry.subject === 'pins' && entry.parts.map((tool) => change(kernel, entry.server, tool)),
     entry.parts.length > 1 && h('fieldset', { class: 'parts' }, h('legend', {}, 'About'), entry.parts.map((part) => h('label', { class: 'check' }, h('input', { type: 'checkbox', value: part, checked: true }), part))),
     h('div', { class: 'row' }, buttons.flat()));
   return el;
@@ -69,8 +71,8 @@ function card(entry, decide, kernel, store) {
 
 /** What was and what is, by the sign before it. */
 function line(text) {
-  const kind = /^\s*\+/.test(text) ? 'added' : /^\s*-/.test(text) ? 'removed' : '';
-  return h('span', { class: kind }, text, '\n');
+  const kind = /^\s*\+|^ {2}\S+ is: /.test(text) ? 'added' : /^\s*-|^ {2}\S+ was: /.test(text) ? 'removed' : '';
+  return h('span', { class: kind }, visible(text), '\n');
 }
 
 function answer(entry, kernel, store) {
