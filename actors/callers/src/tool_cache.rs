@@ -84,7 +84,10 @@ impl SessionToolCache {
             CacheLife::Started(handle) => handle.cached.load(),
             CacheLife::Unused | CacheLife::Ended => Arc::default(),
         };
-        (names.len(), names.iter().take(TOLD).map(ToString::to_string).collect())
+        (
+            names.len(),
+            names.iter().take(TOLD).map(ToString::to_string).collect(),
+        )
     }
 
     /// The connection has ended.

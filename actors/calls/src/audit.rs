@@ -26,8 +26,8 @@ use mgp_screening::validators::Validator;
 use serde_json::{Map, Value, json};
 
 pub use self::call_metrics::{CallMetrics, NO_TOOL, OTHERS};
-pub(crate) use self::call_times::{CallPart, CallTimes};
 use self::call_times::ToldTimes;
+pub(crate) use self::call_times::{CallPart, CallTimes};
 use crate::Context;
 use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_callers::request::{Caller, Outcome, Request};

@@ -11,7 +11,7 @@ export function h(tag, props, ...children) {
 
 function set(el, name, value) {
   if (value === undefined || value === null || value === false) return;
-  if (name.startsWith('on')) el.addEventListener(name.slice(2), value);
+  if (name.startsWith('on')) { el.addEventListener(name.slice(2), value); el.hears = true; }
   else if (name === 'class') el.className = value;
   else if (name === 'value' || name === 'checked' || name === 'selected') el[name] = value;
   else if (name === 'href') el.setAttribute('href', safe(value));
@@ -40,29 +40,54 @@ export function fill(el, ...children) {
   return el;
 }
 
-/** A part of a page that is drawn anew at most once per frame. */
+/**
+ * A part of a page that is drawn anew at most once per frame. What is the same stays: who reads it aloud, selects it or
+ * is just pressing it is not interrupted.
+ */
 export function live(el, draw) {
   let due = false;
   const now = () => {
     due = false;
-    if (el.isConnected || !el.dataset.drawn) fill(el, draw());
+    if (el.isConnected || !el.dataset.drawn) patch(el, draw());
     el.dataset.drawn = '1';
   };
   now();
   return Object.assign(el, { again: () => { if (!due) { due = true; requestAnimationFrame(now); } } });
 }
 
-/** Puts these elements in the place of those, and leaves alone what is the same: who reads it aloud is not interrupted. */
-export function patch(el, made) {
-  const nodes = made.flat(Infinity).filter((node) => node instanceof Node);
-  nodes.forEach((node, at) => {
+/** Puts these in the place of what an element holds, and leaves alone what is the same. */
+function patch(el, made) {
+  const wanted = document.createElement(el.tagName);
+  put(wanted, [made]);
+  const active = el.contains(document.activeElement) ? document.activeElement?.closest('[data-key]')?.dataset.key : null;
+  const count = wanted.childNodes.length;
+  morph(el, wanted);
+  while (el.childNodes.length > count) el.lastChild.remove();
+  if (active && !el.contains(document.activeElement)) el.querySelector(`[data-key="${CSS.escape(active)}"]`)?.focus({ preventScroll: true });
+}
+
+function morph(el, wanted) {
+  [...wanted.childNodes].forEach((node, at) => {
     const old = el.childNodes[at];
     if (!old) el.append(node);
-    else if (!old.isEqualNode(node)) old.replaceWith(node);
+    else if (stays(old, node)) node.remove();
+    else if (old.nodeType === Node.ELEMENT_NODE && old.tagName === node.tagName && !old.hears && !node.hears && old.childElementCount) {
+      for (const { name } of [...old.attributes]) if (!node.hasAttribute(name)) old.removeAttribute(name);
+      for (const { name, value } of node.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+      const count = node.childNodes.length;
+      morph(old, node);
+      while (old.childNodes.length > count) old.lastChild.remove();
+    } else old.replaceWith(node);
   });
-  while (el.childNodes.length > nodes.length) el.lastChild.remove();
-  return el;
 }
+
+/** The same to look at, and to press: what hears stays only under a key, which says what it is about. */
+function stays(old, node) {
+  if (old.hears && old.dataset.key && old.dataset.key === node.dataset?.key && old.hasAttribute('aria-busy')) return true;
+  return old.isEqualNode(node) && !unkeyed(old);
+}
+
+const unkeyed = (node) => (node.hears && !node.dataset.key) || [...node.children ?? []].some(unkeyed);
 
 /** Text of others with what nobody sees made visible: it may say something to a model that no person reads. */
 export const visible = (text) => String(text ?? '').replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}]/gu, (char) =>

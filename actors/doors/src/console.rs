@@ -26,7 +26,9 @@ pub enum NoConsole {
     #[error("the console is at the HTTP door, and that is closed; set `enabled = true` in [http]")]
     NoDoor,
     /// It is switched off.
-    #[error("the console is switched off; set `console = true` in [http], and start the kernel again")]
+    #[error(
+        "the console is switched off; set `console = true` in [http], and start the kernel again"
+    )]
     SwitchedOff,
     /// The door is on a network, in the clear.
     #[error(

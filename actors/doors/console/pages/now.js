@@ -1,14 +1,11 @@
 // Now: what happens, what is wrong, what waits, and the servers.
 
-import { h, live, patch, pill, span, bytes, clock, virtual, visible } from '../dom.js';
+import { h, live, pill, span, bytes, clock, virtual } from '../dom.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 
 export default function now({ main, store, on, signal }) {
-  const tiles = h('div', { class: 'tiles' });
-  let due = false;
-  tiles.again = () => { if (!due) { due = true; requestAnimationFrame(() => { due = false; patch(tiles, figures(store)); }); } };
-  patch(tiles, figures(store));
+  const tiles = live(h('div', { class: 'tiles' }), () => figures(store));
   const troubles = live(h('div', {}), () => notes(store));
   const feed = live(h('ol', { class: 'feed' }), () => store.feed.filter(told).slice(0, 40).map(entry));
   const list = serverList(store);

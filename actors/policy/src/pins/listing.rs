@@ -92,7 +92,10 @@ impl SharedPins {
         let server_pins = lock(&server_pins);
         match &server_pins.pin_file {
             Some(file) => Ok(read(server_pins.mode, file)),
-            None => Ok(read(server_pins.mode, &PinFile::read(&self.folder, server)?)),
+            None => Ok(read(
+                server_pins.mode,
+                &PinFile::read(&self.folder, server)?,
+            )),
         }
     }
 }

@@ -204,7 +204,11 @@ fn pins_are_listed_by_name() {
         .collect();
     assert_eq!(
         told,
-        [(None, 0, false), (None, 1, true), (Some("operator"), 0, false)]
+        [
+            (None, 0, false),
+            (None, 1, true),
+            (Some("operator"), 0, false)
+        ]
     );
     assert_eq!(pins.count(&server), 3);
     assert_eq!(pins.listed(&ServerId::new("other"), None).count(), 0);
