@@ -181,6 +181,8 @@ export function say(text, kind = '') {
 
 /** Does something, and says what went wrong where it did. */
 export async function doing(what, button) {
+  // Once at a time: a key that is pressed twice asks once.
+  if (button?.hasAttribute('aria-busy')) return undefined;
   button?.setAttribute('aria-busy', 'true');
   try {
     return await what();

@@ -72,7 +72,7 @@ impl PinsHandle {
             let approved = shared.with_file(&server, |_, file| file.texts().remove(&tool))?;
             let server_pins = shared.server_pins(&server);
             let now = lock(&server_pins).changed.get(&tool).cloned();
-            Ok(DefinitionPair {
+            Ok::<_, String>(DefinitionPair {
                 approved: approved.map(String::from),
                 now,
             })

@@ -10,7 +10,6 @@ use mgp_protocol::refusal::Refusal;
 use mgp_runtime::task;
 use tokio::sync::watch;
 
-use super::acknowledging::none_kept;
 use super::files::Folder;
 use super::{AuditHandle, head};
 
@@ -104,6 +103,10 @@ fn examine_in_steps(
     let known = known.max_by_key(|head| head.sequence);
     let report = folder.verify_in_steps(known, None, step)?;
     Ok(Examined { report, beside })
+}
+
+pub(super) fn none_kept() -> Refusal {
+    Refusal::BadRequest("no audit log is kept: `enabled` in [audit] is false".into())
 }
 
 /// The log's known last record, and faults of the files that hold it.
