@@ -108,7 +108,12 @@ async fn an_operator_looks_after_a_kernel_in_a_browser() {
     browser
         .js("document.querySelector('.record-row .pill.warn ~ button').click()")
         .await;
-    browser.shows("\"agent.alice\"").await;
+    browser
+        .until(
+            "who did it and why not stands there",
+            "/agent\\.alice[^]*reason/.test(document.querySelector('.detail .facts')?.innerText)",
+        )
+        .await;
     browser
         .until(
             "it is drawn",

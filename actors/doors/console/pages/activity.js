@@ -1,6 +1,6 @@
 // Activity: the audit log by pages, and what belongs to one call.
 
-import { h, fill, doing, pill, span, when, virtual } from '../dom.js';
+import { h, fill, doing, pill, span, when, virtual, visible } from '../dom.js';
 import { text } from '../content.js';
 
 // Records on one page of the log, and in the browser at most: who wants older ones says which.
@@ -71,7 +71,7 @@ export default function activity({ main, kernel, store, on, rest, signal }) {
     const found = await doing(() => kernel.ask('mgp/audit/find', { trace: event.trace_id, limit: 200 }));
     const its = (found?.events ?? [event]).reverse();
     fill(detail, h('h2', {}, event.event_type), h('p', { class: 'row' }, pill(kind(event.result), event.result.toLowerCase()), h('span', { class: 'dim' }, `number ${event._mgp?.seq ?? ''}`)),
-      waterfall(its), parts(event), h('details', { open: true }, h('summary', {}, 'The record'), text(JSON.stringify(event, null, 2))),
+      inWords(event), waterfall(its), parts(event), h('details', {}, h('summary', {}, 'The record as it was written'), text(JSON.stringify(event, null, 2))),
       h('div', { class: 'row' }, event.target.server_id && h('a', { class: 'button', href: `#/servers/${encodeURIComponent(event.target.server_id)}/log` }, 'Log of the server'),
         event.target.tool_name && event.actor.type === 'agent' && h('a', { class: 'button', href: `#/access/${encodeURIComponent(event.target.server_id)}/${encodeURIComponent(event.target.tool_name)}` }, 'Why it may or may not')));
     if (innerWidth < 900) detail.scrollIntoView({ block: 'start' });
@@ -141,6 +141,14 @@ function waterfall(events) {
     bar.style.width = `${Math.max(4, ((end - begin) / whole) * 96)}%`;
     return h('li', {}, h('span', { class: 'one-line' }, [event.event_type.replace(/^dev\.cloto\.mgp\./, ''), what(event.target), event.details?.duration_ms !== undefined && span(event.details.duration_ms), event.details?.node].filter(Boolean).join(' · ')), h('span', { class: 'track' }, bar));
   }));
+}
+
+/** What the record says beside its kind: who, what, how it ended and why. */
+function inWords({ timestamp, actor, target, trace_id, details }) {
+  const plain = ([, value]) => ['string', 'number', 'boolean'].includes(typeof value);
+  const rows = [['Who', actor.id], ['What', what(target)], ['When', when(timestamp)], ['Took', details?.duration_ms !== undefined && span(details.duration_ms)],
+    ...Object.entries(details ?? {}).filter(([name]) => name !== 'duration_ms').filter(plain).map(([name, value]) => [name.replaceAll('_', ' '), visible(value)]), ['Trace', trace_id]];
+  return h('dl', { class: 'facts' }, rows.filter(([, value]) => value || value === 0).map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
 }
 
 const PARTS = { door: 'at the door', checks: 'checks, a person’s yes among them', queue: 'waited for its turn', server: 'server', answer: 'answer checked and cut', rest: 'the kernel besides' };
