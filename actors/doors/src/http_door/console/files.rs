@@ -52,3 +52,19 @@ const FILES: &[ConsoleFile] = &[
 pub(super) fn find(path: &str) -> Option<&'static ConsoleFile> {
     FILES.iter().find(|file| file.path == path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decision 0067: the page names all its files, so that a browser fetches them at once; and no other ones.
+    #[test]
+    fn the_page_names_all_its_files() {
+        let page = std::str::from_utf8(find("/").unwrap().bytes).unwrap();
+        for file in FILES.iter().filter(|file| file.path != "/") {
+            let named = format!("=\"{}\"", file.path);
+            assert_eq!(page.matches(&named).count(), 1, "{}", file.path);
+        }
+        assert_eq!(page.matches("=\"/").count(), FILES.len() - 1);
+    }
+}
