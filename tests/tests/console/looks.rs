@@ -22,7 +22,7 @@ const PAGES: [(&str, &str, &str); 9] = [
     ("waiting", "#/waiting", "network.outbound"),
     ("access", "#/access/weather/echo_1", "What was looked at"),
     ("agents", "#/agents", "1 tool"),
-    ("activity", "#/activity", "SERVER_CONNECTED"),
+    ("activity", "#/activity/tool/slow", "forge:slow"),
 ];
 
 const NEEDY: &str = r#"{"version":"0.2.0","extensions":["permissions"],"permissions_required":["network.outbound","filesystem.read"],"server_id":"shop"}"#;
@@ -47,6 +47,10 @@ async fn every_page_can_be_used_by_all_and_anywhere() {
                 browser.shows("This node").await;
                 browser.page(hash).await;
                 browser.shows(sign).await;
+                if name == "activity" {
+                    browser.press("TOOL_EXECUTED").await;
+                    browser.shows("Where its time went").await;
+                }
                 look(&browser, &axe, &what).await;
                 if let Some(folder) = &pictures {
                     let mode = if dark { "dark" } else { "light" };
@@ -88,6 +92,8 @@ async fn busy() -> Kernel {
             scene::asked(&agent, "tools/call", call).await;
         }
     }
+    let slow = kernel.mgp(&["tools", "call", "forge:slow", "ms=120"]).await;
+    assert!(slow.status.success(), "{slow:?}");
     let because = ["--deny", "--because", "reads only"];
     let denied = kernel
         .mgp(&[&["grant", "cursor", "weather:echo_2"], because.as_slice()].concat())
