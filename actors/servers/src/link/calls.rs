@@ -16,6 +16,7 @@ use mgp_sync::pending::NotAdmitted;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
+use super::alongside::Alongside;
 use super::call_queue::{Turn, party};
 use super::{InFlight, Link, LinkEvent, List, envelope};
 use mgp_callers::exchange::call_stream::CallStreamHandle;
@@ -104,9 +105,7 @@ impl Link {
         let _turn = match call.caller.filter(|_| asks) {
             Some(caller) => {
                 let _queue = call.trace.and_then(|trace| trace.part("queue"));
-                let turn = self.turn(&call, caller).await;
-                call.exchange.waited(moment().since(arrived));
-                Some(turn?)
+                Some(self.turn(&call, caller).await?)
             }
             None => None,
         };
