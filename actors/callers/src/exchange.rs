@@ -14,6 +14,7 @@ pub mod under_way;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Once, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::clock::MonotonicTime;

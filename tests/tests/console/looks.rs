@@ -22,7 +22,7 @@ const PAGES: [(&str, &str, &str); 9] = [
     ("waiting", "#/waiting", "network.outbound"),
     ("access", "#/access/weather/echo_1", "What was looked at"),
     ("agents", "#/agents", "1 tool"),
-    ("activity", "#/activity/tool/slow", "forge:slow"),
+    ("activity", "#/activity/tool/slow", "TOOL_EXECUTED"),
 ];
 
 const NEEDY: &str = r#"{"version":"0.2.0","extensions":["permissions"],"permissions_required":["network.outbound","filesystem.read"],"server_id":"shop"}"#;

@@ -10,6 +10,9 @@ use crate::scene::{self, VERSION};
 
 const KEY: HeaderName = HeaderName::from_static("mgp-console");
 
+/// What is done to a client that would be let in.
+type Change = fn(&mut HttpClient);
+
 /// What a browser holds that is signed in.
 struct Held {
     cookie: String,
@@ -61,7 +64,7 @@ async fn only_the_signed_in_page_is_the_operator() {
     let status = scene::asked(&right, "mgp/kernel/status", json!({})).await;
     assert!(status["result"]["pid"].is_u64(), "{status}");
 
-    let wrong: [(&str, fn(&mut HttpClient)); 8] = [
+    let wrong: [(&str, Change); 8] = [
         ("no cookie", |c| drop(c.headers.remove(COOKIE))),
         ("no key", |c| drop(c.headers.remove(KEY))),
         ("another key", |c| c.set(KEY, "AAAA")),
