@@ -167,7 +167,7 @@ function parts(event) {
   const whole = Math.max(1, sum, sum + rest);
   return [h('h3', {}, 'Where its time went'), h('ol', { class: 'waterfall', 'aria-label': 'The parts of the call' }, all.map(({ name, words, us }) => {
     const bar = h('span', { class: `bar part ${name}` });
-    bar.style.marginLeft = `${(before / whole) * 100}%`;
+    bar.style.marginLeft = `${Math.min(99.3, (before / whole) * 100)}%`;
     bar.style.width = `${Math.max(0.5, (us / whole) * 100)}%`;
     before += us;
     return h('li', {}, h('span', { class: 'one-line' }, name === 'server' && node ? `the way to node ${node} and its server` : words, ' · ', fine(us)), h('span', { class: 'track' }, bar));
