@@ -107,6 +107,10 @@ async fn look(browser: &Browser, axe: &str, what: &str) {
         .js("return document.documentElement.scrollWidth - innerWidth")
         .await;
     assert!(wide.as_i64().unwrap() <= 0, "{what} is too wide by {wide}");
+    let slips = browser
+        .js(r"return document.body.innerText.match(/.*\[object .*|^(false|undefined|null|NaN)$/m)?.[0] ?? null")
+        .await;
+    assert!(slips.is_null(), "{what} shows {slips}");
     if browser.js("return !window.axe").await == json!(true) {
         browser.js(axe).await;
     }

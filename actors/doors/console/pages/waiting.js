@@ -71,7 +71,7 @@ function card(entry, decide, kernel, store) {
     h('button', { class: 'no bad', onclick: (event) => decide(entry, false, el, event.target) }, 'No ', h('kbd', {}, 'n')),
     entry.subject === 'permissions' && h('button', { onclick: (event) => decide(entry, false, el, event.target, true) }, 'Not now'),
     ['permissions', 'confirmation'].includes(entry.subject) && h('select', { class: 'during', 'aria-label': 'For how long a yes holds' }, LENGTHS.map(([words, ms]) => h('option', { value: ms ?? '' }, words)))];
-  el.append(
+  fill(el,
     h('header', { class: 'row' }, pill('warn', WORDS[entry.subject] ?? entry.subject), h('span', { class: 'dim' }, [entry.server, entry.agent].filter(Boolean).join(' · ')),
       h('span', { class: 'dim end grow' }, `since ${when(entry.since)}`, entry.until && `, until ${when(entry.until)}`)),
     h('p', { class: 'asked' }, visible(entry.text)),
