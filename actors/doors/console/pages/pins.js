@@ -24,7 +24,7 @@ export function pins({ kernel, store, on, signal }, body, id) {
     row: (index) => {
       const one = rows[index];
       return h('div', { class: `pin-row ${one.tool === at ? 'chosen' : ''}` }, standing(one),
-        h('button', { class: 'plain link', 'aria-pressed': String(one.tool === at), onclick: () => choose(one) }, visible(one.tool)),
+        h('button', { class: 'plain link', 'aria-pressed': String(one.tool === at), onclick: async () => { await choose(one); if (innerWidth < 900) detail.scrollIntoView({ block: 'start' }); } }, visible(one.tool)),
         h('span', { class: 'dim mono' }, one.pin));
     },
   });
@@ -49,7 +49,6 @@ export function pins({ kernel, store, on, signal }, body, id) {
       h('dl', { class: 'facts' }, facts(one).map(([name, value]) => [h('dt', {}, name), h('dd', { class: 'mono' }, value)])),
       definition(pair, one), entry && decisions(kernel, store, entry, one.tool),
       one.denied && h('p', { class: 'note bad' }, 'You refused this definition: agents do not see the tool until its server offers another one, or the approved one again.'));
-    if (innerWidth < 900) detail.scrollIntoView({ block: 'start' });
   }
 
   async function read() {
