@@ -36,9 +36,11 @@ use mgp_engine::servers::lifecycle::{LifecycleState, TransitionReason};
 use mgp_mcpl::host::McplHost;
 use mgp_policy::approvals::ApprovalsHandle;
 use mgp_policy::permissions::PermissionsHandle;
+use mgp_policy::pins::PinsHandle;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mcp;
+use mgp_protocol::mgp::audit::Verified;
 use mgp_protocol::mgp::kernel::{CLIENTS, KernelStatus, RunningTree, TaskCount};
 use mgp_protocol::mgp::servers::{self, LogLine, LogLines, Server};
 use mgp_protocol::refusal::Refusal;
@@ -57,6 +59,7 @@ use mgp_tools::search::SearchHandle;
 use mgp_transports::log::Author;
 use serde::Serialize;
 use serde_json::json;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Cluster;
@@ -65,6 +68,8 @@ use crate::tree::TreeHandle;
 
 /// Longest an operator's request waits for a server to settle; a start has its own limit below it.
 const SETTLE: Duration = Duration::from_secs(600);
+/// Faults of the log that are named; a log with more is read at the command line.
+const FAULTS: usize = 100;
 /// Lines shown when nobody says how many.
 const LINES: usize = 100;
 
@@ -87,6 +92,8 @@ pub struct Operator {
     pub approvals: ApprovalsHandle,
     /// The servers that speak MCPL.
     pub mcpl: Arc<McplHost>,
+    /// The definitions of tools that were approved.
+    pub pins: PinsHandle,
     /// What servers may do.
     pub permissions: PermissionsHandle,
     /// The index of all tools.
@@ -215,6 +222,39 @@ impl Operator {
     /// When no log is kept.
     pub fn last_record(&self) -> Outcome {
         json(&self.audit.last()?)
+    }
+
+    /// `mgp/audit/verify`: reads all of the log, and tells meanwhile how far it is.
+    ///
+    /// # Errors
+    /// When no log is kept, it cannot be read, or another one reads it; cancelled.
+    pub async fn verify_log(&self, request: &Request) -> Outcome {
+        let began = moment();
+        let (so_far, mut heard) = watch::channel((0, 0));
+        let telling = async {
+            while heard.changed().await.is_ok() {
+                let (read, of) = *heard.borrow_and_update();
+                let said = format!("{read} of {of} files");
+                starts::progress(request, read as u64, Some(of as u64), &said);
+            }
+            std::future::pending::<()>().await;
+        };
+        let found = tokio::select! {
+            found = self.audit.verify(so_far) => found?,
+            () = telling => return Err(Refusal::Cancelled),
+            () = request.exchange.cancelled() => return Err(Refusal::Cancelled),
+        };
+        let (report, faults) = (&found.report, found.told());
+        let known = report.accepted.iter().map(ToString::to_string);
+        json(&Verified {
+            whole: found.is_whole(),
+            records: report.records,
+            last: report.head.sequence,
+            more: faults.len().saturating_sub(FAULTS) as u64,
+            faults: faults.into_iter().take(FAULTS).collect(),
+            acknowledged: known.take(FAULTS).collect(),
+            took_ms: u64::try_from(moment().since(began).as_millis()).unwrap_or(u64::MAX),
+        })
     }
 
     /// `mgp/audit/acknowledge`.

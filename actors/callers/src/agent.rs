@@ -293,7 +293,12 @@ impl Agent {
         let view = self
             .caller()
             .map_or(&CatalogView::All, |caller| &caller.view);
-        self.activity.told(agent, door, view)
+        let (holds, held) = self.tool_cache.told();
+        Client {
+            holds: holds as u64,
+            held,
+            ..self.activity.told(agent, door, view)
+        }
     }
 
     /// The caller, known since `initialize`.

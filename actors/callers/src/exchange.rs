@@ -12,8 +12,9 @@ pub mod stop;
 pub mod streams;
 pub mod under_way;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Once, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::clock::MonotonicTime;
@@ -56,6 +57,8 @@ pub struct Exchange {
     forwarded: OnceLock<ForwardedHeaders>,
     /// Number of questions of the server without an answer.
     asked: AtomicUsize,
+    /// Microseconds it waited for its turn at a server.
+    waited_us: AtomicU64,
 }
 
 /// Where messages of a request are sent.
@@ -125,6 +128,7 @@ impl Exchange {
             stop: Stop::default(),
             forwarded: OnceLock::new(),
             asked: AtomicUsize::new(0),
+            waited_us: AtomicU64::new(0),
         })
     }
 
@@ -132,6 +136,18 @@ impl Exchange {
     #[must_use]
     pub fn began(&self) -> MonotonicTime {
         self.began
+    }
+
+    /// It waited for its turn at a server, for so long.
+    pub fn waited(&self, time: Duration) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.waited_us.fetch_add(us, Ordering::Relaxed);
+    }
+
+    /// How long it waited for its turn, in all.
+    #[must_use]
+    pub fn has_waited(&self) -> Duration {
+        Duration::from_micros(self.waited_us.load(Ordering::Relaxed))
     }
 
     /// Sends a message that belongs to this request.

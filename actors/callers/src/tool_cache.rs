@@ -22,6 +22,9 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorRuntime};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 
+/// Cached tools of one session that the operator is shown; so many sessions are told of at once.
+const TOLD: usize = 20;
+
 /// Tools by `server:tool`.
 pub type Names = BTreeSet<Arc<str>>;
 
@@ -73,6 +76,18 @@ impl SessionToolCache {
             CacheLife::Started(handle) => Some(handle.cached.load()),
             CacheLife::Unused | CacheLife::Ended => None,
         }
+    }
+
+    /// How many tools are cached, and the first [`TOLD`] of them, for the operator to read.
+    pub fn told(&self) -> (usize, Vec<String>) {
+        let names = match &*self.life() {
+            CacheLife::Started(handle) => handle.cached.load(),
+            CacheLife::Unused | CacheLife::Ended => Arc::default(),
+        };
+        (
+            names.len(),
+            names.iter().take(TOLD).map(ToString::to_string).collect(),
+        )
     }
 
     /// The connection has ended.

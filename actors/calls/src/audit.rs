@@ -2,6 +2,7 @@
 //! it.
 
 mod call_metrics;
+mod call_times;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -25,6 +26,8 @@ use mgp_screening::validators::Validator;
 use serde_json::{Map, Value, json};
 
 pub use self::call_metrics::{CallMetrics, NO_TOOL, OTHERS};
+use self::call_times::ToldTimes;
+pub(crate) use self::call_times::{CallPart, CallTimes};
 use crate::Context;
 use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_callers::request::{Caller, Outcome, Request};
@@ -41,6 +44,8 @@ pub(crate) struct CallFacts {
     goes_on: OnceLock<Box<str>>,
     place: OnceLock<Mutex<CalledPlace>>,
     scope: OnceLock<Value>,
+    /// How long its parts took.
+    pub(crate) times: CallTimes,
 }
 
 /// The last place that a call of one of several went to.
@@ -303,6 +308,7 @@ impl UnderWay<'_> {
         let (place, chosen) = facts.and_then(CallFacts::went_to).unzip();
         let tool = place.or_else(|| facts?.tool.get().cloned());
         let asked = facts.and_then(|facts| facts.asked.get());
+        let (lasted, exchange) = (moment().since(self.began), &self.request.exchange);
         CallNote {
             at_ms: unix_ms(),
             trace: self.trace().clone(),
@@ -312,7 +318,12 @@ impl UnderWay<'_> {
                 .and_then(|facts| facts.arguments.get())
                 .and_then(|text| self.audit.kept(text)),
             tool,
-            lasted: moment().since(self.began),
+            lasted,
+            parts: self.facts.times.told(
+                lasted,
+                self.began.since(exchange.began()),
+                exchange.has_waited(),
+            ),
             ending,
             became: became(outcome),
             goes_on: self.facts.goes_on.get().cloned(),
@@ -351,6 +362,8 @@ struct CallNote {
     asked: Option<Box<str>>,
     kept: Option<KeptArguments>,
     lasted: Duration,
+    /// Where that time went.
+    parts: Option<ToldTimes>,
     ending: Ending,
     became: CallOutcome,
     /// The task that the call goes on as.
@@ -392,6 +405,11 @@ impl CallNote {
         let mut details = self.why.clone().unwrap_or_default();
         let mut add = |name: &str, value: Value| drop(details.insert(name.into(), value));
         add("duration_ms", millis(self.lasted).into());
+        if let Some(parts) = &self.parts {
+            let parts = parts.iter().filter(|(_, us)| *us > 0);
+            let parts = parts.map(|(part, us)| ((*part).to_owned(), Value::from(*us)));
+            add("parts_us", parts.collect::<Map<_, _>>().into());
+        }
         if let Some(failure) = self.failure {
             add("failure", failure.to_string().into());
         }

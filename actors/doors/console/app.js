@@ -13,6 +13,8 @@ import activity from './pages/activity.js';
 import cluster from './pages/cluster.js';
 
 const KEY = 'mgp-page-key';
+// What makes a link good, as it stands behind the `#`.
+const CODE = /^#([A-Za-z0-9_-]{43})$/;
 const PAGES = [
   { name: 'now', title: 'Now', key: 'n', show: now },
   { name: 'servers', title: 'Servers', key: 's', show: servers },
@@ -24,11 +26,13 @@ const PAGES = [
 ];
 
 theme(localStorage.getItem('mgp-theme'));
+// Another link in the same tab changes only what is behind the `#`: the page begins anew with it.
+addEventListener('hashchange', () => { if (CODE.test(location.hash)) location.reload(); });
 start();
 
 async function start() {
   // The code of a link is behind the `#`, is good once, and leaves the address before anything else happens.
-  const code = location.hash.match(/^#([A-Za-z0-9_-]{43})$/)?.[1];
+  const code = location.hash.match(CODE)?.[1];
   if (code) history.replaceState(null, '', '/');
   let key = localStorage.getItem(KEY);
   if (code) {
@@ -38,9 +42,10 @@ async function start() {
       body: JSON.stringify({ code }),
     });
     const answer = await response.json().catch(() => ({}));
-    if (!response.ok) return signedOut(answer.error?.message);
-    key = answer.pageKey;
-    localStorage.setItem(KEY, key);
+    // Any page can send a browser here with a code that is none: that signs nobody out.
+    if (!response.ok && !key) return signedOut(answer.error?.message);
+    if (!response.ok) say(answer.error?.message ?? 'This link is not good.', 'bad');
+    else localStorage.setItem(KEY, key = answer.pageKey);
   }
   if (!key) return signedOut();
   const kernel = new Kernel(key);
@@ -83,16 +88,22 @@ function run(kernel, store) {
 
   let ended = new AbortController();
   const show = () => {
+    if (CODE.test(location.hash)) return;
     const [name, ...rest] = location.hash.replace(/^#\/?/, '').split('/').map(decoded);
     const page = PAGES.find((page) => page.name === name) ?? PAGES[0];
     ended.abort();
     ended = new AbortController();
-    for (const [of, link] of links) link.toggleAttribute('aria-current', of === page.name);
+    for (const [of, link] of links) of === page.name ? link.setAttribute('aria-current', 'page') : link.removeAttribute('aria-current');
+    const active = main.contains(document.activeElement) ? document.activeElement.closest('[data-key]')?.dataset.key : null;
     links.get(page.name).scrollIntoView({ block: 'nearest', inline: 'center' });
     document.title = `${rest[0] ? `${rest[0]} · ` : ''}${page.title} · mgp`;
     main.replaceChildren();
     main.scrollTop = 0;
     page.show({ main, kernel, store, rest, signal: ended.signal, on: (topics, hear) => ended.signal.addEventListener('abort', store.on(topics, hear)) });
+    // Who hears the page is told that it is another one; a tab that was pressed stays where it was.
+    const same = active && main.querySelector(`[data-key="${CSS.escape(active)}"]`);
+    if (same) same.focus({ preventScroll: true });
+    else if (!main.contains(document.activeElement)) main.focus({ preventScroll: true });
   };
   addEventListener('hashchange', show);
 

@@ -11,7 +11,7 @@ export function h(tag, props, ...children) {
 
 function set(el, name, value) {
   if (value === undefined || value === null || value === false) return;
-  if (name.startsWith('on')) el.addEventListener(name.slice(2), value);
+  if (name.startsWith('on')) { el.addEventListener(name.slice(2), value); el.hears = true; }
   else if (name === 'class') el.className = value;
   else if (name === 'value' || name === 'checked' || name === 'selected') el[name] = value;
   else if (name === 'href') el.setAttribute('href', safe(value));
@@ -40,26 +40,68 @@ export function fill(el, ...children) {
   return el;
 }
 
-/** A part of a page that is drawn anew at most once per frame. */
+/**
+ * A part of a page that is drawn anew at most once per frame. What is the same stays: who reads it aloud, selects it or
+ * is just pressing it is not interrupted.
+ */
 export function live(el, draw) {
   let due = false;
   const now = () => {
     due = false;
-    if (el.isConnected || !el.dataset.drawn) fill(el, draw());
+    if (el.isConnected || !el.dataset.drawn) patch(el, draw());
     el.dataset.drawn = '1';
   };
   now();
   return Object.assign(el, { again: () => { if (!due) { due = true; requestAnimationFrame(now); } } });
 }
 
+/** Puts these in the place of what an element holds, and leaves alone what is the same. */
+function patch(el, made) {
+  const wanted = document.createElement(el.tagName);
+  put(wanted, [made]);
+  const active = el.contains(document.activeElement) ? document.activeElement?.closest('[data-key]')?.dataset.key : null;
+  const count = wanted.childNodes.length;
+  morph(el, wanted);
+  while (el.childNodes.length > count) el.lastChild.remove();
+  if (active && !el.contains(document.activeElement)) el.querySelector(`[data-key="${CSS.escape(active)}"]`)?.focus({ preventScroll: true });
+}
+
+function morph(el, wanted) {
+  [...wanted.childNodes].forEach((node, at) => {
+    const old = el.childNodes[at];
+    if (!old) el.append(node);
+    else if (stays(old, node)) node.remove();
+    else if (old.nodeType === Node.ELEMENT_NODE && old.tagName === node.tagName && !old.hears && !node.hears && old.childElementCount) {
+      for (const { name } of [...old.attributes]) if (!node.hasAttribute(name)) old.removeAttribute(name);
+      for (const { name, value } of node.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+      const count = node.childNodes.length;
+      morph(old, node);
+      while (old.childNodes.length > count) old.lastChild.remove();
+    } else old.replaceWith(node);
+  });
+}
+
+/** The same to look at, and to press: what hears stays only under a key, which says what it is about. */
+function stays(old, node) {
+  if (old.hears && old.dataset.key && old.dataset.key === node.dataset?.key && old.hasAttribute('aria-busy')) return true;
+  return old.isEqualNode(node) && !unkeyed(old);
+}
+
+const unkeyed = (node) => (node.hears && !node.dataset.key) || [...node.children ?? []].some(unkeyed);
+
+/** Text of others with what nobody sees made visible: it may say something to a model that no person reads. */
+export const visible = (text) => String(text ?? '').replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}]/gu, (char) =>
+  char === '\n' || char === '\t' ? char : `⟨U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`);
+
 /** A word with a colour of its own, which is said in words, too. */
 export const pill = (kind, text, title) => h('span', { class: `pill ${kind}`, title }, text);
 
 /**
  * A long list of which only the rows in sight exist. Rows are of one height, in pixels.
+ * `calm` says that rows hold nothing that hears: one that is the same stays.
  * `row(index)` makes one; `count()` says how many there are; arrow keys move between rows.
  */
-export function virtual({ label, height, count, row, more }) {
+export function virtual({ label, height, count, row, more, calm }) {
   const sizer = h('div', { class: 'v-sizer', role: 'presentation' });
   const el = h('div', { class: 'v-list', tabindex: '0', role: 'list', 'aria-label': label }, sizer);
   let first = -1;
@@ -86,7 +128,8 @@ export function virtual({ label, height, count, row, more }) {
       made.setAttribute('aria-posinset', at + 1);
       rows.push(made);
     }
-    sizer.replaceChildren(...rows);
+    if (calm) patch(sizer, rows);
+    else sizer.replaceChildren(...rows);
     if (focused !== null && focused !== undefined) focusRow(Number(focused));
     if (more && to >= total - 10) more();
   };
@@ -138,6 +181,8 @@ export function say(text, kind = '') {
 
 /** Does something, and says what went wrong where it did. */
 export async function doing(what, button) {
+  // Once at a time: a key that is pressed twice asks once.
+  if (button?.hasAttribute('aria-busy')) return undefined;
   button?.setAttribute('aria-busy', 'true');
   try {
     return await what();

@@ -1,15 +1,19 @@
 // Forms out of JSON Schema: for the arguments of a tool, and for what a server asks a person.
 
-import { h, dialog } from './dom.js';
+import { h, dialog, visible } from './dom.js';
 
 // Objects within objects that become fields; what is deeper is written as JSON.
 const DEPTH = 3;
+// Fields of one object, and values to choose from: of more, the whole is written as JSON.
+const FIELDS = 200;
+const CHOICES = 1000;
 let count = 0;
 
 /**
  * A form for an object. `read()` gives its value, or throws with what is wrong.
  */
 export function form(schema, value = {}) {
+  if (Object.keys(schema?.properties ?? {}).length > FIELDS) return whole(value);
   const fields = Object.entries(properties(schema)).map(([name, of]) =>
     field(name, of, (schema.required ?? []).includes(name), own(value, name), 1));
   const el = h('div', { class: 'form' }, fields.map((one) => one.el),
@@ -17,9 +21,15 @@ export function form(schema, value = {}) {
   return { el, read: () => object(fields) };
 }
 
+/** One text of JSON for all arguments. */
+function whole(value) {
+  const all = field('Arguments', {}, true, value, DEPTH);
+  return { el: all.el, read: all.read };
+}
+
 function properties(schema) {
   const of = schema?.properties;
-  return of && typeof of === 'object' && !Array.isArray(of) ? of : {};
+  return of && typeof of === 'object' && !Array.isArray(of) && Object.keys(of).length <= FIELDS ? of : {};
 }
 
 function object(fields) {
@@ -44,15 +54,15 @@ const own = (value, name) => value && typeof value === 'object' && Object.hasOwn
 /** The values one can choose from, with their words; none where any will do. */
 function choices(schema) {
   const named = schema?.oneOf ?? schema?.anyOf;
-  if (Array.isArray(named) && named.length && named.every((one) => one && 'const' in one)) return named.map((one) => [one.const, one.title ?? String(one.const)]);
-  if (Array.isArray(schema?.enum)) return schema.enum.map((one, at) => [one, schema.enumNames?.[at] ?? String(one)]);
+  if (Array.isArray(named) && named.length && named.length <= CHOICES && named.every((one) => one && 'const' in one)) return named.map((one) => [one.const, one.title ?? String(one.const)]);
+  if (Array.isArray(schema?.enum) && schema.enum.length <= CHOICES) return schema.enum.map((one, at) => [one, schema.enumNames?.[at] ?? String(one)]);
   return null;
 }
 
 function field(name, schema, required, value, depth) {
   const id = `f${++count}`;
-  const title = typeof schema?.title === 'string' ? schema.title : name;
-  const about = typeof schema?.description === 'string' ? schema.description : '';
+  const title = visible(typeof schema?.title === 'string' ? schema.title : name);
+  const about = visible(typeof schema?.description === 'string' ? schema.description : '');
   const given = value !== undefined ? value : schema?.default;
   const missing = () => { throw new Error(`${title} is required`); };
   const label = (forId) => h('label', { for: forId }, title, required && h('span', { class: 'need', title: 'required' }, ' *'));
@@ -130,11 +140,13 @@ function field(name, schema, required, value, depth) {
 
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
-/** Asks the person what a server asks (`elicitation/create`), and gives the answer. */
-export async function question(params) {
+/** Asks the person what a server asks (`elicitation/create`), and gives the answer. `from` is whose question it is. */
+export async function question(params, from) {
+  const title = from ? `${visible(from)} asks` : 'A server asks';
+  const message = h('p', { class: 'said' }, visible(params.message));
   if (params.mode === 'url') {
-    const at = h('p', {}, 'It wants you to open ', h('code', {}, String(params.url)));
-    const answer = await dialog('A server asks', [h('p', { class: 'said' }, String(params.message ?? '')), at], [
+    const at = h('p', {}, 'It wants you to open a page of ', h('b', {}, host(params.url)), ': ', h('code', {}, visible(params.url)));
+    const answer = await dialog(title, [message, at], [
       { text: 'Decline', says: () => 'decline' },
       { text: 'Open it', kind: 'main', says: () => {
         if (/^https?:\/\//i.test(params.url)) window.open(params.url, '_blank', 'noopener,noreferrer');
@@ -145,7 +157,7 @@ export async function question(params) {
   }
   const asked = form(params.requestedSchema ?? {});
   const wrong = h('p', { class: 'note bad', role: 'alert', hidden: true });
-  const answer = await dialog('A server asks', [h('p', { class: 'said' }, String(params.message ?? '')), asked.el, wrong], [
+  const answer = await dialog(title, [message, asked.el, wrong], [
     { text: 'Decline', says: () => ({ action: 'decline' }) },
     { text: 'Answer', kind: 'main', says: () => {
       try {
@@ -158,4 +170,9 @@ export async function question(params) {
     } },
   ]);
   return answer ?? { action: 'cancel' };
+}
+
+/** Whose page an address leads to, as the browser reads it. */
+function host(url) {
+  try { return new URL(url).host || 'nobody'; } catch { return 'nobody'; }
 }

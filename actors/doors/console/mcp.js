@@ -51,7 +51,7 @@ export class Kernel {
     this.onMessage = () => {};
     /** 'open', 'lost' or 'out', as it changes. */
     this.onState = () => {};
-    /** A question of a server: resolves to the answer. */
+    /** A question, and of whom it is: resolves to the answer. */
     this.onQuestion = async () => ({ action: 'decline' });
     this.opening = null;
   }
@@ -107,8 +107,8 @@ export class Kernel {
     return answer.result;
   }
 
-  /** Asks, and resolves to the result. `heard` gets what comes before it. */
-  async ask(method, params = {}, { heard, signal, token } = {}) {
+  /** Asks, and resolves to the result. `heard` gets what comes before it; questions meanwhile are those of `from`. */
+  async ask(method, params = {}, { heard, signal, token, from } = {}) {
     if (!this.session) await this.open();
     const id = ++this.last;
     if (token) params = { ...params, _meta: { ...params._meta, progressToken: id } };
@@ -122,13 +122,13 @@ export class Kernel {
         await this.open();
         response = await this.post({ id, method, params }, signal);
       }
-      return await this.answer(id, response, heard, signal);
+      return await this.answer(id, response, { heard, signal, from });
     } finally {
       signal?.removeEventListener('abort', giveUp);
     }
   }
 
-  async answer(id, response, heard, signal) {
+  async answer(id, response, { heard, signal, from }) {
     const streamed = (response.headers.get('content-type') ?? '').startsWith('text/event-stream');
     if (!streamed) return outcome(await response.json().catch(() => ({ error: { message: `the kernel answered ${response.status}` } })));
     let last;
@@ -138,7 +138,7 @@ export class Kernel {
         if (!event.data) continue;
         const message = JSON.parse(event.data);
         if (message.id === id && !message.method) return outcome(message);
-        this.take(message, heard);
+        this.take(message, heard, from);
       }
       // The kernel lets go of long streams; the rest comes to who asks for it (SEP-1699).
       if (last === undefined || signal?.aborted) throw new Refused({ message: 'the answer broke off' });
@@ -148,16 +148,16 @@ export class Kernel {
     }
   }
 
-  take(message, heard) {
-    if (message.method && message.id !== undefined) this.asked(message);
+  take(message, heard, from) {
+    if (message.method && message.id !== undefined) this.asked(message, from);
     else if (message.method) (heard ?? this.onMessage)(message);
   }
 
-  async asked({ id, method, params }) {
+  async asked({ id, method, params }, from) {
     const reply = (of) => this.post({ id, ...of }).catch(() => {});
     if (method === 'ping') return reply({ result: {} });
     if (method !== 'elicitation/create') return reply({ error: { code: -32601, message: `Method not found: ${method}` } });
-    const result = await this.onQuestion(params).catch(() => ({ action: 'cancel' }));
+    const result = await this.onQuestion(params, from).catch(() => ({ action: 'cancel' }));
     return reply({ result });
   }
 

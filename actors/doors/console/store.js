@@ -13,6 +13,7 @@ export class Store {
     this.status = null;
     this.servers = new Map();
     this.pending = { pending: [], logins: {} };
+    this.joining = [];
     this.recent = [];
     this.feed = [];
     this.underWay = 0;
@@ -42,14 +43,14 @@ export class Store {
     await kernel.ask('mgp/events/subscribe', { channels: ['tool.*', 'security.*', 'system.*'] });
     await kernel.ask('resources/subscribe', { uri: PENDING }).catch(() => {});
     this.tools = null;
-    await Promise.all([this.readStatus(), this.readPending()]);
+    await Promise.all([this.readStatus(), this.readPending(), this.readNodes()]);
     this.changed('all');
   }
 
   /** After a while in which nothing was heard. */
   async catchUp() {
     this.tools = null;
-    await Promise.all([this.readStatus(), this.readPending()]).catch(() => {});
+    await Promise.all([this.readStatus(), this.readPending(), this.readNodes()]).catch(() => {});
     for (const topic of ['agents', 'access', 'tools']) this.changed(topic);
   }
 
@@ -75,8 +76,15 @@ export class Store {
     this.changed('pending');
   }
 
+  /** Nodes that want to join. */
+  async readNodes() {
+    const { waiting } = await this.kernel.ask('mgp/kernel/nodes/list').catch(() => ({}));
+    this.joining = waiting ?? [];
+    for (const topic of ['cluster', 'pending']) this.changed(topic);
+  }
+
   waiting() {
-    return this.pending.pending.length + Object.keys(this.pending.logins).length;
+    return this.pending.pending.length + Object.keys(this.pending.logins).length + this.joining.length;
   }
 
   /** Does it soon, and once for any number of reasons. */
@@ -108,10 +116,11 @@ export class Store {
       this.tools = null;
       this.changed('tools');
     }
-    if (channel.startsWith('system.server') || channel === 'system.lists_changed') this.soon('servers', 400, this.readServers);
+    if (channel.startsWith('system.server') || channel === 'system.lists_changed') this.soon('servers', Math.max(400, 5 * this.servers.size), this.readServers);
     if (channel === 'system.resources') this.soon('servers', 3000, this.readServers);
     if (channel === 'security.agents_changed') this.changed('agents');
     if (channel === 'security.access_changed') this.changed('access');
+    if (channel === 'system.cluster') this.soon('cluster', 200, this.readNodes);
     if (channel === 'security.tool_changed' || channel === 'security.permission_changed') this.soon('pending', 100, this.readPending);
     this.feed.unshift(event);
     if (this.feed.length > 200) this.feed.length = 200;

@@ -25,6 +25,11 @@ pub enum NoConsole {
     /// There is no HTTP door.
     #[error("the console is at the HTTP door, and that is closed; set `enabled = true` in [http]")]
     NoDoor,
+    /// It is switched off.
+    #[error(
+        "the console is switched off; set `console = true` in [http], and start the kernel again"
+    )]
+    SwitchedOff,
     /// The door is on a network, in the clear.
     #[error(
         "the console is not shown in the clear on a network; let [http] listen on 127.0.0.1, or give it a \
@@ -38,8 +43,8 @@ pub enum NoConsole {
 pub struct Console {
     state: Mutex<ConsoleState>,
     audit: AuditHandle,
-    /// Known once the HTTP door is open.
-    place: OnceLock<ConsolePlace>,
+    /// Known once the HTTP door is open; `None` where that shows no console.
+    place: OnceLock<Option<ConsolePlace>>,
 }
 
 #[derive(Debug, Default)]
@@ -80,11 +85,25 @@ impl Console {
 
     /// The HTTP door is open at this address, with TLS where `secure`.
     pub fn opened(&self, address: SocketAddr, secure: bool, sessions: Arc<Sessions>) {
-        let _ = self.place.set(ConsolePlace {
+        let _ = self.place.set(Some(ConsolePlace {
             address,
             secure,
             sessions,
-        });
+        }));
+    }
+
+    /// The HTTP door is open, and shows no console.
+    pub fn left_out(&self) {
+        let _ = self.place.set(None);
+    }
+
+    /// Whether it is shown.
+    pub(crate) fn is_open(&self) -> bool {
+        self.place().is_some()
+    }
+
+    fn place(&self) -> Option<&ConsolePlace> {
+        self.place.get()?.as_ref()
     }
 
     /// An address that signs the next browser in that opens it.
@@ -93,6 +112,7 @@ impl Console {
     /// [`NoConsole`].
     pub fn link(&self) -> Result<String, NoConsole> {
         let place = self.place.get().ok_or(NoConsole::NoDoor)?;
+        let place = place.as_ref().ok_or(NoConsole::SwitchedOff)?;
         let at = place.reached_at();
         if !place.secure && !at.ip().is_loopback() {
             return Err(NoConsole::InTheClear);
@@ -107,12 +127,12 @@ impl Console {
 
     /// Whether the door speaks TLS.
     pub(crate) fn is_secure(&self) -> bool {
-        self.place.get().is_some_and(|place| place.secure)
+        self.place().is_some_and(|place| place.secure)
     }
 
     /// The name of the cookie: ports share their cookies, so that of another kernel has another name.
     pub(crate) fn cookie_name(&self) -> String {
-        let port = self.place.get().map_or(0, |place| place.address.port());
+        let port = self.place().map_or(0, |place| place.address.port());
         format!("mgp_console_{port}")
     }
 
@@ -176,7 +196,7 @@ impl Console {
                 life.cancel();
             }
         }
-        if let Some(place) = self.place.get().filter(|_| !numbers.is_empty()) {
+        if let Some(place) = self.place().filter(|_| !numbers.is_empty()) {
             place.sessions.end_of(&AgentId::new("operator"));
         }
     }
@@ -204,7 +224,7 @@ impl ConsolePlace {
         let ip = match self.address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-            ip => ip,
+            ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
         };
         SocketAddr::new(ip, self.address.port())
     }

@@ -130,15 +130,14 @@ impl HttpDoor {
         if let Some(path) = request.uri().path().strip_prefix(WELL_KNOWN) {
             return self.metadata(request.method(), request.headers(), path);
         }
-        if console::is_its(request.uri().path()) {
+        if self.console.is_open() && console::is_its(request.uri().path()) {
             return console::answer(&self, request).await;
         }
         let offered = |at: &(DoorPath, _)| {
             self.lite.is_some() || !matches!(at.0, DoorPath::Lite(_) | DoorPath::Api(_))
         };
         let Some((way, view)) = address(request.uri().path()).filter(offered) else {
-            let words = "no such path; MCP is at /mcp, /mcp/<server> and /mcp/p/<set>, for old clients at /sse; MCP-lite is below /mcp-lite/v1; the console is at /";
-            return refusal(StatusCode::NOT_FOUND, words);
+            return refusal(StatusCode::NOT_FOUND, &self.paths());
         };
         if console::is_claimed(request.headers()) {
             return match console::admitted(&self.console, &request, way, &view) {
@@ -157,6 +156,16 @@ impl HttpDoor {
             }
         };
         self.admit(way, request, view, pass).await
+    }
+
+    /// What a client is told that asks for a path which is none.
+    fn paths(&self) -> String {
+        let shown = |is: bool, words| if is { words } else { "" };
+        format!(
+            "no such path; MCP is at /mcp, /mcp/<server> and /mcp/p/<set>, for old clients at /sse{}{}",
+            shown(self.lite.is_some(), "; MCP-lite is below /mcp-lite/v1"),
+            shown(self.console.is_open(), "; the console is at /"),
+        )
     }
 
     /// Lets one in whose credential is good, as long as it is.

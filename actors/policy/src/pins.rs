@@ -5,6 +5,7 @@
 //! The tools a server lists are compared with its file before agents see them. Files are read and written
 //! where lists are read, off the threads that carry calls.
 
+mod listing;
 mod pin_file;
 
 use mgp_runtime::randomness;
@@ -23,6 +24,7 @@ use mgp_protocol::mgp::permission::Verdict;
 use mgp_sync::Snapshot;
 use serde_json::json;
 
+pub use self::listing::{DefinitionPair, PinnedPage};
 use self::pin_file::PinFile;
 use crate::approvals::{ApprovalsHandle, AwaitedApproval, Decider, OperatorAnswer};
 use mgp_runtime::event_sink::EventSink;
@@ -53,6 +55,10 @@ type Blocked = HashMap<ServerId, Arc<BTreeSet<String>>>;
 #[derive(Debug, Default)]
 struct ServerPins {
     pin_file: Option<PinFile>,
+    /// What happens to those that change; known once its tools were listed.
+    mode: Option<PinMode>,
+    /// The changed ones as they are now.
+    changed: BTreeMap<String, Arc<CatalogTool>>,
     /// The open question to the operator.
     asking: Option<OpenPinQuestion>,
 }
@@ -107,6 +113,8 @@ impl PinsHandle {
     ) -> Result<(), String> {
         let server_pins = self.0.server_pins(server);
         let mut server_pins = lock(&server_pins);
+        server_pins.mode = Some(mode);
+        server_pins.changed.clear();
         if mode == PinMode::Off {
             self.0.block(server, BTreeSet::new());
             server_pins.asking = None;
@@ -123,6 +131,8 @@ impl PinsHandle {
         let blocked = changes.iter().filter(|change| change.blocked);
         names.extend(blocked.map(|change| change.tool.own_name.to_string()));
         self.0.block(server, names);
+        let now = |change: &ToolChange| (change.tool.own_name.to_string(), change.tool.clone());
+        server_pins.changed = changes.iter().map(now).collect();
         for change in changes.iter().filter(|change| change.news) {
             self.0.noticed(server, change);
         }
@@ -391,7 +401,9 @@ impl PinQuestionTask {
         let deciding = task::blocking("pins.decide", move || {
             let server_pins = shared.server_pins(&server);
             let mut server_pins = lock(&server_pins);
-            let ServerPins { pin_file, asking } = &mut *server_pins;
+            let ServerPins {
+                pin_file, asking, ..
+            } = &mut *server_pins;
             let pin_file = pin_file.as_mut().ok_or("nothing is known of its tools")?;
             for (tool, pin) in &pins {
                 let decided: Result<(), NotApproved> = match verdict {

@@ -164,7 +164,10 @@ impl Bound {
         let sessions = Sessions::new(limits, reception.clone());
         self.sessions = Some(sessions.clone());
         let console = started.console.clone();
-        console.opened(door.addr(), self.tls.is_some(), sessions.clone());
+        match kernel.http.console {
+            true => console.opened(door.addr(), self.tls.is_some(), sessions.clone()),
+            false => console.left_out(),
+        }
         let handler = Arc::new(HttpDoor {
             reception: reception.clone(),
             sessions: sessions.clone(),

@@ -361,6 +361,7 @@ impl Parts {
             troubles: self.troubles.clone(),
             approvals: self.approvals.clone(),
             mcpl: self.mcpl.host.clone(),
+            pins: self.pins.clone(),
             permissions: self.permissions.clone(),
             search: self.search.clone(),
             registrar: self.registrar.clone(),

@@ -1,5 +1,7 @@
 //! `mgp/approvals/*`, and what later drafts say for the same.
 
+mod pins;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_callers::request::{Outcome, Request};

@@ -120,7 +120,8 @@ async fn walk(request: &Request, mut status: watch::Receiver<Status>) {
     while status.changed().await.is_ok() {
         let now = status.borrow_and_update().clone();
         steps += 1;
-        progress(request, steps, &format!("{}: {}", now.state, now.reason));
+        let said = format!("{}: {}", now.state, now.reason);
+        progress(request, steps, None, &said);
         if has_settled(&now) {
             return;
         }
@@ -143,15 +144,17 @@ fn gapless_is_off(id: &str) -> Refusal {
     ))
 }
 
-fn progress(request: &Request, step: u64, message: &str) {
+/// Tells who asked for it how far it is.
+pub(super) fn progress(request: &Request, step: u64, of: Option<u64>, message: &str) {
     let Some(params) = request.params.as_deref() else {
         return;
     };
     let Ok(Some(token)) = mgp_protocol::mcp::meta::progress_token(params) else {
         return;
     };
+    let total = of.map_or_else(String::new, |of| format!(r#""total":{of},"#));
     let params = format!(
-        r#"{{"progressToken":{},"progress":{step},"message":{}}}"#,
+        r#"{{"progressToken":{},"progress":{step},{total}"message":{}}}"#,
         token.get(),
         mgp_protocol::splice::quoted(message)
     );

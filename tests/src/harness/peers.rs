@@ -482,7 +482,7 @@ fn absent(need: Need) -> Option<String> {
         }
         Need::Browser => {
             let has = |program: &&str| Command::new(program).arg("--version").output().is_ok();
-            let all = BROWSERS.iter().all(|program| has(&program));
+            let all = BROWSERS.iter().all(has);
             let browser = (!all).then(|| "chromium and chromium-driver".to_owned());
             browser.or_else(|| absent(Need::Node))
         }

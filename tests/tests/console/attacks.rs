@@ -141,9 +141,13 @@ async fn no_other_page_reaches_the_kernel() {
     let port = scene::at(&kernel).rsplit(':').next().unwrap().to_owned();
     browser.go(&format!("http://evil.example:{port}")).await;
     browser.shows("neither loopback").await;
-    // The page of the console itself is still signed in.
-    browser.go(&scene::at(&kernel)).await;
-    browser.shows("Calls a second").await;
+    // The page of the console itself is still signed in, also when somebody sends it there with a code of his own.
+    for behind in ["", "#AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
+        browser.go("about:blank").await;
+        browser.go(&format!("{}{behind}", scene::at(&kernel))).await;
+        browser.shows("Calls a second").await;
+        assert_eq!(browser.js("return location.hash").await, json!(""));
+    }
 }
 
 /// Decision 0067: who opens a link that was used is told so, and what to do.

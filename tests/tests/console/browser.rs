@@ -163,7 +163,9 @@ impl Browser {
         self.devtools("Emulation.setDeviceMetricsOverride", metrics)
             .await;
         let scheme = if dark { "dark" } else { "light" };
-        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        // Colours on their way to others have no contrast that counts.
+        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme},
+            {"name": "prefers-reduced-motion", "value": "reduce"}]});
         self.devtools("Emulation.setEmulatedMedia", media).await;
     }
 

@@ -10,6 +10,9 @@ use crate::scene::{self, VERSION};
 
 const KEY: HeaderName = HeaderName::from_static("mgp-console");
 
+/// What is done to a client that would be let in.
+type Change = fn(&mut HttpClient);
+
 /// What a browser holds that is signed in.
 struct Held {
     cookie: String,
@@ -61,7 +64,7 @@ async fn only_the_signed_in_page_is_the_operator() {
     let status = scene::asked(&right, "mgp/kernel/status", json!({})).await;
     assert!(status["result"]["pid"].is_u64(), "{status}");
 
-    let wrong: [(&str, fn(&mut HttpClient)); 8] = [
+    let wrong: [(&str, Change); 8] = [
         ("no cookie", |c| drop(c.headers.remove(COOKIE))),
         ("no key", |c| drop(c.headers.remove(KEY))),
         ("another key", |c| c.set(KEY, "AAAA")),
@@ -126,6 +129,9 @@ async fn an_agents_token_opens_no_page_of_the_operator() {
         "mgp/approvals/list",
         "mgp/agents/list",
         "mgp/audit/find",
+        "mgp/audit/verify",
+        "mgp/servers/pins/list",
+        "mgp/servers/pins/show",
     ] {
         let answer = scene::asked(&alice, method, json!({})).await;
         assert_eq!(answer["error"]["code"], -32601, "{method}: {answer}");
@@ -149,6 +155,25 @@ async fn an_agents_token_opens_no_page_of_the_operator() {
     claims.set(KEY, &bare);
     let answer = claims.post(initialize(VERSION, "{}")).await;
     assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+}
+
+/// Decision 0067: where the console is switched off nothing of it is there, and who asks for it is told why.
+#[tokio::test]
+async fn there_is_no_console_where_it_is_switched_off() {
+    let config = "[http]\nlisten = \"127.0.0.1:0\"\nconsole = false\n";
+    let kernel = Kernel::with_config(config).await;
+    for path in ["", "console/app.js", "console/session"] {
+        let answer = page(&kernel, path).send(Method::GET, "").await.unwrap();
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}");
+        assert!(!answer.text().await.contains("console"), "{path}");
+    }
+    let asked = kernel.mgp(&["console", "--print"]).await;
+    assert!(!asked.status.success());
+    let why = String::from_utf8_lossy(&asked.stderr).into_owned();
+    assert!(why.contains("console = true"), "{why}");
+    let agent = scene::agent(&kernel, "alice").await;
+    let listed = scene::asked(&agent, "tools/list", json!({})).await;
+    assert!(listed["result"].is_object(), "{listed}");
 }
 
 /// Decision 0067: a form of another page cannot send what signs in, nor can one that names no origin; a page

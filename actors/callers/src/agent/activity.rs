@@ -117,6 +117,8 @@ impl ClientActivity {
             since_ms: millis(moment()).saturating_sub(millis(self.since)),
             silent_ms: self.silent_ms(),
             calls: self.calls.load(Ordering::Relaxed),
+            holds: 0,
+            held: Vec::new(),
         }
     }
 }

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use self::retries::{Next, Tries};
 use crate::answer::{required, structured, text};
-use crate::audit::{self, CallFacts};
+use crate::audit::{self, CallFacts, CallPart};
 use crate::checks::arrival::{self, named_item};
 use crate::checks::{Check, ToolCall, access, schema};
 use crate::mcp::tasks;
@@ -26,6 +26,7 @@ use crate::mgp::kernel_tool::KernelTool;
 use crate::mgp::tools::session;
 use crate::{Context, cut_results, mcpl, mgp};
 use mgp_callers::request::{Answering, Caller, Outcome, Request};
+use mgp_runtime::time::moment;
 use mgp_servers::link::FinalCheck;
 use mgp_servers::upstream::{Mirrored, Outgoing, StreamWish};
 
@@ -168,18 +169,21 @@ async fn call_at(
     facts.is_of(tool);
     told_of(request, tool);
     let checked = ToolCall::new(cx, &request.caller, name, tool);
+    let began = moment();
     let mut checks = request.trace.part("checks");
     let passed = checked.passes(request, call.arguments).await;
     if let (Some(checks), Err((_, refusal))) = (&mut checks, &passed) {
         checks.failed(RefusalReason::of(refusal).as_str());
     }
     drop(checks);
+    let began = facts.times.took(CallPart::Checks, began);
     if let Err((Check::Access, unknown)) = passed {
         return Err(Box::pin(unseen(cx, request, name, unknown)).await);
     }
     admitted.store(true, Ordering::Relaxed);
     passed.map_err(|(_, refusal)| refusal)?;
     let mcpl = mcpl::call::before(cx, request, facts, tool, arguments).await?;
+    let began = facts.times.took(CallPart::Checks, began);
     let checked = CheckedCall {
         cx,
         checked: &checked,
@@ -206,16 +210,18 @@ async fn call_at(
     let upstream = cx.upstream(&tool.server);
     mgp::events::started(cx, request, tool);
     let mut tries = Tries::default();
-    let result = loop {
+    let outcome = loop {
         let outcome = upstream.send(request, outgoing).await;
         if moves && matches!(outcome, Err(Refusal::Lost { .. })) {
-            break outcome?;
+            break outcome;
         }
         match retries::next(cx, request, &upstream, &outgoing, &mut tries, outcome).await {
             Next::Again => {}
-            Next::Done(outcome) => break outcome?,
+            Next::Done(outcome) => break outcome,
         }
     };
+    let began = facts.times.took(CallPart::Server, began);
+    let result = outcome?;
     let _answer = request.trace.part("answer");
     let result = match mcpl {
         Some(call) => mcpl::call::after(cx, request, call, result).await?,
@@ -232,6 +238,7 @@ async fn call_at(
         }
     };
     session::used(cx, &request.caller, tool);
+    facts.times.took(CallPart::Answer, began);
     Ok(answer)
 }
 

@@ -1,6 +1,6 @@
 // Activity: the audit log by pages, and what belongs to one call.
 
-import { h, fill, doing, pill, span, when, virtual } from '../dom.js';
+import { h, fill, doing, pill, span, when, virtual, visible } from '../dom.js';
 import { text } from '../content.js';
 
 // Records on one page of the log, and in the browser at most: who wants older ones says which.
@@ -71,7 +71,7 @@ export default function activity({ main, kernel, store, on, rest, signal }) {
     const found = await doing(() => kernel.ask('mgp/audit/find', { trace: event.trace_id, limit: 200 }));
     const its = (found?.events ?? [event]).reverse();
     fill(detail, h('h2', {}, event.event_type), h('p', { class: 'row' }, pill(kind(event.result), event.result.toLowerCase()), h('span', { class: 'dim' }, `number ${event._mgp?.seq ?? ''}`)),
-      waterfall(its), h('details', { open: true }, h('summary', {}, 'The record'), text(JSON.stringify(event, null, 2))),
+      inWords(event), waterfall(its), parts(event), h('details', {}, h('summary', {}, 'The record as it was written'), text(JSON.stringify(event, null, 2))),
       h('div', { class: 'row' }, event.target.server_id && h('a', { class: 'button', href: `#/servers/${encodeURIComponent(event.target.server_id)}/log` }, 'Log of the server'),
         event.target.tool_name && event.actor.type === 'agent' && h('a', { class: 'button', href: `#/access/${encodeURIComponent(event.target.server_id)}/${encodeURIComponent(event.target.tool_name)}` }, 'Why it may or may not')));
     if (innerWidth < 900) detail.scrollIntoView({ block: 'start' });
@@ -82,8 +82,37 @@ export default function activity({ main, kernel, store, on, rest, signal }) {
     if (!last) return;
     const problems = (store.status?.troubles ?? []).filter((trouble) => /audit/.test(trouble));
     fill(detail, h('h2', {}, 'The log'), h('dl', { class: 'facts' }, h('dt', {}, 'Last record'), h('dd', {}, String(last.sequence)), h('dt', {}, 'Its hash'), h('dd', { class: 'mono wrap' }, last.hash)),
+      check(),
       problems.length ? problems.map((problem) => h('p', { class: 'note bad' }, problem)) : h('p', { class: 'note good' }, 'The kernel found nothing wrong with it.'),
-      h('p', {}, 'Whether every record is as it was written is looked at on the disk itself, without trusting the kernel that runs:'), h('pre', { class: 'command' }, 'mgp audit verify'));
+      h('p', {}, 'Here the kernel reads its own log. To look at it without trusting the kernel that runs:'), h('pre', { class: 'command' }, 'mgp audit verify'));
+  }
+
+  /** Reads the whole log, and says how far it is. */
+  function check() {
+    const place = h('div', { role: 'status' });
+    const stop = new AbortController();
+    signal.addEventListener('abort', () => stop.abort(), { once: true });
+    const verify = (button) => doing(async () => {
+      const bar = h('progress', { 'aria-label': 'Files of the log that were read' });
+      const word = h('span', { class: 'dim' }, 'reading…');
+      fill(place, h('div', { class: 'row' }, bar, word));
+      const heard = ({ method, params }) => {
+        if (method !== 'notifications/progress' || !params.total) return;
+        bar.max = params.total;
+        bar.value = params.progress;
+        word.textContent = params.message;
+      };
+      try {
+        const found = await kernel.ask('mgp/audit/verify', {}, { heard, signal: stop.signal, token: true });
+        const words = `${found.records.toLocaleString()} records are as they were written, the last is ${found.last.toLocaleString()}; read in ${span(found.took_ms)}.`;
+        fill(place, h('p', { class: `note ${found.whole ? 'good' : 'bad'}` }, found.whole ? `Whole: ${words}` : words),
+          found.faults.map((fault) => h('p', { class: 'note bad' }, fault)), found.more > 0 && h('p', { class: 'note bad' }, `and ${found.more} more`),
+          found.acknowledged.map((fault) => h('p', { class: 'note' }, `${fault} (acknowledged)`)));
+      } catch (error) {
+        fill(place, h('p', { class: 'note bad' }, error.message));
+      }
+    }, button);
+    return [h('div', { class: 'row' }, h('button', { class: 'main', onclick: (event) => verify(event.target) }, 'Verify every record')), place];
   }
 
   on('event', (event) => {
@@ -113,3 +142,36 @@ function waterfall(events) {
     return h('li', {}, h('span', { class: 'one-line' }, [event.event_type.replace(/^dev\.cloto\.mgp\./, ''), what(event.target), event.details?.duration_ms !== undefined && span(event.details.duration_ms), event.details?.node].filter(Boolean).join(' · ')), h('span', { class: 'track' }, bar));
   }));
 }
+
+/** What the record says beside its kind: who, what, how it ended and why. */
+function inWords({ timestamp, actor, target, trace_id, details }) {
+  const plain = ([, value]) => ['string', 'number', 'boolean'].includes(typeof value);
+  const rows = [['Who', actor.id], ['What', what(target)], ['When', when(timestamp)], ['Took', details?.duration_ms !== undefined && span(details.duration_ms)],
+    ...Object.entries(details ?? {}).filter(([name]) => name !== 'duration_ms').filter(plain).map(([name, value]) => [name.replaceAll('_', ' '), visible(value)]), ['Trace', trace_id]];
+  return h('dl', { class: 'facts' }, rows.filter(([, value]) => value || value === 0).map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
+}
+
+const PARTS = { door: 'at the door', checks: 'checks, a person’s yes among them', queue: 'waited for its turn', server: 'server', answer: 'answer checked and cut', rest: 'the kernel besides' };
+
+/** Where the time of one call went, as its record tells; those under a millisecond have no parts. */
+function parts(event) {
+  const { parts_us: told, duration_ms: lasted } = event.details ?? {};
+  if (!told) return [];
+  const measured = Object.entries(PARTS).filter(([name]) => told[name] !== undefined).map(([name, words]) => ({ name, words, us: told[name] }));
+  const sum = measured.reduce((all, one) => all + one.us, 0);
+  const rest = lasted * 1000 + (told.door ?? 0) - sum;
+  // The whole is known to the millisecond.
+  const all = rest >= 1000 ? [...measured, { name: 'rest', words: PARTS.rest, us: rest }] : measured;
+  const node = event.target.server_id?.includes('/') ? event.target.server_id.split('/')[0] : null;
+  let before = 0;
+  const whole = Math.max(1, sum, sum + rest);
+  return [h('h3', {}, 'Where its time went'), h('ol', { class: 'waterfall', 'aria-label': 'The parts of the call' }, all.map(({ name, words, us }) => {
+    const bar = h('span', { class: `bar part ${name}` });
+    bar.style.marginLeft = `${Math.min(99.3, (before / whole) * 100)}%`;
+    bar.style.width = `${Math.max(0.5, (us / whole) * 100)}%`;
+    before += us;
+    return h('li', {}, h('span', { class: 'one-line' }, name === 'server' && node ? `the way to node ${node} and its server` : words, ' · ', fine(us)), h('span', { class: 'track' }, bar));
+  })), node && h('p', { class: 'dim' }, `What of that was the server’s stands in the log of node ${node}, under the same trace: `, h('code', {}, `mgp audit find --trace ${event.trace_id}`))];
+}
+
+const fine = (us) => us < 1000 ? `${us} µs` : us < 1e6 ? `${(us / 1000).toFixed(1)} ms` : `${(us / 1e6).toFixed(1)} s`;

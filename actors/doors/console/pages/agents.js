@@ -1,6 +1,6 @@
 // Agents: who has a token, who is here, and what each may use.
 
-import { h, fill, doing, say, dialog, pill, span, when } from '../dom.js';
+import { h, fill, doing, say, dialog, pill, span, when, visible } from '../dom.js';
 
 // A token is about so many characters of a definition; what the model really counts is its own matter.
 const PER_TOKEN = 4;
@@ -32,12 +32,18 @@ export default function agents({ main, kernel, store, on, signal }) {
           agent && h('button', { onclick: (event) => rotate(kernel, id, event.target) }, 'New token…'), agent && h('button', { class: 'bad', onclick: (event) => remove(kernel, id, event.target) }, 'Remove…')));
     })));
     fill(here, clients.length === 0 ? h('p', { class: 'empty' }, 'Nobody but you.') : h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Connected clients' }, h('table', {},
-      h('thead', {}, h('tr', {}, ['Agent', 'Client', 'Speaks', 'Door', 'Since', 'Calls', 'Silent for'].map((word) => h('th', { scope: 'col' }, word)))),
+      h('thead', {}, h('tr', {}, ['Agent', 'Client', 'Speaks', 'Door', 'Since', 'Calls', 'Silent for', 'Tool cache'].map((word) => h('th', { scope: 'col' }, word)))),
       h('tbody', {}, clients.slice(0, 200).map((client) => h('tr', {}, [client.agent, [client.name, client.version].filter(Boolean).join(' ') || '(does not say)', client.speaks ?? '',
-        [client.door, client.server ?? client.set].filter(Boolean).join(' '), span(client.since_ms), client.calls, span(client.silent_ms)].map((cell) => h('td', {}, String(cell)))))))));
+        [client.door, client.server ?? client.set].filter(Boolean).join(' '), span(client.since_ms), client.calls, span(client.silent_ms)].map((cell) => h('td', {}, String(cell))), h('td', {}, cache(client))))))));
   };
   on('agents', () => doing(read));
   doing(read);
+}
+
+/** The tools that its session holds, because it called or found them (MGP §16.7). */
+function cache({ holds, held = [] }) {
+  if (!holds) return 'empty';
+  return h('details', {}, h('summary', {}, `${holds} tool${holds > 1 ? 's' : ''}`), h('ul', {}, held.map((name) => h('li', {}, visible(name))), holds > held.length && h('li', {}, `and ${holds - held.length} more`)));
 }
 
 /** How many tools it may call, and about how long their definitions are. */

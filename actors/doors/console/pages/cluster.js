@@ -4,7 +4,7 @@ import { h, fill, doing, say, dialog, pill, span } from '../dom.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 
-export default function cluster({ main, kernel, signal }) {
+export default function cluster({ main, kernel, on, signal }) {
   const place = h('div', {});
   const again = h('button', { onclick: (event) => doing(read, event.target) }, 'Look again');
   main.append(h('div', { class: 'row' }, h('h1', {}, 'Cluster'), h('div', { class: 'row end grow' }, again, h('button', { class: 'main', onclick: (event) => invite(kernel, event.target).then(() => doing(read)) }, 'Invite a node…'))), place);
@@ -21,6 +21,7 @@ export default function cluster({ main, kernel, signal }) {
       h('h2', {}, 'Shared from here'),
       shares.shares.length ? h('ul', {}, shares.shares.map((share) => h('li', {}, `${share.server} (${share.tools}) with ${share.to}${share.means !== undefined && share.means !== null ? `: ${share.means} tools` : ''}${share.why ? ` · ${share.why}` : ''}`))) : h('p', { class: 'empty' }, 'Nothing. ', h('code', {}, 'mgp share SERVER'), ' shares a server.'));
   }
+  on('cluster', () => doing(read));
   doing(read);
 }
 

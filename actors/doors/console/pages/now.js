@@ -99,7 +99,7 @@ export function ranked(servers) {
 export function serverList(store, chosen = () => true) {
   let rows = [];
   const list = virtual({
-    label: 'Servers', height: 52,
+    label: 'Servers', height: 52, calm: true,
     count: () => rows.length,
     row: (at) => {
       const server = rows[at];

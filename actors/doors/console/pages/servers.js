@@ -1,7 +1,8 @@
 // Servers: all of them, and one with everything about it.
 
-import { h, fill, live, say, doing, dialog, span, bytes, clock, virtual } from '../dom.js';
+import { h, fill, live, say, doing, dialog, span, bytes, clock, virtual, visible } from '../dom.js';
 import { serverList, state, since, why } from './now.js';
+import { pins } from './pins.js';
 import { tryTool } from './try.js';
 
 export default function servers(page) {
@@ -24,10 +25,10 @@ function one(page) {
     return;
   }
   const head = live(h('div', {}), () => heading(page, get()));
-  const tabs = [['tools', 'Tools'], ['log', 'Log'], ['about', 'About']];
+  const tabs = [['tools', 'Tools'], ['log', 'Log'], ['pins', 'Pins'], ['about', 'About']];
   const shown = tabs.find(([name]) => name === part)?.[0] ?? (part === undefined ? (get().state === 'connected' ? 'tools' : 'log') : 'tools');
   const bar = h('div', { class: 'tabs', role: 'navigation', 'aria-label': `Parts of ${id}` }, tabs.map(([name, title]) =>
-    h('a', { href: `#/servers/${encodeURIComponent(id)}/${name}`, 'aria-current': name === shown ? 'page' : undefined }, title)));
+    h('a', { href: `#/servers/${encodeURIComponent(id)}/${name}`, 'data-key': `tab ${name}`, 'aria-current': name === shown ? 'page' : undefined }, title)));
   const body = h('div', {});
   main.append(head, bar, body);
   on('servers', () => { if (get()) head.again(); });
@@ -35,6 +36,7 @@ function one(page) {
   signal.addEventListener('abort', () => clearInterval(beat));
   if (shown === 'tools') tools(page, body, id, part === 'tools' ? rest[2] : undefined);
   if (shown === 'log') log(page, body, id);
+  if (shown === 'pins') pins(page, body, id);
   if (shown === 'about') {
     const facts = live(h('div', {}), () => get() ? about(page, get()) : []);
     body.append(facts);
@@ -89,8 +91,8 @@ async function tools({ store, kernel, on, signal }, body, id, chosen) {
     row: (index) => {
       const tool = rows[index];
       return h('div', { class: `tool-row ${tool.own === at ? 'chosen' : ''}` },
-        h('button', { class: 'plain link', 'aria-pressed': String(tool.own === at), onclick: () => pick(tool) }, tool.own),
-        h('span', { class: 'dim one-line' }, String(tool.description ?? tool.title ?? '').split('\n')[0]));
+        h('button', { class: 'plain link', 'aria-pressed': String(tool.own === at), onclick: () => pick(tool) }, visible(tool.own)),
+        h('span', { class: 'dim one-line' }, visible(String(tool.description ?? tool.title ?? '').split('\n')[0])));
     },
   });
   list.classList.add('tall');
@@ -125,10 +127,17 @@ function log({ kernel, signal }, body, id) {
   const lines = h('div', { class: 'log', tabindex: '0', role: 'log', 'aria-label': `Log of ${id}` });
   const follow = h('input', { type: 'checkbox', checked: true, id: 'follow' });
   body.append(h('div', { class: 'row' }, h('label', { class: 'check', for: 'follow' }, follow, 'Keep to the newest line')), lines);
-  const add = (line) => {
-    lines.append(h('div', { class: line.from }, h('time', {}, clock(line.at_ms)), h('span', {}, line.text)));
+  // What comes within one frame is drawn once.
+  let fresh = [];
+  const draw = () => {
+    lines.append(...fresh.map((line) => h('div', { class: line.from }, h('time', {}, clock(line.at_ms)), h('span', {}, line.text))));
+    fresh = [];
     while (lines.childElementCount > LINES) lines.firstChild.remove();
     if (follow.checked) lines.scrollTop = lines.scrollHeight;
+  };
+  const add = (line) => {
+    if (fresh.push(line) === 1) requestAnimationFrame(draw);
+    if (fresh.length > LINES) fresh.shift();
   };
   const heard = ({ method, params }) => { if (method === 'notifications/mgp.servers.log' && params.id === id) add(params.line); };
   kernel.ask('mgp/servers/logs', { id, lines: 500, follow: true }, { heard, signal }).catch((error) => {
@@ -142,7 +151,7 @@ function about({ kernel, store }, server) {
     ['Uses', server.uses && `${bytes(server.uses.memory_bytes)} of memory, ${server.uses.cpu_seconds.toFixed(1)} s of processor time, ${server.uses.open_descriptors} open files, ${server.uses.children} more processes`],
     ['Calls under way', server.in_flight], ['Waiting for their turn', server.waiting_turn || null],
     ['Says it is', server.server_info], ['Speaks', server.protocol_version], ['Offers', `${server.tools} tools, ${server.resources} resources, ${server.prompts} prompts`],
-    ['Trust', server.trust_level], ['Registered by', server.registered_by],
+    ['Version', server.server_info?.includes(' ') ? server.server_info.split(' ').at(-1) : null], ['Trust', server.trust_level], ['Registered by', server.registered_by],
     ['MGP', server.mgp && `${server.mgp.version}: ${server.mgp.extensions.join(', ') || 'nothing more'}`],
     ['Health', server.health], ['Lines that were no messages', server.noise_lines || null], ['Too long messages', server.oversized || null],
     ['Notifications that went to nobody', server.dropped_notifications || null],

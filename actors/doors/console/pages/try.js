@@ -1,8 +1,11 @@
 // One tool: what it says of itself, and a form to try it with.
 
-import { h, fill, doing, say, pill, span } from '../dom.js';
+import { h, fill, doing, say, pill, span, visible } from '../dom.js';
 import { form } from '../forms.js';
 import { result, text } from '../content.js';
+
+// Characters of what comes while a call runs that are shown; of what comes behind them is only said how much.
+const LONGEST = 200000;
 
 const kept = (server, tool) => `mgp-args ${server} ${tool}`;
 
@@ -40,20 +43,29 @@ export function tryTool({ kernel, tool, server, signal }) {
     const progress = h('progress', { 'aria-label': 'Progress' });
     const word = h('span', { class: 'dim' }, 'called');
     const chunks = h('pre', { class: 'text', hidden: true, tabindex: '0' });
-    fill(out, h('div', { class: 'row' }, progress, word), chunks);
+    const rest = h('p', { class: 'dim', hidden: true });
+    let length = 0;
+    const came = (text) => {
+      chunks.hidden = false;
+      if (length < LONGEST) chunks.append(text.slice(0, LONGEST - length));
+      length += text.length;
+      rest.hidden = length <= LONGEST;
+      if (!rest.hidden) rest.textContent = `… and ${(length - LONGEST).toLocaleString()} characters more`;
+    };
+    fill(out, h('div', { class: 'row' }, progress, word), chunks, rest);
     const heard = ({ method, params }) => {
       if (method === 'notifications/progress') {
         if (params.total) { progress.max = params.total; progress.value = params.progress; }
         word.textContent = [params.message, params.total ? `${params.progress} of ${params.total}` : params.progress].filter((one) => one !== undefined && one !== '').join(' · ');
       }
-      if (method === 'notifications/message') { chunks.hidden = false; chunks.append(`[${params.level}] ${typeof params.data === 'string' ? params.data : JSON.stringify(params.data)}\n`); }
-      if (method === 'notifications/mgp.stream.chunk') { chunks.hidden = false; chunks.append(params.content?.text ?? JSON.stringify(params.content ?? params)); }
+      if (method === 'notifications/message') came(`[${params.level}] ${typeof params.data === 'string' ? params.data : JSON.stringify(params.data)}\n`);
+      if (method === 'notifications/mgp.stream.chunk') came(String(params.content?.text ?? JSON.stringify(params.content ?? params)));
     };
     const began = performance.now();
     try {
-      const answer = await kernel.ask('tools/call', { name: tool.name, arguments: args }, { heard, signal: giveUp.signal, token: true });
+      const answer = await kernel.ask('tools/call', { name: tool.name, arguments: args }, { heard, signal: giveUp.signal, token: true, from: `${server}:${tool.own}` });
       const took = span(performance.now() - began);
-      const before = chunks.hidden ? [] : [h('details', {}, h('summary', {}, 'What came before'), chunks)];
+      const before = chunks.hidden ? [] : [h('details', {}, h('summary', {}, 'What came before'), chunks, rest)];
       fill(out, h('p', { class: 'dim' }, `Answered in ${took}`), before, result(answer));
     } catch (error) {
       fill(out, h('p', { class: 'note bad' }, giveUp.signal.aborted ? 'Stopped: the call was taken back.' : error.message),
@@ -65,10 +77,10 @@ export function tryTool({ kernel, tool, server, signal }) {
 
   const hints = tool.annotations ?? {};
   return [
-    h('h2', {}, tool.own),
+    h('h2', {}, visible(tool.own)),
     h('div', { class: 'row' }, hints.readOnlyHint === true && pill('good', 'reads only'), hints.destructiveHint === true && pill('bad', 'may destroy'),
       hints.openWorldHint === true && pill('', 'reaches outside'), hints.idempotentHint === true && pill('', 'same again')),
-    h('p', { class: 'said' }, String(tool.description ?? tool.title ?? 'It says nothing of itself.')),
+    h('p', { class: 'said' }, visible(tool.description ?? tool.title ?? 'It says nothing of itself.')),
     h('form', { onsubmit: call, novalidate: true }, fields, raw, h('div', { class: 'row' }, run, stop, toggle)),
     out,
     h('details', {}, h('summary', {}, 'Schema'), text(JSON.stringify(tool.inputSchema, null, 2)), tool.outputSchema && [h('p', { class: 'dim' }, 'of its answer'), text(JSON.stringify(tool.outputSchema, null, 2))]),

@@ -1,16 +1,24 @@
 // Waiting: what waits for a person, with one key for yes and one for no.
 
-import { h, fill, doing, say, pill, when } from '../dom.js';
+import { h, fill, doing, say, pill, when, visible } from '../dom.js';
+import { change } from './pins.js';
 
 const WORDS = { permissions: 'Permissions', confirmation: 'A dangerous call', pins: 'Changed tools', callback: 'A question', registration: 'A new server', scope: 'A scope' };
 const LENGTHS = [['for good', null], ['for an hour', 3600e3], ['for a day', 86400e3], ['for 30 days', 30 * 86400e3]];
 
+// What moved on the page less than this ago, in milliseconds, is not what somebody means who answers.
+const UNSEEN = 400;
+
 export default function waiting({ main, kernel, store, on, signal }) {
   const list = h('div', { class: 'cards' });
-  const nodes = h('div', { class: 'cards' });
-  main.append(h('h1', {}, 'Waiting for you'), list, nodes);
+  main.append(h('h1', {}, 'Waiting for you'), list);
+
+  let shown;
+  let moved = -Infinity;
+  const unseen = () => performance.now() - moved < UNSEEN;
 
   const decide = (entry, yes, card, button, later) => doing(async () => {
+    if (unseen()) throw new Error('The list has just changed: look again.');
     const only = [...card.querySelectorAll('.parts input:checked')].map((box) => box.value);
     const all = card.querySelectorAll('.parts input').length;
     const part = all && only.length < all ? { only } : {};
@@ -28,24 +36,30 @@ export default function waiting({ main, kernel, store, on, signal }) {
     const wanted = Object.entries(logins).map(([server, login]) => h('article', { class: 'card', tabindex: '0', 'data-key': `login ${server}` },
       h('header', { class: 'row' }, pill('warn', 'Login'), h('b', {}, server)), h('p', {}, login.why), h('pre', { class: 'command' }, login.command),
       login.url && h('p', {}, h('a', { href: login.url, target: '_blank', rel: 'noopener noreferrer' }, 'Sign in'))));
-    fill(list, cards, wanted, cards.length + wanted.length === 0 && h('p', { class: 'empty' }, 'Nothing waits for you.'));
-    if (cards.length && !list.contains(document.activeElement) && !document.querySelector('dialog[open]')) list.firstElementChild.focus({ preventScroll: true });
+    const nodes = store.joining.map((node) => joining(node, kernel, store));
+    const keys = [...cards, ...nodes, ...wanted].map((card) => card.dataset.key).join();
+    if (shown !== undefined && shown !== keys) moved = performance.now();
+    shown = keys;
+    fill(list, cards, nodes, wanted, cards.length + wanted.length + nodes.length === 0 && h('p', { class: 'empty' }, 'Nothing waits for you.'));
+    if (cards.length + nodes.length && !list.contains(document.activeElement) && !document.querySelector('dialog[open]')) list.firstElementChild.focus({ preventScroll: true });
   };
   draw();
   on('pending', draw);
-  joining(kernel, nodes);
 
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || event.target.matches('input,textarea,select') || document.querySelector('dialog[open]')) return;
-    const card = document.activeElement?.closest('.card') ?? list.querySelector('.card');
+    const card = document.activeElement?.closest('.card');
     const step = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 }[event.key];
-    const every = [...list.querySelectorAll('.card'), ...nodes.querySelectorAll('.card')];
+    const every = [...list.querySelectorAll('.card')];
     if (step && every.length) {
       event.preventDefault();
       every[Math.min(Math.max(every.indexOf(card) + step, 0), every.length - 1)].focus();
     }
     const button = { y: '.yes', n: '.no' }[event.key];
-    if (button && card) card.querySelector(button)?.click();
+    if (!button) return;
+    // Nobody answers what is not under the focus.
+    if (card && !unseen()) card.querySelector(button)?.click();
+    else list.querySelector('.card')?.focus();
   }, { signal });
 }
 
@@ -57,11 +71,12 @@ function card(entry, decide, kernel, store) {
     h('button', { class: 'no bad', onclick: (event) => decide(entry, false, el, event.target) }, 'No ', h('kbd', {}, 'n')),
     entry.subject === 'permissions' && h('button', { onclick: (event) => decide(entry, false, el, event.target, true) }, 'Not now'),
     ['permissions', 'confirmation'].includes(entry.subject) && h('select', { class: 'during', 'aria-label': 'For how long a yes holds' }, LENGTHS.map(([words, ms]) => h('option', { value: ms ?? '' }, words)))];
-  el.append(
+  fill(el,
     h('header', { class: 'row' }, pill('warn', WORDS[entry.subject] ?? entry.subject), h('span', { class: 'dim' }, [entry.server, entry.agent].filter(Boolean).join(' · ')),
       h('span', { class: 'dim end grow' }, `since ${when(entry.since)}`, entry.until && `, until ${when(entry.until)}`)),
-    h('p', { class: 'asked' }, entry.text),
+    h('p', { class: 'asked' }, visible(entry.text)),
     entry.details.length > 0 && h('pre', { class: 'text diff', tabindex: '0' }, entry.details.map(line)),
+    entry.subject === 'pins' && entry.parts.map((tool) => change(kernel, entry.server, tool)),
     entry.parts.length > 1 && h('fieldset', { class: 'parts' }, h('legend', {}, 'About'), entry.parts.map((part) => h('label', { class: 'check' }, h('input', { type: 'checkbox', value: part, checked: true }), part))),
     h('div', { class: 'row' }, buttons.flat()));
   return el;
@@ -69,8 +84,8 @@ function card(entry, decide, kernel, store) {
 
 /** What was and what is, by the sign before it. */
 function line(text) {
-  const kind = /^\s*\+/.test(text) ? 'added' : /^\s*-/.test(text) ? 'removed' : '';
-  return h('span', { class: kind }, text, '\n');
+  const kind = /^\s*\+|^ {2}\S+ is: /.test(text) ? 'added' : /^\s*-|^ {2}\S+ was: /.test(text) ? 'removed' : '';
+  return h('span', { class: kind }, visible(text), '\n');
 }
 
 function answer(entry, kernel, store) {
@@ -88,20 +103,17 @@ function answer(entry, kernel, store) {
   return [field, h('button', { class: 'main yes', onclick: (event) => give(field.value, event.target) }, 'Answer'), refuse];
 }
 
-/** Nodes that want to join: there is no event for them, so they are looked up when the page is opened. */
-async function joining(kernel, place) {
-  const { waiting = [] } = await kernel.ask('mgp/kernel/nodes/list').catch(() => ({}));
-  fill(place, waiting.map((node) => {
-    const decide = (method, button) => doing(async () => {
-      await kernel.ask(method, { node: node.id });
-      say('Decided', 'good');
-      await joining(kernel, place);
-    }, button);
-    return h('article', { class: 'card', tabindex: '0', 'data-key': node.id, 'aria-label': `${node.name} wants to join` },
-      h('header', { class: 'row' }, pill('warn', 'A node'), h('b', {}, node.name), h('span', { class: 'dim' }, `as ${node.role}, from ${node.from}`)),
-      node.looks_like && h('p', { class: 'note bad' }, `Its name is hard to tell from that of ${node.looks_like}.`),
-      h('p', { class: 'asked' }, 'It is the one you mean if it shows the same three words: ', h('b', { class: 'words' }, node.words)),
-      h('div', { class: 'row' }, h('button', { class: 'yes main', onclick: (event) => decide('mgp/kernel/nodes/approve', event.target) }, 'Let it in ', h('kbd', {}, 'y')),
-        h('button', { class: 'no bad', onclick: (event) => decide('mgp/kernel/nodes/refuse', event.target) }, 'Turn it away ', h('kbd', {}, 'n'))));
-  }));
+/** A node that wants to join. */
+function joining(node, kernel, store) {
+  const decide = (method, button) => doing(async () => {
+    await kernel.ask(method, { node: node.id });
+    say('Decided', 'good');
+    await store.readNodes();
+  }, button);
+  return h('article', { class: 'card', tabindex: '0', 'data-key': node.id, 'aria-label': `${node.name} wants to join` },
+    h('header', { class: 'row' }, pill('warn', 'A node'), h('b', {}, node.name), h('span', { class: 'dim' }, `as ${node.role}, from ${node.from}`)),
+    node.looks_like && h('p', { class: 'note bad' }, `Its name is hard to tell from that of ${node.looks_like}.`),
+    h('p', { class: 'asked' }, 'It is the one you mean if it shows the same three words: ', h('b', { class: 'words' }, node.words)),
+    h('div', { class: 'row' }, h('button', { class: 'yes main', onclick: (event) => decide('mgp/kernel/nodes/approve', event.target) }, 'Let it in ', h('kbd', {}, 'y')),
+      h('button', { class: 'no bad', onclick: (event) => decide('mgp/kernel/nodes/refuse', event.target) }, 'Turn it away ', h('kbd', {}, 'n'))));
 }

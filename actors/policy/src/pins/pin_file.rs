@@ -140,6 +140,11 @@ impl PinFile {
         self.pins.deny(server, tool, pin)
     }
 
+    /// The pins.
+    pub(super) fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
     /// Definitions as they were approved, where they are stored.
     pub(super) fn texts(&self) -> BTreeMap<String, Box<str>> {
         let page = page(&self.path).ok().flatten();

@@ -82,7 +82,9 @@ impl Link {
         let _turn = match call.caller.filter(|_| asks) {
             Some(caller) => {
                 let _queue = call.trace.and_then(|trace| trace.part("queue"));
-                Some(self.turn(&call, caller).await?)
+                let turn = self.turn(&call, caller).await;
+                call.exchange.waited(moment().since(arrived));
+                Some(turn?)
             }
             None => None,
         };

@@ -7,7 +7,7 @@ use mgp_protocol::mgp::audit::{
 use mgp_protocol::refusal::Refusal;
 use serde_json::json;
 
-use super::examine::examine;
+use super::examine::{examine, none_kept};
 use super::{AuditHandle, by_operator, event};
 
 impl AuditHandle {
@@ -78,8 +78,4 @@ impl AuditHandle {
         written.map_err(|error| Refusal::Broken(error.to_string()))?;
         Ok(Acknowledged { acknowledged })
     }
-}
-
-pub(super) fn none_kept() -> Refusal {
-    Refusal::BadRequest("no audit log is kept: `enabled` in [audit] is false".into())
 }

@@ -13,7 +13,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::mention::may_mention;
 
 use super::AuditHandle;
-use super::acknowledging::none_kept;
+use super::examine::none_kept;
 use super::files::Folder;
 use super::replay::read;
 

@@ -2,12 +2,22 @@
 //! all.
 
 use std::io::{self, ErrorKind};
+use std::time::Duration;
 
 use mgp_engine::store::audit::chain::Head;
 use mgp_engine::store::audit::verify::Report;
+use mgp_protocol::refusal::Refusal;
+use mgp_runtime::task;
+use tokio::sync::watch;
 
 use super::files::Folder;
-use super::head;
+use super::{AuditHandle, head};
+
+/// How often the log of a running kernel is read, where something is wrong with it: a record that is just being
+/// written and a file that is just removed look like faults.
+const TRIES: usize = 3;
+/// How long until it is read again.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// The result.
 #[derive(Clone, Debug)]
@@ -39,16 +49,64 @@ impl Examined {
     }
 }
 
+/// How many files of the log were read, and of how many.
+pub type FilesRead = (usize, usize);
+
+impl AuditHandle {
+    /// Verifies the log that is written meanwhile, on a thread of its own, a file at a time. Ends when nobody
+    /// hears of `so_far` any more.
+    ///
+    /// # Errors
+    /// When no log is kept, when it cannot be read, and while another verification is under way.
+    pub async fn verify(&self, so_far: watch::Sender<FilesRead>) -> Result<Examined, Refusal> {
+        let ledger = self.0.as_ref().ok_or_else(none_kept)?;
+        let Ok(_one) = ledger.verifiers.try_acquire() else {
+            return Err(Refusal::Overloaded {
+                what: "what verifies the audit log".into(),
+            });
+        };
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let (folder, last) = (ledger.folder.clone(), *ledger.written.borrow());
+            let told = so_far.clone();
+            let looking = task::blocking("audit.verify", move || {
+                examine_in_steps(&folder, Some(last), &mut |read, of| {
+                    told.send((read, of)).map_err(io::Error::other)
+                })
+            });
+            let found = looking.await.unwrap_or_else(|e| Err(io::Error::other(e)));
+            let is_whole = found.as_ref().is_ok_and(Examined::is_whole);
+            if is_whole || tries == TRIES {
+                return found.map_err(|e| Refusal::Broken(format!("the audit log: {e}")));
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+}
+
 /// Verifies all files. `running` is the last record of a running kernel.
 ///
 /// # Errors
 /// When a file cannot be read.
 pub fn examine(folder: &Folder, running: Option<Head>) -> io::Result<Examined> {
+    examine_in_steps(folder, running, &mut |_, _| Ok(()))
+}
+
+fn examine_in_steps(
+    folder: &Folder,
+    running: Option<Head>,
+    step: &mut dyn FnMut(usize, usize) -> io::Result<()>,
+) -> io::Result<Examined> {
     let (known, beside) = known(folder)?;
     let known = [known, running].into_iter().flatten();
     let known = known.max_by_key(|head| head.sequence);
-    let report = folder.verify(known, None)?;
+    let report = folder.verify_in_steps(known, None, step)?;
     Ok(Examined { report, beside })
+}
+
+pub(super) fn none_kept() -> Refusal {
+    Refusal::BadRequest("no audit log is kept: `enabled` in [audit] is false".into())
 }
 
 /// The log's known last record, and faults of the files that hold it.

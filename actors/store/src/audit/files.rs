@@ -186,12 +186,24 @@ impl Folder {
     /// # Errors
     /// When a file cannot be read.
     pub fn verify(&self, known: Option<Head>, upto: Option<&[(u64, u64)]>) -> io::Result<Report> {
+        self.verify_in_steps(known, upto, &mut |_, _| Ok(()))
+    }
+
+    /// The same, with `step` told before each file how many were read, and of how many; its error ends it.
+    pub(super) fn verify_in_steps(
+        &self,
+        known: Option<Head>,
+        upto: Option<&[(u64, u64)]>,
+        step: &mut dyn FnMut(usize, usize) -> io::Result<()>,
+    ) -> io::Result<Report> {
         let mut verifier = Verifier::new(known);
         let all = match upto {
             Some(files) => files.to_vec(),
             None => self.numbers()?.iter().map(|n| (*n, u64::MAX)).collect(),
         };
-        for (number, len) in all {
+        let count = all.len();
+        for (at, (number, len)) in all.into_iter().enumerate() {
+            step(at, count)?;
             let mut bytes = Vec::new();
             let file = File::open(self.path(number))?;
             file.take(len).read_to_end(&mut bytes)?;

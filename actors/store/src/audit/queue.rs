@@ -109,6 +109,8 @@ pub(super) struct LogQueue {
     pub(super) folder: Folder,
     /// One reads the whole log at a time.
     pub(super) readers: Semaphore,
+    /// One verifies it at a time, beside those.
+    pub(super) verifiers: Semaphore,
     /// The last record that was written.
     pub(super) written: watch::Sender<Head>,
     /// The counts of reports by servers.
@@ -169,6 +171,7 @@ impl LogQueue {
             keeping,
             folder,
             readers: Semaphore::new(1),
+            verifiers: Semaphore::new(1),
             written: watch::Sender::new(last),
             heard: ReportCounts::default(),
         })

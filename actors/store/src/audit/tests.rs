@@ -381,3 +381,53 @@ async fn retention_keeps_its_bound_and_says_so() {
             .any(|(_, e)| e["event_type"] == trimmed.as_str())
     );
 }
+
+/// Decision 0067: the kernel reads its log while it writes it, tells how far it is, one at a time, and finds what
+/// others changed.
+#[tokio::test]
+async fn the_log_is_verified_while_it_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let retention = Retention {
+        max_age: None,
+        max_bytes: 1_000_000,
+        segment_bytes: 2_000,
+    };
+    let options = LogOptions {
+        retention,
+        ..opening(dir.path())
+    };
+    let audit = options.open().unwrap();
+    for n in 0..20_u64 {
+        audit.decided(said(json!({"n": n}))).await.unwrap();
+    }
+    let (so_far, heard) = tokio::sync::watch::channel((0, 0));
+    let (found, other, ()) = tokio::join!(
+        audit.verify(so_far),
+        async { audit.verify(tokio::sync::watch::channel((0, 0)).0).await },
+        async { audit.decided(said(json!({"n": 20}))).await.unwrap() },
+    );
+    let found = found.unwrap();
+    assert!(found.is_whole(), "{:?}", found.told());
+    assert!(found.report.records >= 20);
+    let (read, of) = *heard.borrow();
+    assert!(read + 1 == of && of > 2, "{read} of {of}");
+    assert!(other.is_err(), "one at a time");
+
+    let (so_far, unheard) = tokio::sync::watch::channel((0, 0));
+    drop(unheard);
+    assert!(audit.verify(so_far).await.is_err(), "nobody waits for it");
+
+    let first = Folder::of(dir.path()).path(1);
+    let changed = fs::read_to_string(&first)
+        .unwrap()
+        .replace("\"n\":1}", "\"n\":7}");
+    fs::write(&first, changed).unwrap();
+    let (so_far, _heard) = tokio::sync::watch::channel((0, 0));
+    let found = audit.verify(so_far).await.unwrap();
+    let faults = &found.report.faults;
+    assert!(
+        matches!(faults[..], [LogFault::Changed { sequence: 2, .. }]),
+        "{faults:?}"
+    );
+    audit.close().await;
+}

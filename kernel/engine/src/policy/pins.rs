@@ -7,6 +7,7 @@ mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::ops::Bound::{Excluded, Unbounded};
 
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::splice::{members, quoted};
@@ -181,6 +182,23 @@ pub struct PendingPin {
     pub changed: Vec<DefinitionPart>,
 }
 
+/// A tool that is pinned, as a person reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinnedTool {
+    /// The server's own name for it.
+    pub tool: String,
+    /// The approved definition.
+    pub approved: Pin,
+    /// Who approved it; `None` for one that is as it was first listed.
+    pub by: Option<String>,
+    /// The definition it was last listed with, where that is another one.
+    pub pending: Option<Pin>,
+    /// The parts in which it differs.
+    pub changed: Vec<DefinitionPart>,
+    /// A person denied the pending definition.
+    pub denied: bool,
+}
+
 /// The judgement of a listed definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PinCheck {
@@ -351,6 +369,33 @@ impl Pins {
         let mut all: Vec<_> = all.collect();
         all.sort_by(|a, b| (&a.server, &a.tool).cmp(&(&b.server, &b.tool)));
         all
+    }
+
+    /// How many tools of the server are pinned.
+    #[must_use]
+    pub fn count(&self, server: &ServerId) -> usize {
+        self.0.get(server).map_or(0, BTreeMap::len)
+    }
+
+    /// The pinned tools of a server by name, from the one after `after` on.
+    pub fn listed(
+        &self,
+        server: &ServerId,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = PinnedTool> {
+        let from = after.map_or(Unbounded, Excluded);
+        let tools = self.0.get(server).into_iter();
+        let tools = tools.flat_map(move |tools| tools.range::<str, _>((from, Unbounded)));
+        tools.map(|(tool, record)| PinnedTool {
+            tool: tool.clone(),
+            approved: record.approved,
+            by: record.by.clone(),
+            pending: record.pending,
+            changed: record
+                .pending
+                .map_or_else(Vec::new, |pin| record.approved.changed(&pin)),
+            denied: record.denied,
+        })
     }
 
     /// The operator removed the server: its pins are dropped.

@@ -4,6 +4,7 @@
 mod find;
 mod outcome;
 mod trace;
+mod verify;
 
 use std::borrow::Cow;
 
@@ -13,6 +14,7 @@ use serde_json::value::RawValue;
 pub use self::find::{Find, Found};
 pub use self::outcome::{Failure, Outcome};
 pub use self::trace::{BadTrace, TraceId, TraceParent};
+pub use self::verify::{Verified, Verify};
 use crate::mcp::methods;
 
 methods! {
@@ -20,6 +22,7 @@ methods! {
     "mgp/audit/last" => Last,
     "mgp/audit/acknowledge" => Acknowledge,
     "mgp/audit/find" => Find,
+    "mgp/audit/verify" => Verify,
 }
 
 /// `mgp/audit/last`: where the log of a running kernel stands. For the operator.

@@ -172,6 +172,12 @@ pub struct Client {
     pub silent_ms: u64,
     /// Tools it has called.
     pub calls: u64,
+    /// How many tools its session holds because it called or found them (MGP §16.7).
+    #[serde(default)]
+    pub holds: u64,
+    /// The first 20 of them, as `server:tool`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<String>,
 }
 
 /// A project's file that its user has not trusted as it is.

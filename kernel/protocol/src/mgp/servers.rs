@@ -1,5 +1,7 @@
 //! `mgp/servers/*`: the servers under supervision. For the operator.
 
+pub mod pins;
+
 use serde::{Deserialize, Serialize};
 
 use super::health::ResourcesInUse;

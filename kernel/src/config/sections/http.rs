@@ -20,6 +20,8 @@ const DAY: u64 = 86_400;
 pub struct HttpConfig {
     /// Whether there is an HTTP door at all.
     pub enabled: bool,
+    /// Whether the console is shown at `/`.
+    pub console: bool,
     /// Where it listens; on loopback, unless there is TLS.
     pub listen: SocketAddr,
     /// `[http.tls]`: the door's certificate, and whose certificates it takes.
@@ -54,6 +56,7 @@ impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             enabled: true,
+            console: true,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7332)),
             tls: None,
             auth: HttpAuth::Token,
@@ -70,6 +73,7 @@ impl Default for HttpConfig {
 impl HttpConfig {
     pub(crate) fn read(&mut self, mut section: Section<'_, '_, '_>, folder: &Path) {
         section.flag("enabled", &mut self.enabled);
+        section.flag("console", &mut self.console);
         let auths = [
             ("token", HttpAuth::Token),
             ("oauth", HttpAuth::OAuth),

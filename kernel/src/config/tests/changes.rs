@@ -10,6 +10,7 @@ use super::*;
 const KEYS: &str = r#"
 [http]
 enabled = true #> false waits
+console = true #> false waits
 listen = "127.0.0.1:1" #> "127.0.0.1:2" waits
 auth = "token" #> "oauth" waits
 allowed_hosts = [] #> ["a"] waits

@@ -32,6 +32,7 @@ const FILES: &[ConsoleFile] = &[
     file!("/console/style.css", "style.css", STYLE),
     file!("/console/app.js", "app.js", SCRIPT),
     file!("/console/content.js", "content.js", SCRIPT),
+    file!("/console/diff.js", "diff.js", SCRIPT),
     file!("/console/dom.js", "dom.js", SCRIPT),
     file!("/console/forms.js", "forms.js", SCRIPT),
     file!("/console/mcp.js", "mcp.js", SCRIPT),
@@ -41,6 +42,7 @@ const FILES: &[ConsoleFile] = &[
     file!("/console/pages/agents.js", "pages/agents.js", SCRIPT),
     file!("/console/pages/cluster.js", "pages/cluster.js", SCRIPT),
     file!("/console/pages/now.js", "pages/now.js", SCRIPT),
+    file!("/console/pages/pins.js", "pages/pins.js", SCRIPT),
     file!("/console/pages/servers.js", "pages/servers.js", SCRIPT),
     file!("/console/pages/try.js", "pages/try.js", SCRIPT),
     file!("/console/pages/waiting.js", "pages/waiting.js", SCRIPT),
@@ -49,4 +51,20 @@ const FILES: &[ConsoleFile] = &[
 /// The file at a path.
 pub(super) fn find(path: &str) -> Option<&'static ConsoleFile> {
     FILES.iter().find(|file| file.path == path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decision 0067: the page names all its files, so that a browser fetches them at once; and no other ones.
+    #[test]
+    fn the_page_names_all_its_files() {
+        let page = std::str::from_utf8(find("/").unwrap().bytes).unwrap();
+        for file in FILES.iter().filter(|file| file.path != "/") {
+            let named = format!("=\"{}\"", file.path);
+            assert_eq!(page.matches(&named).count(), 1, "{}", file.path);
+        }
+        assert_eq!(page.matches("=\"/").count(), FILES.len() - 1);
+    }
 }

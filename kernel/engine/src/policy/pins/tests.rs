@@ -178,3 +178,38 @@ proptest! {
         }
     }
 }
+
+/// Decision 0067: what is pinned is read page by page, what changed and what was denied among it.
+#[test]
+fn pins_are_listed_by_name() {
+    let (mut pins, server) = (Pins::default(), server());
+    for tool in ["c", "a", "b"] {
+        pins.see(&server, tool, pin(TOOL), PinMode::Warn);
+    }
+    pins.see(&server, "b", pin(EVIL), PinMode::Warn);
+    pins.deny(&server, "b", pin(EVIL)).unwrap();
+    pins.see(&server, "c", pin(EVIL), PinMode::Warn);
+    pins.approve(&server, "c", pin(EVIL), "operator").unwrap();
+    let names = |after| {
+        let listed = pins.listed(&server, after).map(|one| one.tool);
+        listed.collect::<Vec<_>>()
+    };
+    assert_eq!(names(None), ["a", "b", "c"]);
+    assert_eq!(names(Some("a")), ["b", "c"]);
+    assert!(names(Some("c")).is_empty());
+    let all: Vec<_> = pins.listed(&server, None).collect();
+    let told: Vec<_> = all
+        .iter()
+        .map(|one| (one.by.as_deref(), one.changed.len(), one.denied))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (None, 0, false),
+            (None, 1, true),
+            (Some("operator"), 0, false)
+        ]
+    );
+    assert_eq!(pins.count(&server), 3);
+    assert_eq!(pins.listed(&ServerId::new("other"), None).count(), 0);
+}

@@ -334,6 +334,7 @@ impl RepeatCount {
     fn event(&self) -> Option<Event> {
         let mut event = self.last.clone()?;
         event.details.remove("duration_ms");
+        event.details.remove("parts_us");
         let details = &mut event.details;
         details.insert("repeated".into(), self.repeated.into());
         details.insert("first".into(), self.first.clone().into());

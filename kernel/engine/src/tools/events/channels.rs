@@ -24,6 +24,8 @@ pub enum KernelChannel {
     ServerDeregistered,
     /// `system.audit_log`.
     AuditLog,
+    /// `system.cluster`.
+    Cluster,
     /// `tool.started`.
     ToolStarted,
     /// `tool.completed`.
@@ -56,7 +58,7 @@ use KernelChannel as Of;
 
 impl KernelChannel {
     /// All of them, in the order of their names.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::AccessChanged,
         Self::AccessDenied,
         Self::AgentsChanged,
@@ -66,6 +68,7 @@ impl KernelChannel {
         Self::ToolChanged,
         Self::ValidationFailed,
         Self::AuditLog,
+        Self::Cluster,
         Self::ListsChanged,
         Self::Resources,
         Self::ServerConnected,
@@ -115,6 +118,11 @@ impl KernelChannel {
             Self::AuditLog => (
                 "system.audit_log",
                 "the audit log or a file beside it was hurt, mended or acknowledged",
+                true,
+            ),
+            Self::Cluster => (
+                "system.cluster",
+                "who is in the cluster changed, or who wants to be",
                 true,
             ),
             Self::ToolStarted => ("tool.started", "a call left for its server", false),
@@ -212,6 +220,7 @@ impl KernelChannel {
             Self::ServerRegistered
             | Self::ServerDeregistered
             | Self::AuditLog
+            | Self::Cluster
             | Self::ToolCreated
             | Self::AccessChanged
             | Self::PermissionChanged
@@ -328,7 +337,7 @@ fn channel_of(record: &Event) -> Option<(KernelChannel, Severity)> {
 /// Of the record of an instance: whose it is.
 const INSTANCE_OF: &str = "instance_of";
 
-const CUSTOM: [(EventType, KernelChannel, Severity); 13] = [
+const CUSTOM: [(EventType, KernelChannel, Severity); 15] = [
     (EventType::TOOL_RETRIED, Of::ToolRetried, Severity::Info),
     (EventType::TOOL_CHANGED, Of::ToolChanged, Severity::Warning),
     (EventType::TOOL_APPROVED, Of::ToolChanged, Severity::Info),
@@ -350,6 +359,8 @@ const CUSTOM: [(EventType, KernelChannel, Severity); 13] = [
     (EventType::STATE_DAMAGED, Of::AuditLog, Severity::Error),
     (EventType::LOG_ACKNOWLEDGED, Of::AuditLog, Severity::Info),
     (EventType::LOG_RESUMED, Of::AuditLog, Severity::Warning),
+    (EventType::CLUSTER_CHANGED, Of::Cluster, Severity::Info),
+    (EventType::NODE_PAIRING, Of::Cluster, Severity::Info),
 ];
 
 /// Who may hear of a record, and what an agent reads of it. An agent hears of its own calls, and of
@@ -404,6 +415,7 @@ fn hearers(channel: KernelChannel, record: &Event) -> (EventScope, Option<Value>
         | Of::ServerRegistered
         | Of::ServerDeregistered
         | Of::AuditLog
+        | Of::Cluster
         | Of::ToolCreated
         | Of::AccessChanged
         | Of::PermissionChanged

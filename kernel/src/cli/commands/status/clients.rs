@@ -71,6 +71,8 @@ mod tests {
             since_ms: 300_000,
             silent_ms: 900,
             calls: 12,
+            holds: 0,
+            held: Vec::new(),
         };
         KernelStatus {
             connections: clients as u64,

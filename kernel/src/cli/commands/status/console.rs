@@ -50,7 +50,7 @@ pub(in crate::cli::commands) fn console(
 /// Whether a browser could be seen here.
 fn has_screen() -> bool {
     let set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    cfg!(target_os = "macos") || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| set(&name))
+    cfg!(target_os = "macos") || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(set)
 }
 
 /// A page that leads on to the link. Every user of the machine reads the command lines of all programs,

@@ -1,0 +1,63 @@
+//! `mgp/servers/pins/*`: what is pinned, and what changed.
+
+use mgp_callers::request::{Outcome, Request};
+use mgp_engine::policy::pins::{PinMode, PinnedTool};
+use mgp_protocol::mgp::servers::pins::{self, Definitions, PAGE_MAX, PinnedTools};
+use mgp_protocol::refusal::Refusal;
+
+use crate::operator::{Operator, json, read};
+
+impl Operator {
+    /// `mgp/servers/pins/list`.
+    ///
+    /// # Errors
+    /// Unknown server; its pins cannot be read.
+    pub async fn list_pins(&self, request: &Request) -> Outcome {
+        let pins::List { id, after, limit } = read(request)?;
+        let handle = self.find(&id)?;
+        let limit = limit.unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX);
+        let page = self.pins.listed(&handle.id, after, limit).await;
+        let page = page.map_err(Refusal::Broken)?;
+        json(&PinnedTools {
+            mode: page.mode.map(in_word),
+            total: page.total as u64,
+            pins: page.tools.into_iter().map(told).collect(),
+            has_more: page.has_more,
+        })
+    }
+
+    /// `mgp/servers/pins/show`.
+    ///
+    /// # Errors
+    /// As of [`Self::list_pins`].
+    pub async fn show_pin(&self, request: &Request) -> Outcome {
+        let pins::Show { id, tool } = read(request)?;
+        let handle = self.find(&id)?;
+        let pair = self.pins.definitions(&handle.id, tool).await;
+        let pair = pair.map_err(Refusal::Broken)?;
+        json(&Definitions {
+            approved: pair.approved,
+            now: pair.now.map(|tool| tool.raw.to_string()),
+        })
+    }
+}
+
+fn in_word(mode: PinMode) -> String {
+    match mode {
+        PinMode::Off => "off",
+        PinMode::Warn => "warn",
+        PinMode::Block => "block",
+    }
+    .into()
+}
+
+fn told(one: PinnedTool) -> pins::PinnedTool {
+    pins::PinnedTool {
+        tool: one.tool,
+        pin: one.approved.to_string(),
+        approved_by: one.by,
+        now: one.pending.map(|pin| pin.to_string()),
+        changed: one.changed.iter().map(ToString::to_string).collect(),
+        denied: one.denied,
+    }
+}
