@@ -28,7 +28,14 @@ impl Link {
 
     /// A call ends that the server answered in other words, or not at all.
     pub(in crate::link) fn tap_outcome(&self, id: u64, outcome: &Outcome) {
-        if !tap::is_open() || !self.awaits(id) {
+        if tap::is_open() && self.awaits(id) {
+            self.tap_ended(id, outcome);
+        }
+    }
+
+    /// The same of a call that nobody else can settle any more.
+    pub(in crate::link) fn tap_ended(&self, id: u64, outcome: &Outcome) {
+        if !tap::is_open() {
             return;
         }
         let id = self.ids.shown(id).to_string();
