@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mgp_callers::agent::Agent;
+use mgp_callers::agent_tap::AgentTap;
 use mgp_callers::request::{Answering, Caller, Outcome, Request, Routes};
 use mgp_calls::checks::access;
 use mgp_calls::mcp::tasks::legacy;
@@ -183,6 +184,14 @@ fn of_operator(method: &str) -> Option<Route> {
         "mgp/kernel/mcpl/forget" => operator(operate!(forget_scopes)),
         "mgp/kernel/console/link" => operator(|t, _| ready(t.operator.console_link())),
         "mgp/kernel/console/end" => operator(|t, _| ready(t.operator.end_console())),
+        "mgp/kernel/recorder/follow" => operator(|t, r| {
+            let (calls, logins) = (t.calls.clone(), t.operator.logins.clone());
+            Box::pin(async move { mgp::recorder::follow(&calls, &logins, &r).await })
+        }),
+        "mgp/kernel/recorder/play" => operator(|t, r| {
+            let (calls, logins) = (t.calls.clone(), t.operator.logins.clone());
+            Box::pin(async move { mgp::recorder::play(&calls, &logins, &r).await })
+        }),
         "mgp/kernel/lan/on" => operator(operate!(lan_on())),
         "mgp/kernel/lan/off" => operator(operate!(lan_off())),
         "mgp/kernel/lan/status" => operator(operate!(lan_status())),
@@ -392,8 +401,8 @@ pub struct Routing {
     pub tracing: Tracing,
 }
 
-impl Routes for Routing {
-    fn answer(&self, mut request: Request) -> Answering {
+impl Routing {
+    fn routed(&self, mut request: Request) -> Answering {
         request.caller.activity.asks(&request.method);
         let era = request.caller.version.era();
         let route = from_agents(&request.method, era);
@@ -414,8 +423,17 @@ impl Routes for Routing {
             Era::Modern | Era::Legacy => answering,
         }
     }
+}
+
+impl Routes for Routing {
+    fn answer(&self, request: Request) -> Answering {
+        AgentTap::around(request, |request| self.routed(request))
+    }
 
     fn note(&self, caller: &Arc<Caller>, method: &str, params: Option<&str>) {
+        if let Some(tap) = AgentTap::of_caller(caller) {
+            tap.told(method, params);
+        }
         match told_by_agents(method) {
             Some(note) => note(self, caller, params),
             None => tracing::debug!(agent = %caller.agent, method, "a notification nobody reads"),
@@ -433,7 +451,8 @@ impl Routes for Routing {
     }
 
     fn welcome(&self, caller: Arc<Caller>) -> Answering {
-        ready(initialize::initialize(&self.calls, &caller))
+        let answer = ready(initialize::initialize(&self.calls, &caller));
+        AgentTap::around_welcome(caller, answer)
     }
 
     fn knows(&self, view: &CatalogView, who: &Principal) -> bool {

@@ -6,6 +6,7 @@ mod chunks;
 mod outward;
 pub mod stateless_clients;
 pub mod supervisor;
+mod tapped;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -257,6 +258,7 @@ impl Agent {
             Refusal::BadRequest("`initialize` was already said on this connection".into())
         })?;
         self.activity.introduce(&hello.client_info, version);
+        self.tap_hello(hello);
         Ok(caller)
     }
 
@@ -387,7 +389,7 @@ impl Agent {
     /// An exchange for questions of the kernel outside the agent's own requests.
     #[must_use]
     pub fn outside(&self) -> Arc<Exchange> {
-        Exchange::new(match &self.outward {
+        self.tapping(Exchange::new(match &self.outward {
             Outward::Line(sink) => ReplyPath::Line(sink.clone()),
             Outward::Session(streams) => ReplyPath::Stream {
                 streams: streams.clone(),
@@ -395,7 +397,7 @@ impl Agent {
                 primed: false,
             },
             Outward::Listening { .. } | Outward::Following(_) => ReplyPath::Nowhere,
-        })
+        }))
     }
 
     /// A request has its answer.
@@ -428,6 +430,7 @@ impl Agent {
     /// The client takes a request back: `params` of its `notifications/cancelled`. Unknown ids are
     /// nothing (MCP-055).
     pub fn cancel(&self, params: Option<&str>) {
+        self.tap_cancel(params);
         let Ok(cancelled) = mcp::read::<mcp::Cancelled<'_>>(params) else {
             return;
         };
@@ -537,6 +540,7 @@ impl Agent {
 
     /// The client answered a question; an answer to no open question is dropped (CMCP-007).
     pub fn settle(&self, id: &RequestId, answer: ClientAnswer) {
+        self.tap_answer(id, &answer);
         let number = id.as_u64().and_then(|id| self.ids.number(id));
         if let Some(waiter) = number.and_then(|number| self.asked.take(number)) {
             let _ = waiter.answer.send(answer);

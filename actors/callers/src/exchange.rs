@@ -10,6 +10,7 @@ pub mod reported;
 pub mod rounds;
 pub mod stop;
 pub mod streams;
+mod tapped;
 pub mod under_way;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,6 +30,7 @@ use self::reported::ReportedProgress;
 use self::rounds::CallRounds;
 use self::stop::Stop;
 use self::streams::{Lane, Streams};
+use crate::agent_tap::AgentTap;
 use mgp_runtime::time::moment;
 
 pub use self::delivery::{Delivery, pass_line, send_line};
@@ -55,6 +57,8 @@ pub struct Exchange {
     reported: ReportedProgress,
     stop: Stop,
     forwarded: OnceLock<ForwardedHeaders>,
+    /// Set while somebody looks on.
+    tapped: OnceLock<AgentTap>,
     /// Number of questions of the server without an answer.
     asked: AtomicUsize,
     /// Microseconds it waited for its turn at a server.
@@ -80,6 +84,17 @@ pub enum ReplyPath {
     Rounds(Box<CallRounds>),
     /// No receiver: the kernel's own requests.
     Nowhere,
+}
+
+/// What became of a message that can wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offered {
+    /// It is on its way.
+    Taken,
+    /// There is no room for it now.
+    Full,
+    /// Nobody reads any more.
+    Gone,
 }
 
 impl Exchange {
@@ -127,6 +142,7 @@ impl Exchange {
             reported: ReportedProgress::default(),
             stop: Stop::default(),
             forwarded: OnceLock::new(),
+            tapped: OnceLock::new(),
             asked: AtomicUsize::new(0),
             waited_us: AtomicU64::new(0),
         })
@@ -155,6 +171,7 @@ impl Exchange {
         if class == Delivery::Lossy && self.is_cancelled() {
             return;
         }
+        self.tap_sent(&frame);
         match &self.way {
             ReplyPath::Line(sink) => pass_line(sink, frame, class),
             ReplyPath::Stream { streams, lane, .. } => {
@@ -195,7 +212,8 @@ impl Exchange {
         if self.is_cancelled() {
             return true;
         }
-        match &self.way {
+        let copy = self.tap_copy(&frame);
+        let sent = match &self.way {
             ReplyPath::Line(sink) => offer_line(sink, receipt.on(frame)),
             ReplyPath::Stream { streams, lane, .. } => {
                 self.prime();
@@ -205,7 +223,11 @@ impl Exchange {
             }
             ReplyPath::Rounds(rounds) => rounds.offer(frame, receipt),
             ReplyPath::Nowhere => true,
+        };
+        if let Some(copy) = copy.filter(|_| sent) {
+            self.tap_sent(&copy);
         }
+        sent
     }
 
     /// Sends a message of a request that stays open, if there is room for it now.
@@ -213,9 +235,33 @@ impl Exchange {
     /// # Errors
     /// [`SendError::Full`] when it is to be sent later; [`SendError::Closed`] when it never can be.
     pub(crate) fn offer_now(&self, frame: Bytes) -> Result<(), SendError> {
-        match self.rounds().filter(|_| !self.is_cancelled()) {
-            Some(rounds) => rounds.offer_now(frame),
-            None => Err(SendError::Closed),
+        let rounds = self.rounds().filter(|_| !self.is_cancelled());
+        let rounds = rounds.ok_or(SendError::Closed)?;
+        let copy = self.tap_copy(&frame);
+        rounds.offer_now(frame)?;
+        if let Some(copy) = copy {
+            self.tap_sent(&copy);
+        }
+        Ok(())
+    }
+
+    /// Sends a message that can wait, if there is room for it now, whatever the request came over.
+    pub fn offer_later(&self, frame: Bytes) -> Offered {
+        let sent = match &self.way {
+            _ if self.is_cancelled() => Err(SendError::Closed),
+            ReplyPath::Line(sink) => sink.offer(frame),
+            ReplyPath::Stream { streams, lane, .. } => {
+                self.prime();
+                self.needs_stream.raise();
+                streams.offer(*lane, frame)
+            }
+            ReplyPath::Rounds(rounds) => rounds.offer_now(frame),
+            ReplyPath::Nowhere => Err(SendError::Closed),
+        };
+        match sent {
+            Ok(()) => Offered::Taken,
+            Err(SendError::Full) => Offered::Full,
+            Err(SendError::Closed) => Offered::Gone,
         }
     }
 

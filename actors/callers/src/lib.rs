@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod agent_asks;
+pub mod agent_tap;
 pub mod callbacks;
 pub mod credential;
 pub mod directory;

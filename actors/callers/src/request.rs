@@ -4,6 +4,7 @@ mod answer;
 pub mod background_call;
 pub mod input_required;
 pub mod suspended_calls;
+mod tapped;
 
 use std::future::Future;
 use std::pin::Pin;

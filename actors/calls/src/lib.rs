@@ -38,6 +38,7 @@ pub mod mgp {
     pub mod discovery;
     pub mod events;
     pub(crate) mod kernel_tool;
+    pub mod recorder;
     pub mod stream;
     pub mod tools;
 }

@@ -243,6 +243,7 @@ impl Inbound {
 
     /// An unreadable answer is not answered, because its id is one of the kernel's.
     fn malformed(&self, text: &[u8], malformed: &Malformed) {
+        self.agent.tap_unreadable(text);
         if self.agent.settle_malformed(text, malformed) {
             return;
         }
@@ -280,7 +281,10 @@ impl Inbound {
         match method {
             // The one request that MCP allows before `initialize` (2025-11-25, lifecycle). It is answered
             // however much is under way.
-            "ping" => self.send(jsonrpc::result(id.as_json(), "{}")),
+            "ping" => {
+                self.agent.tap_ping(&id);
+                self.send(jsonrpc::result(id.as_json(), "{}"));
+            }
             "mgp/door/open" => match self.open(params.as_deref()) {
                 Ok(()) => self.send(jsonrpc::result(id.as_json(), "{}")),
                 Err(refusal) => refuse(refusal),

@@ -26,6 +26,7 @@ use serde_json::value::RawValue;
 
 use mgp_callers::agent;
 use mgp_callers::agent::activity::ClientActivity;
+use mgp_callers::agent_tap::AgentTap;
 use mgp_callers::exchange::rounds::{CallRound, CallRounds, Outlet};
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::negotiation;
@@ -95,6 +96,25 @@ impl Stateless {
         stated: Stated,
         activity: Arc<ClientActivity>,
     ) -> Result<RunningCall, Refusal> {
+        let Arrival { agent, view, .. } = &arrival;
+        let connection = agent::shared_connection(agent, view);
+        let Some(tap) = AgentTap::of(agent, arrival.operator, connection) else {
+            return self.begin(arrival, stated, activity, None);
+        };
+        tap.asked(&arrival.id, &arrival.method, arrival.params.as_deref());
+        let (id, dialect) = (arrival.id.clone(), stated.dialect());
+        let tapped = Some((tap.clone(), id.clone()));
+        let begun = self.begin(arrival, stated, activity, tapped);
+        begun.inspect_err(|no| tap.hears(&no.answer(id.as_json(), dialect).into()))
+    }
+
+    fn begin(
+        self: &Arc<Self>,
+        arrival: Arrival,
+        stated: Stated,
+        activity: Arc<ClientActivity>,
+        tapped: Option<(AgentTap, RequestId)>,
+    ) -> Result<RunningCall, Refusal> {
         let caller = Arc::new(Caller {
             connection: agent::shared_connection(&arrival.agent, &arrival.view),
             agent: arrival.agent,
@@ -119,16 +139,17 @@ impl Stateless {
         let state = stated.state.filter(|state| self.seal.is_ours(state));
         if may_ask && let Some(state) = state {
             let params = arrival.params.as_deref().unwrap_or("{}");
-            return self.come_back(
-                &caller,
-                &arrival.method,
-                params,
-                &state,
-                round,
-                arrival.trace,
-            );
+            let said = (params, state.as_str());
+            let begun = self.come_back(&caller, &arrival.method, said, round, arrival.trace);
+            return begun.map(|mut running| {
+                running.tapped = tapped;
+                running
+            });
         }
         let exchange = Exchange::new(ReplyPath::Rounds(Box::new(CallRounds::new(round, may_ask))));
+        if let Some((tap, _)) = &tapped {
+            exchange.tap(tap.clone());
+        }
         let request = Request {
             caller: caller.clone(),
             exchange: exchange.clone(),
@@ -145,6 +166,7 @@ impl Stateless {
             params: arrival.params,
             trace: arrival.trace,
             over: false,
+            tapped,
         })
     }
 
@@ -153,8 +175,7 @@ impl Stateless {
         self: &Arc<Self>,
         caller: &Arc<Caller>,
         method: &ByteString,
-        params: &str,
-        state: &str,
+        (params, state): (&str, &str),
         round: CallRound,
         trace: Trace,
     ) -> Result<RunningCall, Refusal> {
@@ -188,6 +209,7 @@ impl Stateless {
             params: suspended.params,
             trace,
             over: false,
+            tapped: None,
         })
     }
 }
@@ -204,6 +226,8 @@ pub struct RunningCall {
     trace: Trace,
     work: CallWork,
     over: bool,
+    /// Somebody looks on: the id of this request.
+    tapped: Option<(AgentTap, RequestId)>,
 }
 
 /// What happens first with a request under way.
@@ -246,7 +270,15 @@ impl RunningCall {
     /// became.
     #[must_use]
     pub fn answer(mut self) -> GuardedAnswer {
-        GuardedAnswer::new(|| Box::pin(async move { self.outcome().await }))
+        GuardedAnswer::new(|| {
+            Box::pin(async move {
+                let outcome = self.outcome().await;
+                if let Some((tap, id)) = &self.tapped {
+                    tap.hears_answer(id, &outcome, self.caller.dialect());
+                }
+                outcome
+            })
+        })
     }
 
     async fn outcome(&mut self) -> Outcome {

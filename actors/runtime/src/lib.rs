@@ -1,4 +1,4 @@
-//! The base of the other crates: mailboxes, tasks, the clock, randomness, what other programs print, and sinks for
+//! The base of the other crates: mailboxes, tasks, the clock, randomness, taps, what other programs print, and sinks for
 //! events to crates above.
 
 pub mod bounded_output;
@@ -7,6 +7,7 @@ pub mod ids;
 pub mod mailbox;
 pub mod metrics;
 pub mod randomness;
+pub mod tap;
 pub mod task;
 pub mod task_supervisor;
 pub mod time;

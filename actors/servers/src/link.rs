@@ -496,11 +496,10 @@ impl Link {
     pub fn lose(&self, why: &str) {
         self.listening.end();
         self.tasks.forget();
-        for (_, call) in self.pending.close() {
-            let _ = call.answer.send(Err(Refusal::Lost {
-                server: self.server.clone(),
-                reason: why.to_owned(),
-            }));
+        for (id, call) in self.pending.close() {
+            let lost = Err(self.lost(why));
+            self.tap_ended(id, &lost);
+            let _ = call.answer.send(lost);
         }
         self.questions.drop_all();
         self.mcpl_asked.drop_all();

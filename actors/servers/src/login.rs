@@ -157,6 +157,16 @@ impl Logins {
         self.find(server)?.wanted()
     }
 
+    /// The tokens of a server's logins that are held right now, to be masked.
+    #[must_use]
+    pub fn tokens(&self, server: &ServerId) -> Vec<String> {
+        let records = self.all_of(server).into_iter();
+        let records = records.filter_map(|login| login.record());
+        records
+            .flat_map(|record| record.tokens().collect::<Vec<_>>())
+            .collect()
+    }
+
     /// Takes note of what a person did at the command line: reads what is kept again.
     pub async fn look_again(&self, server: &ServerId) {
         for login in self.all_of(server) {

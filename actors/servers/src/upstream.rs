@@ -3,6 +3,7 @@
 
 mod bridged_tasks;
 mod outgoing;
+mod played;
 mod standing;
 mod streams;
 mod task_requests;
@@ -12,6 +13,7 @@ mod to_modern;
 mod trace;
 
 pub use self::outgoing::{McplMembers, Mirrored, Outgoing};
+pub use self::played::PlayedRequest;
 pub use self::standing::{FollowedTask, LegacyTasks};
 pub use self::streams::StreamWish;
 pub use self::task_requests::{LegacyTask, TaskRequest, unknown_task};

@@ -23,8 +23,10 @@ use std::sync::Arc;
 use mgp_engine::calls::telemetry::latency::LatencyCounts;
 use mgp_engine::store::audit::commit::CommitRefusal;
 use mgp_engine::store::audit::redact::KeptArguments;
+use mgp_engine::store::masks::Masks;
 use mgp_protocol::mgp::audit::Event;
 use mgp_sync::credit::Charge;
+use mgp_sync::snapshot::Snapshot;
 use tokio::sync::oneshot;
 
 use crate::trouble::Trouble;
@@ -60,7 +62,7 @@ impl Note for Event {
 
 /// Handle for everyone.
 #[derive(Clone, Debug)]
-pub struct AuditHandle(Option<Arc<LogQueue>>);
+pub struct AuditHandle(Option<Arc<LogQueue>>, Arc<Snapshot<Masks>>);
 
 /// How long syncs of the log took since the start of this process.
 #[must_use]
@@ -77,7 +79,13 @@ impl AuditHandle {
     /// For a kernel that keeps no log: every entry is accepted and dropped.
     #[must_use]
     pub fn off() -> Self {
-        Self(None)
+        Self(None, Arc::new(Snapshot::new(Masks::default())))
+    }
+
+    /// What is masked in the log, and wherever else the kernel shows what others said.
+    #[must_use]
+    pub fn masks(&self) -> Arc<Masks> {
+        self.1.load()
     }
 
     /// Whether a log is kept.
@@ -157,6 +165,11 @@ impl AuditHandle {
 
     /// From now on these secrets are masked too.
     pub fn redact(&self, secrets: Vec<String>) {
+        self.1.update(|masks| {
+            let mut masks = masks.clone();
+            masks.learn(secrets.iter().cloned());
+            masks
+        });
         if let Some(ledger) = &self.0 {
             ledger.redact(secrets);
         }

@@ -23,6 +23,7 @@ pub mod calls {
     pub mod cut_results;
     pub mod outcome;
     pub mod rates;
+    pub mod recorder;
     pub mod retries;
     pub mod telemetry;
 }
@@ -117,10 +118,11 @@ pub mod callers {
     pub mod tool_cache;
 }
 
-/// What is written to disk: the journal, the audit log and secrets.
+/// What is written to disk: the journal, the audit log and secrets; and what is masked everywhere.
 pub mod store {
     pub mod audit;
     pub mod journal;
+    pub mod masks;
     pub mod secrets;
 }
 

@@ -25,6 +25,8 @@ pub use agents::{AddAgent, AgentToken, Agents, NamedAgent};
 pub use approvals::{Answer, Approve, Deny};
 pub use audit::{Acknowledge, Audit, FindAudit, TailAudit};
 pub use calls::{Calls, ShowCall};
+pub use events::replay::Replay;
+pub use events::trace::Trace;
 pub use events::{Events, TailEvents};
 pub use nodes::{
     Audience, Cluster, Invite, Join, Lan, Leave, LetIn, NamedNode, Nodes, Recover, Rekey, Rename,
@@ -188,6 +190,10 @@ pub enum Command {
     /// Show what happens while it happens.
     #[command(subcommand)]
     Events(Events),
+    /// Show every message of a server or an agent, and keep them in a file.
+    Trace(Trace),
+    /// Ask a server again what a file of `mgp trace` has, and compare the answers.
+    Replay(Replay),
     /// Show what waits for your answer.
     Pending,
     /// Say yes to what waits.

@@ -66,6 +66,8 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Calls(typed) => calls::run(context, &typed),
         Command::Audit(typed) => audit::run(context, typed),
         Command::Events(typed) => events::run(context, typed),
+        Command::Trace(typed) => events::trace::trace(context, &typed),
+        Command::Replay(typed) => events::replay::replay(context, &typed),
         Command::Pending => approvals::pending(context),
         Command::Approve(typed) => approvals::approve(context, &typed),
         Command::Answer(typed) => approvals::answer(context, &typed),

@@ -14,7 +14,9 @@ pub(super) fn open(options: &UpOptions) -> Result<AuditHandle, String> {
     let audit = &options.loaded.kernel.audit;
     if !audit.enabled {
         tracing::warn!("no audit log is kept: `enabled` in [audit] is false");
-        return Ok(AuditHandle::off());
+        let off = AuditHandle::off();
+        off.redact(options.loaded.secrets());
+        return Ok(off);
     }
     let key = secrets::audit_key(&options.data_dir)?;
     LogOptions {

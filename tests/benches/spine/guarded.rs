@@ -1,7 +1,7 @@
 //! `tools/call` with everything that watches it, one part added after another, beside the same call with
 //! all of that switched off.
 
-use mgp_tests::harness::{Kernel, Program};
+use mgp_tests::harness::{DEADLINE, Kernel, Process, Program};
 use mgp_tests::load::{Cell, PipeLoad, Request, Table, Talk};
 use serde_json::json;
 
@@ -18,12 +18,13 @@ const SECONDS: u64 = 6;
 const TURNS: u64 = 3;
 
 /// Switched on one after the other. The schema of the tool is checked in all of them.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     "mgp, all off",
     "+ agent, token, grants",
     "+ permission, MGP server",
     "+ validators",
     "+ audit (all on)",
+    "+ mgp trace --full",
 ];
 
 const COLUMNS: &[&str] = &[
@@ -49,7 +50,11 @@ pub(crate) async fn table(options: &Options) -> Table {
         let mut subjects = vec![direct(talk).await];
         for step in 0..STEPS.len() {
             let (kernel, subject) = watched(step, talk).await;
-            kernels.push(kernel);
+            let tracer = match step + 1 == STEPS.len() {
+                true => Some(tracer(&kernel).await),
+                false => None,
+            };
+            kernels.push((tracer, kernel));
             subjects.push(subject);
         }
         for (payload, size, calls) in PAYLOADS {
@@ -164,6 +169,15 @@ async fn watched(step: usize, talk: Talk) -> (Kernel, Subject) {
         upstream: child(&kernel, "it").await,
     };
     (kernel, subject)
+}
+
+/// Somebody who looks on at every message, and what it says.
+async fn tracer(kernel: &Kernel) -> Process {
+    let program = kernel.program(&["trace", "it", "--full", "--json"]);
+    let mut tracer = Process::start("mgp trace", &program);
+    let follows = |said: &str| said.contains("following").then_some(());
+    tracer.says("that it follows", DEADLINE, follows).await;
+    tracer
 }
 
 /// Makes an agent with three entries; gives its token.

@@ -10,6 +10,7 @@ mod secrets;
 mod service;
 mod stdio;
 mod terminal;
+mod trace;
 mod trust;
 mod typed;
 mod unseen;

@@ -8,6 +8,7 @@ use mgp_engine::tools::catalog::ListKind;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::mcp::subscriptions::Filter;
 use mgp_protocol::splice::{Splice, member};
+use mgp_runtime::tap;
 use mgp_transports::lines::{LineSink, QueueLimits, SendError};
 use serde_json::value::RawValue;
 
@@ -43,6 +44,7 @@ impl Agent {
         if !self.is_ready() {
             return;
         }
+        self.tap_told(&frame);
         match &self.outward {
             Outward::Line(sink) => pass_line(sink, frame, class),
             Outward::Session(streams) => streams.push(GET, frame, class),
@@ -61,13 +63,18 @@ impl Agent {
     /// # Errors
     /// [`SendError::Full`] when it is to be sent later; [`SendError::Closed`] when it never can be.
     pub fn offer(&self, frame: Bytes, room: QueueLimits) -> Result<(), SendError> {
+        let copy = tap::is_open().then(|| frame.clone());
         match &self.outward {
             _ if !self.is_ready() => Err(SendError::Full),
             Outward::Line(sink) => sink.offer_within(frame, room),
             Outward::Session(streams) => streams.offer(GET, frame),
             Outward::Listening { .. } => Err(SendError::Closed),
             Outward::Following(exchange) => exchange.offer_now(frame),
+        }?;
+        if let Some(copy) = copy {
+            self.tap_told(&copy);
         }
+        Ok(())
     }
 
     /// Resolves when [`Self::offer`] may find room, where that is known.

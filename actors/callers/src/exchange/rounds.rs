@@ -224,7 +224,8 @@ impl CallRounds {
                     TrySendError::Closed(_) => SendError::Closed,
                 })
             }
-            Some(Outlet::Line(_)) | None => Err(SendError::Closed),
+            Some(Outlet::Line(sink)) => sink.offer(frame),
+            None => Err(SendError::Closed),
         }
     }
 

@@ -80,10 +80,15 @@ pub(super) async fn post(
         }
         // The one request that MCP allows before `initialize` (2025-11-25, lifecycle). It is answered
         // however much is under way.
-        (Ok(Message::Request { id, method, .. }), _) if method == "ping" => json(
-            StatusCode::OK,
-            ReplyBody::full(jsonrpc::result(id.as_json(), "{}")),
-        ),
+        (Ok(Message::Request { id, method, .. }), session) if method == "ping" => {
+            if let Some(session) = session {
+                session.agent.tap_ping(&id);
+            }
+            json(
+                StatusCode::OK,
+                ReplyBody::full(jsonrpc::result(id.as_json(), "{}")),
+            )
+        }
         (Ok(message), Some(session)) => one(door, &session, &text, message, &head.headers).await,
         (Err(Malformed::Batch), Some(session)) if session.caller.version.allows_batches() => {
             batch(door, &session, &text).await
@@ -94,6 +99,7 @@ pub(super) async fn post(
         ),
         (Err(error), session) => {
             if let Some(session) = &session {
+                session.agent.tap_unreadable(text.as_bytes());
                 session.agent.settle_malformed(text.as_bytes(), &error);
             }
             malformed(&text, &error, modern || session.is_some())

@@ -421,8 +421,16 @@ impl Link {
         }
     }
 
-    /// Settles a call, once; an answer to no pending call is dropped (CMCP-007, CMCP-070).
+    /// Settles a call whose answer was no message of its server's, once.
     pub(super) fn settle(&self, id: u64, outcome: Outcome) {
+        if self.awaits(id) {
+            self.tap_outcome(id, &outcome);
+        }
+        self.settled(id, outcome);
+    }
+
+    /// Settles a call, once; an answer to no pending call is dropped (CMCP-007, CMCP-070).
+    pub(super) fn settled(&self, id: u64, outcome: Outcome) {
         if let Some(call) = self.pending.take(id) {
             let _ = call.answer.send(outcome);
             self.questions.reconsider();

@@ -35,6 +35,7 @@ impl Link {
 
     /// Handles one message. `via` is the call on whose stream it came, where the transport tells.
     pub fn receive(self: &Arc<Self>, frame: &Bytes, via: Option<u64>) {
+        self.tap_received(frame);
         match jsonrpc::parse(frame) {
             Ok(Message::Response { id, outcome }) => self.answered(frame, id, outcome),
             Ok(Message::Notification { method, params }) => {
@@ -61,7 +62,7 @@ impl Link {
     }
 
     /// 2025-03-26 requires clients to accept batches.
-    fn may_batch(&self) -> bool {
+    pub(super) fn may_batch(&self) -> bool {
         let peer = self.peer_in(Era::Legacy);
         peer.is_some_and(|p| p.version.allows_batches())
     }
@@ -76,8 +77,8 @@ impl Link {
             return;
         };
         match outcome {
-            Ok(result) => self.settle(id, Ok(frame.slice_ref(result.get().as_bytes()))),
-            Err(error) => self.settle(id, Err(Refusal::Peer(error.to_owned()))),
+            Ok(result) => self.settled(id, Ok(frame.slice_ref(result.get().as_bytes()))),
+            Err(error) => self.settled(id, Err(Refusal::Peer(error.to_owned()))),
         }
     }
 

@@ -3,6 +3,7 @@
 pub(super) mod http;
 pub(super) mod lite;
 pub(super) mod node;
+mod tapped;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -61,6 +62,7 @@ impl Wire {
         mirror: MirroredHeaders<'_>,
         beside: Alongside<'_>,
     ) -> Infallible {
+        link.tap_sent(&frame);
         let sent = match (self, era) {
             (Self::Child(sink), _) => sink.send(frame).map_err(|e| refused(link, e)),
             (Self::Http(http), Era::Legacy) => http.call(link, id, frame, beside).await,
@@ -80,6 +82,7 @@ impl Wire {
     /// Sends a message that has no answer. Dropped if it cannot be sent: then the link is broken, and its
     /// calls learn that.
     pub(super) fn tell(&self, link: &Arc<Link>, frame: Bytes) {
+        link.tap_sent(&frame);
         match self {
             Self::Child(sink) => {
                 let _ = sink.send(frame);

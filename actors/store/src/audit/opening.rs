@@ -14,6 +14,7 @@ use mgp_engine::store::audit::repeats::Repeats;
 use mgp_engine::store::audit::segments::{Retention, Segment, Segments};
 use mgp_engine::store::audit::verify::{LogFault, Repair, Report, Verifier};
 use mgp_protocol::mgp::audit::{EventType, Outcome};
+use mgp_sync::snapshot::Snapshot;
 use serde_json::json;
 
 use super::AuditHandle;
@@ -97,7 +98,8 @@ impl LogOptions {
             self.folder.clone(),
             found.head,
         );
-        let handle = AuditHandle(Some(ledger.clone()));
+        let masks = Snapshot::new(self.redaction.masks().clone());
+        let handle = AuditHandle(Some(ledger.clone()), Arc::new(masks));
         let writer = Writer {
             open: OpenLogFile {
                 number,

@@ -133,6 +133,11 @@ impl EventType {
     /// An agent of another node follows a channel of a server, or does not any more.
     pub const EVENTS_FOLLOWED: Self =
         Self::Custom(CustomType::own("dev.cloto.mgp.events_followed"));
+    /// The operator looks on at the messages of a server or an agent, or does not any more.
+    pub const MESSAGES_FOLLOWED: Self =
+        Self::Custom(CustomType::own("dev.cloto.mgp.messages_followed"));
+    /// The operator asked a server once more what a recording has.
+    pub const MESSAGE_PLAYED: Self = Self::Custom(CustomType::own("dev.cloto.mgp.message_played"));
     /// A server was to be replaced without a gap, and its second life failed.
     pub const SERVER_NOT_REPLACED: Self =
         Self::Custom(CustomType::own("dev.cloto.mgp.server_not_replaced"));

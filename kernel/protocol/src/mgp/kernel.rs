@@ -4,6 +4,7 @@ pub mod console;
 pub mod lan;
 pub mod mcpl;
 pub mod nodes;
+pub mod recorder;
 pub mod sets;
 pub mod shares;
 pub mod state;

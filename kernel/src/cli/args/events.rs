@@ -1,5 +1,8 @@
 //! `mgp events …`.
 
+pub(super) mod replay;
+pub(super) mod trace;
+
 use clap::{Args, Subcommand, ValueEnum};
 use mgp_protocol::mgp::events::Severity;
 

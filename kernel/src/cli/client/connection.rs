@@ -34,6 +34,8 @@ pub(in crate::cli) struct ConnectOptions {
     pub(in crate::cli) door: Option<door::Open>,
     /// Whether a person at the terminal answers questions.
     pub(in crate::cli) person: bool,
+    /// Who answers every question in place of a person.
+    pub(in crate::cli) answers_all: bool,
 }
 
 impl ConnectOptions {
@@ -47,7 +49,7 @@ impl ConnectOptions {
         });
         Self {
             door,
-            person: false,
+            ..Self::default()
         }
     }
 }
@@ -112,9 +114,12 @@ impl KernelClient {
         if let Some(door) = &options.door {
             self.request(door::Open::METHOD, door, &mut ()).await?;
         }
-        let capabilities = match options.person {
-            true => json!({"elicitation": {"form": {}}}),
-            false => json!({}),
+        let capabilities = match (options.answers_all, options.person) {
+            (true, _) => {
+                json!({"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}})
+            }
+            (false, true) => json!({"elicitation": {"form": {}}}),
+            (false, false) => json!({}),
         };
         let params = json!({
             "protocolVersion": "2025-11-25",
@@ -174,6 +179,12 @@ impl KernelClient {
         }
     }
 
+    /// Takes the last request back, whose answer is not waited for any more.
+    pub(in crate::cli) async fn take_back(&mut self) {
+        // Where the kernel is gone, there is nothing to take back.
+        let _ = self.cancel(&self.last_id.to_string()).await;
+    }
+
     /// Hears what comes until it is interrupted or the kernel ends.
     pub(in crate::cli) async fn listen(
         &mut self,
@@ -226,6 +237,13 @@ impl KernelClient {
     ) -> Result<(), Failure> {
         if method == mcp::Ping::METHOD {
             return self.send(&jsonrpc::result(id.as_json(), "{}")).await;
+        }
+        if let Some(answer) = observer.asked(method) {
+            let frame = match answer {
+                Ok(result) => jsonrpc::result(id.as_json(), &result),
+                Err(error) => jsonrpc::error(id.as_json(), &error),
+            };
+            return self.send(&frame).await;
         }
         if method == elicitation::Create::METHOD && self.person {
             if self.waiting.len() == MAX_WAITING {

@@ -15,6 +15,10 @@ pub(in crate::cli) trait RequestObserver {
     fn notified(&mut self, _method: &str, _params: &str) -> Result<(), Failure> {
         Ok(())
     }
+    /// A server asks; the answer, where this knows one: `result` or `error`, as JSON.
+    fn asked(&mut self, _method: &str) -> Option<Result<String, String>> {
+        None
+    }
     /// The terminal is wanted for a question, or free again.
     fn yield_terminal(&mut self, _wanted: bool) {}
 }

@@ -1,4 +1,7 @@
-//! `mgp events tail|channels`.
+//! `mgp events tail|channels`, `mgp trace` and `mgp replay`.
+
+pub(super) mod replay;
+pub(super) mod trace;
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::Event;

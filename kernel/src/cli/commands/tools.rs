@@ -75,7 +75,7 @@ fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
             agent: agent.clone(),
             folder: None,
         }),
-        person: false,
+        ..ConnectOptions::default()
     };
     let tools = context.with_kernel_at(opening, all)?;
     if context.json {

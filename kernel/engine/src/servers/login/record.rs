@@ -84,6 +84,12 @@ impl LoginRecord {
         }
     }
 
+    /// What of it opens anything, to be masked wherever it is shown.
+    pub fn tokens(&self) -> impl Iterator<Item = String> + use<> {
+        let tokens = [self.access.clone(), self.refresh.clone()];
+        tokens.into_iter().flatten()
+    }
+
     /// True when the token is good no more, or not for long.
     #[must_use]
     pub fn is_late(&self, now_ms: u64) -> bool {

@@ -2,9 +2,10 @@
 //! since nothing can be taken out of a chain afterwards.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
+
+use crate::store::masks::{MASK, Masks, is_secret, plain};
 
 /// Longest text within details, in bytes.
 pub const TEXT_MAX: usize = 1_024;
@@ -15,14 +16,8 @@ pub const TEXT_HELD: usize = 2 * TEXT_MAX;
 const TEXTS: usize = 2;
 /// Arguments longer than this are kept as their digest even where they are kept whole, in bytes.
 pub const ARGUMENTS_MAX: usize = 16 << 10;
-/// Shorter values of the configuration are not looked for: they are no secrets, and would hit everywhere.
-pub const SECRET_MIN: usize = 6;
-/// Most values that are looked for: every record is searched for each of them. Beyond, only those of the
-/// configuration in force are.
-pub const SECRETS_MAX: usize = 4_096;
 /// Members that the details of a call usually have.
 const USUAL: usize = 8;
-const MASK: &str = "[redacted]";
 
 /// Payloads of others: what was asked, said or answered. Only its shape is anybody's business.
 const PAYLOADS: [&str; 8] = [
@@ -35,20 +30,6 @@ const PAYLOADS: [&str; 8] = [
     "result",
     "structuredcontent",
 ];
-/// Words in a name, written small and without `_` and `-`, that make its value a secret.
-const SECRET_WORDS: [&str; 10] = [
-    "apikey",
-    "authorization",
-    "cookie",
-    "credential",
-    "passphrase",
-    "password",
-    "passwd",
-    "privatekey",
-    "secret",
-    "token",
-];
-
 /// `audit.arguments` of the settings: what is kept of a call's arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ArgumentsKept {
@@ -102,40 +83,36 @@ impl Keeping {
 #[derive(Clone)]
 pub struct Redaction {
     keeping: Keeping,
-    secrets: Vec<String>,
+    masks: Masks,
 }
 
 impl Redaction {
     /// `key` makes digests that cannot be guessed at by who has the log only. `secrets` are the values
-    /// that the configuration resolved; those under [`SECRET_MIN`] bytes are not looked for.
+    /// that the configuration resolved.
     #[must_use]
     pub fn new(
         arguments: ArgumentsKept,
         key: &[u8; blake3::KEY_LEN],
         secrets: impl IntoIterator<Item = String>,
     ) -> Self {
-        let mut rules = Self {
+        Self {
             keeping: Keeping {
                 arguments,
                 key: blake3::derive_key("mgp 2026-11 audit arguments", key),
             },
-            secrets: Vec::new(),
-        };
-        rules.learn(secrets);
-        rules
+            masks: Masks::of(secrets),
+        }
     }
 
-    /// These values are secrets now. Those before stay secret too: servers that were started with them
-    /// may still run, and up to [`SECRETS_MAX`] altogether there is room.
+    /// These values are secrets now, too.
     pub fn learn(&mut self, secrets: impl IntoIterator<Item = String>) {
-        let mut known: BTreeSet<String> = secrets.into_iter().collect();
-        known.retain(|s| s.len() >= SECRET_MIN);
-        let room = SECRETS_MAX.saturating_sub(known.len());
-        let before = std::mem::take(&mut self.secrets);
-        known.extend(before.into_iter().take(room));
-        self.secrets = known.into_iter().collect();
-        // A secret that holds another is masked whole.
-        self.secrets.sort_by_key(|s| std::cmp::Reverse(s.len()));
+        self.masks.learn(secrets);
+    }
+
+    /// The values that are secrets.
+    #[must_use]
+    pub fn masks(&self) -> &Masks {
+        &self.masks
     }
 
     /// What makes of arguments what is kept.
@@ -216,10 +193,7 @@ impl Redaction {
 
     /// The same text where nothing had to be changed, which is nearly always.
     fn masked<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut out = Cow::Borrowed(text);
-        for secret in self.secrets.iter().filter(|s| text.contains(s.as_str())) {
-            out = out.replace(secret.as_str(), MASK).into();
-        }
+        let mut out = self.masks.values(text);
         if out.len() > TEXT_MAX {
             let end = (0..=TEXT_MAX).rev().find(|at| out.is_char_boundary(*at));
             let dropped = out.len() - end.unwrap_or(0);
@@ -237,33 +211,10 @@ pub fn held(text: &str) -> &str {
     &text[..text.floor_char_boundary(TEXT_HELD)]
 }
 
-/// A name written small and without what parts its words.
-fn plain(key: &str) -> String {
-    if key.is_ascii() {
-        let kept = key
-            .bytes()
-            .filter(|c| !matches!(c, b'_' | b'-' | b'.' | b' '));
-        return kept.map(|c| char::from(c.to_ascii_lowercase())).collect();
-    }
-    let kept = key.chars().filter(|c| !matches!(c, '_' | '-' | '.' | ' '));
-    kept.flat_map(char::to_lowercase).collect()
-}
-
-/// Whether a name in its plain form has a word in it that makes its value a secret.
-fn is_secret(key: &str) -> bool {
-    let key = key.as_bytes();
-    // Each place is looked at once: names are too short for a search to be set up.
-    (0..key.len()).any(|at| {
-        let rest = &key[at..];
-        SECRET_WORDS
-            .iter()
-            .any(|word| rest.starts_with(word.as_bytes()))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::masks::SECRETS_MAX;
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -350,7 +301,7 @@ mod tests {
         );
         let many = (0..SECRETS_MAX).map(|n| format!("number-{n}"));
         rules.learn(many);
-        assert_eq!(rules.secrets.len(), SECRETS_MAX);
+        assert_eq!(rules.masks.len(), SECRETS_MAX);
         assert_eq!(text(&rules, "number-4095"), "[redacted]");
     }
 

@@ -83,7 +83,10 @@ async fn a_connection_says_who_it_is_and_what_it_can_be_asked() {
             assert_eq!(params["protocolVersion"], "2025-11-25");
         };
         let work = async move |path: PathBuf| {
-            let opening = ConnectOptions { door: None, person };
+            let opening = ConnectOptions {
+                person,
+                ..ConnectOptions::default()
+            };
             KernelClient::connect(&path, || None, opening)
                 .await
                 .map(drop)
@@ -108,7 +111,7 @@ async fn a_door_is_opened_before_initialize() {
         };
         let opening = ConnectOptions {
             door: Some(door),
-            person: false,
+            ..ConnectOptions::default()
         };
         KernelClient::connect(&path, || None, opening)
             .await

@@ -25,6 +25,7 @@ pub(super) fn call(context: &CliContext, call: &Call) -> Result<(), Failure> {
     let opening = ConnectOptions {
         door: None,
         person: std::io::stdin().is_terminal(),
+        ..ConnectOptions::default()
     };
     // Who reads the answer with a program is asked nothing.
     let asks = !context.json && opening.person && std::io::stdout().is_terminal();

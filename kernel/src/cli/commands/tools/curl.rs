@@ -23,7 +23,7 @@ pub(super) fn show(context: &CliContext, call: &Call) -> Result<(), Failure> {
     let typed = arguments::read(&call.arguments, call.json_args.as_deref())?;
     let opening = ConnectOptions {
         door: None,
-        person: false,
+        ..ConnectOptions::default()
     };
     let (tool, arguments) = context.with_kernel_at(opening, async |client| {
         let meant = meant(client, &call.name).await;

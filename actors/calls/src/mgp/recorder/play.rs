@@ -1,0 +1,100 @@
+//! `mgp/kernel/recorder/play`: the operator asks a server something once more. It is the operator's own hand, so that
+//! no rule for agents is asked; it is written down.
+
+use mgp_callers::request::{Outcome, Request};
+use mgp_engine::calls::recorder::replay::plays;
+use mgp_engine::tools::catalog::CatalogView;
+use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::request_headers::{param_headers, subject};
+use mgp_protocol::mgp::audit::{EventType, Outcome as Ending, Target};
+use mgp_protocol::mgp::kernel::recorder::Play;
+use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::member;
+use mgp_servers::link::MirroredHeaders;
+use mgp_servers::login::Logins;
+use mgp_servers::upstream::PlayedRequest;
+use mgp_store::audit::{by_operator, event};
+use serde_json::json;
+
+use super::{masks, read};
+use crate::Context;
+
+/// `mgp/kernel/recorder/play`.
+///
+/// # Errors
+/// An unknown server, a method that is not played, and whatever kept the answer from coming.
+pub async fn play(cx: &Context, logins: &Logins, request: &Request) -> Outcome {
+    let asked: Play = read(request)?;
+    let unknown = || Refusal::UnknownServer(asked.server.clone());
+    let server = ServerId::parse_of_any_node(&asked.server).map_err(|_| unknown())?;
+    if !plays(&asked.method) {
+        return Err(Refusal::BadParams(format!(
+            "{} is not played",
+            asked.method
+        )));
+    }
+    let params = asked.params.as_deref();
+    let named = subject(&asked.method).and_then(|subject| member(params?, subject));
+    let name: Option<String> = named.and_then(|name| serde_json::from_str(name).ok());
+    let headers = headers(cx, &server, &asked, name.as_deref());
+    let played = PlayedRequest {
+        modern: asked.modern,
+        params,
+        mirror: MirroredHeaders {
+            method: &asked.method,
+            name: name.as_deref(),
+            params: &headers,
+        },
+    };
+    let outcome = cx.upstream(&server).play(request, played).await;
+    note(cx, request, &asked, name.as_deref(), &outcome);
+    let masks = masks(cx, logins, Some(&server));
+    let answer = match outcome {
+        Ok(result) => {
+            let result = masks.json(&String::from_utf8_lossy(&result));
+            format!(r#"{{"result":{result}}}"#)
+        }
+        Err(Refusal::Peer(error)) => format!(r#"{{"error":{}}}"#, masks.json(error.get())),
+        Err(refusal) => return Err(refusal),
+    };
+    Ok(answer.into())
+}
+
+/// The headers in which a modern server wants arguments repeated.
+fn headers(
+    cx: &Context,
+    server: &ServerId,
+    asked: &Play,
+    name: Option<&str>,
+) -> Vec<(String, String)> {
+    let calls = asked.modern && asked.method == "tools/call";
+    let tool = name.filter(|_| calls);
+    let tool = tool.and_then(|name| cx.tool(&CatalogView::One(server.clone()), name));
+    let arguments = asked.params.as_deref();
+    let arguments = arguments.and_then(|params| member(params, "arguments"));
+    let said = tool.map(|tool| {
+        let said = param_headers(&tool.param_headers, arguments).into_iter();
+        said.map(|(name, value)| (name.to_owned(), value)).collect()
+    });
+    said.unwrap_or_default()
+}
+
+fn note(cx: &Context, request: &Request, asked: &Play, name: Option<&str>, outcome: &Outcome) {
+    let ending = match outcome {
+        Ok(_) => Ending::Success,
+        Err(_) => Ending::Failure,
+    };
+    let calls = asked.method == "tools/call";
+    cx.audit.tell(event(
+        EventType::MESSAGE_PLAYED,
+        by_operator(),
+        Target {
+            server_id: Some(asked.server.clone()),
+            tool_name: name.filter(|_| calls).map(str::to_owned),
+            agent_id: None,
+        },
+        &request.trace.id,
+        ending,
+        json!({"method": asked.method}),
+    ));
+}

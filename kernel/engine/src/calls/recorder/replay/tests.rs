@@ -1,0 +1,194 @@
+use serde_json::json;
+
+use super::*;
+
+const HEADER: &str =
+    r#"{"format":"mgp-recording","version":1,"server":"it","began":"2026","written_by":"mgp"}"#;
+
+/// A line of a recording with this message.
+fn line(from: &str, kind: &str, message: &Value) -> String {
+    let about = message["params"]["name"].as_str();
+    let mut line = json!({"at_ms": 1, "connection": 3, "from": from, "kind": kind, "bytes": 9});
+    for (name, value) in [("method", message["method"].as_str()), ("about", about)] {
+        if let Some(value) = value {
+            line[name] = value.into();
+        }
+    }
+    if !message["id"].is_null() {
+        line["id"] = message["id"].clone();
+    }
+    line["message"] = message.clone();
+    line.to_string()
+}
+
+fn request(id: u64, method: &str, params: &Value) -> String {
+    let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+    line("kernel", "request", &message)
+}
+
+fn answer(id: u64, result: &Value) -> String {
+    line(
+        "server",
+        "answer",
+        &json!({"jsonrpc": "2.0", "id": id, "result": result}),
+    )
+}
+
+fn recording(lines: &[String]) -> String {
+    let lines = std::iter::once(HEADER.to_owned()).chain(lines.iter().cloned());
+    lines.map(|line| line + "\n").collect()
+}
+
+/// Decision 0068: calls, lists and reads are played, in the era they were asked in and without what was of one
+/// request alone; the handshake and the rest are the link's own.
+#[test]
+fn calls_and_lists_are_played() {
+    let modern = json!({"_meta": {PROTOCOL_VERSION: "2026-07-28", "traceparent": "00-x", "progressToken": 1}});
+    let replay = Replay::read(&recording(&[
+        request(1, "initialize", &json!({})),
+        answer(1, &json!({})),
+        request(
+            2,
+            "tools/call",
+            &json!({"name": "echo", "arguments": {"n": 1}, "_meta": {"progressToken": 2}}),
+        ),
+        request(3, "tools/list", &modern),
+        answer(3, &json!({"tools": []})),
+        answer(2, &json!({"content": []})),
+        request(4, "ping", &json!({})),
+    ]))
+    .unwrap();
+    assert!(replay.skipped.is_empty(), "{:?}", replay.skipped);
+    let [call, list] = &replay.steps[..] else {
+        panic!("{:?}", replay.steps);
+    };
+    assert_eq!(
+        call.params.as_deref(),
+        Some(r#"{"name":"echo","arguments":{"n":1}}"#)
+    );
+    assert_eq!((call.line, call.answered, call.modern), (4, 7, false));
+    assert_eq!(call.answer, json!({"result": {"content": []}}));
+    assert!(list.modern);
+    assert_eq!(
+        list.params.as_deref(),
+        Some(r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#)
+    );
+}
+
+/// Decision 0068: what a server asked is answered as it was.
+#[test]
+fn questions_have_their_recorded_answers() {
+    let asked = json!({"jsonrpc": "2.0", "id": 9, "method": "elicitation/create", "params": {}});
+    let said = json!({"jsonrpc": "2.0", "id": 9, "result": {"action": "decline"}});
+    let replay = Replay::read(&recording(&[
+        request(2, "tools/call", &json!({"name": "ask"})),
+        line("server", "request", &asked),
+        line("kernel", "answer", &said),
+        answer(2, &json!({})),
+    ]))
+    .unwrap();
+    let wanted = RecordedQuestion {
+        method: "elicitation/create".into(),
+        answer: json!({"result": {"action": "decline"}}),
+    };
+    assert_eq!(replay.steps[0].questions, [wanted]);
+}
+
+#[test]
+fn what_cannot_be_played_is_named_with_the_reason() {
+    let mut long: Value = serde_json::from_str(&request(5, "tools/list", &json!({}))).unwrap();
+    long["message"].take();
+    long.as_object_mut().unwrap().shift_remove("message");
+    let given_up = json!({"at_ms": 1, "connection": 3, "from": "kernel", "kind": "unanswered", "bytes": 0, "id": 2, "why": "lost"});
+    let replay = Replay::read(&recording(&[
+        request(2, "tools/call", &json!({"name": "slow"})),
+        given_up.to_string(),
+        request(3, "tools/list", &json!({})),
+        long.to_string(),
+    ]))
+    .unwrap();
+    let said: Vec<String> = replay.skipped.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "line 2: tools/call slow is not played: it got no answer: lost",
+            "line 4: tools/list is not played: its answer is not there",
+            "line 5: tools/list is not played: it was too long to be recorded",
+        ]
+    );
+}
+
+/// Decision 0068: a reader says what it cannot read.
+#[test]
+fn what_is_no_recording_is_refused() {
+    let no = |text: &str| Replay::read(text).unwrap_err();
+    assert_eq!(no(""), NoReplay::NoHeader);
+    assert_eq!(no("{}\n"), NoReplay::NoHeader);
+    assert_eq!(
+        no(&HEADER.replace("mgp-recording", "har")),
+        NoReplay::NoHeader
+    );
+    assert_eq!(
+        no(&HEADER.replace("\"version\":1", "\"version\":2")),
+        NoReplay::Version(2)
+    );
+    assert_eq!(
+        no(&HEADER.replace("\"server\"", "\"agent\"")),
+        NoReplay::OfAgent
+    );
+    assert!(matches!(
+        no(&format!("{HEADER}\n{{}}\n")),
+        NoReplay::Line(2, _)
+    ));
+}
+
+/// Decision 0068: what a server gave for the next request is sent back as it gives it now, and a masked value is
+/// sent only where it was set.
+#[test]
+fn what_has_changed_is_put_in_its_place() {
+    let set = BTreeMap::from([("token".to_owned(), "t0k".to_owned())]);
+    let mut now = Substitutes::new(set);
+    now.learn(
+        &json!({"result": {"requestState": "old", "nextCursor": "2"}}),
+        &json!({"result": {"requestState": "new", "nextCursor": "two"}}),
+    );
+    let put = |params: Value| now.put(&params.to_string());
+    assert_eq!(
+        put(json!({"requestState": "old", "n": 1})).unwrap(),
+        r#"{"requestState":"new","n":1}"#
+    );
+    assert_eq!(put(json!({"cursor": "2"})).unwrap(), r#"{"cursor":"two"}"#);
+    assert_eq!(
+        put(json!({"cursor": "old"})).unwrap(),
+        r#"{"cursor":"old"}"#
+    );
+    let masked = json!({"arguments": {"token": format!("Bearer {MASK}"), "n": 1.0}});
+    assert_eq!(
+        put(masked).unwrap(),
+        r#"{"arguments":{"token":"Bearer t0k","n":1.0}}"#
+    );
+    let masked = json!({"arguments": {"keys": [MASK], "token": MASK}});
+    assert_eq!(put(masked).unwrap_err(), ["keys"]);
+}
+
+/// Decision 0068: new answers take the place of the recorded ones, and nothing else changes.
+#[test]
+fn new_answers_are_written_in_their_place() {
+    let text = recording(&[
+        request(2, "tools/call", &json!({"name": "echo"})),
+        answer(2, &json!({"n": 1.0})),
+        request(3, "tools/call", &json!({"name": "echo"})),
+        answer(3, &json!({"n": 2.0})),
+    ]);
+    let replay = Replay::read(&text).unwrap();
+    assert_eq!(replay.updated(&BTreeMap::new()), text);
+    let answers = BTreeMap::from([(1, r#"{"error":{"code":-1,"message":"no"}}"#.to_owned())]);
+    let updated = replay.updated(&answers);
+    let kept: Vec<(&str, &str)> = text.lines().zip(updated.lines()).collect();
+    assert!(kept[..4].iter().all(|(old, new)| old == new), "{updated}");
+    let again = Replay::read(&updated).unwrap();
+    assert_eq!(
+        again.steps[1].answer,
+        json!({"error": {"code": -1, "message": "no"}})
+    );
+}

@@ -1,0 +1,166 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+use MessageSender::{Kernel, Server};
+
+/// A recorder, and what it is given, a millisecond after each other.
+struct Scene {
+    recorder: Recorder,
+    masks: Masks,
+    ms: u64,
+}
+
+impl Scene {
+    fn new(wanted: Follow) -> Self {
+        Self {
+            recorder: Recorder::new(wanted),
+            masks: Masks::of(["hunter2-hunter2".to_owned()]),
+            ms: 0,
+        }
+    }
+
+    fn passed(&mut self, from: MessageSender, what: PassedText<'_>) -> Option<Heard> {
+        self.ms += 1;
+        let passed = PassedMessage {
+            at_ms: self.ms,
+            at: MonotonicTime::new(Duration::from_millis(self.ms)),
+            connection: 1,
+            from,
+            what,
+        };
+        self.recorder.hear(&passed, &self.masks)
+    }
+
+    fn frame(&mut self, from: MessageSender, frame: &Value) -> Option<Heard> {
+        let text = frame.to_string();
+        self.passed(from, PassedText::Frame(text.as_bytes()))
+    }
+}
+
+fn call(id: u64, tool: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool}})
+}
+
+fn answer(id: u64, is_error: bool) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "result": {"content": [], "isError": is_error}})
+}
+
+fn bodies() -> Follow {
+    Follow {
+        bodies: true,
+        ..Follow::default()
+    }
+}
+
+/// Decision 0068: an answer is shown with what it answers and how long that took; both sides may use the same id.
+#[test]
+fn an_answer_is_shown_with_its_request() {
+    let mut it = Scene::new(Follow::default());
+    let asked = it.frame(Kernel, &call(7, "echo")).unwrap();
+    assert_eq!(asked.about.as_deref(), Some("echo"));
+    assert!(asked.message.is_none() && asked.bytes > 0);
+    let question = json!({"jsonrpc": "2.0", "id": 7, "method": "elicitation/create"});
+    it.frame(Server, &question).unwrap();
+    let reply = json!({"jsonrpc": "2.0", "id": 7, "result": {"action": "decline"}});
+    let reply = it.frame(Kernel, &reply).unwrap();
+    assert_eq!(reply.method.as_deref(), Some("elicitation/create"));
+    let done = it.frame(Server, &answer(7, false)).unwrap();
+    assert_eq!(
+        (done.kind, done.method.as_deref(), done.about.as_deref()),
+        (MessageKind::Answer, Some("tools/call"), Some("echo"))
+    );
+    assert_eq!(done.took_us, Some(3_000));
+    let again = it.frame(Server, &answer(7, false)).unwrap();
+    assert_eq!((again.method, again.took_us), (None, None));
+}
+
+#[test]
+fn what_a_kernel_gave_up_is_shown_with_the_reason() {
+    let mut it = Scene::new(Follow::default());
+    it.frame(Kernel, &call(1, "slow"));
+    let why = "lost, with hunter2-hunter2";
+    let over = it.passed(Kernel, PassedText::GivenUp("1", why)).unwrap();
+    assert_eq!(over.kind, MessageKind::Unanswered);
+    assert_eq!(over.about.as_deref(), Some("slow"));
+    assert_eq!(over.why.as_deref(), Some("lost, with [redacted]"));
+}
+
+/// Decision 0068: filters let a request pass together with its answer; what cannot be read passes all but none is
+/// lost.
+#[test]
+fn filters_let_requests_pass_with_their_answers() {
+    let tool = |tool: &str| Follow {
+        tools: vec![tool.into()],
+        ..Follow::default()
+    };
+    let count = |wanted: Follow| {
+        let mut it = Scene::new(wanted);
+        let listed = json!({"jsonrpc": "2.0", "id": 3, "method": "tools/list"});
+        let heard = [
+            it.frame(Kernel, &call(1, "echo")),
+            it.frame(Kernel, &call(2, "fail")),
+            it.frame(Kernel, &listed),
+            it.frame(Server, &answer(2, true)),
+            it.frame(Server, &answer(1, false)),
+            it.passed(Server, PassedText::Frame(b"Hello")),
+        ];
+        heard.map(|heard| heard.is_some())
+    };
+    assert_eq!(count(Follow::default()), [true; 6]);
+    assert_eq!(count(tool("echo")), [true, false, false, false, true, true]);
+    let lists = Follow {
+        methods: vec!["tools/list".into()],
+        ..Follow::default()
+    };
+    assert_eq!(count(lists), [false, false, true, false, false, true]);
+    let errors = Follow {
+        errors: true,
+        ..Follow::default()
+    };
+    assert_eq!(count(errors), [false, false, false, true, false, true]);
+}
+
+/// Decision 0068: nothing that is shown has a secret in it: not a name, an id, a body, or what is no message.
+#[test]
+fn no_part_of_a_message_shows_a_secret() {
+    let mut it = Scene::new(bodies());
+    let secret = "hunter2-hunter2";
+    let mut request = call(1, secret);
+    request["id"] = secret.into();
+    request["params"]["arguments"] = json!({"text": secret, "password": "p"});
+    let noise = format!("DEBUG {secret} \u{1}");
+    let heard = [
+        it.frame(Kernel, &request),
+        it.frame(Kernel, &json!({"jsonrpc": "2.0", "method": secret})),
+        it.frame(Kernel, &json!([secret])),
+        it.passed(Server, PassedText::Frame(noise.as_bytes())),
+    ];
+    for heard in heard {
+        let line = serde_json::to_string(&heard.unwrap()).unwrap();
+        assert!(
+            !line.contains("hunter2") && line.contains("[redacted]"),
+            "{line}"
+        );
+        assert!(!line.contains('\n') && !line.contains(r#""p""#), "{line}");
+    }
+}
+
+#[test]
+fn a_long_message_is_shown_without_its_text() {
+    let mut it = Scene::new(bodies());
+    let mut long = call(1, "echo");
+    long["params"]["arguments"] = "x".repeat(SHOWN_MAX).into();
+    let heard = it.frame(Kernel, &long).unwrap();
+    assert!(heard.too_long && heard.message.is_none());
+    assert_eq!(heard.about.as_deref(), Some("echo"));
+}
+
+#[test]
+fn requests_that_are_never_answered_are_forgotten() {
+    let mut it = Scene::new(Follow::default());
+    for id in 0..=AWAITED_MAX as u64 {
+        it.frame(Kernel, &call(id, "echo"));
+    }
+    assert_eq!(it.recorder.awaited.len(), 1);
+}

@@ -1,0 +1,172 @@
+//! The values that are secrets, and texts without them. What is masked stays masked: what a kernel was given once
+//! may be anywhere in what its servers say later.
+
+mod json;
+mod loosened;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use self::loosened::Loosened;
+
+/// Shorter values of the configuration are not looked for: they are no secrets, and would hit everywhere.
+pub const SECRET_MIN: usize = 6;
+/// Most values that are looked for: every record is searched for each of them. Beyond, only those of the
+/// configuration in force are.
+pub const SECRETS_MAX: usize = 4_096;
+/// Stands in the place of a secret.
+pub const MASK: &str = mgp_protocol::mgp::kernel::recorder::MASK;
+/// Words in a name, written small and without `_` and `-`, that make its value a secret.
+const SECRET_WORDS: [&str; 10] = [
+    "apikey",
+    "authorization",
+    "cookie",
+    "credential",
+    "passphrase",
+    "password",
+    "passwd",
+    "privatekey",
+    "secret",
+    "token",
+];
+/// What follows it in a text is a credential (RFC 6750).
+const BEARER: &str = "bearer ";
+/// Shorter ones are words.
+const BEARER_MIN: usize = 8;
+
+/// The values of one kernel that are secrets.
+#[derive(Clone, Default)]
+pub struct Masks(Vec<String>);
+
+impl Masks {
+    /// Those under [`SECRET_MIN`] bytes are not looked for.
+    #[must_use]
+    pub fn of(secrets: impl IntoIterator<Item = String>) -> Self {
+        let mut masks = Self::default();
+        masks.learn(secrets);
+        masks
+    }
+
+    /// These values are secrets now. Those before stay secret too: servers that were started with them
+    /// may still run, and up to [`SECRETS_MAX`] altogether there is room.
+    pub fn learn(&mut self, secrets: impl IntoIterator<Item = String>) {
+        let mut known: BTreeSet<String> = secrets.into_iter().collect();
+        known.retain(|s| s.len() >= SECRET_MIN);
+        let room = SECRETS_MAX.saturating_sub(known.len());
+        let before = std::mem::take(&mut self.0);
+        known.extend(before.into_iter().take(room));
+        self.0 = known.into_iter().collect();
+        // A secret that holds another is masked whole.
+        self.0.sort_by_key(|s| std::cmp::Reverse(s.len()));
+    }
+
+    /// How many values are looked for.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True when none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A text without the values that are secrets; the same where there is none, which is nearly always.
+    #[must_use]
+    pub fn values<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut out = Cow::Borrowed(text);
+        for secret in self.0.iter().filter(|s| text.contains(s.as_str())) {
+            out = out.replace(secret.as_str(), MASK).into();
+        }
+        out
+    }
+
+    /// A text without those values, however often its characters were escaped as JSON does it, and without what
+    /// stands after `Bearer`.
+    #[must_use]
+    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let out = match self.values(text) {
+            Cow::Borrowed(same) => without_bearer(same),
+            Cow::Owned(masked) => without_bearer(&masked).into_owned().into(),
+        };
+        // Where one is hidden in such a way that its place cannot be told, nothing of the text is shown.
+        let hidden = |loosened: Option<String>| loosened.is_none_or(|text| self.holds(&text));
+        match out.contains('\\') && Loosened::of(&out).any(hidden) {
+            true => MASK.into(),
+            false => out,
+        }
+    }
+
+    /// JSON on one line without secrets: those values in any text, names and escaped texts included, and the
+    /// values of members that are named like one. All else stays as it was written, numbers and escapes, too.
+    /// `text` is JSON.
+    #[must_use]
+    pub fn json(&self, text: &str) -> String {
+        json::masked(self, text, 0).0
+    }
+
+    fn holds(&self, text: &str) -> bool {
+        self.0.iter().any(|secret| text.contains(secret.as_str()))
+    }
+}
+
+/// Never shows a value.
+impl std::fmt::Debug for Masks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Masks({})", self.0.len())
+    }
+}
+
+/// A name written small and without what parts its words.
+pub(crate) fn plain(key: &str) -> String {
+    if key.is_ascii() {
+        let kept = key
+            .bytes()
+            .filter(|c| !matches!(c, b'_' | b'-' | b'.' | b' '));
+        return kept.map(|c| char::from(c.to_ascii_lowercase())).collect();
+    }
+    let kept = key.chars().filter(|c| !matches!(c, '_' | '-' | '.' | ' '));
+    kept.flat_map(char::to_lowercase).collect()
+}
+
+/// Whether a name in its plain form has a word in it that makes its value a secret.
+pub(crate) fn is_secret(key: &str) -> bool {
+    let key = key.as_bytes();
+    // Each place is looked at once: names are too short for a search to be set up.
+    (0..key.len()).any(|at| {
+        let rest = &key[at..];
+        SECRET_WORDS
+            .iter()
+            .any(|word| rest.starts_with(word.as_bytes()))
+    })
+}
+
+/// A text without the credentials that follow `Bearer`.
+fn without_bearer(text: &str) -> Cow<'_, str> {
+    let mut out = Cow::Borrowed(text);
+    let mut from = 0;
+    while let Some(at) = bearer(&out, from) {
+        let rest = &out[at..];
+        let credential = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
+        let len = rest.find(|c| !credential(c)).unwrap_or(rest.len());
+        from = at;
+        if len >= BEARER_MIN {
+            out.to_mut().replace_range(at..at + len, MASK);
+            from += MASK.len();
+        }
+    }
+    out
+}
+
+/// Where the text after the next `Bearer ` begins.
+fn bearer(text: &str, from: usize) -> Option<usize> {
+    let bytes = &text.as_bytes()[from..];
+    let found = bytes
+        .windows(BEARER.len())
+        .position(|window| window.eq_ignore_ascii_case(BEARER.as_bytes()))?;
+    Some(from + found + BEARER.len())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! `mgp trace`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::super::times;
+
+/// `mgp trace`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+One line for each message: when, from whom, what it is, its method and tool, the id of its request, its length,
+and of an answer how long after its request it came. What passes before the command runs is not shown. Secrets
+are masked as [redacted] before they leave the kernel; headers are never shown.
+
+Ends with Ctrl-C, or by itself after --for or --count. docs/recorder.md describes the file of --save.
+
+Examples:
+  mgp trace github
+  mgp trace github --full --tool create_issue
+  mgp trace --agent claude --errors
+  mgp trace github --save github.jsonl --for 30s
+  mgp trace github --json --count 10 | jq .method")]
+pub struct Trace {
+    /// The server's id.
+    #[arg(value_name = "SERVER", required_unless_present = "agent")]
+    pub server: Option<String>,
+    /// What this agent says and hears, at every door.
+    #[arg(long, value_name = "NAME", conflicts_with = "server")]
+    pub agent: Option<String>,
+    /// Show what the messages say, too.
+    #[arg(long)]
+    pub full: bool,
+    /// Only this method, and what answers it; may be given more than once.
+    #[arg(long = "method", value_name = "METHOD")]
+    pub methods: Vec<String>,
+    /// Only calls of this tool, by its server's name for it; may be given more than once.
+    #[arg(long = "tool", value_name = "NAME")]
+    pub tools: Vec<String>,
+    /// Only what went wrong.
+    #[arg(long, conflicts_with = "save")]
+    pub errors: bool,
+    /// Keep the messages in this file, which is yours alone.
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Write the file anew if there is one.
+    #[arg(long, requires = "save")]
+    pub force: bool,
+    /// End after this time.
+    #[arg(long = "for", value_name = "TIME", value_parser = times::millis)]
+    pub during_ms: Option<u64>,
+    /// End after so many messages.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+}

@@ -1,0 +1,296 @@
+//! `mgp replay`: asks a server again what a recording has, and compares the answers.
+
+mod own_kernel;
+mod report;
+mod set;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use mgp_engine::calls::recorder::comparing::{AnswerDifference, AnswerPointer, differences};
+use mgp_engine::calls::recorder::replay::{
+    RecordedQuestion, Replay as Recording, ReplayStep, SkippedStep, Substitutes,
+};
+use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
+use mgp_protocol::mcp::{Method, tools};
+use mgp_protocol::mgp::door;
+use mgp_protocol::mgp::kernel::recorder::Play;
+use mgp_store::atomic_file;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use self::own_kernel::OwnKernel;
+use self::report::{DifferentStep, ReplayReport};
+use super::trace::OLDER;
+use crate::cli::args::Replay;
+use crate::cli::client::{
+    CliContext, ConnectOptions, KernelClient, RequestObserver, names, pages, read,
+};
+use crate::cli::failure::Failure;
+use crate::cli::print::{ask_yes, report as tell};
+use crate::cli::words::plain;
+
+/// Longest recording that is read, in bytes: all of it is held at once.
+const FILE_MAX: u64 = 256 << 20;
+
+/// Carries it out.
+pub(in crate::cli::commands) fn replay(
+    context: &CliContext,
+    typed: &Replay,
+) -> Result<(), Failure> {
+    let recording = recording(&typed.file)?;
+    let playing = Playing {
+        recording: &recording,
+        typed,
+        ignored: ignored(&typed.ignore)?,
+        asks: !context.json && io::stdin().is_terminal(),
+    };
+    let now = Substitutes::new(set::values(context, &typed.set)?);
+    let played = match typed.command.as_slice() {
+        [] => playing.at(context, playing.server()?, now)?,
+        command => {
+            let kernel = OwnKernel::start(context, command)?;
+            playing.at(&kernel.context, own_kernel::SERVER, now)?
+        }
+    };
+    let report = played.report;
+    report.show(context.json)?;
+    if typed.update && !played.answers.is_empty() {
+        let text = recording.updated(&played.answers);
+        atomic_file::write_with_mode(&typed.file, text.as_bytes(), 0o600)?;
+        tell(plain(&format!(
+            "mgp: {} has {} new answers now",
+            typed.file.display(),
+            played.answers.len()
+        )));
+        return Ok(());
+    }
+    report.ends()
+}
+
+fn recording(path: &Path) -> Result<Recording, Failure> {
+    let unread = |why: &dyn std::fmt::Display| {
+        Failure::Usage(format!("{} cannot be played: {why}", path.display()))
+    };
+    let length = fs::metadata(path).map_err(|e| unread(&e))?.len();
+    if length > FILE_MAX {
+        return Err(unread(&format!("it has more than {FILE_MAX} bytes")));
+    }
+    let text = fs::read_to_string(path).map_err(|e| unread(&e))?;
+    Recording::read(&text).map_err(|e| unread(&e))
+}
+
+fn ignored(typed: &[String]) -> Result<Vec<AnswerPointer>, Failure> {
+    let read = |text: &String| {
+        AnswerPointer::parse(text).ok_or_else(|| {
+            Failure::Usage(format!(
+                "{text:?} is no JSON pointer; one begins with `/`, like /result/content/0/text"
+            ))
+        })
+    };
+    typed.iter().map(read).collect()
+}
+
+/// What is played, and how.
+struct Playing<'a> {
+    recording: &'a Recording,
+    typed: &'a Replay,
+    ignored: Vec<AnswerPointer>,
+    /// There is a person to be asked.
+    asks: bool,
+}
+
+/// What came of it.
+#[derive(Default)]
+struct PlayedAnswers {
+    report: ReplayReport,
+    /// Answers that differ, by the place of their step.
+    answers: BTreeMap<usize, String>,
+}
+
+impl Playing<'_> {
+    fn server(&self) -> Result<&str, Failure> {
+        let recorded = self.recording.header.server.as_deref();
+        let server = self.typed.server.as_deref().or(recorded);
+        server.ok_or_else(|| Failure::Usage("which server is asked? --server ID says it".into()))
+    }
+
+    fn at(
+        &self,
+        context: &CliContext,
+        server: &str,
+        mut now: Substitutes,
+    ) -> Result<PlayedAnswers, Failure> {
+        context.with_kernel(async |client| names::server(client, server).await)?;
+        let opening = ConnectOptions {
+            door: Some(door::Open {
+                server: Some(server.to_owned()),
+                set: None,
+                agent: None,
+                folder: None,
+            }),
+            answers_all: true,
+            ..ConnectOptions::default()
+        };
+        context.with_kernel_at(opening, async |client| {
+            self.agreed(client).await?;
+            let mut played = PlayedAnswers::default();
+            played.report.skipped.clone_from(&self.recording.skipped);
+            for (place, step) in self.recording.steps.iter().enumerate() {
+                self.step(client, server, (place, step), &mut now, &mut played)
+                    .await?;
+            }
+            Ok(played)
+        })
+    }
+
+    /// Tools that say that they destroy things are called when a person agrees.
+    async fn agreed(&self, client: &mut KernelClient) -> Result<(), Failure> {
+        let called = self.recording.steps.iter();
+        let called = called.filter(|step| step.method == tools::Call::METHOD);
+        let called: BTreeSet<&str> = called.filter_map(|step| step.about.as_deref()).collect();
+        if called.is_empty() || self.typed.yes {
+            return Ok(());
+        }
+        let listed = pages::all(client, tools::List::METHOD, "tools").await?;
+        let listed = listed.iter().filter_map(|tool| read::<ToolRisk>(tool).ok());
+        let dangerous = listed.filter(|tool| tool.destroys() && called.contains(&*tool.name));
+        let dangerous: Vec<String> = dangerous.map(|tool| tool.name).collect();
+        if dangerous.is_empty() {
+            return Ok(());
+        }
+        let named = plain(&dangerous.join(", "));
+        let agreed = self.asks
+            && ask_yes(&format!(
+                "Of its tools these destroy things: {named}. Call them?"
+            ))?;
+        match agreed {
+            true => Ok(()),
+            false => Err(Failure::Usage(format!(
+                "nothing was played: the recording calls tools that destroy things ({named}); --yes plays it"
+            ))),
+        }
+    }
+
+    async fn step(
+        &self,
+        client: &mut KernelClient,
+        server: &str,
+        (place, step): (usize, &ReplayStep),
+        now: &mut Substitutes,
+        played: &mut PlayedAnswers,
+    ) -> Result<(), Failure> {
+        let params = match step
+            .params
+            .as_deref()
+            .map(|params| now.put(params))
+            .transpose()
+        {
+            Ok(params) => params,
+            Err(names) => {
+                played.report.skipped.push(masked(step, &names));
+                return Ok(());
+            }
+        };
+        let asked = Play {
+            server: server.to_owned(),
+            modern: step.modern,
+            method: step.method.clone(),
+            params,
+        };
+        let mut questions = RecordedAnswers::of(&step.questions);
+        let answer = client.request(Play::METHOD, &asked, &mut questions).await;
+        let (text, answer) = match answer {
+            Ok(answer) => (Some(answer.get().to_owned()), read::<Value>(&answer)?),
+            Err(Failure::Refused { code, .. }) if code == METHOD_NOT_FOUND => {
+                return Err(Failure::Other(OLDER.into()));
+            }
+            // What the kernel says is no answer of the server, and never written down as one.
+            Err(Failure::Refused { message, .. }) => (None, json!({"unanswered": message})),
+            Err(other) => return Err(other),
+        };
+        now.learn(&step.answer, &answer);
+        let mut found = differences(&step.answer, &answer, &self.ignored);
+        found.extend(questions.difference(&step.questions));
+        match found.is_empty() {
+            true => played.report.same += 1,
+            false => {
+                played.report.different.push(DifferentStep::of(step, found));
+                if let Some(text) = text {
+                    played.answers.insert(place, text);
+                }
+            }
+        }
+        played.report.played += 1;
+        Ok(())
+    }
+}
+
+fn masked(step: &ReplayStep, names: &[String]) -> SkippedStep {
+    let set: Vec<String> = names
+        .iter()
+        .map(|name| format!("--set {name}=env:VARIABLE"))
+        .collect();
+    SkippedStep {
+        line: step.line,
+        method: step.method.clone(),
+        about: step.about.clone(),
+        why: format!("a secret is masked in it; {} gives it", set.join(" ")),
+    }
+}
+
+/// What a tool says of its effects.
+#[derive(Deserialize)]
+struct ToolRisk {
+    name: String,
+    #[serde(default)]
+    annotations: Value,
+}
+
+impl ToolRisk {
+    fn destroys(&self) -> bool {
+        self.annotations["destructiveHint"] == true && self.annotations["readOnlyHint"] != true
+    }
+}
+
+/// Answers what a server asks as it was answered.
+struct RecordedAnswers {
+    left: VecDeque<RecordedQuestion>,
+    asked: Vec<String>,
+}
+
+impl RecordedAnswers {
+    fn of(recorded: &[RecordedQuestion]) -> Self {
+        Self {
+            left: recorded.iter().cloned().collect(),
+            asked: Vec::new(),
+        }
+    }
+
+    /// The questions are not those that were recorded.
+    fn difference(&self, recorded: &[RecordedQuestion]) -> Option<AnswerDifference> {
+        let recorded: Vec<&str> = recorded.iter().map(|one| one.method.as_str()).collect();
+        (self.asked != recorded).then(|| AnswerDifference {
+            at: "(questions)".into(),
+            recorded: Some(json!(recorded)),
+            now: Some(json!(self.asked)),
+        })
+    }
+}
+
+impl RequestObserver for RecordedAnswers {
+    fn asked(&mut self, method: &str) -> Option<Result<String, String>> {
+        self.asked.push(method.to_owned());
+        let at = self.left.iter().position(|one| one.method == method);
+        let answer = at.and_then(|at| self.left.remove(at)).map(|one| one.answer);
+        let unrecorded =
+            || json!({"code": METHOD_NOT_FOUND, "message": format!("{method} was not recorded")});
+        Some(match answer {
+            Some(answer) if answer["error"].is_null() => Ok(answer["result"].to_string()),
+            Some(answer) => Err(answer["error"].to_string()),
+            None => Err(unrecorded().to_string()),
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! The file of `mgp trace --save`: lines of JSON, the first of which says what they are.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_protocol::mgp::kernel::recorder::{FORMAT, Follow, RecordingHeader, VERSION};
+use mgp_runtime::time::unix_ms;
+
+use crate::cli::failure::Failure;
+
+/// A recording that is being written. Every line is written whole, so that what is there can be read however it
+/// ends.
+pub(super) struct RecordingFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl RecordingFile {
+    /// Makes a file that only its owner reads. None is written over, unless that is `forced`: then a new one takes
+    /// its place.
+    pub(super) fn begin(path: &Path, forced: bool, of: &Follow) -> Result<Self, Failure> {
+        if forced
+            && let Err(e) = fs::remove_file(path)
+            && e.kind() != io::ErrorKind::NotFound
+        {
+            return Err(not_written(path, &e));
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let there = |e: &io::Error| e.kind() == io::ErrorKind::AlreadyExists;
+        let file = options.open(path).map_err(|e| match there(&e) {
+            true => Failure::Usage(format!(
+                "{} is there already; --force writes it anew",
+                path.display()
+            )),
+            false => not_written(path, &e),
+        })?;
+        let mut recording = Self {
+            path: path.to_owned(),
+            file,
+        };
+        let header = RecordingHeader {
+            format: FORMAT.into(),
+            version: VERSION,
+            server: of.server.clone(),
+            agent: of.agent.clone(),
+            began: rfc3339_ms(unix_ms()),
+            written_by: concat!("mgp ", env!("CARGO_PKG_VERSION")).into(),
+        };
+        let header = serde_json::to_string(&header).expect("a header is always JSON");
+        recording.keep(&header)?;
+        Ok(recording)
+    }
+
+    /// Writes one line.
+    pub(super) fn keep(&mut self, line: &str) -> Result<(), Failure> {
+        let line = format!("{line}\n");
+        let written = self.file.write_all(line.as_bytes());
+        written.map_err(|e| not_written(&self.path, &e))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn not_written(path: &Path, error: &io::Error) -> Failure {
+    Failure::Other(format!("{} cannot be written: {error}", path.display()))
+}

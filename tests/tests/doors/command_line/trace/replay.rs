@@ -1,0 +1,184 @@
+//! `mgp replay`: a recording as a test of a server.
+
+use std::path::Path;
+use std::process::Output;
+
+use mgp_tests::harness::{DEADLINE, Kernel, ModernAgent, Program};
+use serde_json::{Value, json};
+
+use super::{interrupted, recorded, shows, tracing};
+use crate::scene;
+
+/// A tool that says that it destroys something.
+const DESTROYER: &str =
+    r#"{"name":"wipe","inputSchema":{"type":"object"},"annotations":{"destructiveHint":true}}"#;
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Puts another text into a file.
+fn rewrite(file: &Path, old: &str, new: &str) {
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.contains(old), "{old}: {text}");
+    std::fs::write(file, text.replace(old, new)).unwrap();
+}
+
+/// A recording of calls in both eras, with a question in each, and of a secret.
+async fn record(kernel: &Kernel, file: &str) {
+    let mut trace = tracing(kernel, &["it", "--save", file, "--full"]).await;
+    let content = json!({"action": "accept", "content": {"username": "ada", "email": "a@b"}});
+    let mut agent = scene::http_agent(kernel, None, r#"{"elicitation":{}}"#).await;
+    agent.answers("elicitation/create", content.clone());
+    agent
+        .call("it:echo", json!({"text": "hello"}))
+        .await
+        .result();
+    agent
+        .call("it:test_elicitation", json!({"message": "who?"}))
+        .await
+        .result();
+    agent.request("resources/list", json!({})).await.result();
+    let masked = json!({"text": "with a secret", "password": "p4ss"});
+    agent.call("it:echo", masked).await.result();
+    let mut modern = ModernAgent::over_http(kernel.url(), r#"{"elicitation":{}}"#);
+    modern.answers("elicitation/create", content);
+    modern
+        .call("it:test_elicitation", json!({"message": "you?"}))
+        .await
+        .result();
+    modern
+        .call("it:echo", json!({"text": "the last"}))
+        .await
+        .result();
+    shows(&mut trace, "the last").await;
+    interrupted(trace).await;
+}
+
+/// Decision 0068: a recording is played against the server it was made of and against a fresh copy of it; what a
+/// server asks is answered as it was, a masked value is asked for by name, a difference is shown, ignored or
+/// written down.
+#[tokio::test]
+async fn a_recording_is_a_test_of_its_server() {
+    let fixture = Program::fixture(&["--tool", DESTROYER]);
+    let kernel = Kernel::start(&fixture.entry("it")).await;
+    kernel.connected(&["it"]).await;
+    let file = kernel.folder().join("it.jsonl");
+    let path = file.display().to_string();
+    record(&kernel, &path).await;
+    let replay = async |args: &[&str]| kernel.mgp(&[&["replay", &path], args].concat()).await;
+
+    let played = replay(&[]).await;
+    let said = out(&played);
+    assert!(played.status.success(), "{said}{}", err(&played));
+    assert!(said.contains("0 different, 1 not played"), "{said}");
+    assert!(said.contains("--set password=env:VARIABLE"), "{said}");
+    let whole = kernel
+        .program(&["replay", &path, "--set", "password=env:PW"])
+        .env("PW", "p4ss");
+    let whole = whole.output(DEADLINE).await;
+    assert!(whole.status.success(), "{}{}", out(&whole), err(&whole));
+    assert!(out(&whole).contains("0 not played"), "{}", out(&whole));
+    let typed = replay(&["--set", "password=p4ss"]).await;
+    assert_eq!(typed.status.code(), Some(2), "{}", err(&typed));
+
+    // A fresh copy in a kernel of its own.
+    let fresh = [&["--", fixture.command.as_str()], &["--stdio"][..]].concat();
+    let fresh = replay(&fresh).await;
+    assert!(fresh.status.success(), "{}{}", out(&fresh), err(&fresh));
+
+    // It answers something else than it did.
+    rewrite(&file, r#""text":"hello"}]"#, r#""text":"hullo"}]"#);
+    let other = replay(&[]).await;
+    let said = out(&other);
+    assert_eq!(other.status.code(), Some(1), "{said}{}", err(&other));
+    for line in [
+        "tools/call echo",
+        "/result/content/0/text",
+        "- \"hullo\"",
+        "+ \"hello\"",
+        "1 different",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    let ignored = replay(&["--ignore", "/result/content/*/text"]).await;
+    assert!(ignored.status.success(), "{}", out(&ignored));
+    let json = replay(&["--json"]).await;
+    let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let difference = &report["different"][0]["differences"][0];
+    assert_eq!(
+        (&difference["recorded"], &difference["now"]),
+        (&json!("hullo"), &json!("hello"))
+    );
+    assert_eq!(replay(&["--ignore", "x"]).await.status.code(), Some(2));
+    assert!(replay(&["--update"]).await.status.success());
+    assert!(replay(&[]).await.status.success());
+    assert!(!std::fs::read_to_string(&file).unwrap().contains("p4ss"));
+}
+
+/// Decision 0068: tools that destroy things are called when somebody agrees; what is no recording, and one of an
+/// agent, is not played; and nobody but the operator plays.
+#[tokio::test]
+async fn what_is_not_played_unasked() {
+    let fixture = Program::fixture(&["--tool", DESTROYER]);
+    let kernel = Kernel::start(&fixture.entry("it")).await;
+    kernel.connected(&["it"]).await;
+    let file = kernel.folder().join("it.jsonl");
+    let path = file.display().to_string();
+    let mut trace = tracing(&kernel, &["it", "--save", &path, "--count", "2"]).await;
+    let mut agent = scene::http_agent(&kernel, None, "{}").await;
+    agent.call("it:wipe", json!({})).await.result();
+    assert!(trace.end(DEADLINE).await.success());
+    assert_eq!(recorded(&file).1.len(), 2);
+    let asked = kernel.mgp(&["replay", &path]).await;
+    assert_eq!(asked.status.code(), Some(2), "{}", err(&asked));
+    assert!(
+        err(&asked).contains("(wipe); --yes plays it"),
+        "{}",
+        err(&asked)
+    );
+    assert!(
+        kernel
+            .mgp(&["replay", &path, "--yes"])
+            .await
+            .status
+            .success()
+    );
+    let elsewhere = kernel.mgp(&["replay", &path, "--server", "itt"]).await;
+    assert!(
+        err(&elsewhere).contains("did you mean it?"),
+        "{}",
+        err(&elsewhere)
+    );
+
+    rewrite(&file, r#""server":"it""#, r#""agent":"it""#);
+    let of_agent = kernel.mgp(&["replay", &path]).await;
+    assert!(
+        err(&of_agent).contains("recording of an agent"),
+        "{}",
+        err(&of_agent)
+    );
+    let toml = kernel.folder().join("mgp.toml").display().to_string();
+    let none = kernel.mgp(&["replay", &toml]).await;
+    assert_eq!(none.status.code(), Some(2));
+    assert!(err(&none).contains("it is no recording"), "{}", err(&none));
+
+    let play = json!({"server": "it", "method": "tools/list"});
+    assert_eq!(
+        agent.request("mgp/kernel/recorder/play", play).await.code(),
+        -32601
+    );
+    let play = json!({"server": "it", "method": "initialize"});
+    let mut operator = scene::socket_agent(&kernel, "{}").await;
+    assert_eq!(
+        operator
+            .request("mgp/kernel/recorder/play", play)
+            .await
+            .code(),
+        -32602
+    );
+}
