@@ -43,7 +43,7 @@ pub use tools::{Call, Find, ListTools, Tools};
 pub use trust::{Trust, Untrust};
 pub use up::{
     Complete, CompletionShell, Completions, Doctor, LogLineFormat, OpenConsole, Service,
-    ServiceInstall, Stdio, Up,
+    ServiceInstall, Stdio, Top, Up,
 };
 
 const EXIT_CODES: &str = "\
@@ -131,6 +131,8 @@ pub enum Command {
     Status(Status),
     /// Show figures of calls, servers and the kernel, as Prometheus reads them.
     Metrics(Metrics),
+    /// Watch servers, calls, latency, memory and what waits for you, in this terminal.
+    Top(Top),
     /// Open the console in your browser.
     Console(OpenConsole),
     /// Run the kernel as a service of your session.
@@ -260,7 +262,9 @@ pub struct Status {
 #[command(after_help = "Examples:
   mgp metrics
   mgp metrics | grep mgp_calls_total
-  mgp metrics --scrape-config >> prometheus.yml")]
+  mgp metrics --scrape-config >> prometheus.yml
+
+`mgp top` shows people what these figures say: rates, latency, memory.")]
 pub struct Metrics {
     /// In the form of OpenMetrics.
     #[arg(long)]
