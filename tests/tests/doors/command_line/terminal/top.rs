@@ -164,7 +164,7 @@ async fn what_happens_is_seen_and_answered_in_a_terminal() {
     top.resize(40, 12).await;
     wait_until("it is drawn anew", DEADLINE, async || {
         let lines = top.lines();
-        lines[0].ends_with('…') && lines.iter().any(|line| line.contains("  it "))
+        lines[0].ends_with('…') && lines.iter().any(|line| line.contains(" it "))
     })
     .await;
     top.resize(110, 30).await;
