@@ -262,9 +262,7 @@ pub struct Status {
 #[command(after_help = "Examples:
   mgp metrics
   mgp metrics | grep mgp_calls_total
-  mgp metrics --scrape-config >> prometheus.yml
-
-`mgp top` shows people what these figures say: rates, latency, memory.")]
+  mgp metrics --scrape-config")]
 pub struct Metrics {
     /// In the form of OpenMetrics.
     #[arg(long)]
