@@ -45,7 +45,7 @@ pub use tools::{Call, Find, ListTools, Tools};
 pub use trust::{Trust, Untrust};
 pub use up::{
     Complete, CompletionShell, Completions, Doctor, LogLineFormat, OpenConsole, Service,
-    ServiceInstall, Stdio, Up,
+    ServiceInstall, Stdio, Top, Up,
 };
 
 const EXIT_CODES: &str = "\
@@ -133,6 +133,8 @@ pub enum Command {
     Status(Status),
     /// Show figures of calls, servers and the kernel, as Prometheus reads them.
     Metrics(Metrics),
+    /// Watch servers, calls, latency, memory and what waits for you, in this terminal.
+    Top(Top),
     /// Open the console in your browser.
     Console(OpenConsole),
     /// Run the kernel as a service of your session.

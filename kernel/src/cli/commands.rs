@@ -30,7 +30,9 @@ fn is_long(command: &Command) -> bool {
         Audit::Tail(typed) => !typed.follow,
         Audit::Verify | Audit::Acknowledge(_) => false,
     };
-    matches!(command, Command::Status(_)) || matches!(command, Command::Audit(it) if ends(it))
+    matches!(command, Command::Status(_))
+        || matches!(command, Command::Metrics(it) if !it.scrape_config)
+        || matches!(command, Command::Audit(it) if ends(it))
 }
 
 /// Carries out a command.
@@ -44,6 +46,7 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Down => up::down(context),
         Command::Status(asked) => status::show(context, &asked),
         Command::Metrics(typed) => status::metrics::show(context, &typed),
+        Command::Top(typed) => status::top::top(context, &typed),
         Command::Console(typed) => status::console::console(context, &typed),
         Command::Doctor(typed) => status::doctor::doctor(context, &typed),
         Command::Service(typed) => up::service::run(context, &typed),

@@ -4,6 +4,7 @@ mod completions;
 mod console;
 mod doctor;
 mod service;
+mod top;
 
 use clap::{Args, ValueEnum};
 
@@ -11,6 +12,7 @@ pub use completions::{Complete, CompletionShell, Completions};
 pub use console::OpenConsole;
 pub use doctor::Doctor;
 pub use service::{Service, ServiceInstall};
+pub use top::Top;
 
 /// `mgp up`.
 #[derive(Debug, Args)]

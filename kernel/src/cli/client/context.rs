@@ -336,14 +336,30 @@ impl CliContext {
         options: ConnectOptions,
         work: impl AsyncFnOnce(&mut KernelClient) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
+        self.on_this_thread(async {
+            let mut client = self.connected(options).await?;
+            work(&mut client).await
+        })
+    }
+
+    /// A connection to the running kernel that is opened so.
+    pub(in crate::cli) async fn connected(
+        &self,
+        options: ConnectOptions,
+    ) -> Result<KernelClient, Failure> {
+        let holder = || self.holder();
+        KernelClient::connect(&self.socket(), holder, options).await
+    }
+
+    /// Does what waits for more than one thing.
+    pub(in crate::cli) fn on_this_thread<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let outcome = runtime.block_on(async {
-            let holder = || self.holder();
-            let mut client = KernelClient::connect(&self.socket(), holder, options).await?;
-            work(&mut client).await
-        });
+        let outcome = runtime.block_on(work);
         // A thread may still wait for a line from the terminal; nobody waits for it.
         runtime.shutdown_background();
         outcome

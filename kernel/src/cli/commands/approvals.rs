@@ -89,7 +89,8 @@ fn decide(context: &CliContext, method: &str, params: &impl Serialize) -> Result
     context.show(&answer, |answer| say(plain(&decided(&answer))))
 }
 
-fn decided(decided: &Decided) -> String {
+/// What was decided, in one line.
+pub(super) fn decided(decided: &Decided) -> String {
     let verdict = match decided.verdict {
         Verdict::Approved => "approved",
         Verdict::Deferred => "put off",

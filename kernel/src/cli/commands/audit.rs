@@ -41,6 +41,9 @@ pub(super) fn run(context: &CliContext, typed: Audit) -> Result<(), Failure> {
 
 fn tail(context: &CliContext, tail: &args::TailAudit) -> Result<(), Failure> {
     context.with_kernel(async |client| {
+        // Between two looks no request is under way that would hear it.
+        let interrupted = tokio::signal::ctrl_c();
+        tokio::pin!(interrupted);
         let end = replayed(client, u64::MAX).await?.next_seq;
         let mut since = end.saturating_sub(tail.lines);
         let mut lines = AuditLines::new(context.json);
@@ -54,7 +57,10 @@ fn tail(context: &CliContext, tail: &args::TailAudit) -> Result<(), Failure> {
                 if !tail.follow {
                     return Ok(());
                 }
-                tokio::time::sleep(POLL).await;
+                tokio::select! {
+                    () = tokio::time::sleep(POLL) => {}
+                    _ = &mut interrupted => return Err(Failure::Interrupted),
+                }
             }
         }
     })

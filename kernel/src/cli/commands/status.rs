@@ -4,6 +4,7 @@ mod clients;
 pub(super) mod console;
 pub(super) mod doctor;
 pub(super) mod metrics;
+pub(super) mod top;
 mod tree;
 
 use mgp_protocol::mcp::Method;

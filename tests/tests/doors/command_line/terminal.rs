@@ -2,8 +2,10 @@
 
 mod arguments;
 mod completions;
+mod following;
 mod pager;
 mod tables;
+mod top;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,10 +16,10 @@ use std::thread;
 
 use mgp_tests::harness::process::usage::below;
 use mgp_tests::harness::{DEADLINE, Program, wait_until};
-use nix::pty::openpty;
+use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{FlowArg, LocalFlags, tcflow, tcgetattr};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, ttyname};
 
 /// A pseudo terminal. Dropping it ends what runs there.
 pub(super) struct Terminal {
@@ -28,8 +30,24 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
+    /// One that says that it has no columns.
     pub(super) fn open() -> Self {
-        let pty = openpty(None, None).unwrap();
+        Self::of(None)
+    }
+
+    /// One of this size.
+    pub(super) fn sized(columns: u16, rows: u16) -> Self {
+        let size = Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        Self::of(Some(&size))
+    }
+
+    fn of(size: Option<&Winsize>) -> Self {
+        let pty = openpty(size, None).unwrap();
         let keys = File::from(pty.master);
         let mut screen = keys.try_clone().unwrap();
         let shown = Arc::new(Mutex::new(Vec::new()));
@@ -65,6 +83,15 @@ impl Terminal {
     /// The process that was started.
     pub(super) fn running(&self) -> u32 {
         self.running.as_ref().unwrap().id()
+    }
+
+    /// Gives it another size, as a person does who pulls at its window.
+    pub(super) async fn resize(&self, columns: u16, rows: u16) {
+        let name = ttyname(self.slave.as_ref().unwrap()).unwrap();
+        let (columns, rows) = (columns.to_string(), rows.to_string());
+        let name = name.display().to_string();
+        let stty = Program::new("stty", ["-F", &name, "cols", &columns, "rows", &rows]);
+        assert!(stty.output(DEADLINE).await.status.success());
     }
 
     /// Nothing that is written to the terminal gets through, until it may again.

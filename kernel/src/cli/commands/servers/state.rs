@@ -49,7 +49,7 @@ fn in_words(server: &Server) -> String {
 
 /// Why a server is where it is, and what it wrote of that itself, each in so many characters; of one that is
 /// where it should be, who waits or what is missing all the same.
-pub(super) fn why(server: &Server, most: usize) -> Option<String> {
+pub(in crate::cli::commands) fn why(server: &Server, most: usize) -> Option<String> {
     if server.state != "connected" || server.waiting_turn > 0 {
         let reason = one_line(server.reason.as_deref()?, most);
         return Some(match &server.said {
@@ -89,7 +89,7 @@ pub(super) fn whose(one: &Instance) -> String {
 }
 
 /// Its state, and how it is unless that is well.
-pub(super) fn standing(server: &Server) -> String {
+pub(in crate::cli::commands) fn standing(server: &Server) -> String {
     let state = plain(&server.state);
     match server.health.as_deref() {
         None | Some("healthy") => state,

@@ -1,0 +1,297 @@
+use mgp_protocol::mgp::approvals::{Entry, Subject};
+use mgp_protocol::mgp::health::ResourcesInUse;
+use mgp_protocol::mgp::servers::Server;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::Color;
+
+use super::super::figures::TopCalls;
+use super::super::look::TopLook;
+use super::*;
+
+const PLAIN: TopPalette = TopPalette { colours: false };
+
+fn terminal(width: u16, height: u16) -> Terminal<TestBackend> {
+    Terminal::new(TestBackend::new(width, height)).unwrap()
+}
+
+/// The screen as lines without the blanks at their ends.
+fn shown(terminal: &mut Terminal<TestBackend>, model: &mut TopModel) -> Vec<String> {
+    terminal
+        .draw(|frame| draw(frame.buffer_mut(), model, 61_000, PLAIN))
+        .unwrap();
+    let buffer = terminal.backend().buffer();
+    let width = usize::from(buffer.area().width);
+    let lines = buffer.content().chunks(width);
+    let lines = lines.map(|cells| {
+        cells
+            .iter()
+            .map(ratatui::buffer::Cell::symbol)
+            .collect::<String>()
+    });
+    lines.map(|line| line.trim_end().to_owned()).collect()
+}
+
+fn at(width: u16, height: u16, model: &mut TopModel) -> Vec<String> {
+    shown(&mut terminal(width, height), model)
+}
+
+fn hit(model: &mut TopModel, code: KeyCode) {
+    model.key(KeyEvent::new(code, KeyModifiers::NONE));
+}
+
+fn connected(id: &str) -> Server {
+    Server {
+        id: id.into(),
+        state: "connected".into(),
+        pid: Some(7),
+        uses: Some(ResourcesInUse {
+            memory_bytes: 157 << 20,
+            cpu_seconds: 1.0,
+            ..ResourcesInUse::default()
+        }),
+        ..Server::default()
+    }
+}
+
+fn question() -> Entry {
+    Entry {
+        id: "tobami".into(),
+        subject: Subject::Permissions,
+        server: Some("mail".into()),
+        agent: None,
+        text: "server mail needs \u{1b}]0;x\u{7}network.outbound".into(),
+        details: vec!["network.outbound: moderate\nmgp approve other".into()],
+        parts: Vec::new(),
+        options: None,
+        since: "1970-01-01T00:00:01Z".into(),
+        until: None,
+    }
+}
+
+/// Two looks, 2 s apart: `files` was called 25 times between them, once in vain.
+fn model(questions: &[Entry]) -> TopModel {
+    let mut model = TopModel::default();
+    for (at_ms, ended, errors, cpu_seconds) in [(0, 100, 3, 1.0), (2000, 125, 4, 1.2)] {
+        let mut look = TopLook {
+            at_ms,
+            ..TopLook::default()
+        };
+        look.status.version = "0.1.0".into();
+        look.status.pid = 17553;
+        look.status.uptime_secs = 300 + at_ms / 1000;
+        look.status.doors = vec!["socket /run/mgp.sock".into()];
+        let loops = Server {
+            id: "loops".into(),
+            state: "error".into(),
+            reason: Some("exited with \u{1b}[31mcode 1".into()),
+            restarts: 2,
+            next_try_ms: Some(240_000),
+            ..Server::default()
+        };
+        let mut files = connected("files");
+        if let Some(uses) = &mut files.uses {
+            uses.cpu_seconds = cpu_seconds;
+        }
+        look.status.servers = vec![connected("git"), files, loops];
+        let mut calls = TopCalls {
+            ended,
+            errors,
+            ..TopCalls::default()
+        };
+        calls.lasted.buckets[2] = ended;
+        look.figures.calls = [("files".to_owned(), calls)].into();
+        look.figures.under_way = 1;
+        look.pending.pending = questions.to_vec();
+        model.take(look);
+    }
+    model
+}
+
+#[test]
+fn a_usual_terminal_shows_figures_servers_and_what_waits() {
+    let lines = at(80, 24, &mut model(&[question()]));
+    let want = [
+        "mgp 0.1.0, process 17553, up 5 min, 2 of 3 servers connected, 0 agents",
+        "calls   12.5 a second, 0.5 errors, p50 0.7 ms, p99 0.9 ms, 1 under way",
+        "uses    memory –, of servers 314 MiB, processor –",
+        "files   audit sync p99 –, 0 waiting; journal sync p99 –",
+        "doors   socket /run/mgp.sock",
+        "  SERVER   STATE▾        CALLS/S  ERR/S     P50     P99   MEMORY    CPU    CALLS",
+        "> loops    error        exited with code 1 · next try in 4 min · 2 restarts",
+        "  files    connected        12.5    0.5  0.7 ms  0.9 ms  157 MiB    10%      125",
+        "  git      connected           0      0       –       –  157 MiB   0.0%        0",
+    ];
+    assert_eq!(lines[..want.len()], want);
+    assert_eq!(
+        lines[21..],
+        [
+            "WAITING FOR YOU: 1",
+            "> tobami         60 s server mail needs \\u{1b}]0… mgp approve tobami",
+            "q quit  y/n answer  / filter  s order  ? help  Tab panel  Enter more  r reverse",
+        ]
+    );
+}
+
+#[test]
+fn a_small_terminal_shows_what_matters_most() {
+    let lines = at(40, 12, &mut model(&[question()]));
+    assert_eq!(
+        lines,
+        [
+            "mgp 0.1.0, process 17553, up 5 min, 2 o…",
+            "calls   12.5 a second, 0.5 errors, p50 …",
+            "uses    memory –, of servers 314 MiB, p…",
+            "  SERVER   STATE▾     CALLS/S     P99",
+            "> loops    error     exited with code 1…",
+            "  files    connected     12.5  0.9 ms",
+            "  git      connected        0       –",
+            "",
+            "",
+            "WAITING FOR YOU: 1",
+            "> tobami         60 s server mail needs…",
+            "q quit  y/n answer  / filter  s order",
+        ]
+    );
+    let low = at(40, 5, &mut model(&[question()]));
+    assert_eq!(low[0], "mgp 0.1.0, process 17553, up 5 min, 2 o…");
+    assert!(low[2].starts_with("> loops"), "{low:?}");
+    assert_eq!(low[3], "WAITING FOR YOU: 1");
+    assert_eq!(at(19, 24, &mut model(&[]))[0], "too small; q leaves");
+    for (width, height) in [(1, 1), (20, 4), (21, 9), (300, 4), (20, 100), (1000, 300)] {
+        let mut model = model(&[question()]);
+        at(width, height, &mut model);
+        hit(&mut model, KeyCode::Char('y'));
+        at(width, height, &mut model);
+    }
+}
+
+#[test]
+fn a_wide_terminal_has_room_for_reasons() {
+    let mut model = model(&[]);
+    hit(&mut model, KeyCode::Char('C'));
+    let lines = at(130, 20, &mut model);
+    let head = lines.iter().find(|line| line.contains("SERVER")).unwrap();
+    for title in ["CALLS/S▾", "P50", "RESTARTS", "CALLS", "NOW", "WHY"] {
+        assert!(head.contains(title), "{head}");
+    }
+    assert!(
+        lines.iter().any(|line| line.starts_with("> files")),
+        "{lines:?}"
+    );
+    assert!(!lines.iter().any(|line| line.contains("WAITING")));
+}
+
+/// Only what is on the screen is drawn, and the marked row is there.
+#[test]
+fn of_ten_thousand_servers_those_on_the_screen_are_drawn() {
+    let mut look = TopLook::default();
+    let ids = (0..10_000).map(|at| format!("server-{at:05}"));
+    look.status.servers = ids.map(|id| connected(&id)).collect();
+    let mut model = TopModel::default();
+    model.take(look);
+    let mut terminal = terminal(80, 24);
+    let lines = shown(&mut terminal, &mut model);
+    assert!(lines.iter().any(|line| line.starts_with("> server-00000")));
+    hit(&mut model, KeyCode::End);
+    let lines = shown(&mut terminal, &mut model);
+    assert!(
+        lines.iter().any(|line| line.starts_with("> server-09999")),
+        "{lines:?}"
+    );
+    hit(&mut model, KeyCode::PageUp);
+    let lines = shown(&mut terminal, &mut model);
+    assert!(
+        lines.iter().any(|line| line.starts_with("> server-0998")),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_question_is_shown_with_all_there_is_to_read() {
+    let mut model = model(&[question()]);
+    hit(&mut model, KeyCode::Char('y'));
+    let lines = at(60, 20, &mut model).join("\n");
+    for part in [
+        " tobami ",
+        "permissions",
+        "network.outbound: moderate⏎mgp approve other",
+        "server: mail",
+        "waits for 60 s",
+        "mgp approve tobami   or   mgp deny tobami",
+        "Say YES to this, for good?",
+        "Enter confirms  Esc back",
+    ] {
+        assert!(lines.contains(part), "{part}: {lines}");
+    }
+    assert!(!lines.contains(['\u{1b}', '\u{7}']), "{lines}");
+    let low = at(60, 8, &mut model).join("\n");
+    assert!(
+        low.contains("more lines: PgDn") && !low.contains("Enter confirms"),
+        "{low}"
+    );
+
+    hit(&mut model, KeyCode::Esc);
+    hit(&mut model, KeyCode::Enter);
+    let lines = at(80, 24, &mut model).join("\n");
+    assert!(lines.contains("mgp servers logs loops -f"), "{lines}");
+    hit(&mut model, KeyCode::Esc);
+    hit(&mut model, KeyCode::Char('?'));
+    assert!(
+        at(80, 24, &mut model)
+            .join("\n")
+            .contains("order by latency")
+    );
+}
+
+#[test]
+fn a_filter_a_message_and_a_kernel_that_is_away_are_told_in_place() {
+    let mut model = TopModel::default();
+    assert_eq!(at(80, 24, &mut model)[0], "asking the kernel");
+    model = super::tests::model(&[]);
+    hit(&mut model, KeyCode::Char('/'));
+    hit(&mut model, KeyCode::Char('g'));
+    let lines = at(80, 24, &mut model);
+    assert_eq!(lines[23], "/g_   Enter keeps it, Esc takes it back");
+    assert!(
+        lines.iter().any(|line| line.contains("SERVER …")),
+        "{lines:?}"
+    );
+    assert!(
+        !lines.iter().any(|line| line.contains("files    ")),
+        "{lines:?}"
+    );
+    hit(&mut model, KeyCode::Char('%'));
+    assert!(
+        at(80, 24, &mut model)
+            .join("\n")
+            .contains("no server has this text")
+    );
+    hit(&mut model, KeyCode::Esc);
+    model.tell("approved: x");
+    model.lose("no kernel is running");
+    let lines = at(80, 24, &mut model);
+    assert_eq!(lines[23], "approved: x");
+    assert_eq!(lines[1], "NO ANSWER: no kernel is running");
+    assert!(
+        lines.iter().any(|line| line.contains("  files")),
+        "what was seen last stays"
+    );
+}
+
+/// With `NO_COLOR` nothing has a colour, and without it trouble is red.
+#[test]
+fn colours_are_there_where_they_are_wanted() {
+    for colours in [false, true] {
+        let mut terminal = terminal(80, 24);
+        let mut model = model(&[question()]);
+        let palette = TopPalette { colours };
+        terminal
+            .draw(|frame| draw(frame.buffer_mut(), &mut model, 0, palette))
+            .unwrap();
+        let cells = terminal.backend().buffer().content();
+        assert_eq!(cells.iter().any(|cell| cell.fg == Color::Red), colours);
+        assert!(colours || cells.iter().all(|cell| cell.fg == Color::Reset));
+    }
+}
