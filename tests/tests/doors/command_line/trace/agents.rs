@@ -7,6 +7,22 @@ use serde_json::{Value, json};
 use super::{interrupted, shows, stdio_agent, told, tracing};
 use crate::scene;
 
+/// What is shown of the agent, as [`told`] says it.
+const WANTED: [&str; 12] = [
+    "agent request initialize -",
+    "kernel answer initialize -",
+    "agent notification notifications/initialized -",
+    "agent request tools/call it:test_elicitation",
+    "kernel request elicitation/create -",
+    "agent answer elicitation/create -",
+    "kernel notification notifications/progress -",
+    "kernel answer tools/call it:test_elicitation",
+    "agent request ping -",
+    "kernel answer ping -",
+    "kernel error no/such -",
+    "kernel answer tools/call it:echo",
+];
+
 /// Decision 0068: an agent is followed at all doors and in all eras: what it asks and is answered, what it is told
 /// and asked. What another agent says is not shown.
 #[tokio::test]
@@ -84,20 +100,7 @@ async fn an_agent_is_followed_at_every_door() {
         .map(|l| serde_json::from_str(l).unwrap())
         .collect();
     let said: Vec<String> = messages.iter().map(told).collect();
-    for wanted in [
-        "agent request initialize -",
-        "kernel answer initialize -",
-        "agent notification notifications/initialized -",
-        "agent request tools/call it:test_elicitation",
-        "kernel request elicitation/create -",
-        "agent answer elicitation/create -",
-        "kernel notification notifications/progress -",
-        "kernel answer tools/call it:test_elicitation",
-        "agent request ping -",
-        "kernel answer ping -",
-        "kernel error no/such -",
-        "kernel answer tools/call it:echo",
-    ] {
+    for wanted in WANTED {
         assert!(
             said.iter().any(|line| line == wanted),
             "{wanted}: {said:#?}"
