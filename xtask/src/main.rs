@@ -1,7 +1,6 @@
 //! The chores of this workspace. `cargo xtask test` is the one gate: what it says is what is true.
 
 mod failures;
-mod halves;
 mod package;
 mod rows;
 mod step;
@@ -75,8 +74,8 @@ enum Chore {
 /// The profile of what plays and checks many courses.
 const CHECKS: &str = "checks";
 const SIMULATOR: &str = "simulator";
-/// Runs of the simulator in the gate: as many as two cores play in one or two minutes.
-const SEEDS: u64 = 5_000;
+/// Runs of the simulator in the gate: as many as two cores play in half a minute.
+const SEEDS: u64 = 2_000;
 /// Steps of which it plays every course that a few nodes can take: one more takes three times as long.
 const STEPS: u64 = 5;
 const PEERS: &str = "third-party servers and clients";
@@ -135,7 +134,6 @@ fn steps(quick: bool) -> Vec<Vec<Step>> {
         true => step.left_out("left out by --quick"),
         false => step,
     };
-    let [one_half, other_half] = halves::tests().map(|half| without_peers(half, quick));
     vec![
         vec![Step::new("format", cargo(&["fmt", "--all", "--check"]))],
         vec![Step::new(
@@ -152,12 +150,7 @@ fn steps(quick: bool) -> Vec<Vec<Step>> {
         ],
         // Tests wait for processes and clocks most of the time, and the others take what they leave.
         vec![
-            Step::new("tests, one half", one_half)
-                .counted()
-                .again(alone),
-            Step::new("tests, the other half", other_half)
-                .counted()
-                .again(alone),
+            Step::new("tests", tests(quick)).counted().again(alone),
             left_out(Step::new(SIMULATOR, at_leisure(&simulator(SEEDS))).counted()),
             left_out(Step::new("model checks", at_leisure(&model_checks())).counted()),
         ],
@@ -188,10 +181,8 @@ fn rows() -> Command {
 }
 
 fn tests(quick: bool) -> Command {
-    without_peers(cargo(&["test", "--workspace", "--no-fail-fast"]), quick)
-}
-
-fn without_peers(mut tests: Command, quick: bool) -> Command {
+    // No example in a comment is code, and looking for one takes a minute.
+    let mut tests = cargo(&["test", "--workspace", "--tests", "--no-fail-fast"]);
     if quick {
         tests.env("MGP_WITHOUT_PEERS", "1");
     }
@@ -224,7 +215,14 @@ fn set(command: &Command) -> impl Iterator<Item = (&OsStr, &OsStr)> {
 }
 
 fn alone(names: &[&str]) -> Command {
-    let mut tests = cargo(&["test", "--workspace", "--no-fail-fast", "--", "--exact"]);
+    let mut tests = cargo(&[
+        "test",
+        "--workspace",
+        "--tests",
+        "--no-fail-fast",
+        "--",
+        "--exact",
+    ]);
     tests.args(names);
     tests
 }
