@@ -23,6 +23,7 @@ pub use self::trace::may_be_of_mgp;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use mgp_engine::callers::request_ids::WireId;
 use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::ids::ServerId;
@@ -131,21 +132,6 @@ fn is_untaken(refusal: &Refusal) -> bool {
 
 /// Caller and server speak the same era: the payload is sent unchanged.
 async fn along(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>, era: Era) -> Outcome {
-    let headers = outgoing.headers(era);
-    let asked = outgoing.asked(request, link, era);
-    let mut span = asking(request, link, outgoing);
-    let call = Call {
-        caller: Some(&request.caller),
-        exchange: &request.exchange,
-        token: outgoing.token.map(RawValue::get),
-        stream: asked.stream,
-        reports: asked.reports,
-        era,
-        final_check: outgoing.final_check,
-        mirror: outgoing.mirror(&headers),
-        span: span.as_ref(),
-        trace: Some(&request.trace),
-    };
     let redeclared = match era {
         Era::Legacy => None,
         Era::Modern => {
@@ -154,24 +140,14 @@ async fn along(request: &Request, link: &Arc<Link>, outgoing: Outgoing<'_>, era:
             negotiation::redeclared(outgoing.params, client, server, consents)
         }
     };
-    let outcome = link.call(call, |id| {
+    let begun = |id| {
         let mut splice = outgoing.spliced(Some(id));
         if let Some((said, instead)) = redeclared {
             splice.replace(said, instead);
         }
-        traced(
-            request,
-            link,
-            era,
-            outgoing,
-            (asked, id, span.as_ref()),
-            &mut splice,
-        );
-        frame(id, outgoing.method, splice)
-    });
-    let outcome = outcome.await;
-    answered(&mut span, &outcome);
-    outcome
+        splice
+    };
+    sent((request, link), outgoing, era, outgoing.token, begun).await
 }
 
 /// Sends params that are already in the server's own words.
@@ -184,6 +160,24 @@ async fn translated(
 ) -> Outcome {
     let outgoing = Outgoing { params, ..outgoing };
     let token = progress_token(params)?;
+    let begun = |id: WireId| {
+        let mut splice = Splice::new(params);
+        if let Some(token) = token {
+            splice.replace(token.get(), id.to_string());
+        }
+        splice
+    };
+    sent((request, link), outgoing, era, token, begun).await
+}
+
+/// Sends a request: the params as they were `begun`, with what the kernel adds for this server.
+async fn sent<'a>(
+    (request, link): (&Request, &Arc<Link>),
+    outgoing: Outgoing<'a>,
+    era: Era,
+    token: Option<&RawValue>,
+    begun: impl FnOnce(WireId) -> Splice<'a>,
+) -> Outcome {
     let headers = outgoing.headers(era);
     let asked = outgoing.asked(request, link, era);
     let mut span = asking(request, link, outgoing);
@@ -200,18 +194,9 @@ async fn translated(
         trace: Some(&request.trace),
     };
     let outcome = link.call(call, |id| {
-        let mut splice = Splice::new(params);
-        if let Some(token) = token {
-            splice.replace(token.get(), id.to_string());
-        }
-        traced(
-            request,
-            link,
-            era,
-            outgoing,
-            (asked, id, span.as_ref()),
-            &mut splice,
-        );
+        let mut splice = begun(id);
+        let part = (asked, id, span.as_ref());
+        traced(request, link, era, outgoing, part, &mut splice);
         frame(id, outgoing.method, splice)
     });
     let outcome = outcome.await;
