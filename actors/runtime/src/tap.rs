@@ -126,7 +126,9 @@ impl Tap {
     fn take(&self, bytes: usize, message: impl FnOnce() -> TappedMessage) {
         {
             let mut queue = self.queue();
-            let full = queue.messages.len() >= WAITING_MAX
+            // After a gap nothing more is taken until what came before it is: it is told in its place.
+            let full = queue.missed > 0
+                || queue.messages.len() >= WAITING_MAX
                 || queue.bytes.saturating_add(bytes) > WAITING_BYTES_MAX;
             match full {
                 true => queue.missed += 1,
@@ -228,6 +230,16 @@ mod tests {
             assert!(matches!(tap.next().await, TapNews::Message(_)));
         }
         assert!(matches!(tap.next().await, TapNews::Missed(142)));
+        for _ in 0..=WAITING_MAX {
+            pass(&subject);
+        }
+        assert!(matches!(tap.next().await, TapNews::Message(_)));
+        // There is room again, but what comes now would stand before the gap.
+        pass(&subject);
+        for _ in 1..WAITING_MAX {
+            assert!(matches!(tap.next().await, TapNews::Message(_)));
+        }
+        assert!(matches!(tap.next().await, TapNews::Missed(2)));
         let large = Bytes::from(vec![b' '; WAITING_BYTES_MAX]);
         super::pass(&subject, 1, MessageSender::Kernel, &large);
         pass(&subject);

@@ -157,11 +157,13 @@ impl Logins {
         self.find(server)?.wanted()
     }
 
-    /// The tokens of a server's logins that are held right now, to be masked.
+    /// The tokens of all logins that are held right now, to be masked.
     #[must_use]
-    pub fn tokens(&self, server: &ServerId) -> Vec<String> {
-        let records = self.all_of(server).into_iter();
-        let records = records.filter_map(|login| login.record());
+    pub fn tokens(&self) -> Vec<String> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let logins: Vec<_> = held.values().cloned().collect();
+        drop(held);
+        let records = logins.into_iter().filter_map(|login| login.record());
         records
             .flat_map(|record| record.tokens().collect::<Vec<_>>())
             .collect()

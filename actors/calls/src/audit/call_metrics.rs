@@ -95,8 +95,8 @@ impl CallMetrics {
             let table = self.tools.read().unwrap_or_else(PoisonError::into_inner);
             let of_server = table.servers.get(&tool.server);
             let known = of_server.and_then(|tools| tools.get(&tool.own_name).cloned());
-            let others = table.tools >= self.most || !is_legible(&tool.own_name);
-            known.or_else(|| others.then(|| self.others.clone()))
+            let others = || table.tools >= self.most || !is_legible(&tool.own_name);
+            known.or_else(|| others().then(|| self.others.clone()))
         };
         let metrics = known.unwrap_or_else(|| self.first_of(tool));
         metrics.count(ending, lasted);

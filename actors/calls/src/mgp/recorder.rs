@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub async fn follow(cx: &Context, logins: &Logins, request: &Request) -> Outcome {
     let asked: Follow = read(request)?;
     let subject = subject(cx, &asked)?;
-    let tap = OpenTap::on(subject.clone()).ok_or_else(|| Refusal::Overloaded {
+    let tap = OpenTap::on(subject).ok_or_else(|| Refusal::Overloaded {
         what: format!("the list of {TAPS_MAX} commands that follow messages"),
     })?;
     let _record = LookingOn::begin(&cx.audit, request, &asked);
@@ -43,8 +43,9 @@ pub async fn follow(cx: &Context, logins: &Logins, request: &Request) -> Outcome
         cx,
         logins,
         request,
-        subject,
         recorder: Recorder::new(asked),
+        masks: masks(cx, logins),
+        known: (cx.audit.masks(), logins.tokens()),
     };
     tokio::select! {
         biased;
@@ -80,26 +81,22 @@ fn subject(cx: &Context, asked: &Follow) -> Result<TapSubject, Refusal> {
     }
 }
 
-/// What is a secret right now: tokens are renewed.
-fn masks(cx: &Context, logins: &Logins, server: Option<&ServerId>) -> Arc<Masks> {
-    let masks = cx.audit.masks();
-    let tokens = server.map(|server| logins.tokens(server));
-    match tokens.filter(|tokens| !tokens.is_empty()) {
-        None => masks,
-        Some(tokens) => {
-            let mut masks = Masks::clone(&masks);
-            masks.learn(tokens);
-            Arc::new(masks)
-        }
-    }
+/// What is a secret right now, also of other servers than the one that is asked: a server says what it was told.
+fn masks(cx: &Context, logins: &Logins) -> Masks {
+    let mut masks = Masks::clone(&cx.audit.masks());
+    masks.learn(logins.tokens());
+    masks
 }
 
 struct FollowedMessages<'a> {
     cx: &'a Context,
     logins: &'a Logins,
     request: &'a Request,
-    subject: TapSubject,
     recorder: Recorder,
+    /// All that was a secret since this began.
+    masks: Masks,
+    /// What it was made from last: the configuration's, and the tokens, which are renewed.
+    known: (Arc<Masks>, Vec<String>),
 }
 
 impl FollowedMessages<'_> {
@@ -133,12 +130,13 @@ impl FollowedMessages<'_> {
                 None => PassedText::Frame(&message.frame),
             },
         };
-        let server = match &self.subject {
-            TapSubject::Server(server) => Some(server),
-            TapSubject::Agent(_) => None,
-        };
-        let masks = masks(self.cx, self.logins, server);
-        self.recorder.hear(&passed, &masks)
+        let now = (self.cx.audit.masks(), self.logins.tokens());
+        if !Arc::ptr_eq(&now.0, &self.known.0) || now.1 != self.known.1 {
+            self.masks.join(&now.0);
+            self.masks.learn(now.1.iter().cloned());
+            self.known = now;
+        }
+        self.recorder.hear(&passed, &self.masks)
     }
 
     /// Waits for a reader that is behind. False when there is none any more.

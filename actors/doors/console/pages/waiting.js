@@ -106,12 +106,14 @@ function answer(entry, kernel, store) {
 /** A node that wants to join. */
 function joining(node, kernel, store) {
   const decide = (method, button) => doing(async () => {
-    await kernel.ask(method, { node: node.id });
+    const words = method === 'mgp/kernel/nodes/approve' ? { words: node.words } : {};
+    await kernel.ask(method, { node: node.id, ...words });
     say('Decided', 'good');
     await store.readNodes();
   }, button);
   return h('article', { class: 'card', tabindex: '0', 'data-key': node.id, 'aria-label': `${node.name} wants to join` },
-    h('header', { class: 'row' }, pill('warn', 'A node'), h('b', {}, node.name), h('span', { class: 'dim' }, `as ${node.role}, from ${node.from}`)),
+    h('header', { class: 'row' }, pill('warn', 'A node'), h('b', {}, visible(node.name)), h('span', { class: 'dim' }, `as ${node.role}, from ${node.from}`)),
+    node.called_before && h('p', { class: 'note bad' }, 'It asked as ', visible(node.called_before), ' before; its words are new ones.'),
     node.looks_like && h('p', { class: 'note bad' }, `Its name is hard to tell from that of ${node.looks_like}.`),
     h('p', { class: 'asked' }, 'It is the one you mean if it shows the same three words: ', h('b', { class: 'words' }, node.words)),
     h('div', { class: 'row' }, h('button', { class: 'yes main', onclick: (event) => decide('mgp/kernel/nodes/approve', event.target) }, 'Let it in ', h('kbd', {}, 'y')),

@@ -423,9 +423,7 @@ impl Link {
 
     /// Settles a call whose answer was no message of its server's, once.
     pub(super) fn settle(&self, id: u64, outcome: Outcome) {
-        if self.awaits(id) {
-            self.tap_outcome(id, &outcome);
-        }
+        self.tap_outcome(id, &outcome);
         self.settled(id, outcome);
     }
 

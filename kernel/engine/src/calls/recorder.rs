@@ -17,6 +17,9 @@ use crate::store::masks::Masks;
 /// Requests whose answers are awaited: more than a server may have under way. Beyond, the answers to those before
 /// have neither method nor time.
 pub const AWAITED_MAX: usize = 4_096;
+/// Bytes of what is kept of each: a long address, so that all of them hold some megabytes. The answer to a longer one is
+/// shown without its method.
+const AWAITED_BYTES_MAX: usize = 4_096;
 /// Longest message whose text is shown, in bytes. All of it is searched for secrets, and is one line of a file that a
 /// person may open; what a tool answers to a model is far shorter.
 pub const SHOWN_MAX: usize = 1 << 20;
@@ -129,6 +132,10 @@ impl Recorder {
         method: &str,
         about: Option<String>,
     ) {
+        let about_len = about.as_ref().map_or(0, String::len);
+        if id.as_json().len() + method.len() + about_len > AWAITED_BYTES_MAX {
+            return;
+        }
         if self.awaited.len() >= AWAITED_MAX {
             self.awaited.clear();
         }
@@ -216,7 +223,7 @@ impl Recorder {
     }
 
     fn shown(&self, passed: &PassedMessage<'_>, read: ReadMessage, masks: &Masks) -> Heard {
-        let words = |text: String| masks.text(cut(&text)).into_owned();
+        let words = |text: String| masked(masks, &text);
         let (bytes, message) = match passed.what {
             PassedText::Frame(frame) => (frame.len(), self.body(frame, &read, masks)),
             PassedText::GivenUp(..) => (0, None),
@@ -228,7 +235,10 @@ impl Recorder {
             kind: read.kind,
             method: read.method.map(words),
             about: read.about.map(words),
-            id: read.id.and_then(|id| raw(masks.json(id.as_json()))),
+            id: read
+                .id
+                .filter(|id| id.as_json().len() <= WORDS_MAX)
+                .and_then(|id| raw(masks.json(id.as_json()))),
             bytes: bytes as u64,
             took_us: read.took.map(micros),
             failed: read.failed,
@@ -249,7 +259,7 @@ impl Recorder {
             || serde_json::from_str::<&RawValue>(&text).is_ok();
         match json {
             true => raw(masks.json(&text)),
-            false => raw(quoted(&masks.text(cut(&text)))),
+            false => raw(quoted(&masked(masks, &text))),
         }
     }
 }
@@ -309,8 +319,12 @@ fn about(method: &str, params: Option<&str>) -> Option<String> {
     serde_json::from_str(member(params?, name)?).ok()
 }
 
-fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(WORDS_MAX)]
+/// The beginning of a text. It is masked before it is cut: a part of a secret is not found.
+fn masked(masks: &Masks, text: &str) -> String {
+    let looked_at = &text[..text.floor_char_boundary(SHOWN_MAX)];
+    let mut masked = masks.text(looked_at).into_owned();
+    masked.truncate(masked.floor_char_boundary(WORDS_MAX));
+    masked
 }
 
 /// JSON as it is; what is none after all is left out.

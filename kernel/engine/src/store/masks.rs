@@ -60,6 +60,11 @@ impl Masks {
         self.0.sort_by_key(|s| std::cmp::Reverse(s.len()));
     }
 
+    /// What is secret to the others is to these, too.
+    pub fn join(&mut self, others: &Self) {
+        self.learn(others.0.iter().cloned());
+    }
+
     /// How many values are looked for.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -144,19 +149,25 @@ pub(crate) fn is_secret(key: &str) -> bool {
 
 /// A text without the credentials that follow `Bearer`.
 fn without_bearer(text: &str) -> Cow<'_, str> {
-    let mut out = Cow::Borrowed(text);
-    let mut from = 0;
-    while let Some(at) = bearer(&out, from) {
-        let rest = &out[at..];
-        let credential = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
+    let credential = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
+    let mut out = String::new();
+    let (mut kept, mut from) = (0, 0);
+    while let Some(at) = bearer(text, from) {
+        let rest = &text[at..];
         let len = rest.find(|c| !credential(c)).unwrap_or(rest.len());
         from = at;
         if len >= BEARER_MIN {
-            out.to_mut().replace_range(at..at + len, MASK);
-            from += MASK.len();
+            out.push_str(&text[kept..at]);
+            out.push_str(MASK);
+            from += len;
+            kept = from;
         }
     }
-    out
+    if kept == 0 {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(&text[kept..]);
+    Cow::Owned(out)
 }
 
 /// Where the text after the next `Bearer ` begins.

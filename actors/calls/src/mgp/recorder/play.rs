@@ -48,7 +48,7 @@ pub async fn play(cx: &Context, logins: &Logins, request: &Request) -> Outcome {
     };
     let outcome = cx.upstream(&server).play(request, played).await;
     note(cx, request, &asked, name.as_deref(), &outcome);
-    let masks = masks(cx, logins, Some(&server));
+    let masks = masks(cx, logins);
     let answer = match outcome {
         Ok(result) => {
             let result = masks.json(&String::from_utf8_lossy(&result));

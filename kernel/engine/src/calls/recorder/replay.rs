@@ -1,6 +1,6 @@
 //! What of a recording is played again, in which order, and with what in the place of what has changed since.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 use mgp_protocol::mcp::meta::PROTOCOL_VERSION;
@@ -11,6 +11,7 @@ use mgp_protocol::splice::{Splice, member, members, quoted};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::about;
 use crate::store::masks::MASK;
 
 /// What is asked of a server once more: calls, lists and reads. A link says the rest by itself.
@@ -225,11 +226,20 @@ fn step(line: usize, request: &Heard, heard: &[Numbered], at: usize) -> Result<R
     let between = at + 1..at + 1 + end;
     let asked = between.filter(|place| owner(heard, *place) == Some(at));
     let questions = asked.filter_map(|place| question(&heard[place].1, &heard[place..]));
+    let method = request.method.clone().unwrap_or_default();
     let params = member(message, "params");
+    if params.is_some_and(is_double) {
+        return Err("its params have two members of one name".into());
+    }
+    // What the line says beside its message is for people: what is asked is in the message.
+    let about = about(&method, params);
+    if about.as_deref().is_some_and(|about| about.contains(MASK)) {
+        return Err("what it is about is masked".into());
+    }
     Ok(ReplayStep {
         line,
-        method: request.method.clone().unwrap_or_default(),
-        about: request.about.clone(),
+        method,
+        about,
         modern: params.is_some_and(is_modern),
         params: params.map(own),
         answered: *answered,
@@ -301,6 +311,13 @@ fn outcome(message: &str) -> Option<Value> {
     };
     let (name, value) = of("result").or_else(|| of("error"))?;
     Some(serde_json::json!({ name: value }))
+}
+
+/// Readers differ in which of two members counts.
+fn is_double(params: &str) -> bool {
+    let members = members(params).unwrap_or_default();
+    let mut seen = HashSet::new();
+    members.iter().any(|(name, _)| !seen.insert(&**name))
 }
 
 fn is_modern(params: &str) -> bool {

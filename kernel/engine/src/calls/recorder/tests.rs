@@ -146,6 +146,28 @@ fn no_part_of_a_message_shows_a_secret() {
     }
 }
 
+/// Decision 0068: what is cut is masked before.
+#[test]
+fn no_part_of_a_secret_is_left_where_a_text_is_cut() {
+    let mut it = Scene::new(bodies());
+    let long = "x".repeat(WORDS_MAX - 8) + "hunter2-hunter2";
+    let noise = format!("{long} \u{1}");
+    let heard = [
+        it.frame(Kernel, &call(1, &long)),
+        it.frame(Kernel, &json!({"jsonrpc": "2.0", "method": long})),
+        it.passed(Server, PassedText::Frame(noise.as_bytes())),
+    ];
+    for heard in heard {
+        let line = serde_json::to_string(&heard.unwrap()).unwrap();
+        assert!(!line.contains("hunter"), "{line}");
+    }
+    let id = json!({"jsonrpc": "2.0", "id": "i".repeat(WORDS_MAX), "method": "ping"});
+    assert!(
+        it.frame(Kernel, &id).unwrap().id.is_none(),
+        "no id of any length"
+    );
+}
+
 #[test]
 fn a_long_message_is_shown_without_its_text() {
     let mut it = Scene::new(bodies());

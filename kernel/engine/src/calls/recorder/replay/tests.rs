@@ -39,6 +39,40 @@ fn recording(lines: &[String]) -> String {
     lines.map(|line| line + "\n").collect()
 }
 
+/// Decision 0068: a recording is a file of anybody's: what is judged before it is called is what is called.
+#[test]
+fn what_is_called_is_what_the_message_names() {
+    let delete = request(1, "tools/call", &json!({"name": "delete"}));
+    let masked = request(3, "tools/call", &json!({"name": MASK}));
+    let double = request(2, "tools/call", &json!({"name": "echo"}));
+    let double = double.replace(
+        r#""params":{"name":"echo"}"#,
+        r#""params":{"name":"echo","n\u0061me":"delete"}"#,
+    );
+    assert!(double.contains("delete"));
+    let replay = Replay::read(&recording(&[
+        delete.replace(r#""about":"delete""#, r#""about":"echo""#),
+        answer(1, &json!({})),
+        double,
+        answer(2, &json!({})),
+        masked,
+        answer(3, &json!({})),
+    ]))
+    .unwrap();
+    let [step] = &replay.steps[..] else {
+        panic!("{:?}", replay.steps);
+    };
+    assert_eq!(step.about.as_deref(), Some("delete"));
+    let why = replay.skipped.iter().map(|skipped| &*skipped.why);
+    assert_eq!(
+        why.collect::<Vec<_>>(),
+        [
+            "its params have two members of one name",
+            "what it is about is masked"
+        ]
+    );
+}
+
 /// Decision 0068: calls, lists and reads are played, in the era they were asked in and without what was of one
 /// request alone; the handshake and the rest are the link's own.
 #[test]
