@@ -1,6 +1,6 @@
 // What servers answer, shown: text as text, pictures and sounds as such, and nothing that could be run.
 
-import { h, bytes } from './dom.js';
+import { h, bytes, visible } from './dom.js';
 
 // A picture of these types is only ever decoded; SVG is a document, and is shown as its text.
 const PICTURES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
@@ -23,9 +23,9 @@ function block(of) {
     case 'text': return text(of.text);
     case 'image': return media(of, PICTURES, (url) => h('img', { src: url, alt: 'A picture from the server' }));
     case 'audio': return media(of, SOUNDS, (url) => h('audio', { src: url, controls: true }));
-    case 'resource': return h('div', {}, h('p', { class: 'dim' }, 'Resource ', h('code', {}, String(of.resource?.uri))),
+    case 'resource': return h('div', {}, h('p', { class: 'dim' }, 'Resource ', h('code', {}, visible(String(of.resource?.uri)))),
       of.resource?.text !== undefined ? text(of.resource.text) : block({ type: 'image', data: of.resource?.blob, mimeType: of.resource?.mimeType }));
-    case 'resource_link': return h('p', {}, 'Resource ', h('code', {}, String(of.uri)), ' ', String(of.title ?? of.name ?? ''));
+    case 'resource_link': return h('p', {}, 'Resource ', h('code', {}, visible(String(of.uri))), ' ', visible(String(of.title ?? of.name ?? '')));
     default: return text(JSON.stringify(of, null, 2));
   }
 }

@@ -74,7 +74,7 @@ function field(name, schema, required, value, depth) {
   const options = kind !== 'array' && choices(schema);
   if (options) {
     const select = h('select', common, h('option', { value: '' }, required ? '(choose)' : '(none)'),
-      options.map(([of, words], at) => h('option', { value: String(at + 1), selected: same(of, given) }, words)));
+      options.map(([of, words], at) => h('option', { value: String(at + 1), selected: same(of, given) }, visible(words))));
     return { name, el: wrap(select), read: () => select.value ? options[Number(select.value) - 1][0] : required ? missing() : undefined };
   }
   if (kind === 'boolean') {

@@ -77,7 +77,7 @@ function card(entry, decide, kernel, store) {
     h('p', { class: 'asked' }, visible(entry.text)),
     entry.details.length > 0 && h('pre', { class: 'text diff', tabindex: '0' }, entry.details.map(line)),
     entry.subject === 'pins' && entry.parts.map((tool) => change(kernel, entry.server, tool)),
-    entry.parts.length > 1 && h('fieldset', { class: 'parts' }, h('legend', {}, 'About'), entry.parts.map((part) => h('label', { class: 'check' }, h('input', { type: 'checkbox', value: part, checked: true }), part))),
+    entry.parts.length > 1 && h('fieldset', { class: 'parts' }, h('legend', {}, 'About'), entry.parts.map((part) => h('label', { class: 'check' }, h('input', { type: 'checkbox', value: part, checked: true }), visible(part)))),
     h('div', { class: 'row' }, buttons.flat()));
   return el;
 }
@@ -98,7 +98,7 @@ function answer(entry, kernel, store) {
     await kernel.ask('mgp/approvals/deny', { id: entry.id });
     await store.readPending();
   }, event.target) }, 'No answer ', h('kbd', {}, 'n'));
-  if (entry.options.length) return [entry.options.map((option, at) => h('button', { class: at === 0 ? 'yes' : '', onclick: (event) => give(option, event.target) }, option)), refuse];
+  if (entry.options.length) return [entry.options.map((option, at) => h('button', { class: at === 0 ? 'yes' : '', onclick: (event) => give(option, event.target) }, visible(option))), refuse];
   const field = h('input', { type: 'text', 'aria-label': 'Your answer' });
   return [field, h('button', { class: 'main yes', onclick: (event) => give(field.value, event.target) }, 'Answer'), refuse];
 }

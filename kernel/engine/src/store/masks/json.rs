@@ -166,7 +166,7 @@ impl MaskingCopy<'_> {
     fn scalar(&mut self, raw: &str) -> usize {
         let number = raw.starts_with(|c: char| c == '-' || c.is_ascii_digit());
         let place = self.place();
-        match number && place.secret && !place.counts {
+        match number && (place.secret && !place.counts || self.masks.holds(raw)) {
             true => {
                 self.changed = true;
                 self.out.push_str(&quoted(MASK));

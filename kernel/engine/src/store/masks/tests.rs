@@ -55,6 +55,16 @@ fn a_secret_is_found_in_every_form() {
     }
 }
 
+/// Decision 0068: a secret of digits is one as a number, too.
+#[test]
+fn a_secret_that_is_a_number_is_found() {
+    let masks = Masks::of(["84719263".to_owned()]);
+    assert_eq!(
+        masks.json(r#"{"n":84719263,"m":[-84719263.5,8471926]}"#),
+        r#"{"n":"[redacted]","m":["[redacted]",8471926]}"#
+    );
+}
+
 /// Decision 0068: what is named like a secret is one, also in a text that is JSON.
 #[test]
 fn a_value_is_masked_by_its_name() {
