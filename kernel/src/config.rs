@@ -40,7 +40,7 @@ pub(crate) use sections::cluster::{ADVERTISED_MAX, host_port};
 pub use sections::discovery::{DiscoveryConfig, RegisteredConfig};
 pub use sections::http::lite::LiteConfig;
 pub use sections::http::oauth::OAuthConfig;
-pub use sections::http::telemetry::TelemetryConfig;
+pub use sections::http::telemetry::{OtlpProtocol, TelemetryConfig};
 pub use sections::http::{HttpAuth, HttpConfig};
 pub use sections::network::NetworkConfig;
 pub use sections::registry::RegistryConfig;

@@ -2,6 +2,7 @@
 //!
 //! Nothing here holds up a request: a span or a line that finds no room in its queue is dropped and counted.
 
+mod client;
 pub mod logs;
 mod posting;
 
@@ -229,5 +230,29 @@ async fn tell_figures(
         if last {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decision 0066: a queue holds as much as was said, and what finds no room is dropped and counted.
+    #[test]
+    fn what_finds_no_room_is_dropped_and_counted() {
+        let most = TelemetryConfig::default().queue;
+        assert_eq!(most, 2_048);
+        let counts = Arc::default();
+        let (sink, mut queue) = bounded(most, Signal::Logs, &counts);
+        for told in 0..most + 3 {
+            sink.send(told);
+        }
+        assert_eq!(counts.dropped(Signal::Logs).get(), 3);
+        assert_eq!(queue.len(), most);
+        assert_eq!(queue.try_recv(), Ok(0), "the first ones are kept");
+        sink.send(most);
+        sink.send(most);
+        assert_eq!(counts.dropped(Signal::Logs).get(), 4, "one found room");
+        assert_eq!(counts.dropped(Signal::Traces).get(), 0);
     }
 }

@@ -4,36 +4,43 @@ use http::Method;
 use mgp_tests::harness::{DEADLINE, HttpClient, Peers, Process, wait_until};
 use serde_json::Value;
 
+/// What waits is told at once.
+const SOON: &str = "interval_ms = 20\nmetrics_interval_secs = 1\n";
+
 /// A running collector.
 pub(crate) struct Collector {
     _process: Process,
     /// Its address.
     pub(crate) url: String,
+    /// The address of its services of gRPC.
+    grpc: String,
 }
 
 impl Collector {
     pub(crate) async fn start(peers: &Peers) -> Self {
         let mut process = Process::start("collector", &peers.collector());
-        let address = |said: &str| {
-            Some(
-                said.lines()
-                    .next()?
-                    .strip_prefix("collecting at ")?
-                    .to_owned(),
-            )
+        let addresses = |said: &str| {
+            let line = said.lines().next()?.strip_prefix("collecting at ")?;
+            let (url, grpc) = line.split_once(" and ")?;
+            Some((url.to_owned(), grpc.to_owned()))
         };
-        let url = process.says("its address", DEADLINE, address).await;
+        let (url, grpc) = process.says("its addresses", DEADLINE, addresses).await;
         Self {
             _process: process,
             url,
+            grpc,
         }
     }
 
     /// The section that names it, with more keys.
     pub(crate) fn section(&self, more: &str) -> String {
-        self.named(&format!(
-            "interval_ms = 20\nmetrics_interval_secs = 1\n{more}"
-        ))
+        self.named(&format!("{SOON}{more}"))
+    }
+
+    /// The same, over gRPC.
+    pub(crate) fn grpc_section(&self, more: &str) -> String {
+        let endpoint = &self.grpc;
+        format!("[telemetry]\nprotocol = \"grpc\"\nendpoint = \"{endpoint}\"\n{SOON}{more}\n")
     }
 
     /// The section that names it, with these keys alone.

@@ -33,21 +33,21 @@ fn named<'t>(spans: &[&'t Value], name: &str, kind: u64) -> &'t Value {
         .unwrap_or_else(|| panic!("{name} of kind {kind} is in {spans:#?}"))
 }
 
-/// Decision 0066: a call from one node to a server of another one is one trace: below the caller's span the one of the
-/// first node, below its request that of the second, and the server is told of the last. Names are told, and nothing of
-/// what was sent or answered.
+/// Decisions 0066 and 0070: a call from one node to a server of another one is one trace, though one tells over HTTP and
+/// the other one over gRPC: below the caller's span the one of the first node, below its request that of the second, and
+/// the server is told of the last. Names are told, and nothing of what was sent or answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_across_two_nodes_is_one_trace() {
     let Some(peers) = Peers::find(&[Need::Collector]) else {
         return;
     };
     let collector = Collector::start(&peers).await;
-    let telemetry =
-        collector.section("logs = true\nheaders = { Authorization = \"Bearer of-the-collector\" }");
+    let keys = "logs = true\nheaders = { Authorization = \"Bearer of-the-collector\" }";
     let entry = Program::fixture(&[]).entry("it");
-    let nas =
-        Kernel::with_config(&config("nas", "127.0.0.1:0", &(telemetry.clone() + &entry))).await;
-    let desk = Kernel::with_config(&config("desk", "127.0.0.1:0", &telemetry)).await;
+    let far = collector.grpc_section(keys) + &entry;
+    let nas = Kernel::with_config(&config("nas", "127.0.0.1:0", &far)).await;
+    let near = collector.section(keys);
+    let desk = Kernel::with_config(&config("desk", "127.0.0.1:0", &near)).await;
     let nodes = JoinedNodes::joined(nas, desk, &["it"]).await;
     let mut client = HttpClient::new(nodes.desk.url());
     client.open_session("2025-11-25", "{}").await;
@@ -114,6 +114,14 @@ async fn a_call_across_two_nodes_is_one_trace() {
     };
     let told = collector.is_told("the figures are told", counted).await;
     figures_and_lines(&told);
+    let services = ["TraceService", "MetricsService", "LogsService"];
+    let by_grpc = |told: &Value| {
+        let posts = told["posts"].as_array().unwrap();
+        let taken = |service| posts.iter().any(|post| post["path"] == service);
+        services.into_iter().all(taken)
+    };
+    let all = "traces, figures and lines came over gRPC";
+    collector.is_told(all, by_grpc).await;
 }
 
 /// The names of OpenTelemetry's conventions for MCP and GenAI.

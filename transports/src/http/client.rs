@@ -1,6 +1,7 @@
 //! Requests to upstream servers.
 
 mod h2;
+mod unary;
 
 use std::error::Error;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use super::{causes, innermost, wire};
 use crate::sse;
 
 pub use self::h2::{H2Body, H2Client};
+pub use self::unary::{UnaryAnswer, UnaryClient};
 pub use super::dial::DialError;
 
 /// How long a connection waits for its next request. Common servers close theirs after 5 s: we

@@ -6,6 +6,7 @@ mod proxy;
 mod shutdown;
 mod stream;
 mod tls;
+mod unary;
 
 use std::future::Future;
 use std::time::Duration;

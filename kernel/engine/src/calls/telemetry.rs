@@ -2,6 +2,7 @@
 //!
 //! Names and numbers only: no argument and no result of a call has a place here.
 
+pub mod collector;
 pub mod exposition;
 pub mod families;
 pub mod latency;

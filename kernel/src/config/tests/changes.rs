@@ -84,6 +84,7 @@ loopback = false #> true waits
 tools_max = 1 #> 2 waits
 [telemetry]
 endpoint = "https://a" #> "https://b" waits
+protocol = "http/protobuf" #> "grpc" waits
 traces = true #> false waits
 metrics = true #> false waits
 logs = false #> true waits

@@ -6,15 +6,33 @@ use std::path::Path;
 use std::time::Duration;
 
 use mgp_engine::calls::telemetry::sampling::SamplingRule;
+use mgp_transports::http::client::parse_url;
 use mgp_transports::http::is_safe;
 
 use crate::config::reading::{Env, SecretsConfig, Section, Values};
 
+/// How a collector is spoken to, by the names of `OTEL_EXPORTER_OTLP_PROTOCOL`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OtlpProtocol {
+    /// A POST for each message.
+    #[default]
+    HttpProtobuf,
+    /// A unary call for each message.
+    Grpc,
+}
+
+const PROTOCOLS: [(&str, OtlpProtocol); 2] = [
+    ("http/protobuf", OtlpProtocol::HttpProtobuf),
+    ("grpc", OtlpProtocol::Grpc),
+];
+
 /// `[telemetry]`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TelemetryConfig {
-    /// Where the collector takes OTLP over HTTP; `None` for nowhere: nothing is told.
+    /// Where the collector takes OTLP; `None` for nowhere: nothing is told.
     pub endpoint: Option<String>,
+    /// How it is spoken to.
+    pub protocol: OtlpProtocol,
     /// Headers that go with each message to it; they may be secrets.
     pub headers: BTreeMap<String, String>,
     /// Spans are told.
@@ -41,6 +59,7 @@ impl Default for TelemetryConfig {
     fn default() -> Self {
         Self {
             endpoint: None,
+            protocol: OtlpProtocol::default(),
             headers: BTreeMap::new(),
             traces: true,
             metrics: true,
@@ -62,6 +81,7 @@ impl fmt::Debug for TelemetryConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TelemetryConfig")
             .field("endpoint", &self.endpoint)
+            .field("protocol", &self.protocol)
             .field("headers", &self.headers.keys())
             .field("sampling", &self.sampling)
             .finish_non_exhaustive()
@@ -77,9 +97,15 @@ impl TelemetryConfig {
         env: &Env<'_>,
         secrets: &SecretsConfig,
     ) {
+        section.choice("protocol", &PROTOCOLS, &mut self.protocol);
         if let Some(text) = section.text("endpoint") {
-            match endpoint(text.get_ref()) {
-                Ok(url) => self.endpoint = Some(url.to_owned()),
+            match endpoint(text.get_ref(), self.protocol) {
+                Ok(url) => {
+                    self.endpoint = Some(url.to_owned());
+                    if let Some(hint) = port_of_the_other(url, self.protocol) {
+                        section.warn(text.span(), format!("`endpoint` in [telemetry] {hint}"));
+                    }
+                }
                 Err(why) => section.refuse(text.span(), format!("`endpoint` in [telemetry] {why}")),
             }
         }
@@ -126,17 +152,37 @@ impl TelemetryConfig {
 }
 
 /// Where a collector is, without a `/` at the end.
-fn endpoint(url: &str) -> Result<&str, &'static str> {
+fn endpoint(url: &str, protocol: OtlpProtocol) -> Result<&str, &'static str> {
     let url = url.trim_end_matches('/');
+    let grpc = protocol == OtlpProtocol::Grpc;
     match url {
+        _ if !is_safe(url) && grpc => {
+            Err("wants https://, or http:// on this machine, like http://127.0.0.1:4317")
+        }
         _ if !is_safe(url) => {
             Err("wants https://, or http:// on this machine, like http://127.0.0.1:4318")
         }
         _ if url.contains(['?', '#']) => Err("has a `?` or `#`: paths are put behind it"),
+        _ if grpc && parse_url(url).is_ok_and(|url| url.path() != "/") => {
+            Err("has a path, and gRPC has its own: leave it out, like http://127.0.0.1:4317")
+        }
         _ if SIGNALS.iter().any(|path| url.ends_with(path)) => {
             Err("is what stands before /v1/traces, /v1/metrics and /v1/logs: leave that out")
         }
         _ => Ok(url),
+    }
+}
+
+/// What to do about a port where collectors take the other protocol.
+fn port_of_the_other(url: &str, protocol: OtlpProtocol) -> Option<&'static str> {
+    match (parse_url(url).ok()?.port_u16()?, protocol) {
+        (4317, OtlpProtocol::HttpProtobuf) => Some(
+            "has port 4317, where collectors take gRPC: set `protocol = \"grpc\"`, or the port of HTTP, 4318",
+        ),
+        (4318, OtlpProtocol::Grpc) => Some(
+            "has port 4318, where collectors take HTTP: leave `protocol` out, or set the port of gRPC, 4317",
+        ),
+        _ => None,
     }
 }
 
@@ -155,7 +201,8 @@ mod tests {
             "http://[::1]:4318/",
             "https://otel.example/x/",
         ] {
-            assert_eq!(endpoint(good), Ok(good.trim_end_matches('/')));
+            let url = endpoint(good, OtlpProtocol::HttpProtobuf);
+            assert_eq!(url, Ok(good.trim_end_matches('/')));
         }
         for (bad, why) in [
             ("http://otel.example:4318", "on this machine"),
@@ -165,11 +212,37 @@ mod tests {
             ("https://otel.example#x", "`#`"),
             ("http://localhost:4318/v1/traces/", "leave that out"),
         ] {
-            let said = endpoint(bad).unwrap_err();
+            let said = endpoint(bad, OtlpProtocol::HttpProtobuf).unwrap_err();
             assert!(
                 said.contains(why) && !said.contains("secret"),
                 "{bad}: {said}"
             );
         }
+    }
+
+    /// Decision 0070: gRPC is spoken in the clear on this machine alone, too, and has its own paths; a port of the other
+    /// protocol is worth a hint.
+    #[test]
+    fn an_endpoint_of_grpc_has_no_path() {
+        for good in ["http://127.0.0.1:4317", "https://otel.example/"] {
+            let url = endpoint(good, OtlpProtocol::Grpc);
+            assert_eq!(url, Ok(good.trim_end_matches('/')));
+        }
+        for (bad, why) in [
+            ("http://otel.example:4317", "on this machine"),
+            ("otel.example:4317", "wants"),
+            ("https://otel.example/x", "leave it out"),
+            ("http://localhost:4317/v1/traces", "leave it out"),
+        ] {
+            let said = endpoint(bad, OtlpProtocol::Grpc).unwrap_err();
+            assert!(said.contains(why), "{bad}: {said}");
+        }
+        let hint = |port: u16, protocol| {
+            port_of_the_other(&format!("http://127.0.0.1:{port}"), protocol).is_some()
+        };
+        let [http, grpc] = PROTOCOLS.map(|(_, protocol)| protocol);
+        assert_eq!([hint(4317, http), hint(4318, http)], [true, false]);
+        assert_eq!([hint(4317, grpc), hint(4318, grpc)], [false, true]);
+        assert!(!hint(443, http) && !hint(443, grpc));
     }
 }

@@ -1,0 +1,270 @@
+//! What the answers of a collector mean, and how often a message to it is tried (OTLP 1.x: "Failures", "Retryable
+//! Response Codes", "OTLP/gRPC Throttling").
+
+use std::time::Duration;
+
+use super::otlp::PartialSuccess;
+use super::protobuf::{ProtoFields, ProtoValue};
+
+/// How often a message is tried, and about the first pause, which doubles: some 15 s in all, in which a collector that
+/// is started anew is back.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause that a collector may ask for: what comes meanwhile waits in the queue, or is dropped there.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// What google.rpc calls the message that says when to come again.
+const RETRY_INFO: &[u8] = b"/google.rpc.RetryInfo";
+
+/// What an answer means for the message that it answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CollectorVerdict {
+    /// It was taken, perhaps in part.
+    Taken(Option<PartialSuccess>),
+    /// It may be taken later; so long the collector wants to be left alone, if it says so.
+    Later(Option<Duration>),
+    /// It never will be.
+    Never,
+}
+
+impl CollectorVerdict {
+    /// Of an answer over HTTP with this status, `Retry-After` and body.
+    #[must_use]
+    pub fn over_http(status: u16, retry_after: Option<&str>, body: &[u8]) -> Self {
+        match status {
+            200..300 => Self::Taken(PartialSuccess::read(body)),
+            429 | 502 | 503 | 504 => {
+                let seconds = retry_after.and_then(|after| after.trim().parse().ok());
+                Self::Later(seconds.map(Duration::from_secs))
+            }
+            _ => Self::Never,
+        }
+    }
+
+    /// Of an answer over gRPC with this code, `google.rpc.Status` as it was sent, and message.
+    #[must_use]
+    pub fn over_grpc(code: u32, status: &[u8], message: &[u8]) -> Self {
+        let asked = retry_delay(status);
+        match code_name(code) {
+            "OK" => Self::Taken(PartialSuccess::read(message)),
+            "CANCELLED" | "DEADLINE_EXCEEDED" | "ABORTED" | "OUT_OF_RANGE" | "UNAVAILABLE"
+            | "DATA_LOSS" => Self::Later(asked),
+            // It recovers only if it says when.
+            "RESOURCE_EXHAUSTED" if asked.is_some() => Self::Later(asked),
+            _ => Self::Never,
+        }
+    }
+}
+
+/// What gRPC calls a code ("Status codes and their use in gRPC").
+#[must_use]
+pub fn code_name(code: u32) -> &'static str {
+    const NAMES: [&str; 17] = [
+        "OK",
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+        "UNAUTHENTICATED",
+    ];
+    let place = usize::try_from(code).unwrap_or(usize::MAX);
+    NAMES.get(place).copied().unwrap_or("UNKNOWN")
+}
+
+/// The delay of the `google.rpc.RetryInfo` among the details of a `google.rpc.Status`; a time before now is now.
+fn retry_delay(status: &[u8]) -> Option<Duration> {
+    let is_retry_info = |any: &&[u8]| {
+        let mut names = messages(any, 1);
+        names.next().is_some_and(|name| name.ends_with(RETRY_INFO))
+    };
+    let any = messages(status, 3).find(is_retry_info)?;
+    let info = messages(any, 2).next().unwrap_or_default();
+    let delay = messages(info, 1).next().unwrap_or_default();
+    let number = |field| {
+        let found = ProtoFields(delay).find_map(|found| match found {
+            (place, ProtoValue::Number(value)) if place == field => Some(value.cast_signed()),
+            _ => None,
+        });
+        u64::try_from(found.unwrap_or(0)).unwrap_or(0)
+    };
+    let whole = Duration::from_secs(number(1));
+    Some(whole.saturating_add(Duration::from_nanos(number(2))))
+}
+
+/// The texts and messages in a field.
+fn messages(of: &[u8], field: u64) -> impl Iterator<Item = &[u8]> {
+    ProtoFields(of).filter_map(move |found| match found {
+        (place, ProtoValue::Bytes(bytes)) if place == field => Some(bytes),
+        _ => None,
+    })
+}
+
+/// The tries of one message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CollectorRetries {
+    failed: u32,
+}
+
+impl CollectorRetries {
+    /// After one more try that failed: the pause before the next one, `None` where there is none. `asked` is what the
+    /// collector wants. Without it the pause is some quarter more or less, by `chance`: kernels that lost the same
+    /// collector at the same moment do not all come back at once.
+    #[must_use]
+    pub fn again(&mut self, asked: Option<Duration>, chance: u8) -> Option<Duration> {
+        self.failed += 1;
+        if self.failed >= TRIES {
+            return None;
+        }
+        let doubled = PAUSE * (1 << (self.failed - 1));
+        let about = doubled.mul_f64(0.75 + f64::from(chance) / 512.0);
+        Some(asked.unwrap_or(about).min(PAUSE_MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::protobuf::ProtoMessage;
+    use super::*;
+
+    /// All pauses of a message that is never taken.
+    fn pauses(asked: Option<Duration>, chance: u8) -> Vec<Duration> {
+        let mut retries = CollectorRetries::default();
+        std::iter::from_fn(|| retries.again(asked, chance))
+            .take(100)
+            .collect()
+    }
+
+    /// Decision 0066: five tries, with pauses of about 1, 2, 4 and 8 s.
+    #[test]
+    fn a_message_is_tried_five_times_with_pauses_that_grow() {
+        for chance in [0, 1, 128, 254, 255] {
+            let pauses = pauses(None, chance);
+            assert_eq!(pauses.len(), 4, "a message is sent five times");
+            for (pause, about) in pauses.iter().zip([1, 2, 4, 8]) {
+                let about = Duration::from_secs(about);
+                assert!(
+                    (about * 3 / 4..about * 5 / 4).contains(pause),
+                    "{pause:?} is not about {about:?}"
+                );
+            }
+        }
+        assert_ne!(pauses(None, 0), pauses(None, 255), "not all at once");
+    }
+
+    /// Decision 0066: a collector may ask for another pause, up to 30 s, and not for more tries.
+    #[test]
+    fn a_collector_asks_for_no_more_than_half_a_minute() {
+        for (asked, granted) in [(0, 0), (7, 7), (30, 30), (31, 30), (u64::MAX, 30)] {
+            let asked = Some(Duration::from_secs(asked));
+            let granted = Duration::from_secs(granted);
+            assert_eq!(pauses(asked, 9), [granted; 4], "{asked:?}");
+        }
+    }
+
+    /// OTLP 1.x, "Retryable Response Codes": four statuses, and no other one.
+    #[test]
+    fn over_http_four_statuses_can_be_tried_again() {
+        let later = |after| CollectorVerdict::Later(after);
+        for status in 100..=599 {
+            let verdict = CollectorVerdict::over_http(status, Some(" 3 "), b"");
+            let due = Some(Duration::from_secs(3));
+            match status {
+                200..300 => assert_eq!(verdict, CollectorVerdict::Taken(None), "{status}"),
+                429 | 502..=504 => assert_eq!(verdict, later(due), "{status}"),
+                _ => assert_eq!(verdict, CollectorVerdict::Never, "{status}"),
+            }
+        }
+        for odd in ["", "-1", "soon", "Wed, 21 Oct 2026 07:28:00 GMT"] {
+            let verdict = CollectorVerdict::over_http(503, Some(odd), b"");
+            assert_eq!(verdict, later(None), "{odd:?}");
+        }
+    }
+
+    fn status(details: &[(&str, Option<(u64, u64)>)]) -> Vec<u8> {
+        let mut status = ProtoMessage::default();
+        status.number(1, 8);
+        status.put(2, b"slow down");
+        for (name, delay) in details {
+            status.message(3, |any| {
+                any.put(1, name.as_bytes());
+                any.message(2, |info| {
+                    if let Some((seconds, nanos)) = delay {
+                        info.message(1, |delay| {
+                            delay.number(1, *seconds);
+                            delay.number(2, *nanos);
+                        });
+                    }
+                });
+            });
+        }
+        status.bytes()
+    }
+
+    const RETRY: &str = "type.googleapis.com/google.rpc.RetryInfo";
+
+    /// OTLP 1.x, "Failures" of OTLP/gRPC: six codes, and RESOURCE_EXHAUSTED where the collector says when.
+    #[test]
+    fn over_grpc_six_codes_can_be_tried_again_and_one_that_says_when() {
+        let throttled = status(&[
+            ("type.googleapis.com/google.rpc.ErrorInfo", Some((9, 0))),
+            (RETRY, Some((2, 500_000_000))),
+        ]);
+        let due = Some(Duration::from_millis(2_500));
+        for code in 0..=20 {
+            let plain = CollectorVerdict::over_grpc(code, b"", b"");
+            let told = CollectorVerdict::over_grpc(code, &throttled, b"");
+            match code {
+                0 => assert_eq!(plain, CollectorVerdict::Taken(None)),
+                1 | 4 | 10 | 11 | 14 | 15 => {
+                    assert_eq!(plain, CollectorVerdict::Later(None), "{code}");
+                    assert_eq!(told, CollectorVerdict::Later(due), "{code}");
+                }
+                8 => {
+                    assert_eq!(plain, CollectorVerdict::Never);
+                    assert_eq!(told, CollectorVerdict::Later(due));
+                }
+                _ => assert_eq!(
+                    (plain, told),
+                    (CollectorVerdict::Never, CollectorVerdict::Never)
+                ),
+            }
+        }
+        let unsaid = status(&[("type.googleapis.com/google.rpc.ErrorInfo", Some((9, 0)))]);
+        assert_eq!(
+            CollectorVerdict::over_grpc(8, &unsaid, b""),
+            CollectorVerdict::Never
+        );
+        assert_eq!([code_name(14), code_name(99)], ["UNAVAILABLE", "UNKNOWN"]);
+    }
+
+    /// Times that are none are now, and a torn message says nothing.
+    #[test]
+    fn a_delay_is_read_whatever_it_is() {
+        for (delay, due) in [
+            (None, Duration::ZERO),
+            (Some((u64::MAX, u64::MAX)), Duration::ZERO),
+            (Some((u64::MAX >> 1, 1)), Duration::new(u64::MAX >> 1, 1)),
+        ] {
+            assert_eq!(retry_delay(&status(&[(RETRY, delay)])), Some(due));
+        }
+        let whole = status(&[(RETRY, Some((3, 0)))]);
+        for end in 0..whole.len() {
+            let read = retry_delay(&whole[..end]);
+            assert!(
+                read.is_none_or(|read| read <= Duration::from_secs(3)),
+                "{end}"
+            );
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The two protocols of OTLP 1.x by which a message goes to a collector: a POST over HTTP, and a unary call of gRPC.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::{Method, Uri};
+use mgp_engine::calls::telemetry::collector::{CollectorVerdict, code_name};
+use mgp_transports::http::client::{Client, ClientError, UnaryClient, parse_url, read_json};
+use mgp_transports::log::visible;
+use tokio::time::timeout;
+
+use super::Signal;
+use crate::config::{OtlpProtocol, TelemetryConfig};
+
+/// Of an answer so many bytes are read.
+const ANSWER_MAX: usize = 64 << 10;
+/// Of a collector's words so many bytes are logged.
+const WORDS_MAX: usize = 300;
+
+/// Sends messages to one collector.
+#[derive(Debug)]
+pub(super) struct CollectorClient {
+    protocol: ProtocolClient,
+    /// By signal.
+    urls: [Uri; Signal::ALL.len()],
+    headers: HeaderMap,
+    timeout: Duration,
+}
+
+#[derive(Debug)]
+enum ProtocolClient {
+    Http(Client),
+    Grpc(UnaryClient),
+}
+
+/// A collector's answer, or that there was none.
+pub(super) struct CollectorAnswer {
+    pub(super) verdict: CollectorVerdict,
+    /// Why it was not taken, for a person.
+    pub(super) why: String,
+}
+
+impl CollectorClient {
+    /// To the collector of the configuration; `None` where there is none.
+    pub(super) fn new(config: &TelemetryConfig, client: Client) -> Option<Self> {
+        let endpoint = config.endpoint.as_ref()?;
+        let url = |signal| parse_url(&format!("{endpoint}{}", path(config.protocol, signal))).ok();
+        let [traces, metrics, logs] = Signal::ALL.map(url);
+        let mut headers = HeaderMap::new();
+        for (name, value) in &config.headers {
+            let (Ok(name), Ok(mut value)) =
+                (name.parse::<HeaderName>(), HeaderValue::from_str(value))
+            else {
+                continue;
+            };
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        let protocol = match config.protocol {
+            OtlpProtocol::HttpProtobuf => {
+                let protobuf = HeaderValue::from_static("application/x-protobuf");
+                headers.insert(CONTENT_TYPE, protobuf);
+                ProtocolClient::Http(client)
+            }
+            OtlpProtocol::Grpc => ProtocolClient::Grpc(client.unary()),
+        };
+        Some(Self {
+            protocol,
+            urls: [traces?, metrics?, logs?],
+            headers,
+            timeout: config.timeout,
+        })
+    }
+
+    /// Sends one message, once.
+    pub(super) async fn send(&self, signal: Signal, message: Bytes) -> CollectorAnswer {
+        let url = &self.urls[signal as usize];
+        let answered = async {
+            match &self.protocol {
+                ProtocolClient::Http(client) => self.post(client, url, message).await,
+                ProtocolClient::Grpc(client) => self.call(client, url, &message).await,
+            }
+        };
+        let why = match timeout(self.timeout, answered).await {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(why)) => why.to_string(),
+            Err(_) => "it did not answer in time".into(),
+        };
+        CollectorAnswer {
+            verdict: CollectorVerdict::Later(None),
+            why,
+        }
+    }
+
+    async fn post(
+        &self,
+        client: &Client,
+        url: &Uri,
+        message: Bytes,
+    ) -> Result<CollectorAnswer, ClientError> {
+        let asked = client.request(Method::POST, url, self.headers.clone(), Some(message));
+        let answer = asked.await?;
+        // Read in any case, so that the connection can be used again.
+        let said = read_json(answer.body, ANSWER_MAX).await.unwrap_or_default();
+        let after = answer.headers.get(RETRY_AFTER);
+        let after = after.and_then(|after| after.to_str().ok());
+        Ok(CollectorAnswer {
+            verdict: CollectorVerdict::over_http(answer.status.as_u16(), after, &said),
+            why: format!("it answered HTTP {}", answer.status),
+        })
+    }
+
+    async fn call(
+        &self,
+        client: &UnaryClient,
+        url: &Uri,
+        message: &[u8],
+    ) -> Result<CollectorAnswer, ClientError> {
+        let asked = client.ask(url, self.headers.clone(), message, ANSWER_MAX);
+        let answer = asked.await?;
+        let name = code_name(answer.code);
+        Ok(CollectorAnswer {
+            verdict: CollectorVerdict::over_grpc(answer.code, &answer.details, &answer.message),
+            why: match &*words(&answer.words) {
+                "" => format!("it answered {name}"),
+                words => format!("it answered {name}: {words}"),
+            },
+        })
+    }
+}
+
+/// Where messages of a signal go, behind the endpoint.
+const fn path(protocol: OtlpProtocol, signal: Signal) -> &'static str {
+    match (protocol, signal) {
+        (OtlpProtocol::HttpProtobuf, Signal::Traces) => "/v1/traces",
+        (OtlpProtocol::HttpProtobuf, Signal::Metrics) => "/v1/metrics",
+        (OtlpProtocol::HttpProtobuf, Signal::Logs) => "/v1/logs",
+        (OtlpProtocol::Grpc, Signal::Traces) => {
+            "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+        }
+        (OtlpProtocol::Grpc, Signal::Metrics) => {
+            "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
+        }
+        (OtlpProtocol::Grpc, Signal::Logs) => {
+            "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
+        }
+    }
+}
+
+/// The words of a collector, as they are logged.
+pub(super) fn words(said: &[u8]) -> String {
+    visible(&said[..said.len().min(WORDS_MAX)])
+}
