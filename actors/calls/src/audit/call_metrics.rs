@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind, is_legible};
-use mgp_engine::calls::telemetry::refusal_reasons::{REASONS, RefusalReason};
+use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::Outcome as Ending;
@@ -41,7 +41,7 @@ pub struct CallMetrics {
     others: Arc<ToolMetrics>,
     no_tool: Arc<ToolMetrics>,
     under_way: AtomicU64,
-    refusals: [GrowingCount; REASONS.len()],
+    refusals: [GrowingCount; RefusalReason::ALL.len()],
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ impl CallMetrics {
             others: Arc::default(),
             no_tool: Arc::default(),
             under_way: AtomicU64::new(0),
-            refusals: [const { GrowingCount::new() }; REASONS.len()],
+            refusals: [const { GrowingCount::new() }; RefusalReason::ALL.len()],
         }
     }
 
@@ -86,7 +86,7 @@ impl CallMetrics {
     ) {
         self.under_way.fetch_sub(1, Ordering::Relaxed);
         if let Some(refusal) = refusal {
-            self.refusals[RefusalReason::of(refusal).place()].one_more();
+            self.refusals[RefusalReason::of(refusal) as usize].one_more();
         }
         let Some(tool) = tool else {
             return self.no_tool.count(ending, lasted);
@@ -156,8 +156,8 @@ impl CallMetrics {
             MetricKind::Counter,
             "Calls of tools that ended without a result, by reason.",
         );
-        for (reason, count) in REASONS.iter().zip(&self.refusals) {
-            refusals.add(&[("reason", reason)], count.get());
+        for (reason, count) in RefusalReason::ALL.iter().zip(&self.refusals) {
+            refusals.add(&[("reason", reason.as_str())], count.get());
         }
         let gauge = |name, help| MetricFamily::new(name, MetricKind::Gauge, help);
         vec![

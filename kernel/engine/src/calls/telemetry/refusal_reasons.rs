@@ -2,46 +2,95 @@
 
 use mgp_protocol::refusal::{Denial, Refusal};
 
-/// One reason, by its place in [`REASONS`].
+/// One reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RefusalReason(usize);
-
-/// Every reason.
-pub const REASONS: [&str; 24] = [
-    "access",
-    "permission",
-    "confirmation",
-    "validator",
-    "unsafe_code",
-    "rate_limit",
-    "quota",
-    "credentials",
-    "registration",
-    "disabled",
-    "forbidden",
-    "unknown",
-    "bad_request",
-    "schema",
-    "bad_result",
-    "not_ready",
-    "lost",
-    "faulty",
-    "timeout",
-    "held_up",
-    "overloaded",
-    "cancelled",
-    "peer_error",
-    "internal",
-];
+pub enum RefusalReason {
+    /// The agent may not call it.
+    Access,
+    /// The server lacks a permission.
+    Permission,
+    /// A person did not say yes.
+    Confirmation,
+    /// A validator found fault with the arguments.
+    Validator,
+    /// Code in the arguments is not safe.
+    UnsafeCode,
+    /// Too many calls in a minute.
+    RateLimit,
+    /// Too many calls in a day.
+    Quota,
+    /// The server has no login, or an old one.
+    Credentials,
+    /// It was registered, and not in a way that may be called.
+    Registration,
+    /// It is switched off.
+    Disabled,
+    /// The caller is not let in.
+    Forbidden,
+    /// There is no such thing.
+    Unknown,
+    /// The request is none.
+    BadRequest,
+    /// The arguments do not fit the schema.
+    Schema,
+    /// The result does not fit the schema.
+    BadResult,
+    /// The server is not there yet.
+    NotReady,
+    /// The server went away.
+    Lost,
+    /// What the server said is of no use.
+    Faulty,
+    /// The time was over.
+    Timeout,
+    /// It waited for a turn that did not come.
+    HeldUp,
+    /// There is no room.
+    Overloaded,
+    /// The caller took it back, or is gone.
+    Cancelled,
+    /// The server answered with an error.
+    PeerError,
+    /// The kernel failed.
+    Internal,
+}
 
 impl RefusalReason {
-    /// The word for a refusal. Words of the field, not of the message: those may repeat what was sent.
+    /// Every reason, each at its own place.
+    pub const ALL: [Self; 24] = [
+        Self::Access,
+        Self::Permission,
+        Self::Confirmation,
+        Self::Validator,
+        Self::UnsafeCode,
+        Self::RateLimit,
+        Self::Quota,
+        Self::Credentials,
+        Self::Registration,
+        Self::Disabled,
+        Self::Forbidden,
+        Self::Unknown,
+        Self::BadRequest,
+        Self::Schema,
+        Self::BadResult,
+        Self::NotReady,
+        Self::Lost,
+        Self::Faulty,
+        Self::Timeout,
+        Self::HeldUp,
+        Self::Overloaded,
+        Self::Cancelled,
+        Self::PeerError,
+        Self::Internal,
+    ];
+
+    /// The reason of a refusal. It has words of the field, not of the message: those may repeat what was sent.
     #[must_use]
     pub fn of(refusal: &Refusal) -> Self {
-        let word = match refusal {
+        match refusal {
             Refusal::Denied(denial) => of_denial(denial),
-            Refusal::Unanswered(call) => return Self::of(&call.why),
-            Refusal::Forbidden(_) | Refusal::Closed(_) => "forbidden",
+            Refusal::Unanswered(call) => Self::of(&call.why),
+            Refusal::Forbidden(_) | Refusal::Closed(_) => Self::Forbidden,
             Refusal::UnknownMethod(_)
             | Refusal::UnknownTool(_)
             | Refusal::UnknownPrompt(_)
@@ -50,54 +99,71 @@ impl RefusalReason {
             | Refusal::Gone(_)
             | Refusal::TooLate(_)
             | Refusal::Expired(_)
-            | Refusal::BadCursor => "unknown",
+            | Refusal::BadCursor => Self::Unknown,
             Refusal::BadParams(_)
             | Refusal::BadMeta(_)
             | Refusal::HeaderMismatch(_)
             | Refusal::MissingCapability { .. }
             | Refusal::UnsupportedVersion { .. }
-            | Refusal::BadRequest(_) => "bad_request",
-            Refusal::BadArguments { .. } => "schema",
-            Refusal::BadResult { .. } => "bad_result",
-            Refusal::NotReady { .. } => "not_ready",
-            Refusal::Lost { .. } => "lost",
-            Refusal::Faulty { .. } | Refusal::TooLarge { .. } => "faulty",
-            Refusal::TimedOut { .. } => "timeout",
-            Refusal::HeldUp { .. } => "held_up",
-            Refusal::Overloaded { .. } => "overloaded",
-            Refusal::Cancelled => "cancelled",
-            Refusal::Peer(_) => "peer_error",
-            Refusal::Broken(_) => "internal",
-        };
-        let place = REASONS.iter().position(|reason| *reason == word);
-        Self(place.unwrap_or(REASONS.len() - 1))
-    }
-
-    /// Its place among [`REASONS`].
-    #[must_use]
-    pub const fn place(self) -> usize {
-        self.0
+            | Refusal::BadRequest(_) => Self::BadRequest,
+            Refusal::BadArguments { .. } => Self::Schema,
+            Refusal::BadResult { .. } => Self::BadResult,
+            Refusal::NotReady { .. } => Self::NotReady,
+            Refusal::Lost { .. } => Self::Lost,
+            Refusal::Faulty { .. } | Refusal::TooLarge { .. } => Self::Faulty,
+            Refusal::TimedOut { .. } => Self::Timeout,
+            Refusal::HeldUp { .. } => Self::HeldUp,
+            Refusal::Overloaded { .. } => Self::Overloaded,
+            Refusal::Cancelled => Self::Cancelled,
+            Refusal::Peer(_) => Self::PeerError,
+            Refusal::Broken(_) => Self::Internal,
+        }
     }
 
     /// The word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
-        REASONS[self.0]
+        match self {
+            Self::Access => "access",
+            Self::Permission => "permission",
+            Self::Confirmation => "confirmation",
+            Self::Validator => "validator",
+            Self::UnsafeCode => "unsafe_code",
+            Self::RateLimit => "rate_limit",
+            Self::Quota => "quota",
+            Self::Credentials => "credentials",
+            Self::Registration => "registration",
+            Self::Disabled => "disabled",
+            Self::Forbidden => "forbidden",
+            Self::Unknown => "unknown",
+            Self::BadRequest => "bad_request",
+            Self::Schema => "schema",
+            Self::BadResult => "bad_result",
+            Self::NotReady => "not_ready",
+            Self::Lost => "lost",
+            Self::Faulty => "faulty",
+            Self::Timeout => "timeout",
+            Self::HeldUp => "held_up",
+            Self::Overloaded => "overloaded",
+            Self::Cancelled => "cancelled",
+            Self::PeerError => "peer_error",
+            Self::Internal => "internal",
+        }
     }
 }
 
-fn of_denial(denial: &Denial) -> &'static str {
+fn of_denial(denial: &Denial) -> RefusalReason {
     match denial {
-        Denial::NotGranted { .. } => "access",
-        Denial::Permission { .. } => "permission",
-        Denial::Unconfirmed { .. } => "confirmation",
-        Denial::Validator { .. } => "validator",
-        Denial::UnsafeCode { .. } => "unsafe_code",
-        Denial::RateLimited { .. } => "rate_limit",
-        Denial::OverQuota { .. } => "quota",
-        Denial::NoCredentials(_) | Denial::CredentialsExpired(_) => "credentials",
-        Denial::Registration { .. } => "registration",
-        Denial::Disabled { .. } | Denial::NoSubscription { .. } => "disabled",
+        Denial::NotGranted { .. } => RefusalReason::Access,
+        Denial::Permission { .. } => RefusalReason::Permission,
+        Denial::Unconfirmed { .. } => RefusalReason::Confirmation,
+        Denial::Validator { .. } => RefusalReason::Validator,
+        Denial::UnsafeCode { .. } => RefusalReason::UnsafeCode,
+        Denial::RateLimited { .. } => RefusalReason::RateLimit,
+        Denial::OverQuota { .. } => RefusalReason::Quota,
+        Denial::NoCredentials(_) | Denial::CredentialsExpired(_) => RefusalReason::Credentials,
+        Denial::Registration { .. } => RefusalReason::Registration,
+        Denial::Disabled { .. } | Denial::NoSubscription { .. } => RefusalReason::Disabled,
     }
 }
 
@@ -114,9 +180,12 @@ mod tests {
         assert_eq!(word(&Refusal::Broken("x".into())), "internal");
         let full = Refusal::Overloaded { what: "x".into() };
         assert_eq!(word(&full), "overloaded");
-        let mut words = REASONS.to_vec();
+        let all = RefusalReason::ALL;
+        let places = all.map(|reason| reason as usize);
+        assert!(places.into_iter().eq(0..all.len()), "{places:?}");
+        let mut words = all.map(RefusalReason::as_str).to_vec();
         words.sort_unstable();
         words.dedup();
-        assert_eq!(words.len(), REASONS.len());
+        assert_eq!(words.len(), all.len());
     }
 }
