@@ -27,7 +27,9 @@ pub struct RequestSpan {
 /// What is known of a span that has not ended.
 #[derive(Debug)]
 struct OpenSpan {
-    ids: (u64, u64),
+    id: u64,
+    /// The span that it is part of; 0 for none.
+    parent: u64,
     name: Box<str>,
     kind: SpanKind,
     start_ns: u64,
@@ -39,7 +41,8 @@ struct OpenSpan {
 impl OpenSpan {
     fn begin(name: &str, kind: SpanKind, parent: u64) -> Self {
         Self {
-            ids: (span(), parent),
+            id: span(),
+            parent,
             name: cut(name),
             kind,
             start_ns: unix_ns(),
@@ -53,8 +56,8 @@ impl OpenSpan {
         let lasted = nanos(moment().since(self.began));
         EndedSpan {
             trace,
-            id: self.ids.0,
-            parent: self.ids.1,
+            id: self.id,
+            parent: self.parent,
             state: state.into(),
             name: std::mem::take(&mut self.name),
             kind: self.kind,
@@ -79,7 +82,7 @@ impl RequestSpan {
         );
         Some(Arc::new(Self {
             trace: number,
-            id: open.ids.0,
+            id: open.id,
             open: Mutex::new(open),
             state: caller.map_or_else(Box::default, |caller| caller.state.clone()),
             sink: sink.clone(),
@@ -136,7 +139,7 @@ impl PartSpan {
     /// The `traceparent` for who is asked within it.
     #[must_use]
     pub fn traceparent(&self) -> String {
-        let (trace, id) = (self.of.trace, self.open.ids.0);
+        let (trace, id) = (self.of.trace, self.open.id);
         format!("00-{trace:032x}-{id:016x}-01")
     }
 
