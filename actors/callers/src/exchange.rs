@@ -18,7 +18,7 @@ use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_engine::clock::MonotonicTime;
+use mgp_engine::clock::{MonotonicTime, micros};
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_transports::lines::{LineSink, SendError};
 use serde_json::value::RawValue;
@@ -156,8 +156,7 @@ impl Exchange {
 
     /// It waited for its turn at a server, for so long.
     pub fn waited(&self, time: Duration) {
-        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.waited_us.fetch_add(us, Ordering::Relaxed);
+        self.waited_us.fetch_add(micros(time), Ordering::Relaxed);
     }
 
     /// How long it waited for its turn, in all.

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mgp_engine::calls::telemetry::latency::{BUCKETS, LatencyCounts, bucket, micros};
+use mgp_engine::calls::telemetry::latency::{BUCKETS, LatencyCounts, bucket};
+use mgp_engine::clock::micros;
 
 /// A number that only grows, from the kernel's start on.
 #[derive(Debug, Default)]

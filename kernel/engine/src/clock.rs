@@ -38,9 +38,23 @@ impl Add<Duration> for MonotonicTime {
     }
 }
 
+/// Whole microseconds, rounded up: nothing that took longer than a bound is counted at it, and nothing that took time
+/// is told as none. What does not fit is the longest time.
+#[must_use]
+pub fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn microseconds_are_rounded_up() {
+        let of = |nanos| micros(Duration::from_nanos(nanos));
+        assert_eq!([0, 1, 1_000, 1_001].map(of), [0, 1, 1, 2]);
+        assert_eq!(micros(Duration::MAX), u64::MAX);
+    }
 
     #[test]
     fn time_neither_goes_back_nor_overflows() {

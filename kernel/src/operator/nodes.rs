@@ -10,6 +10,7 @@ use mgp_cluster::replication::{
     AskedBy, ClusterMemberView, ClusterView, MemberStanding, ProposedChanges,
 };
 use mgp_cluster::tool_index::IndexedNode;
+use mgp_engine::clock::micros;
 use mgp_engine::doors::nearest::nearest_name;
 use mgp_engine::policy::grants::MemberRole;
 use mgp_protocol::federation::hello::NodeName;
@@ -319,10 +320,6 @@ pub(super) fn role(role: MemberRole) -> Role {
         MemberRole::Member => Role::Member,
         MemberRole::Leaf => Role::Leaf,
     }
-}
-
-fn micros(time: std::time::Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn said_of(standing: MemberStanding) -> Option<String> {

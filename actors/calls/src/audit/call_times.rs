@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mgp_engine::clock::MonotonicTime;
+use mgp_engine::clock::{MonotonicTime, micros};
 use mgp_runtime::time::moment;
 
 /// Calls that took less have no parts in their record: nobody looks for where half a millisecond went.
@@ -56,10 +56,6 @@ impl CallTimes {
             ("answer", of(CallPart::Answer)),
         ])
     }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use mgp_protocol::mgp::kernel::recorder::{Follow, Heard, MessageKind, MessageSen
 use mgp_protocol::splice::{member, quoted};
 use serde_json::value::RawValue;
 
-use crate::clock::MonotonicTime;
+use crate::clock::{MonotonicTime, micros};
 use crate::store::masks::Masks;
 
 /// Requests whose answers are awaited: more than a server may have under way. Beyond, the answers to those before
@@ -330,10 +330,6 @@ fn masked(masks: &Masks, text: &str) -> String {
 /// JSON as it is; what is none after all is left out.
 fn raw(json: String) -> Option<Box<RawValue>> {
     RawValue::from_string(json).ok()
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

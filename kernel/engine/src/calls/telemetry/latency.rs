@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::clock::micros;
+
 /// Upper bounds, in microseconds: what the kernel adds is below the first, a call of a local server below
 /// the fourth, and what takes more than a minute waits for a person.
 pub const BOUNDS_US: [u64; 14] = [
@@ -17,12 +19,6 @@ pub const BUCKETS: usize = BOUNDS_US.len() + 1;
 pub fn bucket(time: Duration) -> usize {
     let micros = micros(time);
     BOUNDS_US.partition_point(|bound| *bound < micros)
-}
-
-/// Whole microseconds, rounded up: nothing that took longer than a bound is counted at it.
-#[must_use]
-pub fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
 }
 
 /// A bound in seconds.
