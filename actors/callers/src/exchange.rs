@@ -20,7 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mgp_engine::clock::{MonotonicTime, micros};
 use mgp_protocol::jsonrpc::RequestId;
-use mgp_transports::lines::{LineSink, SendError};
+use mgp_transports::lines::LineSink;
 use serde_json::value::RawValue;
 
 use self::call_stream::CallStreamHandle;
@@ -35,6 +35,7 @@ use mgp_runtime::time::moment;
 
 pub use self::delivery::{Delivery, pass_line, send_line};
 pub use self::flag::Flag;
+pub use mgp_transports::lines::SendError;
 
 /// The state of one request.
 #[derive(Debug)]
@@ -84,17 +85,6 @@ pub enum ReplyPath {
     Rounds(Box<CallRounds>),
     /// No receiver: the kernel's own requests.
     Nowhere,
-}
-
-/// What became of a message that can wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offered {
-    /// It is on its way.
-    Taken,
-    /// There is no room for it now.
-    Full,
-    /// Nobody reads any more.
-    Gone,
 }
 
 impl Exchange {
@@ -245,8 +235,11 @@ impl Exchange {
     }
 
     /// Sends a message that can wait, if there is room for it now, whatever the request came over.
-    pub fn offer_later(&self, frame: Bytes) -> Offered {
-        let sent = match &self.way {
+    ///
+    /// # Errors
+    /// [`SendError::Full`] when there is none; [`SendError::Closed`] when nobody reads any more.
+    pub fn offer_later(&self, frame: Bytes) -> Result<(), SendError> {
+        match &self.way {
             _ if self.is_cancelled() => Err(SendError::Closed),
             ReplyPath::Line(sink) => sink.offer(frame),
             ReplyPath::Stream { streams, lane, .. } => {
@@ -256,11 +249,6 @@ impl Exchange {
             }
             ReplyPath::Rounds(rounds) => rounds.offer_now(frame),
             ReplyPath::Nowhere => Err(SendError::Closed),
-        };
-        match sent {
-            Ok(()) => Offered::Taken,
-            Err(SendError::Full) => Offered::Full,
-            Err(SendError::Closed) => Offered::Gone,
         }
     }
 

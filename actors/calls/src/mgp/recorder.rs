@@ -5,7 +5,7 @@ mod play;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_callers::exchange::Offered;
+use mgp_callers::exchange::SendError;
 use mgp_callers::request::{Outcome, Request};
 use mgp_engine::calls::recorder::{PassedMessage, PassedText, Recorder, began, missed};
 use mgp_engine::store::masks::Masks;
@@ -147,9 +147,9 @@ impl FollowedMessages<'_> {
         let frame = bytes::Bytes::from(jsonrpc::notification(Heard::METHOD, Some(&params)));
         loop {
             match self.request.exchange.offer_later(frame.clone()) {
-                Offered::Taken => return true,
-                Offered::Gone => return false,
-                Offered::Full => tokio::time::sleep(PAUSE).await,
+                Ok(()) => return true,
+                Err(SendError::Closed) => return false,
+                Err(SendError::Full) => tokio::time::sleep(PAUSE).await,
             }
         }
     }
