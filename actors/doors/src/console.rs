@@ -1,7 +1,7 @@
 //! The way in to the console: the operator's links, and the browsers that are signed in.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base64::Engine as _;
@@ -14,6 +14,7 @@ use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
 use mgp_runtime::randomness;
 use mgp_runtime::time::unix_ms;
 use mgp_store::audit::{self, AuditHandle};
+use mgp_transports::http::server::Door;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -113,7 +114,7 @@ impl Console {
     pub fn link(&self) -> Result<String, NoConsole> {
         let place = self.place.get().ok_or(NoConsole::NoDoor)?;
         let place = place.as_ref().ok_or(NoConsole::SwitchedOff)?;
-        let at = place.reached_at();
+        let at = Door::reached_at(place.address);
         if !place.secure && !at.ip().is_loopback() {
             return Err(NoConsole::InTheClear);
         }
@@ -215,18 +216,6 @@ impl Console {
 
     fn state(&self) -> MutexGuard<'_, ConsoleState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl ConsolePlace {
-    /// The address as a browser of this machine reaches it.
-    fn reached_at(&self) -> SocketAddr {
-        let ip = match self.address.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-            ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
-        };
-        SocketAddr::new(ip, self.address.port())
     }
 }
 

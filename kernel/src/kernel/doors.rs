@@ -1,6 +1,6 @@
 //! Where agents come in: the owner's socket and the HTTP door.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -215,15 +215,7 @@ impl Bound {
     ) -> Option<MetricsPath> {
         let (token, file) = self.metrics_token.as_ref()?;
         let scheme = if self.tls.is_some() { "https" } else { "http" };
-        // Nobody can be asked at the address of all networks.
-        let at = SocketAddr::new(
-            match at.ip() {
-                IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-                IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-                ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
-            },
-            at.port(),
-        );
+        let at = Door::reached_at(at);
         let loopback = kernel.metrics.loopback;
         let _ = metrics.shown_at.set(ShownMetrics {
             url: format!("{scheme}://{at}/metrics"),

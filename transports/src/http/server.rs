@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,6 +75,18 @@ impl Door {
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// What is bound at this address, as programs of this machine reach it: nobody can be asked at the address of all
+    /// networks.
+    #[must_use]
+    pub fn reached_at(bound: SocketAddr) -> SocketAddr {
+        let ip = match bound.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
+        };
+        SocketAddr::new(ip, bound.port())
     }
 
     /// Serves HTTP/1.1, and HTTP/2 to those who open with it or, behind TLS, choose it, until `closing`; then
