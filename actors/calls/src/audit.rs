@@ -111,6 +111,17 @@ impl CallFacts {
         Some((place.tool.clone(), place.why.clone()))
     }
 
+    /// The tool that was called: where the call went last, or the one that stands alone.
+    fn called(&self) -> Option<Arc<CatalogTool>> {
+        match self.place.get() {
+            Some(place) => {
+                let place = place.lock().unwrap_or_else(PoisonError::into_inner);
+                Some(place.tool.clone())
+            }
+            None => self.tool.get().cloned(),
+        }
+    }
+
     /// Notes the tool that is called, whether the caller may see it or not.
     pub(crate) fn is_of(&self, tool: &Arc<CatalogTool>) {
         let _ = self.tool.set(tool.clone());
@@ -192,11 +203,9 @@ impl<'a> CountedCall<'a> {
         let ending = ending(&self.facts, outcome);
         self.over = true;
         let refusal = outcome.as_ref().err();
-        let place = self.facts.went_to().map(|(tool, _)| tool);
-        let tool = place.as_ref().or_else(|| self.facts.tool.get());
+        let tool = self.facts.called();
         let lasted = moment().since(self.began);
-        self.metrics
-            .end(tool.map(|tool| &**tool), ending.0, refusal, lasted);
+        self.metrics.end(tool.as_deref(), ending.0, refusal, lasted);
         if let Some(span) = &self.request.trace.span {
             if let Some(refusal) = refusal {
                 span.failed(RefusalReason::of(refusal).as_str());
