@@ -12,7 +12,7 @@ use mgp_engine::callers::seal::{Purpose, SealKey};
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Dialect, Version};
-use mgp_protocol::ids::AgentId;
+use mgp_protocol::ids::{AgentId, ConnectionId};
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
 use mgp_protocol::mcp::request_headers::{self, RequestHeaders};
@@ -99,24 +99,25 @@ impl Stateless {
         let Arrival { agent, view, .. } = &arrival;
         let connection = agent::shared_connection(agent, view);
         let Some(tap) = AgentTap::of(agent, arrival.operator, connection) else {
-            return self.begin(arrival, stated, activity, None);
+            return self.begin(connection, arrival, stated, activity, None);
         };
         tap.asked(&arrival.id, &arrival.method, arrival.params.as_deref());
         let (id, dialect) = (arrival.id.clone(), stated.dialect());
         let tapped = Some((tap.clone(), id.clone()));
-        let begun = self.begin(arrival, stated, activity, tapped);
+        let begun = self.begin(connection, arrival, stated, activity, tapped);
         begun.inspect_err(|no| tap.hears(&no.answer(id.as_json(), dialect).into()))
     }
 
     fn begin(
         self: &Arc<Self>,
+        connection: ConnectionId,
         arrival: Arrival,
         stated: Stated,
         activity: Arc<ClientActivity>,
         tapped: Option<(AgentTap, RequestId)>,
     ) -> Result<RunningCall, Refusal> {
         let caller = Arc::new(Caller {
-            connection: agent::shared_connection(&arrival.agent, &arrival.view),
+            connection,
             agent: arrival.agent,
             operator: arrival.operator,
             view: arrival.view,
