@@ -202,7 +202,7 @@ impl KernelMetrics {
             "mgp_server_calls_waiting_turn",
             "Calls that wait for their client's turn.",
         );
-        let mut wait = gauge("mgp_server_tools", "Tools that a server offers.");
+        let mut tools = gauge("mgp_server_tools", "Tools that a server offers.");
         let mut memory = gauge(
             "mgp_server_memory_bytes",
             "Memory of the processes of a server.",
@@ -224,13 +224,13 @@ impl KernelMetrics {
             in_flight.add(&id, server.in_flight());
             turns.add(&id, server.link().map_or(0, |link| link.waiting()));
             let counts = shown.catalog.counts(&server.id);
-            wait.add(&id, counts.map_or(0, |counts| counts.tools));
+            tools.add(&id, counts.map_or(0, |counts| counts.tools));
             if let Some(used) = look.server(&server.id) {
                 memory.add(&id, used.memory_bytes);
                 cpu.add(&id, used.cpu_seconds);
             }
         }
-        vec![up, state, begun, in_flight, turns, wait, memory, cpu]
+        vec![up, state, begun, in_flight, turns, tools, memory, cpu]
     }
 
     fn of_files(&self) -> Vec<MetricFamily> {
