@@ -19,16 +19,13 @@ use mgp_calls::mgp::stream::StreamTool;
 use mgp_calls::offered::{Capability, offers};
 use mgp_calls::{Context, nothing};
 use mgp_calls::{mcpl, mgp};
-use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_engine::policy::access::Principal;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView, ListKind};
-use mgp_protocol::dialect::{Dialect, Era};
+use mgp_protocol::dialect::Era;
 use mgp_protocol::era;
 use mgp_protocol::mgp::discovery::DiscoveryTool;
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::refusal::{Refusal, Rendered};
-use mgp_protocol::splice::member;
-use mgp_runtime::trace::RequestSpan;
+use mgp_protocol::refusal::Refusal;
 use mgp_servers::upstream::LegacyTask;
 
 use crate::health::HealthMethods;
@@ -410,10 +407,10 @@ impl Routing {
             return ready(Err(Refusal::UnknownMethod(request.method.to_string())));
         };
         self.metrics.requests.one_more(&request.method);
-        let (span, dialect) = (self.tracing.begin(&mut request), request.caller.dialect());
+        let sampled = self.tracing.begin(&mut request);
         let answering = (route.handler)(self, request);
-        let answering = match span {
-            Some(span) => spanned(span, dialect, answering),
+        let answering = match sampled {
+            Some(sampled) => sampled.until(answering),
             None => answering,
         };
         match era {
@@ -480,22 +477,6 @@ impl Routes for Routing {
             roots::changed(&self.calls, caller);
         }
     }
-}
-
-/// An answer whose time is told: it ends with the answer, or with who waits for it.
-fn spanned(span: Arc<RequestSpan>, dialect: Dialect, answering: Answering) -> Answering {
-    Box::pin(async move {
-        let outcome = answering.await;
-        if let Err(refusal) = &outcome {
-            span.failed(RefusalReason::of(refusal).as_str());
-            if let Rendered::Error(error) = refusal.render_in(dialect)
-                && let Some(code) = member(&error, "code")
-            {
-                span.set("rpc.response.status_code", code);
-            }
-        }
-        outcome
-    })
 }
 
 /// A call of a tool: of a server's, or of one that stands for a method of the operator's.

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use mgp_engine::calls::outcome;
-use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::cluster::routes::CallChoice;
 use mgp_engine::store::audit::commit::CommitRefusal;
@@ -206,12 +205,12 @@ impl<'a> CountedCall<'a> {
         let tool = self.facts.called();
         let lasted = moment().since(self.began);
         self.metrics.end(tool.as_deref(), ending.0, refusal, lasted);
-        if let Some(span) = &self.request.trace.span {
-            if let Some(refusal) = refusal {
-                span.failed(RefusalReason::of(refusal).as_str());
-            } else if ending.1 == Some(Failure::Tool) {
-                span.failed("tool_error");
-            }
+        // A refusal is said in the span where that of any request is.
+        if let Some(span) = &self.request.trace.span
+            && refusal.is_none()
+            && ending.1 == Some(Failure::Tool)
+        {
+            span.failed("tool_error");
         }
         ending
     }

@@ -212,6 +212,8 @@ fn asking(request: &Request, link: &Link, outgoing: Outgoing<'_>) -> Option<Part
         span.set("gen_ai.operation.name", "execute_tool");
         span.set("gen_ai.tool.name", tool);
     }
+    // As long as there is no answer: who waits for it may go.
+    span.failed(Some(RefusalReason::Cancelled.as_str()));
     span.set("mgp.server.id", link.server.as_str());
     span.set(
         "network.transport",
@@ -225,8 +227,9 @@ fn asking(request: &Request, link: &Link, outgoing: Outgoing<'_>) -> Option<Part
 }
 
 fn answered(span: &mut Option<PartSpan>, outcome: &Outcome) {
-    if let (Some(span), Err(refusal)) = (span, outcome) {
-        span.failed(RefusalReason::of(refusal).as_str());
+    if let Some(span) = span {
+        let refusal = outcome.as_ref().err();
+        span.failed(refusal.map(|refusal| RefusalReason::of(refusal).as_str()));
     }
 }
 

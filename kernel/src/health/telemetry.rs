@@ -5,25 +5,24 @@
 mod client;
 pub mod logs;
 mod posting;
+mod request_spans;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_callers::request::{Answering, Request};
+use mgp_callers::request::Answering;
 use mgp_engine::calls::telemetry::families::{MetricFamily, MetricKind};
 use mgp_engine::calls::telemetry::otlp::TelemetrySource;
-use mgp_engine::calls::telemetry::sampling::SamplingRule;
-use mgp_engine::calls::telemetry::spans::EndedSpan;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::metrics::GrowingCount;
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ns;
-use mgp_runtime::trace::RequestSpan;
 use mgp_transports::http::client::Client;
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use self::posting::{Collector, Gathering};
+pub use self::request_spans::Tracing;
 use crate::config::TelemetryConfig;
 
 /// How long the last messages may take when the kernel ends.
@@ -91,44 +90,6 @@ impl TelemetryCounts {
     }
 }
 
-/// Begins the spans of sampled requests.
-#[derive(Debug, Clone)]
-pub struct Tracing {
-    rule: SamplingRule,
-    sink: Option<EventSink<EndedSpan>>,
-}
-
-impl Tracing {
-    /// Of a kernel that tells nobody.
-    #[must_use]
-    pub fn off() -> Self {
-        Self {
-            rule: SamplingRule {
-                percent: 0,
-                follows_callers: false,
-            },
-            sink: None,
-        }
-    }
-
-    /// Begins the span of a request, if it is sampled; it ends with the request.
-    pub(crate) fn begin(&self, request: &mut Request) -> Option<Arc<RequestSpan>> {
-        let sink = self.sink.as_ref()?;
-        let trace = &request.trace;
-        let caller = trace.caller().map(|caller| caller.sampled);
-        // A ping is no work of anybody's.
-        if request.method == "ping" || !self.rule.samples(trace.id.number()?, caller) {
-            return None;
-        }
-        let span = RequestSpan::begin(trace, &request.method, sink)?;
-        span.set("mcp.method.name", &*request.method);
-        span.set("mcp.protocol.version", request.caller.version.as_str());
-        span.set("mgp.agent.id", request.caller.agent.as_str());
-        request.trace.span = Some(span.clone());
-        Some(span)
-    }
-}
-
 /// The tasks that tell a collector.
 #[derive(Debug, Default)]
 pub struct Telemetry {
@@ -160,10 +121,7 @@ impl Telemetry {
         let mut tracing = Tracing::off();
         if config.traces {
             let (sink, spans) = bounded(config.queue, Signal::Traces, counts);
-            tracing = Tracing {
-                rule: config.sampling,
-                sink: Some(sink),
-            };
+            tracing = Tracing::of(config.sampling, sink);
             let tell = gathering(Signal::Traces).run(spans, TelemetrySource::traces);
             tasks.push(task::supervised("telemetry.traces", tell));
         }

@@ -173,7 +173,7 @@ async fn call_at(
     let mut checks = request.trace.part("checks");
     let passed = checked.passes(request, call.arguments).await;
     if let (Some(checks), Err((_, refusal))) = (&mut checks, &passed) {
-        checks.failed(RefusalReason::of(refusal).as_str());
+        checks.failed(Some(RefusalReason::of(refusal).as_str()));
     }
     drop(checks);
     let began = facts.times.took(CallPart::Checks, began);

@@ -131,9 +131,9 @@ impl PartSpan {
         self.open.attributes.push((name, value.into()));
     }
 
-    /// It failed, for this reason.
-    pub fn failed(&mut self, why: &'static str) {
-        self.open.error = Some(why);
+    /// It failed, for this reason; for none where it did not.
+    pub fn failed(&mut self, why: Option<&'static str>) {
+        self.open.error = why;
     }
 
     /// The `traceparent` for who is asked within it.
