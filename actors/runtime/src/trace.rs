@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::randomness;
 
-pub use self::spans::{PartSpan, RequestSpan};
+pub use self::spans::{PartSpan, RequestSpan, current};
 
 /// The trace that connects a request with all it causes.
 #[derive(Clone, Debug)]

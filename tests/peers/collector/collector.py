@@ -79,7 +79,7 @@ def logs(request):
             for record in of_scope.log_records:
                 told["logs"].append({
                     "body": record.body.string_value, "severity": record.severity_number,
-                    "fields": attributes(record.attributes),
+                    "fields": attributes(record.attributes), "trace": record.trace_id.hex(), "span": record.span_id.hex(),
                 })
 
 

@@ -1,7 +1,9 @@
 //! The kernel's log for programs.
 
-use mgp_tests::harness::{DEADLINE, Kernel, Program, wait_until};
+use mgp_tests::harness::{DEADLINE, Kernel, Need, Peers, Program, wait_until};
 use serde_json::{Value, json};
+
+use crate::collector::Collector;
 
 /// Decision 0066: with `format = "json"` each line of the log is an object of its own, and no secret is in any.
 #[tokio::test]
@@ -43,4 +45,81 @@ async fn each_line_of_the_log_is_an_object() {
             .iter()
             .all(|line| line["level"].is_string() && line["timestamp"].is_string())
     );
+}
+
+/// Decision 0066: a line that is written while a sampled request is handled says which one, on stderr and at the
+/// collector. A call whose client goes away ends so in its span, and in that of what was asked for it.
+#[tokio::test]
+async fn a_line_says_which_request_it_is_of() {
+    let Some(peers) = Peers::find(&[Need::Collector]) else {
+        return;
+    };
+    let collector = Collector::start(&peers).await;
+    let telemetry = collector.section("logs = true\nmetrics = false");
+    let entry = Program::fixture(&[]).entry("it");
+    let dangerous = "[servers.tools.echo]\nrisk_level = \"dangerous\"\n";
+    let log = "[log]\nformat = \"json\"\n";
+    let mut kernel = Kernel::start(&format!("{log}{telemetry}{entry}{dangerous}")).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = kernel.stdio_agent(None);
+    agent.initialize("2025-11-25", "{}").await.result();
+    for tool in ["it:hang", "it:echo"] {
+        let params = json!({"name": tool, "arguments": {"text": "x"}});
+        agent.start("tools/call", params).await;
+    }
+    let asks = |text: &Value| {
+        let text = text.as_str().unwrap_or_default();
+        text.starts_with("waits for the operator (")
+    };
+    let line = |stderr: &str| {
+        let mut lines = stderr
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.find(|line| asks(&line["message"]))
+    };
+    wait_until("the operator is asked", DEADLINE, async || {
+        line(&kernel.process().stderr()).is_some()
+    })
+    .await;
+    drop(agent);
+
+    let of = |told: &Value, name: &str, kind: u64| {
+        let spans = told["spans"].as_array().unwrap().iter();
+        let mut named = spans.filter(|span| span["name"] == name && span["kind"] == kind);
+        named.next().cloned()
+    };
+    let of_call = ("tools/call echo", 2);
+    let cancelled = [of_call, ("tools/call hang", 2), ("tools/call hang", 3)];
+    let told = collector
+        .is_told("the calls have ended, and the line came", |told| {
+            cancelled
+                .iter()
+                .all(|(name, kind)| of(told, name, *kind).is_some())
+                && told["logs"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .any(|line| asks(&line["body"]))
+        })
+        .await;
+    for (name, kind) in cancelled {
+        let span = of(&told, name, kind).unwrap();
+        assert_eq!(span["failed"], true, "{span}");
+        assert_eq!(span["attributes"]["error.type"], "cancelled", "{span}");
+    }
+    let span = of(&told, of_call.0, of_call.1).unwrap();
+    let here = line(&kernel.process().stderr()).unwrap();
+    assert_eq!(
+        [&here["trace_id"], &here["span_id"]],
+        [&span["trace"], &span["id"]]
+    );
+    let mut lines = told["logs"].as_array().unwrap().iter();
+    let there = lines.find(|line| asks(&line["body"])).unwrap();
+    assert_eq!(
+        [&there["trace"], &there["span"]],
+        [&span["trace"], &span["id"]]
+    );
+    let others = told["logs"].as_array().unwrap().iter();
+    let mut lifecycle = others.filter(|line| line["body"] == "lifecycle");
+    assert!(lifecycle.all(|line| line["trace"] == "" && line["span"] == ""));
 }

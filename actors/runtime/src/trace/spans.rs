@@ -4,12 +4,23 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mgp_engine::calls::telemetry::spans::{EndedSpan, SpanKind, SpanValue};
+use mgp_engine::calls::telemetry::spans::{EndedSpan, SpanContext, SpanKind, SpanValue};
 use mgp_engine::clock::MonotonicTime;
 
 use super::{RemoteSpan, Trace, span};
 use crate::event_sink::EventSink;
 use crate::time::{moment, unix_ns};
+
+tokio::task_local! {
+    /// The span of the sampled request that is being handled; set by [`RequestSpan::within`].
+    static CURRENT: SpanContext;
+}
+
+/// The span of the sampled request that this is part of; `None` outside of all.
+#[must_use]
+pub fn current() -> Option<SpanContext> {
+    CURRENT.try_with(|context| *context).ok()
+}
 
 /// Longest name of a span, in characters: what servers name their tools is cut there.
 const NAME_MAX: usize = 160;
@@ -104,6 +115,15 @@ impl RequestSpan {
     /// It failed, for this reason.
     pub fn failed(&self, why: &'static str) {
         self.open().error = Some(why);
+    }
+
+    /// Whatever is done by this future is part of the request: [`current`] tells it. What it hands to other tasks is not.
+    pub fn within<F: Future>(&self, handling: F) -> impl Future<Output = F::Output> + use<F> {
+        let context = SpanContext {
+            trace: self.trace,
+            span: self.id,
+        };
+        CURRENT.scope(context, handling)
     }
 
     fn open(&self) -> MutexGuard<'_, OpenSpan> {

@@ -5,9 +5,11 @@ use std::io::Write;
 use std::sync::OnceLock;
 
 use mgp_engine::calls::telemetry::otlp::ToldLogLine;
+use mgp_engine::calls::telemetry::spans::SpanContext;
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::time::{unix_ms, unix_ns};
+use mgp_runtime::trace;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -98,6 +100,10 @@ impl JsonLines {
         line.insert("target".into(), event.metadata().target().into());
         // A field of the same name as one of these stands beside them.
         line.insert("fields".into(), said.fields.into());
+        if let Some(SpanContext { trace, span }) = trace::current() {
+            line.insert("trace_id".into(), format!("{trace:032x}").into());
+            line.insert("span_id".into(), format!("{span:016x}").into());
+        }
         Value::Object(line).to_string()
     }
 }
@@ -132,6 +138,7 @@ impl<S: Subscriber> Layer<S> for ToldLines {
             level: level.as_str(),
             fields: said.names.iter().map(|name| (*name, value(name))).collect(),
             body: said.message,
+            span: trace::current(),
         });
     }
 }
@@ -183,6 +190,28 @@ mod tests {
         ] {
             assert!(!is_told(not), "{not}");
         }
+    }
+
+    /// Decision 0066: a line that is written while a sampled request is handled has its ids, and no other line has any.
+    #[tokio::test]
+    async fn a_line_of_a_sampled_request_has_its_ids() {
+        let kept: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = tracing_subscriber::registry().with(Kept(kept.clone()));
+        let _log = tracing::subscriber::set_default(log);
+        let sink = EventSink::new(drop);
+        let span = trace::RequestSpan::begin(&trace::Trace::minted(), "tools/call", &sink).unwrap();
+        let handling = async {
+            tracing::warn!("within");
+            trace::current().unwrap()
+        };
+        let context = span.within(handling).await;
+        tracing::warn!("behind");
+        let lines = kept.lock().unwrap();
+        let [within, behind] = [0, 1].map(|at| serde_json::from_str::<Value>(&lines[at]).unwrap());
+        assert_eq!(within["trace_id"], format!("{:032x}", context.trace));
+        assert_eq!(within["span_id"], format!("{:016x}", context.span));
+        assert_eq!(behind["message"], "behind");
+        assert!(behind.get("trace_id").is_none() && behind.get("span_id").is_none());
     }
 
     /// Decision 0066: a line is one JSON object, whatever others wrote into it.

@@ -74,7 +74,7 @@ impl UnansweredRequest {
     /// The answer, whose time is told: the span ends with it, or with who waits for it.
     pub(crate) fn until(mut self, answering: Answering) -> Answering {
         Box::pin(async move {
-            let outcome = answering.await;
+            let outcome = self.span.within(answering).await;
             self.ended(&outcome);
             outcome
         })

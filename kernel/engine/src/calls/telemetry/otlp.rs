@@ -4,7 +4,7 @@
 use super::families::{MetricFamily, MetricKind, MetricPoint, MetricValue};
 use super::latency::{BOUNDS_US, LatencyCounts, seconds};
 use super::protobuf::{ProtoFields, ProtoMessage, ProtoValue};
-use super::spans::{EndedSpan, SpanKind, SpanValue};
+use super::spans::{EndedSpan, SpanContext, SpanKind, SpanValue};
 
 /// Aggregation from the start on.
 const CUMULATIVE: u64 = 2;
@@ -45,6 +45,8 @@ pub struct ToldLogLine {
     pub body: String,
     /// The fields of the line.
     pub fields: Vec<(&'static str, String)>,
+    /// The sampled request that it was written for.
+    pub span: Option<SpanContext>,
 }
 
 /// What a collector says that it did not take of a message that it took otherwise (`ExportTracePartialSuccess` and the
@@ -242,6 +244,10 @@ fn write_log(record: &mut ProtoMessage, line: &ToldLogLine) {
     for (name, value) in &line.fields {
         record.message(6, |pair| write_text(pair, name, value));
     }
+    if let Some(SpanContext { trace, span }) = line.span {
+        record.put(9, &trace.to_be_bytes());
+        record.put(10, &span.to_be_bytes());
+    }
     record.fixed(11, line.at_ns);
 }
 
@@ -287,6 +293,22 @@ mod tests {
         assert!(holds(&bytes, b"\x12\x08\x11\x12\x13\x14\x15\x16\x17\x18"));
         assert!(holds(&bytes, b"error.type") && holds(&bytes, b"\x7a\x02\x18\x02"));
         assert!(holds(&bytes, b"\x12\x02\x10\x00"), "a no is written");
+    }
+
+    /// Decision 0066: a line that was written for a sampled request has the ids of its span, and no other line has any.
+    #[test]
+    fn a_line_is_written_with_the_ids_of_its_request() {
+        let mut line = ToldLogLine {
+            body: "b".into(),
+            ..ToldLogLine::default()
+        };
+        let plain = source().logs(&[line.clone()]);
+        line.span = Some(SpanContext { trace: 7, span: 9 });
+        let of_request = source().logs(&[line]);
+        let trace = b"\x4a\x10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x07";
+        let span = b"\x52\x08\0\0\0\0\0\0\0\x09";
+        assert!(holds(&of_request, trace) && holds(&of_request, span));
+        assert_eq!(of_request.len(), plain.len() + trace.len() + span.len());
     }
 
     /// OTLP 1.x, "Partial success": a number and words are read, and what says neither is a whole success.

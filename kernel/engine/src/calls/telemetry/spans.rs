@@ -25,6 +25,15 @@ pub struct EndedSpan {
     pub error: Option<&'static str>,
 }
 
+/// What of a span others are told to find it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpanContext {
+    /// The trace, as W3C Trace Context has it.
+    pub trace: u128,
+    /// Its own number.
+    pub span: u64,
+}
+
 /// The side of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
