@@ -400,7 +400,8 @@ pub struct Routing {
 
 impl Routing {
     fn routed(&self, mut request: Request) -> Answering {
-        request.caller.activity.asks(&request.method);
+        let (activity, came) = (&request.caller.activity, request.exchange.began());
+        activity.asks(&request.method, came);
         let era = request.caller.version.era();
         let route = from_agents(&request.method, era);
         let Some(route) = route.filter(|route| route.is_for(&self.calls, &request.caller)) else {

@@ -169,8 +169,8 @@ where
         under_way.too_often = true;
         outcome = Err(limited);
     }
-    let ending = counted.ended(&outcome);
-    let written = under_way.done(&outcome, ending).await;
+    let (ending, lasted) = counted.ended(&outcome);
+    let written = under_way.done(&outcome, ending, lasted).await;
     under_way.told(outcome, written)
 }
 
@@ -198,7 +198,8 @@ impl<'a> CountedCall<'a> {
         }
     }
 
-    fn ended(&mut self, outcome: &Outcome) -> CallEnding {
+    /// How it ended, and after how long.
+    fn ended(&mut self, outcome: &Outcome) -> (CallEnding, Duration) {
         let ending = ending(&self.facts, outcome);
         self.over = true;
         let refusal = outcome.as_ref().err();
@@ -212,7 +213,7 @@ impl<'a> CountedCall<'a> {
         {
             span.failed("tool_error");
         }
-        ending
+        (ending, lasted)
     }
 }
 
@@ -268,8 +269,13 @@ struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
-    async fn done(&mut self, outcome: &Outcome, ending: CallEnding) -> Result<(), NotWritten> {
-        let note = self.note(outcome, ending);
+    async fn done(
+        &mut self,
+        outcome: &Outcome,
+        ending: CallEnding,
+        lasted: Duration,
+    ) -> Result<(), NotWritten> {
+        let note = self.note(outcome, ending, lasted);
         if let Err(Refusal::Denied(denial)) = outcome
             && let Some(cause) = cause(denial)
         {
@@ -311,12 +317,12 @@ impl UnderWay<'_> {
         self.facts.task.get().unwrap_or(&self.request.trace.id)
     }
 
-    fn note(&self, outcome: &Outcome, (ending, failure): CallEnding) -> CallNote {
+    fn note(&self, outcome: &Outcome, (ending, failure): CallEnding, lasted: Duration) -> CallNote {
         let facts = (!self.too_often).then_some(&*self.facts);
         let (place, chosen) = facts.and_then(CallFacts::went_to).unzip();
         let tool = place.or_else(|| facts?.tool.get().cloned());
         let asked = facts.and_then(|facts| facts.asked.get());
-        let (lasted, exchange) = (moment().since(self.began), &self.request.exchange);
+        let exchange = &self.request.exchange;
         CallNote {
             at_ms: unix_ms(),
             trace: self.trace().clone(),
@@ -354,7 +360,8 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
             let cancelled = Err(Refusal::Cancelled);
-            place.put(self.note(&cancelled, ending(&self.facts, &cancelled)));
+            let lasted = moment().since(self.began);
+            place.put(self.note(&cancelled, ending(&self.facts, &cancelled), lasted));
         }
     }
 }

@@ -82,12 +82,12 @@ impl ClientActivity {
         self.folder.get()
     }
 
-    /// Notes a request.
-    pub fn asks(&self, method: &str) {
+    /// Notes a request that came then.
+    pub fn asks(&self, method: &str, at: MonotonicTime) {
         if method == "tools/call" {
             self.calls.fetch_add(1, Ordering::Relaxed);
         }
-        self.heard.store(millis(moment()), Ordering::Relaxed);
+        self.heard.store(millis(at), Ordering::Relaxed);
     }
 
     /// Milliseconds since its last request.
@@ -157,9 +157,9 @@ mod tests {
     #[test]
     fn calls_are_counted_and_other_requests_are_heard() {
         let activity = ClientActivity::default();
-        activity.asks("tools/call");
-        activity.asks("tools/list");
-        activity.asks("tools/call");
+        for method in ["tools/call", "tools/list", "tools/call"] {
+            activity.asks(method, moment());
+        }
         assert_eq!(
             activity
                 .told(String::new(), "http", &CatalogView::All)

@@ -183,7 +183,10 @@ async fn call_at(
     admitted.store(true, Ordering::Relaxed);
     passed.map_err(|(_, refusal)| refusal)?;
     let mcpl = mcpl::call::before(cx, request, facts, tool, arguments).await?;
-    let began = facts.times.took(CallPart::Checks, began);
+    let began = match &mcpl {
+        Some(_) => facts.times.took(CallPart::Checks, began),
+        None => began,
+    };
     let checked = CheckedCall {
         cx,
         checked: &checked,
