@@ -1,9 +1,11 @@
 //! The kernel's log for programs.
 
-use mgp_tests::harness::{DEADLINE, Kernel, Need, Peers, Program, wait_until};
+use mgp_tests::harness::envelope::Envelope;
+use mgp_tests::harness::{DEADLINE, HttpClient, Kernel, Need, Peers, Program, wait_until};
 use serde_json::{Value, json};
 
 use crate::collector::Collector;
+use crate::scrape::{figure, figures};
 
 /// Decision 0066: with `format = "json"` each line of the log is an object of its own, and no secret is in any.
 #[tokio::test]
@@ -48,7 +50,8 @@ async fn each_line_of_the_log_is_an_object() {
 }
 
 /// Decision 0066: a line that is written while a sampled request is handled says which one, on stderr and at the
-/// collector. A call whose client goes away ends so in its span, and in that of what was asked for it.
+/// collector. A call whose client goes away ends so in its span, and in that of what was asked for it, whether it had a
+/// session or stands alone.
 #[tokio::test]
 async fn a_line_says_which_request_it_is_of() {
     let Some(peers) = Peers::find(&[Need::Collector]) else {
@@ -81,33 +84,42 @@ async fn a_line_says_which_request_it_is_of() {
         line(&kernel.process().stderr()).is_some()
     })
     .await;
+    let hang = json!({"name": "it__hang", "arguments": {}});
+    let stateless = Envelope::new("{}").request(&json!(1), "tools/call", hang);
+    let client = HttpClient::new(kernel.url());
+    let asking = tokio::spawn(async move { client.put(&stateless).await });
+    let in_flight = "mgp_server_calls_in_flight{server=\"it\"}";
+    wait_until("both are asked", DEADLINE, async || {
+        figure(&figures(&kernel).await, in_flight) == Some(2.0)
+    })
+    .await;
+    asking.abort();
     drop(agent);
 
     let of = |told: &Value, name: &str, kind: u64| {
         let spans = told["spans"].as_array().unwrap().iter();
-        let mut named = spans.filter(|span| span["name"] == name && span["kind"] == kind);
-        named.next().cloned()
+        let named = spans.filter(|span| span["name"] == name && span["kind"] == kind);
+        named.cloned().collect::<Vec<_>>()
     };
-    let of_call = ("tools/call echo", 2);
-    let cancelled = [of_call, ("tools/call hang", 2), ("tools/call hang", 3)];
+    let cancelled = [
+        ("tools/call echo", 2, 1),
+        ("tools/call hang", 2, 2),
+        ("tools/call hang", 3, 2),
+    ];
     let told = collector
         .is_told("the calls have ended, and the line came", |told| {
-            cancelled
-                .iter()
-                .all(|(name, kind)| of(told, name, *kind).is_some())
-                && told["logs"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .any(|line| asks(&line["body"]))
+            let mut lines = told["logs"].as_array().unwrap().iter();
+            let ended = |(name, kind, many)| of(told, name, kind).len() == many;
+            cancelled.into_iter().all(ended) && lines.any(|line| asks(&line["body"]))
         })
         .await;
-    for (name, kind) in cancelled {
-        let span = of(&told, name, kind).unwrap();
-        assert_eq!(span["failed"], true, "{span}");
-        assert_eq!(span["attributes"]["error.type"], "cancelled", "{span}");
+    for (name, kind, _) in cancelled {
+        for span in of(&told, name, kind) {
+            assert_eq!(span["failed"], true, "{span}");
+            assert_eq!(span["attributes"]["error.type"], "cancelled", "{span}");
+        }
     }
-    let span = of(&told, of_call.0, of_call.1).unwrap();
+    let span = &of(&told, "tools/call echo", 2)[0];
     let here = line(&kernel.process().stderr()).unwrap();
     assert_eq!(
         [&here["trace_id"], &here["span_id"]],
