@@ -141,10 +141,9 @@ fn steps(quick: bool) -> Vec<Vec<Step>> {
             cargo(&["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"]),
         )],
         vec![Step::new("licences and advisories", cargo(&["deny", "check"])).needs("cargo-deny")],
-        vec![binaries()],
+        vec![programs()],
         vec![
             left_out(Step::new(PEERS, install()).optional()),
-            Step::new("test programs", built(tests(quick))),
             left_out(Step::new("simulator program", built(simulator(SEEDS)))),
             left_out(Step::new("model check programs", built(model_checks()))),
         ],
@@ -167,6 +166,13 @@ fn binaries() -> Step {
     Step::new("binaries", cargo(&["build", "--workspace", "--bins"]))
 }
 
+/// All that the tests are and run, in one go: dev-dependencies ask for more features of libraries than programs do,
+/// and programs that were built before them would have nearly every library built twice.
+fn programs() -> Step {
+    let build = ["build", "--workspace", "--bins", "--tests"];
+    Step::new("programs and tests", cargo(&build))
+}
+
 /// A program as the whole workspace was built: asked for alone, cargo picks other features of its dependencies, and
 /// builds them anew.
 fn built_program(name: &str) -> Command {
@@ -183,10 +189,16 @@ fn rows() -> Command {
 fn tests(quick: bool) -> Command {
     // No example in a comment is code, and looking for one takes a minute.
     let mut tests = cargo(&["test", "--workspace", "--tests", "--no-fail-fast"]);
+    tests.env("RUST_TEST_THREADS", at_a_time().to_string());
     if quick {
         tests.env("MGP_WITHOUT_PEERS", "1");
     }
     tests
+}
+
+/// How many tests of a program run at the same time: most wait half of their time for processes and clocks.
+fn at_a_time() -> usize {
+    2 * thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The same, built and not run.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use mgp_tests::harness::kernel::nodes::{JoinedNodes, config};
 use mgp_tests::harness::{Kernel, Need, Peers};
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use crate::browser::{Browser, holds};
 use crate::scene;
 
 /// Each page, with what is there once it is drawn.
-const PAGES: [(&str, &str, &str); 9] = [
+const PAGES: [(&str, &str, &str); 10] = [
     ("now", "#/now", "Calls a second"),
     ("servers", "#/servers", "weather"),
     (
@@ -23,6 +24,7 @@ const PAGES: [(&str, &str, &str); 9] = [
     ("access", "#/access/weather/echo_1", "What was looked at"),
     ("agents", "#/agents", "1 tool"),
     ("activity", "#/activity/tool/slow", "TOOL_EXECUTED"),
+    ("cluster", "#/cluster", "index told"),
 ];
 
 const NEEDY: &str = r#"{"version":"0.2.0","extensions":["permissions"],"permissions_required":["network.outbound","filesystem.read"],"server_id":"shop"}"#;
@@ -35,8 +37,8 @@ async fn every_page_can_be_used_by_all_and_anywhere() {
         return;
     };
     let axe = std::fs::read_to_string(peers.axe()).unwrap();
-    let kernel = busy().await;
-    let browser = scene::signed_in(&kernel, &[]).await;
+    let nodes = busy().await;
+    let browser = scene::signed_in(&nodes.desk, &[]).await;
     let pictures = std::env::var_os("MGP_PICTURES").map(PathBuf::from);
     for (width, height) in [(1440, 900), (390, 844)] {
         for dark in [false, true] {
@@ -62,8 +64,8 @@ async fn every_page_can_be_used_by_all_and_anywhere() {
     }
 }
 
-/// A kernel in which something of everything is there.
-async fn busy() -> Kernel {
+/// A kernel in which something of everything is there, with a node beside it.
+async fn busy() -> JoinedNodes {
     let servers = [
         scene::fixture("weather", &["--bare", "--tools", "8"]),
         scene::fixture("files", &["--bare", "--tools", "3"]),
@@ -72,6 +74,7 @@ async fn busy() -> Kernel {
         scene::fixture("forge", &[]),
         // What agents were not shown and called is in the tool caches of their sessions.
         "[discovery]\nexposure = \"pinned\"\n".into(),
+        "[cluster]\nname = \"desk\"\nlisten = \"127.0.0.1:0\"\n".into(),
     ];
     let kernel = scene::kernel(&servers.concat()).await;
     kernel.connected(&["weather", "files", "forge"]).await;
@@ -99,7 +102,10 @@ async fn busy() -> Kernel {
         .mgp(&[&["grant", "cursor", "weather:echo_2"], because.as_slice()].concat())
         .await;
     assert!(denied.status.success());
-    kernel
+    let shared = [("photos", "12"), ("music", "5")];
+    let servers = shared.map(|(id, tools)| scene::fixture(id, &["--bare", "--tools", tools]));
+    let nas = Kernel::with_config(&config("nas", "127.0.0.1:0", &servers.concat())).await;
+    JoinedNodes::joined(nas, kernel, &shared.map(|(id, _)| id)).await
 }
 
 async fn look(browser: &Browser, axe: &str, what: &str) {
