@@ -11,6 +11,7 @@ pub mod rounds;
 pub mod stop;
 pub mod streams;
 mod tapped;
+pub mod times_abroad;
 pub mod under_way;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -30,6 +31,7 @@ use self::reported::ReportedProgress;
 use self::rounds::CallRounds;
 use self::stop::Stop;
 use self::streams::{Lane, Streams};
+use self::times_abroad::TimesAbroad;
 use crate::agent_tap::AgentTap;
 use mgp_runtime::time::moment;
 
@@ -64,6 +66,7 @@ pub struct Exchange {
     asked: AtomicUsize,
     /// Microseconds it waited for its turn at a server.
     waited_us: AtomicU64,
+    abroad: TimesAbroad,
 }
 
 /// Where messages of a request are sent.
@@ -135,6 +138,7 @@ impl Exchange {
             tapped: OnceLock::new(),
             asked: AtomicUsize::new(0),
             waited_us: AtomicU64::new(0),
+            abroad: TimesAbroad::default(),
         })
     }
 
@@ -153,6 +157,12 @@ impl Exchange {
     #[must_use]
     pub fn has_waited(&self) -> Duration {
         Duration::from_micros(self.waited_us.load(Ordering::Relaxed))
+    }
+
+    /// How long its parts took, for the node it came from and from those it went to.
+    #[must_use]
+    pub fn times_abroad(&self) -> &TimesAbroad {
+        &self.abroad
     }
 
     /// Sends a message that belongs to this request.

@@ -202,6 +202,7 @@ impl<'a> CountedCall<'a> {
     fn ended(&mut self, outcome: &Outcome) -> (CallEnding, Duration) {
         let ending = ending(&self.facts, outcome);
         self.over = true;
+        self.measured();
         let refusal = outcome.as_ref().err();
         let tool = self.facts.called();
         let lasted = moment().since(self.began);
@@ -214,6 +215,22 @@ impl<'a> CountedCall<'a> {
             span.failed("tool_error");
         }
         (ending, lasted)
+    }
+
+    /// Keeps how long its parts took, for the node it came from.
+    fn measured(&self) {
+        let Request {
+            caller, exchange, ..
+        } = self.request;
+        if caller.agent.is_foreign() {
+            let (door, lasted) = (
+                self.began.since(exchange.began()),
+                moment().since(self.began),
+            );
+            let times = &self.facts.times;
+            let times = times.measured(lasted, door, exchange.has_waited());
+            exchange.times_abroad().measure(times);
+        }
     }
 }
 
@@ -333,11 +350,7 @@ impl UnderWay<'_> {
                 .and_then(|text| self.audit.kept(text)),
             tool,
             lasted,
-            parts: self.facts.times.told(
-                lasted,
-                self.began.since(exchange.began()),
-                exchange.has_waited(),
-            ),
+            parts: self.facts.times.told(self.began, lasted, exchange),
             ending,
             became: became(outcome),
             goes_on: self.facts.goes_on.get().cloned(),
@@ -418,13 +431,11 @@ impl CallNote {
 
     fn details(&self) -> Map<String, Value> {
         let mut details = self.why.clone().unwrap_or_default();
+        if let Some(parts) = &self.parts {
+            parts.tell(&mut details);
+        }
         let mut add = |name: &str, value: Value| drop(details.insert(name.into(), value));
         add("duration_ms", millis(self.lasted).into());
-        if let Some(parts) = &self.parts {
-            let parts = parts.iter().filter(|(_, us)| *us > 0);
-            let parts = parts.map(|(part, us)| ((*part).to_owned(), Value::from(*us)));
-            add("parts_us", parts.collect::<Map<_, _>>().into());
-        }
         if let Some(failure) = self.failure {
             add("failure", failure.to_string().into());
         }

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use mgp_cluster::links::InboundNodeCall;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Dialect;
+use mgp_protocol::federation::call::times::PartTimes;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::events::Subscribe;
@@ -23,14 +24,20 @@ use tokio::sync::mpsc;
 use self::judge::{JudgedCall, Judgement};
 use crate::reception::Reception;
 use crate::stateless::{Arrival, RunningCall};
+use mgp_callers::exchange::Exchange;
 use mgp_callers::exchange::rounds::{Outlet, STREAM_QUEUE};
 use mgp_callers::request::{Caller, Outcome};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task;
+use mgp_runtime::time::moment;
 
 /// Events that may wait for the reader of one channel: they are kept besides, and 128 channels of one node hold 36 MiB at
 /// most here.
 const EVENTS_QUEUE: usize = 4;
+
+/// Of calls that took less, in microseconds, the node they came from is told nothing: in its own record, which has parts
+/// from a millisecond on, they are not what took long.
+const SHORTEST_US: u64 = 250;
 
 /// Takes the calls of other nodes.
 #[derive(Debug)]
@@ -134,7 +141,7 @@ impl NodeDoor {
             dialect,
             mut messages,
         } = conversation;
-        let caller = running.caller().clone();
+        let (caller, exchange) = (running.caller().clone(), running.exchange().clone());
         let mut answering = running.answer();
         let mut stopped = Box::pin(output.stopped());
         let mut says = true;
@@ -163,6 +170,9 @@ impl NodeDoor {
                 return;
             }
         }
+        if let Some(times) = took(&exchange) {
+            output.took(times);
+        }
         let _ = answer(output, &outcome, dialect).await;
     }
 
@@ -175,6 +185,15 @@ impl NodeDoor {
             self.reception.routes.note(caller, &method, params);
         }
     }
+}
+
+/// Where the time of a call went here, up to now; `None` of one that took no time anybody looks for.
+fn took(exchange: &Exchange) -> Option<PartTimes> {
+    let measured = exchange.times_abroad().measured()?;
+    let whole = moment().since(exchange.began());
+    let whole = u64::try_from(whole.as_micros()).unwrap_or(u64::MAX);
+    let times = PartTimes { whole, ..measured };
+    (whole >= SHORTEST_US).then_some(times)
 }
 
 /// `None` when the caller reads no more. A message that is too large is left out: the answer still comes.

@@ -2,11 +2,16 @@
 //!
 //! `cargo bench -p mgp-store --bench views [-- RECORDS]`: 100,000 records unless said otherwise. They are written
 //! to a log in the folder for temporary files (`TMPDIR`), some 560 bytes each, and removed at the end.
+//!
+//! With `--keep FOLDER` they are written there and stay, and no more is done: a data folder on which a kernel can be
+//! started, to look at a log of that length with `mgp audit` and in the console. Its records were made a quarter of a
+//! second apart, the last one now.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mgp_engine::store::audit::commit::CallAuditing;
 use mgp_engine::store::audit::redact::{ArgumentsKept, Redaction};
@@ -24,7 +29,7 @@ const QUESTIONS: u64 = 200;
 const AGENTS: u64 = 40;
 const SERVERS: u64 = 60;
 const TOOLS: u64 = 600;
-/// When the first record was made, and how long after it each further one.
+/// When the first record was made, where nobody looks at it, and how long after it each further one.
 const BEGINNING: u64 = 1_700_000_000_000;
 const STEP: u64 = 250;
 const HOUR: u64 = 3_600_000;
@@ -55,8 +60,12 @@ fn tool(n: u64) -> String {
     format!("some_longer_tool_{}", n % TOOLS)
 }
 
+/// Of so many calls one fails, and one is denied; none lasts too long.
+const FAILURES: u64 = 16;
+const DENIALS: u64 = 128;
+
 /// A call like most: its time is that of its beginning, so that times are not quite in order.
-fn record(n: u64) -> Event {
+fn record(beginning: u64, n: u64) -> Event {
     let by = mixed(n);
     let digest = format!("{by:016x}{n:016x}{by:016x}{n:016x}");
     let lasted = by % 900;
@@ -66,7 +75,7 @@ fn record(n: u64) -> Event {
     });
     let called = by >> 20;
     Event {
-        timestamp: rfc3339_ms(BEGINNING + n * STEP - lasted),
+        timestamp: rfc3339_ms(beginning + n * STEP - lasted),
         trace_id: trace(n),
         event_type: EventType::ToolExecuted,
         actor: Actor {
@@ -78,7 +87,11 @@ fn record(n: u64) -> Event {
             tool_name: Some(tool(called)),
             agent_id: None,
         },
-        result: Outcome::Success,
+        result: match by >> 30 {
+            by if by.is_multiple_of(DENIALS) => Outcome::Denied,
+            by if by.is_multiple_of(FAILURES) => Outcome::Failure,
+            _ => Outcome::Success,
+        },
         details: details.as_object().cloned().unwrap_or_default(),
     }
 }
@@ -101,6 +114,8 @@ fn questions(n: u64, records: u64) -> Vec<(&'static str, Find)> {
         ("a server", json!({"server": server})),
         ("a tool", json!({"tool": tool})),
         ("an agent that is none", json!({"agent": "agent.nobody"})),
+        ("a result", json!({"result": "DENIED"})),
+        ("a result that is none", json!({"result": "TIMEOUT"})),
         ("agent and tool", json!({"agent": agent, "tool": tool})),
         (
             "agent, server, tool, all time",
@@ -121,10 +136,10 @@ fn questions(n: u64, records: u64) -> Vec<(&'static str, Find)> {
     asked.map(|(name, asked)| (name, read(asked))).into()
 }
 
-async fn write(audit: &AuditHandle, records: u64) {
+async fn write(audit: &AuditHandle, beginning: u64, records: u64) {
     for n in 0..records {
         let place = audit.place(0).expect("room");
-        place.fill(record(n)).await.expect("written");
+        place.fill(record(beginning, n)).await.expect("written");
         // The log takes so many at once.
         while n + 1 > audit.newest() + 10_000 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -207,7 +222,7 @@ async fn page(views: &AuditViews, name: &str, mut asked: Find) {
 }
 
 /// The log, and how large it is.
-async fn log(dir: &Path, records: u64) -> AuditHandle {
+async fn log(dir: &Path, beginning: u64, records: u64) -> AuditHandle {
     let options = LogOptions {
         folder: Folder::of(dir),
         calls: CallAuditing::default(),
@@ -221,7 +236,7 @@ async fn log(dir: &Path, records: u64) -> AuditHandle {
     };
     let audit = options.open().expect("a log");
     let began = Instant::now();
-    write(&audit, records).await;
+    write(&audit, beginning, records).await;
     let size = bytes(Folder::of(dir).folder());
     let (took, each) = (began.elapsed(), size / records);
     let mib = mib(size);
@@ -260,8 +275,18 @@ async fn build(dir: &Path, audit: &AuditHandle, records: u64) -> AuditViews {
 async fn main() {
     let records = std::env::args().find_map(|word| word.parse().ok());
     let records: u64 = records.unwrap_or(100_000).max(1);
+    let mut words = std::env::args().skip_while(|word| word != "--keep");
+    if let Some(kept) = words.nth(1) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = u64::try_from(now.expect("after 1970").as_millis()).expect("a time");
+        // No kernel takes a folder that others may enter.
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&kept);
+        made.expect("a folder");
+        let audit = log(Path::new(&kept), now - records * STEP, records).await;
+        return audit.close().await;
+    }
     let dir = tempfile::tempdir().expect("a folder");
-    let audit = log(dir.path(), records).await;
+    let audit = log(dir.path(), BEGINNING, records).await;
     let views = build(dir.path(), &audit, records).await;
     ask(&views, records).await;
     let (agent, tool) = (Some(agent(3)), Some(tool(5)));

@@ -3,6 +3,7 @@
 
 pub mod atomic_file;
 pub mod audit;
+mod background;
 pub mod journal;
 pub mod removal;
 pub mod secrets;

@@ -138,6 +138,7 @@ fn query(asked: Find) -> Result<ViewQuery, Refusal> {
             server: asked.server,
             tool: asked.tool,
             trace: asked.trace,
+            result: asked.result,
             since_ms: asked.since_ms.unwrap_or(0),
             until_ms: asked.until_ms.unwrap_or(u64::MAX),
         },

@@ -4,6 +4,7 @@
 mod attacks;
 mod browser;
 mod looks;
+mod nodes;
 mod scene;
 mod sign_in;
 mod story;

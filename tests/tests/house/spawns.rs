@@ -15,6 +15,10 @@ const THREADS: &[(&str, &str)] = &[
         "it owns the files of the log",
     ),
     (
+        "actors/store/src/audit/examine.rs",
+        "it is worth less than those of calls",
+    ),
+    (
         "actors/runtime/src/bounded_output.rs",
         "two outputs of a program are read at once, each to its bound",
     ),

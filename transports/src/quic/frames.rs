@@ -146,12 +146,29 @@ impl FrameWriter {
 
     /// Writes one frame. Given up half way, the stream can only be dropped.
     pub(super) async fn write(&mut self, kind: FrameKind, body: Bytes) -> Result<(), WriteFailure> {
+        let head = self.head(kind, &body)?;
+        let written = self.stream.write_all_chunks(&mut [head, body]).await;
+        written.map_err(failure)
+    }
+
+    /// Writes two frames at once, so that the first one is no packet of its own. When one is too large, nothing of
+    /// both is written.
+    pub(super) async fn write_two(
+        &mut self,
+        (first, first_body): (FrameKind, Bytes),
+        (kind, body): (FrameKind, Bytes),
+    ) -> Result<(), WriteFailure> {
+        let heads = (self.head(first, &first_body)?, self.head(kind, &body)?);
+        let mut chunks = [heads.0, first_body, heads.1, body];
+        let written = self.stream.write_all_chunks(&mut chunks).await;
+        written.map_err(failure)
+    }
+
+    fn head(&self, kind: FrameKind, body: &Bytes) -> Result<Bytes, WriteFailure> {
         let (size, limit) = (body.len() as u64, self.limit as u64);
         let head = FrameHead::of(kind, body.len(), self.limit);
         let head = head.ok_or(WriteFailure::TooLarge { size, limit })?;
-        let head = Bytes::copy_from_slice(&head.to_bytes());
-        let written = self.stream.write_all_chunks(&mut [head, body]).await;
-        written.map_err(failure)
+        Ok(Bytes::copy_from_slice(&head.to_bytes()))
     }
 
     /// For a peer that keeps to no rule.

@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 use mgp_protocol::federation::call::CallRefused;
+use mgp_protocol::federation::call::times::PartTimes;
 use mgp_protocol::federation::ends::StreamReset;
 use mgp_protocol::federation::frames::{CALL_BODY, FrameKind};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
 use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
@@ -30,6 +32,8 @@ pub struct CallInput {
     /// Answers come in at the calling end only.
     calling: bool,
     ended: bool,
+    /// What the called node said of where the call's time went.
+    times: Option<PartTimes>,
     _turn: Option<OwnedSemaphorePermit>,
 }
 
@@ -46,6 +50,7 @@ impl CallInput {
             until,
             calling: true,
             ended: false,
+            times: None,
             _turn: Some(turn),
         }
     }
@@ -58,6 +63,7 @@ impl CallInput {
             until,
             calling: false,
             ended: false,
+            times: None,
             _turn: None,
         }
     }
@@ -71,7 +77,7 @@ impl CallInput {
         if self.ended {
             return Err(StreamFailure::Unfinished);
         }
-        let read = match timeout_at(self.until, self.reader.next()).await {
+        let read = match timeout_at(self.until, self.past_times()).await {
             Ok(read) => read,
             Err(_) => {
                 self.reader.stop(StreamReset::Late);
@@ -87,6 +93,26 @@ impl CallInput {
         frame
     }
 
+    /// The next frame that is no times. The first times that can be are kept; others are passed over.
+    async fn past_times(&mut self) -> Result<Option<(FrameKind, Bytes)>, StreamFailure> {
+        loop {
+            match self.reader.next().await? {
+                Some((FrameKind::Times, body)) if self.calling => {
+                    self.times = self.times.or_else(|| PartTimes::decode(&body));
+                }
+                Some((FrameKind::Times, _)) => {}
+                frame => return Ok(frame),
+            }
+        }
+    }
+
+    /// Where the call's time went at the called node, as far as that said so before its answer. Its own word: the
+    /// parts are not longer than the whole, and no more is known.
+    #[must_use]
+    pub fn times(&self) -> Option<PartTimes> {
+        self.times
+    }
+
     fn understand(&mut self, kind: FrameKind, body: Bytes) -> Result<CallFrame, StreamFailure> {
         let malformed = match kind {
             FrameKind::Relayed => return Ok(CallFrame::Relayed(body)),
@@ -97,9 +123,11 @@ impl CallInput {
                 Err(_) => "a refusal that cannot be read",
             },
             FrameKind::Result | FrameKind::Error | FrameKind::Refused => "an answer by the caller",
-            FrameKind::Message | FrameKind::Header | FrameKind::Params | FrameKind::Optional(_) => {
-                "a frame that has no place in a call"
-            }
+            FrameKind::Message
+            | FrameKind::Header
+            | FrameKind::Params
+            | FrameKind::Times
+            | FrameKind::Optional(_) => "a frame that has no place in a call",
         };
         self.reader.stop(StreamReset::Malformed);
         Err(StreamFailure::Malformed(malformed))
@@ -116,6 +144,8 @@ impl CallInput {
 pub struct CallOutput {
     writer: FrameWriter,
     until: Instant,
+    /// What is said right before the answer.
+    times: Option<PartTimes>,
     _turn: Option<OwnedSemaphorePermit>,
 }
 
@@ -126,6 +156,7 @@ impl CallOutput {
         Self {
             writer,
             until,
+            times: None,
             _turn: None,
         }
     }
@@ -134,8 +165,14 @@ impl CallOutput {
         Self {
             writer,
             until,
+            times: None,
             _turn: Some(turn),
         }
+    }
+
+    /// Says with the answer where the call's time went here. Never a part of the answer, which others read.
+    pub fn took(&mut self, times: PartTimes) {
+        self.times = Some(times);
     }
 
     /// A message that belongs to the call. Given up half way, the call can only be ended.
@@ -174,7 +211,15 @@ impl CallOutput {
     }
 
     async fn answer(mut self, kind: FrameKind, body: Bytes) -> Result<(), WriteFailure> {
-        match self.write(kind, body).await {
+        let written = match self.times.take() {
+            Some(times) => {
+                let times = (FrameKind::Times, Bytes::from(times.encode()));
+                let both = self.writer.write_two(times, (kind, body));
+                timeout_at(self.until, both).await
+            }
+            None => timeout_at(self.until, self.writer.write(kind, body)).await,
+        };
+        match self.in_time(written) {
             Ok(()) => {
                 self.writer.finish();
                 Ok(())
@@ -189,13 +234,18 @@ impl CallOutput {
     }
 
     pub(super) async fn write(&mut self, kind: FrameKind, body: Bytes) -> Result<(), WriteFailure> {
-        match timeout_at(self.until, self.writer.write(kind, body)).await {
-            Ok(written) => written,
-            Err(_) => {
-                self.writer.reset(StreamReset::Late);
-                Err(WriteFailure::Gone(StreamFailure::Late))
-            }
-        }
+        let written = timeout_at(self.until, self.writer.write(kind, body)).await;
+        self.in_time(written)
+    }
+
+    fn in_time(
+        &mut self,
+        written: Result<Result<(), WriteFailure>, Elapsed>,
+    ) -> Result<(), WriteFailure> {
+        written.unwrap_or_else(|_| {
+            self.writer.reset(StreamReset::Late);
+            Err(WriteFailure::Gone(StreamFailure::Late))
+        })
     }
 
     /// Until the other end reads no more: at the called end, the call was cancelled or lost.

@@ -6,12 +6,15 @@ import { text } from '../content.js';
 // Records on one page of the log, and in the browser at most: who wants older ones says which.
 const PAGE = 200;
 const MOST = 20000;
+const RESULTS = ['SUCCESS', 'FAILURE', 'BLOCKED', 'DENIED', 'TIMEOUT', 'CANCELLED'];
 
 export default function activity({ main, kernel, store, on, rest, signal }) {
   const field = (name, placeholder, value = '') => h('input', { type: name === 'trace' ? 'text' : 'search', name, placeholder, value, 'aria-label': placeholder, autocomplete: 'off' });
   const given = rest[0] ? { [rest[0]]: rest[1] } : {};
   const fields = [field('agent', 'Agent', given.agent), field('server', 'Server', given.server), field('tool', 'Tool', given.tool), field('trace', 'Trace', given.trace)];
-  const since = h('input', { type: 'datetime-local', 'aria-label': 'Since' });
+  const moment = (words) => h('input', { type: 'datetime-local', 'aria-label': words });
+  const [since, until] = [moment('Since'), moment('Until')];
+  const result = h('select', { 'aria-label': 'How it ended' }, h('option', { value: '' }, 'any result'), RESULTS.map((word) => h('option', { value: word, selected: given.result === word }, word.toLowerCase())));
   const fresh = h('button', { class: 'small', hidden: true, onclick: () => begin() }, '');
   const count = h('p', { class: 'dim', role: 'status' });
   const detail = h('section', { class: 'detail' }, h('p', { class: 'dim' }, 'Choose a record.'));
@@ -22,7 +25,8 @@ export default function activity({ main, kernel, store, on, rest, signal }) {
   let turn = 0;
   const list = virtual({ label: 'Records, newest first', height: 40, count: () => rows.length, row, more: () => { if (cursor && !reading && rows.length < MOST) next(); } });
   list.classList.add('tall');
-  const search = h('form', { class: 'row filters', onsubmit: (event) => { event.preventDefault(); begin(); } }, fields, since, h('button', { type: 'submit', class: 'main' }, 'Find'), fresh);
+  const search = h('form', { class: 'row filters', onsubmit: (event) => { event.preventDefault(); begin(); } }, fields, result,
+    h('label', { class: 'check' }, 'since ', since), h('label', { class: 'check' }, 'until ', until), h('button', { type: 'submit', class: 'main' }, 'Find'), fresh);
   main.append(h('div', { class: 'row' }, h('h1', {}, 'Activity'), h('div', { class: 'row end grow' }, h('button', { onclick: (event) => head(event.target) }, 'Where the log stands'))), search, count, h('div', { class: 'split wide-left' }, list, detail));
 
   function row(at) {
@@ -37,7 +41,9 @@ export default function activity({ main, kernel, store, on, rest, signal }) {
   function filters() {
     const said = Object.fromEntries(fields.filter((one) => one.value.trim()).map((one) => [one.name, one.value.trim()]));
     if (said.agent && !said.agent.includes('.') && said.agent !== 'operator') said.agent = `agent.${said.agent}`;
+    if (result.value) said.result = result.value;
     if (since.value) said.since_ms = new Date(since.value).getTime();
+    if (until.value) said.until_ms = new Date(until.value).getTime();
     return said;
   }
 
@@ -51,20 +57,34 @@ export default function activity({ main, kernel, store, on, rest, signal }) {
     await next();
   }
 
+  /** The next page. The first one is asked for again while the kernel still reads its log for it: an answer waits for a second of that. */
   async function next() {
     const mine = turn;
+    const from = cursor;
     reading = true;
     await doing(async () => {
-      const found = await kernel.ask('mgp/audit/find', { ...filters(), limit: PAGE, ...(cursor && { cursor }) });
-      if (mine !== turn || signal.aborted) return;
-      rows.push(...found.events);
-      cursor = found.next_cursor;
-      const more = rows.length >= MOST ? `; ${MOST.toLocaleString()} are as many as are shown at once, narrow the search for older ones` : cursor ? ', more as you scroll' : '';
-      count.textContent = `${rows.length.toLocaleString()} record${rows.length === 1 ? '' : 's'}${more}. The log has ${found.newest.toLocaleString()}.${found.note ? ` ${found.note}` : ''}`;
+      for (let through = 0; ;) {
+        const found = await kernel.ask('mgp/audit/find', { ...filters(), limit: PAGE, ...(from && { cursor: from }) });
+        if (mine !== turn || signal.aborted) return;
+        if (!from) rows = [];
+        rows.push(...found.events);
+        cursor = found.next_cursor;
+        const grows = !from && found.complete_through < found.newest && found.complete_through > through;
+        through = found.complete_through;
+        counted(found, grows);
+        if (!grows) return;
+        list.again();
+      }
     });
     if (mine !== turn) return;
     reading = false;
     list.again();
+  }
+
+  function counted(found, grows) {
+    const more = rows.length >= MOST ? `; ${MOST.toLocaleString()} are as many as are shown at once, say until when for older ones` : !cursor ? '' : rows.length ? ', more as you scroll' : ' so far, looking further back…';
+    const words = `${rows.length.toLocaleString()} record${rows.length === 1 ? '' : 's'}${more}. The log has ${found.newest.toLocaleString()}.${found.note ? ` ${found.note}` : ''}`;
+    fill(count, words, grows && [' ', h('progress', { 'aria-label': 'Records that were read', max: found.newest, value: found.complete_through })]);
   }
 
   async function choose(event) {
@@ -153,25 +173,46 @@ function inWords({ timestamp, actor, target, trace_id, details }) {
 
 const PARTS = { door: 'at the door', checks: 'checks, a person’s yes among them', queue: 'waited for its turn', server: 'server', answer: 'answer checked and cut', rest: 'the kernel besides' };
 
-/** Where the time of one call went, as its record tells; those under a millisecond have no parts. */
-function parts(event) {
-  const { parts_us: told, duration_ms: lasted } = event.details ?? {};
-  if (!told) return [];
-  const measured = Object.entries(PARTS).filter(([name]) => told[name] !== undefined).map(([name, words]) => ({ name, words, us: told[name] }));
-  const sum = measured.reduce((all, one) => all + one.us, 0);
-  const rest = lasted * 1000 + (told.door ?? 0) - sum;
-  // The whole is known to the millisecond.
-  const all = rest >= 1000 ? [...measured, { name: 'rest', words: PARTS.rest, us: rest }] : measured;
-  const node = event.target.server_id?.includes('/') ? event.target.server_id.split('/')[0] : null;
-  let before = 0;
-  const whole = Math.max(1, sum, sum + rest);
-  return [h('h3', {}, 'Where its time went'), h('ol', { class: 'waterfall', 'aria-label': 'The parts of the call' }, all.map(({ name, words, us }) => {
-    const bar = h('span', { class: `bar part ${name}` });
-    bar.style.marginLeft = `${Math.min(99.3, (before / whole) * 100)}%`;
-    bar.style.width = `${Math.max(0.5, (us / whole) * 100)}%`;
-    before += us;
-    return h('li', {}, h('span', { class: 'one-line' }, name === 'server' && node ? `the way to node ${node} and its server` : words, ' · ', fine(us)), h('span', { class: 'track' }, bar));
-  })), node && h('p', { class: 'dim' }, `What of that was the server’s stands in the log of node ${node}, under the same trace: `, h('code', {}, `mgp audit find --trace ${event.trace_id}`))];
+/** The parts that a record tells, one behind the other from `from` on; the last one is what of the whole is in none of them. */
+function measured(told, whole, from, least) {
+  const parts = Object.keys(PARTS).filter((name) => told[name] > 0).map((name) => ({ name, words: PARTS[name], us: told[name] }));
+  const rest = whole - parts.reduce((sum, one) => sum + one.us, 0);
+  if (rest >= least) parts.push({ name: 'rest', words: PARTS.rest, us: rest });
+  let before = from;
+  return parts.map((part) => ({ ...part, from: (before += part.us) - part.us }));
 }
 
-const fine = (us) => us < 1000 ? `${us} µs` : us < 1e6 ? `${(us / 1000).toFixed(1)} ms` : `${(us / 1e6).toFixed(1)} s`;
+/** Where the time of one call went, as its record tells; those under a millisecond have no parts. */
+function parts(event) {
+  const { parts_us: told, node_parts_us: nodes = [], duration_ms: lasted } = event.details ?? {};
+  if (!told) return [];
+  // The whole is known to the millisecond, so less than one is no part of its own.
+  const here = measured(told, lasted * 1000 + (told.door ?? 0), 0, 1000);
+  const node = event.target.server_id?.includes('/') ? event.target.server_id.split('/')[0] : null;
+  const server = here.find((part) => part.name === 'server');
+  const whole = Math.max(1, ...here.map((part) => part.from + part.us));
+  const row = ({ name, words, us, from }, within) => {
+    const bar = h('span', { class: `bar part ${name}` });
+    bar.style.marginLeft = `${Math.min(99.3, (from / whole) * 100)}%`;
+    bar.style.width = `${Math.max(0.5, (us / whole) * 100)}%`;
+    return h('li', {}, h('span', { class: 'one-line' }, words, ' · ', fine(us)), h('span', { class: 'track' }, bar), within);
+  };
+  const way = server ? Math.max(0, server.us - nodes.reduce((sum, one) => sum + one.whole, 0)) : 0;
+  const there = server ? abroad(nodes, server.from, way / (nodes.length + 1)).map((one) => row(one, h('ol', { class: 'waterfall', 'aria-label': `The parts at node ${one.node}` }, one.parts.map((part) => row(part))))) : [];
+  return [h('h3', {}, 'Where its time went'), h('ol', { class: 'waterfall', 'aria-label': 'The parts of the call' }, here.map((part) => part !== server || (!node && !there.length) ? row(part)
+    : row({ ...part, words: node ? `the way to node ${node} and its server` : 'the nodes it went to' }, there.length > 0 && h('ol', { class: 'waterfall', 'aria-label': 'At other nodes' }, there)))),
+  node && h('p', { class: 'dim' }, there.length ? `What is within it node ${node} measured itself; the other ${fine(way)} are the way there and back. Its own record is in its log, under the same trace: `
+    : `Node ${node} told no parts: the call took no time there, or its version tells none. Its own record is in its log, under the same trace: `, h('code', {}, `mgp audit find --trace ${event.trace_id}`))];
+}
+
+/** What other nodes say of their parts, in the order they were asked, with as much of the way on each side: clocks of two machines are not compared. */
+function abroad(nodes, from, way) {
+  let before = from;
+  return nodes.map((one) => {
+    const begin = before + way;
+    before = begin + one.whole;
+    return { node: one.node, name: 'node', words: `at node ${one.node}`, us: one.whole, from: begin, parts: measured(one, one.whole, begin, Math.max(100, one.whole / 100)) };
+  });
+}
+
+const fine = (us) => us < 1000 ? `${Math.round(us)} µs` : us < 1e6 ? `${(us / 1000).toFixed(1)} ms` : `${(us / 1e6).toFixed(1)} s`;

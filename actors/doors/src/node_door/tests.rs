@@ -5,6 +5,7 @@ mod scene;
 use std::time::Duration;
 
 use bytes::Bytes;
+use mgp_callers::exchange::times_abroad::NodeTimes;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::federation::assertion::AssertionId;
 use mgp_protocol::federation::call::{CallHeader, CallRefused, CallTag};
@@ -70,6 +71,35 @@ async fn a_call_is_that_of_an_agent_of_the_other_node() {
     let of_all = Features::TOOL_SECURITY | Features::ERROR_HANDLING;
     assert_eq!(seen.mgp, of_all | of_calls);
     assert_eq!((&*seen.trace, &seen.params["name"]), (TRACE, &json!("x")));
+}
+
+/// Decision 0069: where the time of a call went at the owner is told beside the answer, which says nothing of it; of
+/// times that cannot be nothing is kept.
+#[tokio::test]
+async fn the_times_of_the_owner_are_told_beside_the_answer() {
+    let nodes = TwoNodes::new().await;
+    let heard = async |times: Value, ms: u64| {
+        let params = json!({"name": "timed", "arguments": times, "ms": ms});
+        let (calling, _messages, exchange) = nodes.call("agent.alice", "tools/call", params);
+        let answer = soon(calling).await.unwrap().unwrap();
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(answer, json!({"resultType": "complete"}));
+        exchange.times_abroad().heard()
+    };
+    let told = heard(json!({"checks": 60, "server": 1_500}), 2).await;
+    let [NodeTimes { node, times }] = &*told else {
+        panic!("{told:?}")
+    };
+    assert_eq!(&**node, "nas");
+    assert_eq!((times.checks, times.server), (60, 1_500));
+    // The whole is measured at the door.
+    assert!(times.whole >= 2_000, "{times:?}");
+    assert!(heard(json!({"server": 60_000_000}), 2).await.is_empty());
+    assert!(
+        heard(json!({"server": u64::MAX, "door": 2}), 2)
+            .await
+            .is_empty()
+    );
 }
 
 /// Each method of a server is relayed with its params, and only those there are for agents.

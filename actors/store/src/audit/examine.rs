@@ -2,20 +2,24 @@
 //! all.
 
 use std::io::{self, ErrorKind};
+use std::thread;
 use std::time::Duration;
 
 use mgp_engine::store::audit::chain::Head;
 use mgp_engine::store::audit::verify::Report;
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::task;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::files::Folder;
 use super::{AuditHandle, head};
+use crate::background::after_calls;
 
 /// How often the log of a running kernel is read, where something is wrong with it: a record that is just being
 /// written and a file that is just removed look like faults.
 const TRIES: usize = 3;
+/// The thread that reads it, and what its panic is counted as.
+const VERIFIES: &str = "audit.verify";
 /// How long until it is read again.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -70,12 +74,12 @@ impl AuditHandle {
             tries += 1;
             let (folder, last) = (ledger.folder.clone(), *ledger.written.borrow());
             let told = so_far.clone();
-            let looking = task::blocking("audit.verify", move || {
+            let found = in_background(move || {
                 examine_in_steps(&folder, Some(last), &mut |read, of| {
                     told.send((read, of)).map_err(io::Error::other)
                 })
             });
-            let found = looking.await.unwrap_or_else(|e| Err(io::Error::other(e)));
+            let found = found.await;
             let is_whole = found.as_ref().is_ok_and(Examined::is_whole);
             if is_whole || tries == TRIES {
                 return found.map_err(|e| Refusal::Broken(format!("the audit log: {e}")));
@@ -83,6 +87,20 @@ impl AuditHandle {
             tokio::time::sleep(AGAIN).await;
         }
     }
+}
+
+/// Reads on a thread of its own that comes after those of calls: a long log takes a core for seconds.
+async fn in_background(
+    look: impl FnOnce() -> io::Result<Examined> + Send + 'static,
+) -> io::Result<Examined> {
+    let (told, found) = oneshot::channel();
+    let thread = thread::Builder::new().name(VERIFIES.into());
+    thread.spawn(move || {
+        after_calls("the verification of the audit log");
+        let found = task::guarded(VERIFIES, look);
+        let _ = told.send(found.unwrap_or_else(|e| Err(io::Error::other(e))));
+    })?;
+    found.await.unwrap_or_else(|e| Err(io::Error::other(e)))
 }
 
 /// Verifies all files. `running` is the last record of a running kernel.

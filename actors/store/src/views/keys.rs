@@ -9,7 +9,7 @@ pub(super) const BUILT_TO: &[u8] = b"built to";
 /// Before the number of a block: its summary.
 pub(super) const SUMMARY: &[u8] = b"block ";
 /// Changes with the form of the keys; a view of another form is built again.
-const FORM: &str = "2";
+const FORM: &str = "3";
 
 /// A block, by how many were written before it since the view was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -16,6 +16,7 @@ use super::building::GrowingView;
 use super::database::{OpenSled, ViewDatabase, open_sled, put_aside};
 use super::finding::{FoundRecords, ViewQuery};
 use crate::audit::{AuditHandle, Folder, state_damaged};
+use crate::background::after_calls;
 use crate::trouble::explained;
 
 /// How long a question waits for what was written right before it.
@@ -26,8 +27,6 @@ const GATHER: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_secs(600);
 /// A view that fails so often in the life of a kernel is done without: its disk is no good.
 const BUILDS_MAX: usize = 4;
-/// Calls come first.
-const NICENESS: i32 = 10;
 
 /// What is found, and up to which record all of it.
 pub(super) type ViewAnswer = Result<(FoundRecords, u64), String>;
@@ -101,10 +100,7 @@ enum Wake {
 
 impl ViewOwner {
     pub(super) fn run(mut self) {
-        // The process that is none is this thread.
-        if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
-            tracing::debug!(%error, "the view of the audit log is as important as all else");
-        }
+        after_calls("the view of the audit log");
         let mut failed = 0;
         while failed < BUILDS_MAX {
             let Err(why) = self.serve() else {

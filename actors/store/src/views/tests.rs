@@ -1,3 +1,4 @@
+mod bounded;
 mod damaged;
 mod kept;
 
@@ -66,7 +67,11 @@ fn said(n: u64) -> Event {
             tool_name: (!n.is_multiple_of(5)).then(|| format!("tool{}", n % 3)),
             agent_id: n.is_multiple_of(7).then(|| "agent.0".into()),
         },
-        result: Outcome::Success,
+        // Words of one length, so that files are of so many records.
+        result: match n % 6 {
+            1 => Outcome::Failure,
+            _ => Outcome::Success,
+        },
         details: json!({"n": n, "note": SECRET}).as_object().unwrap().clone(),
     }
 }
@@ -145,6 +150,9 @@ fn questions() -> Vec<Find> {
         json!({"agent": "agent.1", "server": "server1"}),
         json!({"agent": "agent.1", "server": "server1", "tool": "tool2"}),
         json!({"trace": trace, "agent": "agent.1"}),
+        json!({"result": "FAILURE"}),
+        json!({"result": "SUCCESS", "tool": "tool2"}),
+        json!({"result": "DENIED"}),
         json!({"trace": trace, "agent": "agent.2"}),
         json!({"since_ms": 1_001_000}),
         json!({"until_ms": 1_001_000}),

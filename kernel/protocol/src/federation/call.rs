@@ -3,6 +3,8 @@
 //! A call is a stream: its header and parameters, relayed messages both ways, and one last frame. The
 //! stream is the call's name between the two nodes; to cancel is to reset it.
 
+pub mod times;
+
 use serde::{Deserialize, Serialize};
 
 use super::assertion::{AssertionId, SignedAssertion};

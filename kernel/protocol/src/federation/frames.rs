@@ -88,6 +88,9 @@ pub enum FrameKind {
     Error,
     /// The node that was called answers by itself, its last frame: `CallRefused`.
     Refused,
+    /// How long the parts of a call took at the node that was called, right before its last frame: `PartTimes`. Of no
+    /// matter to who does not know it.
+    Times,
     /// Of a later version, and of no matter to who does not know it.
     Optional(u8),
 }
@@ -95,6 +98,9 @@ pub enum FrameKind {
 impl FrameKind {
     /// Kinds from here on may be passed over.
     const OPTIONAL: u8 = 128;
+
+    /// The first of them that nobody knows yet.
+    const UNKNOWN: u8 = Self::OPTIONAL + 1;
 
     /// As on the wire.
     #[must_use]
@@ -107,6 +113,7 @@ impl FrameKind {
             Self::Result => 5,
             Self::Error => 6,
             Self::Refused => 7,
+            Self::Times => Self::OPTIONAL,
             Self::Optional(code) => code,
         }
     }
@@ -122,7 +129,8 @@ impl FrameKind {
             5 => Some(Self::Result),
             6 => Some(Self::Error),
             7 => Some(Self::Refused),
-            Self::OPTIONAL.. => Some(Self::Optional(code)),
+            Self::OPTIONAL => Some(Self::Times),
+            Self::UNKNOWN.. => Some(Self::Optional(code)),
             _ => None,
         }
     }
@@ -220,5 +228,7 @@ mod tests {
         );
         let optional = FrameHead::read([200, 0, 0, 0, 2], CALL_BODY).unwrap();
         assert_eq!(optional.kind, FrameKind::Optional(200));
+        // A version that does not know them passes over them.
+        assert!(FrameKind::Times.code() >= FrameKind::OPTIONAL);
     }
 }

@@ -1,6 +1,8 @@
 //! `mgp audit …`.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
+use mgp_protocol::mgp::audit::Outcome;
 
 use super::times;
 
@@ -49,6 +51,9 @@ pub struct TailAudit {
     /// Go on with new events as they come.
     #[arg(short, long)]
     pub follow: bool,
+    /// Show below each call of a millisecond or more where its time went, at other nodes too.
+    #[arg(long)]
+    pub parts: bool,
     /// How many of the last events.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub lines: u64,
@@ -65,8 +70,10 @@ is found may not be all, which is said.
 
 Examples:
   mgp audit find --agent claude --since 2h
+  mgp audit find --result denied --since 7d
   mgp audit find --tool files:write_file --since 2026-03-01T00:00:00Z --until 7d
   mgp audit find --trace 550e8400-e29b-41d4-a716-446655440000
+  mgp audit find --server nas/files --parts
   mgp audit find --server files --limit 1000 --json | jq 'select(.result != \"SUCCESS\")'")]
 pub struct FindAudit {
     /// Done by this agent, or about it.
@@ -81,13 +88,37 @@ pub struct FindAudit {
     /// Of this trace; `trace_id` in `mgp audit tail --json`.
     #[arg(long, value_name = "ID")]
     pub trace: Option<String>,
+    /// That ended so.
+    #[arg(long, value_name = "RESULT", ignore_case = true, value_parser = results())]
+    pub result: Option<Outcome>,
     /// Not longer ago, like 2h, or not before a moment, like 2026-03-01T00:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = times::start)]
     pub since: Option<u64>,
     /// Longer ago, or before a moment.
     #[arg(long, value_name = "TIME", value_parser = times::start)]
     pub until: Option<u64>,
+    /// Show below each call of a millisecond or more where its time went, at other nodes too.
+    #[arg(long)]
+    pub parts: bool,
     /// At most this many events, up to 1000.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub limit: u64,
+}
+
+/// How what was done ended.
+const RESULTS: [&str; 6] = [
+    "success",
+    "failure",
+    "blocked",
+    "denied",
+    "timeout",
+    "cancelled",
+];
+
+fn results() -> impl TypedValueParser<Value = Outcome> {
+    PossibleValuesParser::new(RESULTS).map(|word| {
+        let is_it = |result: &Outcome| result.as_str().eq_ignore_ascii_case(&word);
+        let found = Outcome::ALL.into_iter().find(is_it);
+        found.expect("the word is one of them")
+    })
 }

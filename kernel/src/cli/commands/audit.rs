@@ -2,6 +2,7 @@
 
 mod found;
 mod lines;
+mod parts;
 
 use std::path::Path;
 use std::time::Duration;
@@ -46,7 +47,7 @@ fn tail(context: &CliContext, tail: &args::TailAudit) -> Result<(), Failure> {
         tokio::pin!(interrupted);
         let end = replayed(client, u64::MAX).await?.next_seq;
         let mut since = end.saturating_sub(tail.lines);
-        let mut lines = AuditLines::new(context.json);
+        let mut lines = AuditLines::new(context.json, tail.parts);
         loop {
             let part = replayed(client, since).await?;
             for event in &part.events {

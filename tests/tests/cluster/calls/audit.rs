@@ -99,3 +99,47 @@ async fn a_cancelled_call_is_cancelled_in_both_audit_logs() {
         assert_eq!(home["trace_id"], owner["trace_id"], "{home:#} {owner:#}");
     }
 }
+
+/// Decision 0069: where the time of a call went at the node that was called is in the record of the caller's node, as the
+/// other one measured it; the agent reads nothing of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_record_of_a_call_tells_where_its_time_went_at_the_other_node() {
+    let nodes = JoinedNodes::sharing(&Program::fixture(&[]).entry("demo"), &["demo"]).await;
+    named(&nodes, &["alice"], "demo").await;
+    let mut alice = legacy(&nodes, "alice", "{}").await;
+    let params = json!({"name": "nas__demo__slow", "arguments": {"ms": 50}});
+    let answer = alice.request("tools/call", params).await.result();
+    for word in ["whole", "parts", "checks"] {
+        assert!(!answer.to_string().contains(word), "{answer}");
+    }
+    let (home, owner) = tokio::join!(
+        record(&nodes.desk, "slow", "SUCCESS"),
+        record(&nodes.nas, "slow", "SUCCESS")
+    );
+    let (own, told) = (
+        &owner["details"]["parts_us"],
+        &home["details"]["node_parts_us"],
+    );
+    let mut told = told
+        .as_array()
+        .unwrap_or_else(|| panic!("{home:#}"))
+        .clone();
+    assert_eq!(told.len(), 1, "{home:#}");
+    let there = told[0].as_object_mut().unwrap();
+    assert_eq!(there.remove("node"), Some(json!("nas")));
+    let whole = there.remove("whole").unwrap().as_u64().unwrap();
+    assert_eq!(&told[0], own, "{home:#} {owner:#}");
+    let us = |parts: &Value, part: &str| parts[part].as_u64().unwrap_or(0);
+    assert!(us(own, "server") >= 50_000, "{owner:#}");
+    assert!(whole >= us(own, "server"), "{home:#}");
+    assert!(
+        us(&home["details"]["parts_us"], "server") >= whole,
+        "{home:#}"
+    );
+    assert_eq!(owner["details"]["node_parts_us"], Value::Null, "{owner:#}");
+    let find = ["audit", "find", "--server", "nas/demo", "--parts"];
+    let found = String::from_utf8(nodes.desk.mgp(&find).await.stdout).unwrap();
+    for told in ["of it the way there and back)", "\n      at nas "] {
+        assert!(found.contains(told), "{found}");
+    }
+}

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_protocol::federation::call::CallRefused;
+use mgp_protocol::federation::call::times::PartTimes;
 use mgp_protocol::federation::ends::{LinkClose, StreamReset};
-use mgp_protocol::federation::frames::CALL_BODY;
+use mgp_protocol::federation::frames::{CALL_BODY, FrameKind};
 use tokio::time::Instant;
 
 use super::super::{CallFrame, CallNotBegun, CallOutput, StreamFailure, WriteFailure};
@@ -42,6 +43,66 @@ async fn a_call_is_carried_with_all_that_belongs_to_it() {
     let error = CallFrame::Error(Bytes::from_static(b"{\"code\":-1}"));
     assert_eq!(soon(input.next()).await, Ok(error));
     assert_eq!(soon(input.next()).await, Err(StreamFailure::Unfinished));
+}
+
+/// Decision 0069: where the time of a call went is told beside its answer, once, and is never what ends it; what the
+/// caller says of it is passed over.
+#[tokio::test]
+async fn the_times_of_a_call_are_told_beside_its_answer() {
+    let (_a, dialed, mut taken, _b) = linked().await;
+    let times = PartTimes {
+        whole: 900,
+        server: 800,
+        ..PartTimes::default()
+    };
+    let longer = PartTimes {
+        whole: 5_000,
+        ..times
+    };
+    let lies = PartTimes { whole: 7, ..times };
+    for (told, heard) in [(None, None), (Some(times), Some(times)), (Some(lies), None)] {
+        let begun = dialed
+            .link
+            .call(header("tools/call"), Bytes::new(), long())
+            .await;
+        let (mut input, mut output) = begun.unwrap();
+        let mut called = inbound(&mut taken.inbound).await;
+        let said = Bytes::from(longer.encode());
+        output.write(FrameKind::Times, said).await.unwrap();
+        let more = Bytes::from_static(b"{}");
+        output.relay(more.clone()).await.unwrap();
+        assert_eq!(
+            soon(called.input.next()).await,
+            Ok(CallFrame::Relayed(more.clone()))
+        );
+        assert_eq!(called.input.times(), None);
+        if let Some(told) = told {
+            let junk = Bytes::from_static(b"\x81\xa5whole\xc0");
+            called.output.write(FrameKind::Times, junk).await.unwrap();
+            called.output.took(told);
+        }
+        called.output.result(more.clone()).await.unwrap();
+        assert_eq!(soon(input.next()).await, Ok(CallFrame::Result(more)));
+        assert_eq!(input.times(), heard);
+    }
+    // The first that can be counts.
+    let begun = dialed
+        .link
+        .call(header("tools/call"), Bytes::new(), long())
+        .await;
+    let (mut input, _output) = begun.unwrap();
+    let mut called = inbound(&mut taken.inbound).await;
+    let first = Bytes::from(times.encode());
+    called.output.write(FrameKind::Times, first).await.unwrap();
+    called.output.took(longer);
+    called
+        .output
+        .error(Bytes::from_static(b"{}"))
+        .await
+        .unwrap();
+    let error = CallFrame::Error(Bytes::from_static(b"{}"));
+    assert_eq!(soon(input.next()).await, Ok(error));
+    assert_eq!(input.times(), Some(times));
 }
 
 /// A caller that has nothing more to say has still asked.

@@ -18,6 +18,7 @@ use mgp_engine::policy::access::Principal;
 use mgp_engine::servers::spec::{QuestionAttribution, ServerSpec};
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::dialect::{Era, Version};
+use mgp_protocol::federation::call::times::PartTimes;
 use mgp_protocol::federation::hello::{
     Hello, LifeId, NodeName, ToldRole, WIRE_VERSIONS, WireFeatures,
 };
@@ -140,6 +141,12 @@ async fn played(request: Request, paced: Arc<Notify>, cancelled: Arc<Notify>) ->
         (_, "paced") => {
             tell("notifications/begun", json!({}));
             paced.notified().await;
+            done(json!({"resultType": "complete"}))
+        }
+        (_, "timed") => {
+            let times: PartTimes = serde_json::from_value(params["arguments"].clone()).unwrap();
+            request.exchange.times_abroad().measure(times);
+            tokio::time::sleep(Duration::from_millis(params["ms"].as_u64().unwrap())).await;
             done(json!({"resultType": "complete"}))
         }
         (_, "large") => done(json!({"text": "x".repeat(CallOutput::longest())})),

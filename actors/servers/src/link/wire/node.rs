@@ -249,11 +249,13 @@ impl NodeWire {
             match frame {
                 Ok(CallFrame::Relayed(message)) => link.receive(&message, Some(id)),
                 Ok(CallFrame::Result(result)) => {
+                    self.learn_times(link, id, &input);
                     self.learn_task(request, &result);
                     link.settle(id, Ok(result));
                     return Ok(Conversed::Settled);
                 }
                 Ok(CallFrame::Error(error)) => {
+                    self.learn_times(link, id, &input);
                     link.settle(id, Err(self.of_owner(link, request, &error)));
                     return Ok(Conversed::Settled);
                 }
@@ -353,6 +355,16 @@ impl NodeWire {
     /// Whose task it is, by the server's own id.
     pub(in crate::link) fn agent_of_task(&self, own: &str) -> Option<AgentId> {
         self.tasks().get(own).cloned()
+    }
+
+    /// What the owner says of where its part of the call's time went, for the call's record.
+    fn learn_times(&self, link: &Link, id: u64, input: &CallInput) {
+        if let Some(times) = input.times() {
+            let exchange = link.pending.with(id, |call| call.exchange.clone());
+            if let Some(exchange) = exchange {
+                exchange.times_abroad().hear(&self.node, &times);
+            }
+        }
     }
 
     fn learn_task(&self, request: &NodeRequest<'_>, result: &Bytes) {

@@ -113,15 +113,15 @@ async fn a_damaged_view_is_built_again() {
             let db = reopened(path);
             let text = db.get(BUILT_TO).unwrap().unwrap();
             let text = String::from_utf8(text.to_vec()).unwrap();
-            let (_, place) = text.strip_prefix("2 ").unwrap().split_once(' ').unwrap();
-            db.insert(BUILT_TO, format!("1 {place}").into_bytes())
+            let place = text.strip_prefix("3 ").unwrap();
+            db.insert(BUILT_TO, format!("2 {place}").into_bytes())
                 .unwrap();
         }),
         ("a form after this one", |path| {
             let db = reopened(path);
             let text = db.get(BUILT_TO).unwrap().unwrap();
             let text = String::from_utf8(text.to_vec()).unwrap();
-            let later = text.replacen('2', "3", 1);
+            let later = text.replacen('3', "4", 1);
             db.insert(BUILT_TO, later.into_bytes()).unwrap();
         }),
         ("without its first block", |path| {

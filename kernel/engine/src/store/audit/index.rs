@@ -1,7 +1,7 @@
 //! What a view of the log holds, so that records are found without reading the log: inverted lists, in blocks.
 //!
 //! A block is a run of records of one file of the log, ordered by time. It has a table of where they stand
-//! ([`places`]), for each agent, server and tool a list of its records ([`postings`]), and the hashes of their
+//! ([`places`]), for each agent, server, tool and result a list of its records ([`postings`]), and the hashes of their
 //! traces ([`traces`]). A block is written once and never changed: records that do not fill one yet are in an
 //! [`open::OpenBlock`] in memory. All lists say hashes of names, so whoever looks reads each record and judges it.
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mgp_protocol::mgp::audit::ActorKind;
+use mgp_protocol::mgp::audit::{ActorKind, Outcome};
 use serde::Deserialize;
 
 use crate::timestamps::parse_rfc3339;
@@ -12,7 +12,7 @@ pub const FOUND_MAX: usize = 1_000;
 /// As many where nobody says how many.
 pub const FOUND_USUAL: usize = 100;
 /// Most values of one event.
-const VALUES: usize = 5;
+const VALUES: usize = 6;
 
 /// What records can be found by, the one with the fewest records to a value first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +25,8 @@ pub enum RecordIndex {
     Agent,
     /// The server.
     Server,
+    /// How it ended: nearly all of them alike.
+    Result,
 }
 
 impl RecordIndex {
@@ -36,6 +38,7 @@ impl RecordIndex {
             Self::Agent => b'a',
             Self::Tool => b'o',
             Self::Trace => b'r',
+            Self::Result => b'e',
         }
     }
 }
@@ -84,6 +87,8 @@ pub struct RecordFilter {
     pub tool: Option<String>,
     /// The trace.
     pub trace: Option<String>,
+    /// How it ended.
+    pub result: Option<Outcome>,
     /// The first moment, in milliseconds since 1970.
     pub since_ms: u64,
     /// The first moment that is too late.
@@ -98,6 +103,7 @@ impl Default for RecordFilter {
             server: None,
             tool: None,
             trace: None,
+            result: None,
             since_ms: 0,
             until_ms: u64::MAX,
         }
@@ -113,7 +119,11 @@ impl RecordFilter {
             (RecordIndex::Server, &self.server),
         ];
         let asked = asked.into_iter();
-        asked.filter_map(|(index, value)| Some((index, value.as_deref()?)))
+        let asked = asked.filter_map(|(index, value)| Some((index, value.as_deref()?)));
+        let result = self
+            .result
+            .map(|result| (RecordIndex::Result, result.as_str()));
+        asked.chain(result)
     }
 
     /// The same by hashes.
@@ -174,6 +184,7 @@ impl<'a> IndexedEvent<'a> {
         add(RecordIndex::Agent, text(event.target.agent_id));
         add(RecordIndex::Server, text(event.target.server_id));
         add(RecordIndex::Tool, text(event.target.tool_name));
+        add(RecordIndex::Result, text(event.result));
         Some(Self {
             at_ms: parse_rfc3339(&event.timestamp).unwrap_or_default(),
             values,
@@ -181,7 +192,7 @@ impl<'a> IndexedEvent<'a> {
     }
 }
 
-/// The members of an event that say who, what and when.
+/// The members of an event that say who, what, when and how it ended.
 #[derive(Deserialize)]
 struct NamedIn<'a> {
     #[serde(borrow)]
@@ -192,6 +203,8 @@ struct NamedIn<'a> {
     actor: NamedActor<'a>,
     #[serde(borrow)]
     target: NamedTarget<'a>,
+    #[serde(borrow, default)]
+    result: Option<NamedText<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -253,6 +266,8 @@ mod tests {
         assert!(!judge(&|f| {
             (f.server, f.trace) = (Some("it".into()), Some("u".into()))
         }));
+        assert!(judge(&|f| f.result = Some(Outcome::Success)));
+        assert!(!judge(&|f| f.result = Some(Outcome::Denied)));
         assert!(judge(&|f| (f.since_ms, f.until_ms) = (1_500, 1_501)));
         assert!(!judge(&|f| f.since_ms = 1_501) && !judge(&|f| f.until_ms = 1_500));
         assert!(!RecordFilter::default().judge("{}"));
@@ -266,6 +281,7 @@ mod tests {
             server: Some("s".into()),
             tool: Some("o".into()),
             trace: Some("r".into()),
+            result: Some(Outcome::Denied),
             ..RecordFilter::default()
         };
         let sought = filter.sought();
@@ -274,6 +290,7 @@ mod tests {
             (RecordIndex::Tool, "o"),
             (RecordIndex::Agent, "a"),
             (RecordIndex::Server, "s"),
+            (RecordIndex::Result, "DENIED"),
         ];
         assert_eq!(
             sought.values,
@@ -298,6 +315,7 @@ mod tests {
                 (RecordIndex::Agent, "agent.b"),
                 (RecordIndex::Server, "it"),
                 (RecordIndex::Tool, "e\"cho"),
+                (RecordIndex::Result, "SUCCESS"),
             ]
         );
     }

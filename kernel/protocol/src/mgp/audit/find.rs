@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::Outcome;
+
 /// `mgp/audit/find`: records that are all of what is said here, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,6 +21,9 @@ pub struct Find {
     /// A trace, as it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Outcome>,
     /// Not before this moment, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_ms: Option<u64>,

@@ -47,6 +47,29 @@ impl fmt::Display for Failure {
 }
 
 impl Outcome {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Success,
+        Self::Failure,
+        Self::Blocked,
+        Self::Denied,
+        Self::Timeout,
+        Self::Cancelled,
+    ];
+
+    /// In the words of a record.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "SUCCESS",
+            Self::Failure => "FAILURE",
+            Self::Blocked => "BLOCKED",
+            Self::Denied => "DENIED",
+            Self::Timeout => "TIMEOUT",
+            Self::Cancelled => "CANCELLED",
+        }
+    }
+
     /// How a call ended that got a result; a result with `isError` is the tool's own failure.
     #[must_use]
     pub fn of_result(is_error: bool) -> (Self, Option<Failure>) {

@@ -15,9 +15,9 @@ const ASKING: &str = "looking through the audit log";
 pub(super) fn find(context: &CliContext, typed: FindAudit) -> Result<(), Failure> {
     context.with_kernel(async |client| {
         let most = typed.limit;
+        let mut lines = AuditLines::new(context.json, typed.parts);
         let mut asked = meant(client, typed).await?;
         let (mut shown, mut said) = (0, None);
-        let mut lines = AuditLines::new(context.json);
         loop {
             asked.limit = Some(most - shown);
             let answer = client.ask(Find::METHOD, &asked, ASKING).await?;
@@ -45,6 +45,7 @@ pub(super) fn find(context: &CliContext, typed: FindAudit) -> Result<(), Failure
 async fn meant(client: &mut KernelClient, typed: FindAudit) -> Result<Find, Failure> {
     let mut asked = Find {
         trace: typed.trace,
+        result: typed.result,
         since_ms: typed.since,
         until_ms: typed.until,
         ..Find::default()

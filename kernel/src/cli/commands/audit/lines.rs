@@ -8,6 +8,7 @@ use mgp_protocol::mgp::kernel::nodes::{Cluster, List};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::parts;
 use crate::cli::client::{KernelClient, names, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::say;
@@ -20,14 +21,17 @@ const UNKNOWN_MAX: usize = 1024;
 #[derive(Default)]
 pub(super) struct AuditLines {
     json: bool,
+    /// Where the time of each call went is shown, too.
+    parts: bool,
     nodes: BTreeMap<NodeId, String>,
     unknown: BTreeSet<NodeId>,
 }
 
 impl AuditLines {
-    pub(super) fn new(json: bool) -> Self {
+    pub(super) fn new(json: bool, parts: bool) -> Self {
         Self {
             json,
+            parts,
             ..Self::default()
         }
     }
@@ -43,7 +47,13 @@ impl AuditLines {
         }
         let event: Value = serde_json::from_str(event.get()).unwrap_or_default();
         self.learn(client, &event).await;
-        say(plain(&self.line(&event)))
+        say(plain(&self.line(&event)))?;
+        match self.parts {
+            true => parts::lines(&event["details"])
+                .iter()
+                .try_for_each(|line| say(plain(line))),
+            false => Ok(()),
+        }
     }
 
     /// Asks for the names of nodes where the event has one that is not known.
@@ -164,7 +174,7 @@ mod tests {
     #[test]
     fn nodes_are_shown_by_their_names_and_strangers_by_their_ids() {
         let (desk, stranger) = (NodeId([7; 32]), NodeId([8; 32]));
-        let mut lines = AuditLines::new(false);
+        let mut lines = AuditLines::new(false, false);
         lines.nodes.insert(desk, "desk".to_owned());
         let granted = json!({
             "event_type": "ACCESS_GRANTED",

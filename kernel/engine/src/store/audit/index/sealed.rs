@@ -108,9 +108,10 @@ impl BlockSummary {
             let trace = TraceKey::of(*hash);
             let (key, is_trace) = match index {
                 RecordIndex::Trace => (BlockList::Traces(trace.bucket), true),
-                RecordIndex::Tool | RecordIndex::Agent | RecordIndex::Server => {
-                    (BlockList::Value(*index, *hash), false)
-                }
+                RecordIndex::Tool
+                | RecordIndex::Agent
+                | RecordIndex::Server
+                | RecordIndex::Result => (BlockList::Value(*index, *hash), false),
             };
             let Some(list) = read(key)? else {
                 return Ok(Vec::new());

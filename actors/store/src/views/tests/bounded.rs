@@ -1,0 +1,95 @@
+//! What a question costs, by what is read for it.
+
+use super::super::building::GrowingView;
+use super::super::database::ViewDatabase;
+use super::*;
+
+/// Records that a page has at most.
+const PAGE: u64 = 20;
+/// Bytes of such a page, and as much again: its records, and lists of a block or two.
+const READ_MAX: u64 = 32 << 10;
+
+/// A log of files of 256 KiB.
+async fn long_log(dir: &Path, records: u64) {
+    let options = LogOptions {
+        folder: Folder::of(dir),
+        calls: CallAuditing::default(),
+        retention: Retention {
+            max_age: None,
+            max_bytes: u64::MAX,
+            segment_bytes: 256 << 10,
+        },
+        per_day: 0,
+        redaction: Redaction::new(ArgumentsKept::Digest, &[7; 32], []),
+    };
+    let audit = options.open().unwrap();
+    for n in 0..records {
+        let mut event = said(n);
+        event.timestamp = rfc3339_ms(1_000_000 + n * 250);
+        let place = audit.place(0).unwrap();
+        place.fill(event).await.unwrap();
+    }
+    audit.close().await;
+}
+
+/// All of it in a view, on this thread.
+fn grown(dir: &Path) -> GrowingView {
+    let folder = Folder::of(dir);
+    let database = ViewDatabase::open(&dir.join("views"), &folder, open_sled).unwrap();
+    let mut view = GrowingView::of(database, &folder, 512);
+    while view.step().unwrap() {}
+    view
+}
+
+/// Bytes that this thread has read from files.
+fn read_so_far() -> u64 {
+    let io = fs::read_to_string("/proc/thread-self/io").unwrap();
+    let line = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+    line.unwrap().parse().unwrap()
+}
+
+/// Decision 0067: what is read for a page depends on the page and not on how long the log is: for the newest records, for
+/// those in the middle, for rare ones, and where there are none.
+#[tokio::test]
+async fn a_page_reads_as_much_of_a_long_log_as_of_a_short_one() {
+    for records in [1_000, 6_000] {
+        let dir = tempfile::tempdir().unwrap();
+        long_log(dir.path(), records).await;
+        let view = grown(dir.path());
+        let middle = 1_000_000 + records * 125;
+        let size: u64 = Folder::of(dir.path())
+            .numbers()
+            .unwrap()
+            .iter()
+            .map(|n| Folder::of(dir.path()).path(*n).metadata().unwrap().len())
+            .sum();
+        assert!(size > records * 300, "{size} bytes of log");
+        for (asked, some) in [
+            (json!({}), true),
+            (json!({"until_ms": middle}), true),
+            (json!({"agent": "agent.2"}), true),
+            (json!({"result": "FAILURE", "until_ms": middle}), true),
+            (json!({"trace": said(21).trace_id}), true),
+            (json!({"agent": "agent.nobody"}), false),
+            (json!({"result": "DENIED"}), false),
+            (json!({"since_ms": middle * 2}), false),
+        ] {
+            let mut asked = ask(asked);
+            asked.limit = Some(PAGE);
+            let before = read_so_far();
+            let found = view.find(&query(asked.clone()).unwrap()).unwrap();
+            let read = read_so_far() - before;
+            assert_eq!(!found.events.is_empty(), some, "{asked:?}");
+            assert!(read < READ_MAX, "{read} bytes of {size} for {asked:?}");
+        }
+        let first = view
+            .find(&query(ask(json!({"limit": PAGE}))).unwrap())
+            .unwrap();
+        let cursor = first.more.unwrap().cursor();
+        let before = read_so_far();
+        let next = ask(json!({"limit": PAGE, "cursor": cursor}));
+        let next = view.find(&query(next).unwrap()).unwrap();
+        assert_eq!(next.events.len() as u64, PAGE);
+        assert!(read_so_far() - before < READ_MAX);
+    }
+}
