@@ -31,6 +31,9 @@ pub fn run(cli: Cli) -> ExitCode {
             return crate::kernel::sandbox(&command);
         }
         Invocation::Internal(Internal::Embed) => return mgp_tools::search::serve(),
+        Invocation::Internal(Internal::ReplayKernel { command }) => {
+            commands::replay_kernel(&command)
+        }
         Invocation::Internal(Internal::DemoServer(server)) => {
             crate::demo::run(&server.root).map_err(Failure::from)
         }

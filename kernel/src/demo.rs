@@ -28,7 +28,7 @@ pub use greeting::greeting;
 use server::serve;
 
 use crate::config::{KernelConfig, LoadedConfig};
-use crate::paths::LONGEST_SOCKET_PATH;
+use crate::paths::{SOCKET, fresh_folder};
 
 /// The id of the built-in server.
 const SERVER: &str = "demo";
@@ -45,7 +45,7 @@ impl Demo {
     /// Where the socket goes.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        self.folder.path().join("mgp.sock")
+        self.folder.path().join(SOCKET)
     }
 
     /// Where the data goes.
@@ -60,7 +60,7 @@ impl Demo {
 /// # Errors
 /// When there is no room for a folder, or no current folder.
 pub fn config(program: &Path) -> io::Result<Demo> {
-    let folder = fresh_folder()?;
+    let folder = fresh_folder("mgp-demo-")?;
     let mut kernel = KernelConfig::default();
     kernel.http.listen = free(kernel.http.listen);
     let server = ServerSpec {
@@ -98,20 +98,6 @@ pub fn config(program: &Path) -> io::Result<Demo> {
     Ok(Demo { loaded, folder })
 }
 
-/// In `/tmp` when the usual place has too long a name for a socket.
-fn fresh_folder() -> io::Result<TempDir> {
-    let make = |base: &Path| {
-        tempfile::Builder::new()
-            .prefix("mgp-demo-")
-            .tempdir_in(base)
-    };
-    let folder = make(&env::temp_dir())?;
-    match folder.path().join("mgp.sock").as_os_str().len() > LONGEST_SOCKET_PATH {
-        true => make(Path::new("/tmp")),
-        false => Ok(folder),
-    }
-}
-
 /// The address, or any free port when it is taken.
 fn free(address: SocketAddr) -> SocketAddr {
     match TcpListener::bind(address) {
@@ -138,6 +124,7 @@ pub fn run(root: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paths::LONGEST_SOCKET_PATH;
 
     #[test]
     fn a_demo_takes_another_port_when_the_usual_one_is_taken() {

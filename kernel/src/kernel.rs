@@ -17,6 +17,7 @@ mod users;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ use mgp_store::audit::{self, AuditHandle, Folder};
 use mgp_store::trouble::Troubles;
 use mgp_tools::registrar::Registrations;
 use ractor::SpawnErr;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
@@ -214,8 +217,9 @@ async fn live(mut options: UpOptions, kept: StoredState) -> Result<(), String> {
         ),
         task::supervised("marks.sweep", marks.clone().look_again()),
     ];
+    let ends_with_stdin = options.ends_with_stdin;
     (options.opened)(&open);
-    stopped(&closing).await;
+    stopped(&closing, ends_with_stdin).await;
     tracing::info!("stopping");
     started.connector.ends_within(LAST_CALLS);
     drop((watching, started.following));
@@ -263,11 +267,12 @@ fn describe(doors: &OpenDoors) -> Vec<String> {
     out
 }
 
-/// Resolves when the kernel is to end: a signal, the operator, or a pillar that fell.
-async fn stopped(closing: &CancellationToken) {
+/// Resolves when the kernel is to end: a signal, the operator, who started it, or a pillar that fell.
+async fn stopped(closing: &CancellationToken, ends_with_stdin: bool) {
     tokio::select! {
         () = signalled() => closing.cancel(),
         () = hung_up() => closing.cancel(),
+        () = stdin_ended(), if ends_with_stdin => closing.cancel(),
         () = closing.cancelled() => {}
     }
 }
@@ -300,6 +305,17 @@ async fn hung_up() {
         Ok(mut hangup) => drop(hangup.recv().await),
         Err(_) => std::future::pending().await,
     }
+}
+
+/// Resolves when the other end of stdin is closed, or when there is none: nobody would end this kernel then.
+async fn stdin_ended() {
+    let pipe = std::io::stdin().as_fd().try_clone_to_owned();
+    let Ok(mut pipe) = pipe.and_then(pipe::Receiver::from_owned_fd) else {
+        return;
+    };
+    let mut said = [0; 64];
+    // What may be said there is not for a kernel.
+    while matches!(pipe.read(&mut said).await, Ok(1..)) {}
 }
 
 /// Whether a process with this `/proc/PID/status` ignores a signal.

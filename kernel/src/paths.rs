@@ -11,6 +11,7 @@ use nix::fcntl::OFlag;
 use nix::unistd::{User, geteuid};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
 /// Longest path of a Unix socket on Linux, in bytes (`sun_path` without its NUL).
 pub const LONGEST_SOCKET_PATH: usize = 107;
@@ -197,6 +198,20 @@ pub fn is_own(path: &Path) -> bool {
         found.is_dir() && found.uid() == geteuid().as_raw() && others == 0
     };
     fs::symlink_metadata(path).is_ok_and(own)
+}
+
+/// A folder that only this user enters, for a kernel that leaves nothing: in the usual place of such folders, or in
+/// `/tmp` where that has too long a name for a socket. It is removed when this is dropped.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn fresh_folder(prefix: &str) -> io::Result<TempDir> {
+    let make = |base: &Path| tempfile::Builder::new().prefix(prefix).tempdir_in(base);
+    let folder = make(&env::temp_dir())?;
+    match folder.path().join(SOCKET).as_os_str().len() > LONGEST_SOCKET_PATH {
+        true => make(Path::new("/tmp")),
+        false => Ok(folder),
+    }
 }
 
 /// Opens a file to be read. Anything else is refused: a pipe in its place would hold up whoever opens it.

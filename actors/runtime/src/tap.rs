@@ -245,6 +245,15 @@ mod tests {
         pass(&subject);
         assert!(matches!(tap.next().await, TapNews::Message(_)));
         assert!(matches!(tap.next().await, TapNews::Missed(1)));
+        // What was taken makes room, to the byte.
+        let half = large.slice(..WAITING_BYTES_MAX / 2);
+        for _ in 0..3 {
+            super::pass(&subject, 1, MessageSender::Kernel, &half);
+        }
+        for _ in 0..2 {
+            assert!(matches!(tap.next().await, TapNews::Message(_)));
+        }
+        assert!(matches!(tap.next().await, TapNews::Missed(1)));
         let more: Vec<_> = (1..TAPS_MAX)
             .map(|_| OpenTap::on(subject.clone()).unwrap())
             .collect();

@@ -62,7 +62,12 @@ impl Note for Event {
 
 /// Handle for everyone.
 #[derive(Clone, Debug)]
-pub struct AuditHandle(Option<Arc<LogQueue>>, Arc<Snapshot<Masks>>);
+pub struct AuditHandle {
+    /// `None` where no log is kept.
+    ledger: Option<Arc<LogQueue>>,
+    /// What is masked; the log's thread reads the same.
+    masks: Arc<Snapshot<Masks>>,
+}
 
 /// How long syncs of the log took since the start of this process.
 #[must_use]
@@ -79,32 +84,35 @@ impl AuditHandle {
     /// For a kernel that keeps no log: every entry is accepted and dropped.
     #[must_use]
     pub fn off() -> Self {
-        Self(None, Arc::new(Snapshot::new(Masks::default())))
+        Self {
+            ledger: None,
+            masks: Arc::new(Snapshot::new(Masks::default())),
+        }
     }
 
     /// What is masked in the log, and wherever else the kernel shows what others said.
     #[must_use]
     pub fn masks(&self) -> Arc<Masks> {
-        self.1.load()
+        self.masks.load()
     }
 
     /// Whether a log is kept.
     #[must_use]
     pub fn is_on(&self) -> bool {
-        self.0.is_some()
+        self.ledger.is_some()
     }
 
     /// Calls that have a place, and events that wait to be written.
     #[must_use]
     pub fn waiting(&self) -> (u64, u64) {
-        let ledger = self.0.as_ref();
+        let ledger = self.ledger.as_ref();
         ledger.map_or((0, 0), |ledger| ledger.held())
     }
 
     /// Whether the log can be written.
     #[must_use]
     pub fn trouble(&self) -> Trouble {
-        let ledger = self.0.as_ref();
+        let ledger = self.ledger.as_ref();
         ledger.map_or_else(Trouble::default, |ledger| ledger.trouble.clone())
     }
 
@@ -113,7 +121,7 @@ impl AuditHandle {
     /// # Errors
     /// [`NotWritten`].
     pub fn check(&self) -> Result<(), NotWritten> {
-        match &self.0 {
+        match &self.ledger {
             Some(ledger) => Ok(ledger.check()?),
             None => Ok(()),
         }
@@ -122,7 +130,7 @@ impl AuditHandle {
     /// Records what happened, without waiting. With [`TOLD_MAX`] such entries waiting, it is dropped and
     /// counted; the count is recorded later.
     pub fn tell(&self, event: Event) {
-        if let Some(ledger) = &self.0 {
+        if let Some(ledger) = &self.ledger {
             ledger.tell(Box::new(event));
         }
     }
@@ -134,7 +142,9 @@ impl AuditHandle {
     /// [`NotWritten`]: the decision must not take effect. After [`CommitRefusal::Late`] it is recorded
     /// nevertheless once [`AuditHandle::trouble`] is over, together with its refusal.
     pub async fn decided(&self, event: Event) -> Result<(), NotWritten> {
-        let Some(ledger) = &self.0 else { return Ok(()) };
+        let Some(ledger) = &self.ledger else {
+            return Ok(());
+        };
         let permit = ledger.decisions.clone().acquire_owned().await;
         let permit = permit.map_err(|_| CommitRefusal::Broken)?;
         let (reply, written) = oneshot::channel();
@@ -149,7 +159,7 @@ impl AuditHandle {
     /// [`NotWritten`] when [`CALLS_MAX`] calls are under way or wait to be recorded, when their notes hold
     /// [`CALLS_BYTES_MAX`] bytes, or when the log is broken: the call is to be refused.
     pub fn place(&self, params: usize) -> Result<Place, NotWritten> {
-        let Some(ledger) = &self.0 else {
+        let Some(ledger) = &self.ledger else {
             return Ok(Place(None));
         };
         ledger.check()?;
@@ -160,24 +170,21 @@ impl AuditHandle {
     /// What the record of a call keeps of its arguments; nothing when there is no log.
     #[must_use]
     pub fn kept(&self, arguments: &str) -> Option<KeptArguments> {
-        Some(self.0.as_ref()?.keeping.of(arguments))
+        Some(self.ledger.as_ref()?.keeping.of(arguments))
     }
 
-    /// From now on these secrets are masked too.
+    /// From now on these secrets are masked too, also in what waits to be written.
     pub fn redact(&self, secrets: Vec<String>) {
-        self.1.update(|masks| {
+        self.masks.update(|masks| {
             let mut masks = masks.clone();
-            masks.learn(secrets.iter().cloned());
+            masks.learn(secrets);
             masks
         });
-        if let Some(ledger) = &self.0 {
-            ledger.redact(secrets);
-        }
     }
 
     /// Writes the remaining entries and ends the log; resolves when they are on disk.
     pub async fn close(&self) {
-        if let Some(ledger) = &self.0 {
+        if let Some(ledger) = &self.ledger {
             let _ = ledger.close().await;
         }
     }

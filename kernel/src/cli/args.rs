@@ -250,6 +250,13 @@ pub enum Internal {
     /// Says what may stand at the cursor of a shell.
     #[command(name = "__complete", hide = true)]
     Complete(Complete),
+    /// The kernel of `mgp replay -- COMMAND`; it ends with its stdin.
+    #[command(name = "__replay-kernel", hide = true)]
+    ReplayKernel {
+        /// The program of its server, and its arguments.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
     /// The server behind `mgp demo`.
     #[command(name = "__demo-server", hide = true)]
     DemoServer(DemoServer),

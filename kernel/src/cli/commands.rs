@@ -35,6 +35,8 @@ fn is_long(command: &Command) -> bool {
         || matches!(command, Command::Audit(it) if ends(it))
 }
 
+pub(super) use events::replay::replay_kernel;
+
 /// Carries out a command.
 pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure> {
     let _pager = Pager::begin(context.paged && is_long(&command));

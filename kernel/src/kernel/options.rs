@@ -27,6 +27,8 @@ pub struct UpOptions {
     /// Where the running kernel is recorded beside that folder, in the order of looking; the last is
     /// below the home. Empty for a kernel that only those find who know where it is.
     pub record_folders: Vec<PathBuf>,
+    /// Stdin is a pipe from the process that started this one, and the kernel ends when that ends, however it does.
+    pub ends_with_stdin: bool,
     /// To be called once, when every door is open.
     pub opened: Box<dyn FnOnce(&OpenDoors) + Send>,
 }

@@ -2,6 +2,7 @@
 
 pub mod network;
 pub mod nodes;
+pub mod trace;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -12,6 +12,7 @@ mod mgp;
 mod progress;
 mod stalled;
 mod tasks;
+mod tracing;
 
 use mgp_tests::harness::{DEADLINE, wait_until};
 

@@ -3,6 +3,7 @@
 mod ending;
 mod growth;
 mod guard;
+mod replay;
 
 use std::cell::Cell;
 use std::fs;

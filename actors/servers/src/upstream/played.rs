@@ -1,8 +1,10 @@
 //! A request that an operator plays once more: in the server's own words and names, and answered in them.
 
+use mgp_engine::callers::request_ids::WireId;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::Refusal;
+use mgp_protocol::splice::{Splice, member};
 
 use super::Upstream;
 use crate::link::{Call, MirroredHeaders};
@@ -15,6 +17,8 @@ pub struct PlayedRequest<'a> {
     pub modern: bool,
     /// The params, as JSON text.
     pub params: Option<&'a str>,
+    /// The token under which who plays hears of the server's progress, as JSON; the server is asked for none without.
+    pub token: Option<&'a str>,
     /// What HTTP headers repeat of it.
     pub mirror: MirroredHeaders<'a>,
 }
@@ -29,6 +33,7 @@ impl Upstream<'_> {
         let PlayedRequest {
             modern,
             params,
+            token,
             mirror,
         } = played;
         let era = match modern {
@@ -45,7 +50,7 @@ impl Upstream<'_> {
         let call = Call {
             caller: Some(&request.caller),
             exchange: &request.exchange,
-            token: None,
+            token,
             stream: None,
             reports: false,
             era,
@@ -55,7 +60,21 @@ impl Upstream<'_> {
             trace: Some(&request.trace),
         };
         let method = mirror.method;
-        link.call(call, |id| jsonrpc::request(&id.to_string(), method, params))
-            .await
+        let frame = |id: WireId| {
+            let id = id.to_string();
+            let reporting = token.map(|_| with_token(params.unwrap_or("{}"), &id));
+            jsonrpc::request(&id, method, reporting.as_deref().or(params))
+        };
+        link.call(call, frame).await
     }
+}
+
+/// Params with the kernel's own progress token.
+fn with_token(params: &str, token: &str) -> String {
+    let mut splice = Splice::new(params);
+    match member(params, "_meta") {
+        Some(meta) => splice.insert_member(meta, "progressToken", token),
+        None => splice.insert_member(params, "_meta", &format!(r#"{{"progressToken":{token}}}"#)),
+    }
+    splice.finish().into_owned()
 }

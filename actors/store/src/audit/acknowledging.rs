@@ -16,7 +16,7 @@ impl AuditHandle {
     /// # Errors
     /// When no log is kept.
     pub fn last(&self) -> Result<LastRecord, Refusal> {
-        let ledger = self.0.as_ref().ok_or_else(none_kept)?;
+        let ledger = self.ledger.as_ref().ok_or_else(none_kept)?;
         let last = *ledger.written.borrow();
         Ok(LastRecord {
             sequence: last.sequence,
@@ -35,7 +35,7 @@ impl AuditHandle {
         asked: &Acknowledge,
         trace: &TraceId,
     ) -> Result<Acknowledged, Refusal> {
-        let ledger = self.0.as_ref().ok_or_else(none_kept)?;
+        let ledger = self.ledger.as_ref().ok_or_else(none_kept)?;
         let (folder, last) = (ledger.folder.clone(), *ledger.written.borrow());
         let looked =
             mgp_runtime::task::blocking("audit.examine", move || examine(&folder, Some(last)))

@@ -37,7 +37,7 @@ impl AuditHandle {
         call: &TraceId,
         whose: Option<String>,
     ) -> Result<FoundCalls, Refusal> {
-        let ledger = self.0.as_ref().ok_or_else(none_kept)?;
+        let ledger = self.ledger.as_ref().ok_or_else(none_kept)?;
         let _one = ledger.readers.acquire().await;
         let _ = tokio::time::timeout(PATIENCE, ledger.flushed()).await;
         let (folder, call) = (ledger.folder.clone(), call.clone());

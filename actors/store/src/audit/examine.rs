@@ -63,7 +63,7 @@ impl AuditHandle {
     /// # Errors
     /// When no log is kept, when it cannot be read, and while another verification is under way.
     pub async fn verify(&self, so_far: watch::Sender<FilesRead>) -> Result<Examined, Refusal> {
-        let ledger = self.0.as_ref().ok_or_else(none_kept)?;
+        let ledger = self.ledger.as_ref().ok_or_else(none_kept)?;
         let Ok(_one) = ledger.verifiers.try_acquire() else {
             return Err(Refusal::Overloaded {
                 what: "what verifies the audit log".into(),

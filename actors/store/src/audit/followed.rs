@@ -28,13 +28,13 @@ impl AuditHandle {
     /// The number of the last record that is written; 0 where there is no log.
     #[must_use]
     pub fn newest(&self) -> u64 {
-        let ledger = self.0.as_ref();
+        let ledger = self.ledger.as_ref();
         ledger.map_or(0, |ledger| ledger.written.borrow().sequence)
     }
 
     /// Where the log is, and its last record that is written; `None` where no log is kept.
     pub(crate) fn files(&self) -> Option<(Folder, watch::Receiver<Head>)> {
-        let ledger = self.0.as_ref()?;
+        let ledger = self.ledger.as_ref()?;
         Some((ledger.folder.clone(), ledger.written.subscribe()))
     }
 
@@ -43,7 +43,7 @@ impl AuditHandle {
     /// # Errors
     /// When it cannot be read.
     pub async fn after(&self, sequence: u64) -> io::Result<Option<LoggedRecords>> {
-        let Some(ledger) = &self.0 else {
+        let Some(ledger) = &self.ledger else {
             return Ok(None);
         };
         let folder = ledger.folder.clone();

@@ -46,7 +46,7 @@ impl AuditHandle {
     /// # Errors
     /// When it cannot be read.
     pub async fn follow(&self, server: &ServerId) -> io::Result<Option<Follower>> {
-        let Some(ledger) = &self.0 else {
+        let Some(ledger) = &self.ledger else {
             return Ok(None);
         };
         let newest = ledger.written.borrow().sequence;

@@ -46,7 +46,7 @@ impl ReportCounts {
 impl AuditHandle {
     /// A server reported an event of its own.
     pub fn heard(&self, server: &ServerId, params: Option<&str>) {
-        let Some(ledger) = &self.0 else { return };
+        let Some(ledger) = &self.ledger else { return };
         let params = params.filter(|p| p.len() <= REPORT_BYTES);
         let mut details = Map::new();
         let mut trace = None;

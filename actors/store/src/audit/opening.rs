@@ -98,8 +98,11 @@ impl LogOptions {
             self.folder.clone(),
             found.head,
         );
-        let masks = Snapshot::new(self.redaction.masks().clone());
-        let handle = AuditHandle(Some(ledger.clone()), Arc::new(masks));
+        let masks = Arc::new(Snapshot::new(self.redaction.masks().clone()));
+        let handle = AuditHandle {
+            ledger: Some(ledger.clone()),
+            masks: masks.clone(),
+        };
         let writer = Writer {
             open: OpenLogFile {
                 number,
@@ -117,6 +120,7 @@ impl LogOptions {
             chain: Chain::new(found.head),
             segments: Segments::new(self.retention, segments),
             commit: Commit::new(self.calls, found.head.sequence),
+            masks,
             redaction: self.redaction,
             repeats: Repeats::new(self.per_day),
             waiting: VecDeque::new(),

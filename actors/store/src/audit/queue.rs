@@ -120,8 +120,6 @@ pub(super) struct LogQueue {
 #[derive(Default)]
 struct Queue {
     entries: Vec<QueuedNote>,
-    /// The secrets of the configuration read last.
-    secrets: Option<Vec<String>>,
     /// Somebody waits for a sync.
     hurry: bool,
     asleep: Asleep,
@@ -145,8 +143,6 @@ enum Asleep {
 /// The entries that waited.
 pub(super) struct Taken {
     pub(super) entries: Vec<QueuedNote>,
-    /// Secrets to mask from now on, in these entries too.
-    pub(super) secrets: Option<Vec<String>>,
     pub(super) dropped: u64,
     /// To be told when these entries are in the files.
     pub(super) flushed: Vec<oneshot::Sender<()>>,
@@ -223,11 +219,6 @@ impl LogQueue {
         }
     }
 
-    pub(super) fn redact(&self, secrets: Vec<String>) {
-        // Two configurations that arrive before the thread wakes are both in force for a while.
-        self.queue().secrets.get_or_insert_default().extend(secrets);
-    }
-
     /// Whether anything can be written at all.
     pub(super) fn check(&self) -> Result<(), CommitRefusal> {
         match self.broken.load(Ordering::Relaxed) {
@@ -250,9 +241,11 @@ impl LogQueue {
         self.trouble.begin(why);
     }
 
-    /// Entries can be written again.
+    /// Entries can be written again, unless the log is being closed.
     pub(super) fn recover(&self) {
-        self.broken.store(false, Ordering::Relaxed);
+        let queue = self.queue();
+        self.broken.store(queue.closed, Ordering::Relaxed);
+        drop(queue);
         self.trouble.end();
     }
 
@@ -320,10 +313,13 @@ impl LogQueue {
         };
         queue.asleep = Asleep::Awake;
         queue.hurry = false;
-        queue.closed = queue.closing.is_some();
+        if queue.closing.is_some() {
+            // Whoever is told that the log is closed finds it so: a call that began now would have no record.
+            queue.closed = true;
+            self.broken.store(true, Ordering::Relaxed);
+        }
         Taken {
             entries: mem::take(&mut queue.entries),
-            secrets: queue.secrets.take(),
             dropped: self.dropped.swap(0, Ordering::Relaxed),
             flushed: mem::take(&mut queue.flushed),
             closing: queue.closing.take(),
@@ -334,5 +330,27 @@ impl LogQueue {
 impl std::fmt::Debug for LogQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LogQueue").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mgp_engine::store::audit::redact::{ArgumentsKept, Redaction};
+
+    /// A call that begins has its record: from the moment in which the log takes its last entries, none does, also
+    /// where the disk of a log is well again just then.
+    #[test]
+    fn a_log_that_is_being_closed_takes_no_call() {
+        let keeping = Redaction::new(ArgumentsKept::Digest, &[7; 32], []);
+        let folder = Folder::of(std::path::Path::new("nowhere"));
+        let queue = LogQueue::new(false, keeping.keeping().clone(), folder, Head::START);
+        let mut closed = queue.close();
+        assert!(queue.check().is_ok());
+        let taken = queue.take(Duration::ZERO, Some(Duration::ZERO));
+        assert!(taken.closing.is_some() && closed.try_recv().is_err());
+        assert_eq!(queue.check(), Err(CommitRefusal::Broken));
+        queue.recover();
+        assert_eq!(queue.check(), Err(CommitRefusal::Broken));
     }
 }

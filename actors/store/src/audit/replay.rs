@@ -23,7 +23,7 @@ impl AuditHandle {
     /// # Errors
     /// When no log is kept or it cannot be read.
     pub async fn replay(&self, asked: &Replay) -> Result<Replayed, Refusal> {
-        let Some(ledger) = &self.0 else {
+        let Some(ledger) = &self.ledger else {
             return Err(Refusal::BadRequest("no audit log is kept".into()));
         };
         let (end, folder) = (ledger.written.borrow().sequence, ledger.folder.clone());

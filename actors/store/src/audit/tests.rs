@@ -104,6 +104,27 @@ async fn a_decision_is_in_the_file_when_it_is_acknowledged() {
     assert!(audit.place(100).is_err());
 }
 
+/// Decision 0071: what becomes a secret later is masked in every record from then on, as it is wherever messages are
+/// shown; what was one before still is.
+#[tokio::test]
+async fn what_becomes_a_secret_later_is_masked_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let audit = opening(dir.path()).open().unwrap();
+    let note = json!({"note": "correct-horse, hunter2-hunter2"});
+    let noted = async || {
+        audit.decided(said(note.clone())).await.unwrap();
+        written(dir.path()).pop().unwrap().1["details"]["note"].clone()
+    };
+    assert_eq!(noted().await, "correct-horse, [redacted]");
+    audit.redact(vec!["correct-horse".into()]);
+    assert_eq!(noted().await, "[redacted], [redacted]");
+    assert_eq!(
+        audit.masks().text("hunter2-hunter2 correct-horse"),
+        "[redacted] [redacted]"
+    );
+    audit.close().await;
+}
+
 #[tokio::test]
 async fn what_is_only_told_is_written_within_the_window() {
     let dir = tempfile::tempdir().unwrap();

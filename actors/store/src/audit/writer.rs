@@ -14,7 +14,9 @@ use mgp_engine::store::audit::commit::{Commit, CommitAnswer, CommitRefusal, Reco
 use mgp_engine::store::audit::redact::Redaction;
 use mgp_engine::store::audit::repeats::Repeats;
 use mgp_engine::store::audit::segments::{Segments, Trim};
+use mgp_engine::store::masks::Masks;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome, Target, TraceId};
+use mgp_sync::snapshot::Snapshot;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -50,6 +52,7 @@ pub(super) struct Writer {
     pub(super) chain: Chain,
     pub(super) segments: Segments,
     pub(super) commit: Commit,
+    pub(super) masks: Arc<Snapshot<Masks>>,
     pub(super) redaction: Redaction,
     pub(super) repeats: Repeats,
     pub(super) head: Heads,
@@ -104,9 +107,8 @@ impl Writer {
                 .ledger
                 .take(until.map_or(gather, |u| u.min(gather)), until);
             gather = GATHER;
-            if let Some(secrets) = taken.secrets {
-                self.redaction.learn(secrets);
-            }
+            // What became a secret before these entries were taken is masked in them.
+            self.redaction.mask_with(self.masks.load());
             for entry in taken.entries {
                 self.enter(entry);
             }

@@ -23,10 +23,19 @@ use crate::kernel::{self, OpenDoors, UpOptions};
 /// Runs the kernel in the foreground.
 pub(super) fn here(context: &CliContext, typed: &args::Up) -> Result<(), Failure> {
     context.tell_untrusted();
+    let options = options(context, typed.log_format)?;
+    kernel::run(options).map_err(Failure::Other)
+}
+
+/// A kernel with the configuration of this context, whose problems are told.
+pub(super) fn options(
+    context: &CliContext,
+    log_format: Option<LogLineFormat>,
+) -> Result<UpOptions, Failure> {
     let lookup = KernelLookup::of(&context.look_up);
     let mut loaded = config::load_with(&context.look_up, &lookup, None)
         .map_err(|e| Failure::Other(e.to_string()))?;
-    match typed.log_format {
+    match log_format {
         Some(LogLineFormat::Text) => loaded.kernel.log.format = LogFormat::Text,
         Some(LogLineFormat::Json) => loaded.kernel.log.format = LogFormat::Json,
         None => {}
@@ -49,7 +58,7 @@ pub(super) fn here(context: &CliContext, typed: &args::Up) -> Result<(), Failure
         Some((socket, listener)) => (socket, Some(listener)),
         None => (context.own_socket(), None),
     };
-    let options = UpOptions {
+    Ok(UpOptions {
         socket,
         listener,
         data_dir: context.data_dir(&loaded.kernel)?,
@@ -57,9 +66,9 @@ pub(super) fn here(context: &CliContext, typed: &args::Up) -> Result<(), Failure
         record_folders: context.record_folders(),
         look_up: Some(context.look_up.clone()),
         loaded,
+        ends_with_stdin: false,
         opened: Box::new(|doors| report(in_words(doors))),
-    };
-    kernel::run(options).map_err(Failure::Other)
+    })
 }
 
 /// The socket that the service manager listens on and has handed over to this process, with its path.
@@ -154,6 +163,7 @@ pub(super) fn demo(context: &CliContext) -> Result<(), Failure> {
         data_dir,
         named: true,
         record_folders: Vec::new(),
+        ends_with_stdin: false,
         opened: Box::new(opened),
     };
     let outcome = kernel::run(options).map_err(Failure::Other);

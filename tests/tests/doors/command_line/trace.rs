@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+pub(super) use mgp_tests::harness::kernel::trace::{all_told, interrupted, shows, told, tracing};
 use mgp_tests::harness::program::remote_entry;
 use mgp_tests::harness::upstream::Upstream;
-use mgp_tests::harness::{Agent, DEADLINE, Kernel, Process, Program};
-use nix::sys::signal::Signal;
+use mgp_tests::harness::{Agent, DEADLINE, Kernel, Program};
 use serde_json::{Value, json};
 
 use crate::scene::{self, NEWEST};
@@ -19,41 +19,12 @@ use crate::scene::{self, NEWEST};
 /// What no trace may show.
 const SECRET: &str = "hunter2-hunter2";
 
-/// A `mgp trace` with these arguments that follows already.
-pub(super) async fn tracing(kernel: &Kernel, args: &[&str]) -> Process {
-    let args = [&["trace"], args].concat();
-    let mut trace = Process::start("mgp trace", &kernel.program(&args));
-    let follows = |said: &str| said.contains("mgp: following").then_some(());
-    trace.says("that it follows", DEADLINE, follows).await;
-    trace
-}
-
-/// Waits for a text in what it printed.
-pub(super) async fn shows(trace: &mut Process, text: &str) {
-    let shown = |said: &str| said.contains(text).then_some(());
-    trace.says(text, DEADLINE, shown).await;
-}
-
-/// Ctrl-C; gives what it printed on stdout.
-pub(super) async fn interrupted(mut trace: Process) -> String {
-    trace.signal(Signal::SIGINT);
-    let status = trace.end(DEADLINE).await;
-    assert!(status.success(), "{status}: {}", trace.stderr());
-    trace.stdout()
-}
-
 /// The lines of a recording: its header, and the messages.
 pub(super) fn recorded(path: &Path) -> (Value, Vec<Value>) {
     let text = std::fs::read_to_string(path).unwrap();
     assert!(text.ends_with('\n'), "{text}");
     let mut lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     (lines.next().unwrap(), lines.collect())
-}
-
-/// From whom, what it is, its method and what it is about.
-pub(super) fn told(message: &Value) -> String {
-    let word = |name: &str| message[name].as_str().unwrap_or("-");
-    ["from", "kind", "method", "about"].map(word).join(" ")
 }
 
 /// A kernel in front of a server that was given a secret.
@@ -164,13 +135,13 @@ async fn who_may_follow_whom_and_where_to() {
     let file = kernel.folder().join("it.jsonl");
     std::fs::write(&file, "mine").unwrap();
     let path = file.display().to_string();
-    let once = ["trace", "it", "--save", &path, "--for", "1s"];
-    let there = kernel.mgp(&once).await;
+    let there = kernel.mgp(&["trace", "it", "--save", &path]).await;
     let said = String::from_utf8_lossy(&there.stderr).into_owned();
     assert_eq!(there.status.code(), Some(2), "{said}");
     assert!(said.contains("is there already; --force"), "{said}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
-    let forced = kernel.mgp(&[&once[..], &["--force"]].concat()).await;
+    let forced = ["trace", "it", "--save", &path, "--force", "--for", "0s"];
+    let forced = kernel.mgp(&forced).await;
     let said = String::from_utf8_lossy(&forced.stderr).into_owned();
     assert!(
         forced.status.success() && said.contains("0 messages in"),
@@ -221,16 +192,11 @@ async fn servers_of_every_transport_are_followed() {
             .await;
         assert!(trace.end(DEADLINE).await.success());
         let out = trace.stdout();
-        let lines: Vec<Value> = out
-            .lines()
-            .map(|l| serde_json::from_str(l).unwrap())
-            .collect();
-        let said: Vec<String> = lines.iter().map(told).collect();
         let wanted = [
             "kernel request tools/call echo",
             "server answer tools/call echo",
         ];
-        assert_eq!(said, wanted, "{server}");
+        assert_eq!(all_told(&out), wanted, "{server}");
         assert!(
             !out.contains("message"),
             "bodies are shown when asked for: {out}"

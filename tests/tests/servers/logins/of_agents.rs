@@ -1,6 +1,9 @@
 //! `login = "agent"`: each agent signs in for itself.
 
+use std::collections::BTreeSet;
+
 use http::Method;
+use mgp_tests::harness::kernel::trace::{interrupted, shows, tracing};
 use mgp_tests::harness::{Agent, DEADLINE, HttpClient};
 use serde_json::{Value, json};
 
@@ -29,6 +32,26 @@ impl LoginScene {
         let answer = HttpClient::new(&back).send(Method::GET, "").await.unwrap();
         let page = answer.text().await;
         assert!(page.contains("You can close this tab"), "{page}");
+    }
+}
+
+/// Decision 0068: a token of any login, the agent's own or another one's, is masked in what an agent says and hears.
+async fn no_trace_shows_a_token(scene: &LoginScene, claude: &mut Agent) {
+    let args = ["--agent", "claude", "--full", "--json"];
+    let mut trace = tracing(&scene.kernel, &args).await;
+    let tokens: BTreeSet<String> = scene.seen().await.into_iter().collect();
+    assert!(tokens.len() >= 3, "of ada, bob and eve");
+    for token in &tokens {
+        let said = json!({"note": format!("it is {token}"), token: [token]});
+        claude.call("docs:read", said).await.result();
+    }
+    let last = json!({"note": "the last"});
+    claude.call("docs:read", last).await.result();
+    shows(&mut trace, "the last").await;
+    let shown = interrupted(trace).await;
+    assert!(shown.contains("it is [redacted]"), "{shown}");
+    for token in &tokens {
+        assert!(!shown.contains(token), "a token is shown");
     }
 }
 
@@ -105,6 +128,7 @@ async fn each_agent_signs_in_for_itself() {
     }
     let own = words(&scene.mgp(&["tools", "call", "docs:read"]).await);
     assert!(own.contains("read for ada"), "{own}");
+    no_trace_shows_a_token(&scene, &mut claude).await;
 
     // Who is called the same later is somebody else.
     let removed = scene.mgp(&["agents", "remove", "claude"]).await;

@@ -5,6 +5,7 @@ use mgp_callers::request::{Outcome, Request};
 use mgp_engine::calls::recorder::replay::plays;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::mcp::request_headers::{param_headers, subject};
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ending, Target};
 use mgp_protocol::mgp::kernel::recorder::Play;
@@ -15,6 +16,7 @@ use mgp_servers::login::Logins;
 use mgp_servers::upstream::PlayedRequest;
 use mgp_store::audit::{by_operator, event};
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::{masks, read};
 use crate::Context;
@@ -37,9 +39,11 @@ pub async fn play(cx: &Context, logins: &Logins, request: &Request) -> Outcome {
     let named = subject(&asked.method).and_then(|subject| member(params?, subject));
     let name: Option<String> = named.and_then(|name| serde_json::from_str(name).ok());
     let headers = headers(cx, &server, &asked, name.as_deref());
+    let token = progress_token(request.params.as_deref().unwrap_or("{}"))?;
     let played = PlayedRequest {
         modern: asked.modern,
         params,
+        token: token.filter(|_| asked.progress).map(RawValue::get),
         mirror: MirroredHeaders {
             method: &asked.method,
             name: name.as_deref(),

@@ -1,18 +1,18 @@
 //! What of a recording is played again, in which order, and with what in the place of what has changed since.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod reading;
+mod substitutes;
+
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 use mgp_protocol::mcp::meta::PROTOCOL_VERSION;
-use mgp_protocol::mgp::kernel::recorder::{
-    FORMAT, Heard, MessageKind, MessageSender, RecordingHeader, VERSION,
-};
+use mgp_protocol::mgp::kernel::recorder::{Heard, MessageKind, RecordingHeader, VERSION};
 use mgp_protocol::splice::{Splice, member, members, quoted};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::about;
-use crate::store::masks::MASK;
+pub use self::substitutes::Substitutes;
 
 /// What is asked of a server once more: calls, lists and reads. A link says the rest by itself.
 const PLAYED: [&str; 8] = [
@@ -27,8 +27,6 @@ const PLAYED: [&str; 8] = [
 ];
 /// Members of `_meta` that are one request's own.
 const OF_ONE_REQUEST: [&str; 4] = ["progressToken", "traceparent", "tracestate", "baggage"];
-/// What an answer gives its server's next request: the name in a result, and in params.
-const CARRIED: [(&str, &str); 2] = [("requestState", "requestState"), ("nextCursor", "cursor")];
 
 /// Why a text is no recording that can be played.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,9 +47,13 @@ pub enum NoReplay {
     /// A line is none.
     #[error("line {0} is no line of a recording: {1}")]
     Line(usize, String),
+    /// The last line was not written to its end.
+    #[error("its last line, {0}, was cut off; what is before can be played without it")]
+    CutOff(usize),
 }
 
-/// A recording, ready to be played.
+/// A recording, ready to be played. Its text is held once: what is asked, and what was answered, is read out of it
+/// when it is wanted.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// What it says of itself.
@@ -60,7 +62,7 @@ pub struct Replay {
     pub steps: Vec<ReplayStep>,
     /// What is not, and why.
     pub skipped: Vec<SkippedStep>,
-    lines: Vec<String>,
+    text: String,
 }
 
 /// A request that is played.
@@ -74,14 +76,27 @@ pub struct ReplayStep {
     pub about: Option<String>,
     /// It was asked in the modern era.
     pub modern: bool,
-    /// Its params, without what was of that request alone.
-    pub params: Option<String>,
-    /// The line of its answer.
-    pub answered: usize,
-    /// That answer: an object with `result` or `error`.
-    pub answer: Value,
-    /// What the server asked meanwhile, and was answered.
-    pub questions: Vec<RecordedQuestion>,
+    /// Whether the server reported progress; `None` where it was not asked for any.
+    pub progress: Option<bool>,
+    asked: RecordedLine,
+    answered: RecordedLine,
+    questions: Vec<QuestionLines>,
+}
+
+/// A line, without what ends it.
+#[derive(Clone, Copy, Debug)]
+struct RecordedLine {
+    /// From 1.
+    number: usize,
+    from: usize,
+    to: usize,
+}
+
+/// What a server asked, and the line of the answer.
+#[derive(Clone, Debug)]
+struct QuestionLines {
+    method: String,
+    answered: RecordedLine,
 }
 
 /// A question of a server, and what it was answered.
@@ -106,69 +121,93 @@ pub struct SkippedStep {
     pub why: String,
 }
 
-/// A line with its number.
-type Numbered = (usize, Heard);
-
 impl Replay {
     /// Reads a recording.
     ///
     /// # Errors
     /// [`NoReplay`].
-    pub fn read(text: &str) -> Result<Self, NoReplay> {
-        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        let header = lines.first().map(String::as_str).unwrap_or_default();
-        let header: RecordingHeader =
-            serde_json::from_str(header).map_err(|_| NoReplay::NoHeader)?;
-        if header.format != FORMAT {
-            return Err(NoReplay::NoHeader);
-        }
-        if header.version > VERSION {
-            return Err(NoReplay::Version(header.version));
-        }
-        if header.agent.is_some() {
-            return Err(NoReplay::OfAgent);
-        }
-        let read = |(at, line): (usize, &String)| match serde_json::from_str::<Heard>(line) {
-            Ok(heard) => Ok((at + 1, heard)),
-            Err(why) => Err(NoReplay::Line(at + 1, why.to_string())),
-        };
-        let heard = lines.iter().enumerate().skip(1);
-        let heard = heard.filter(|(_, line)| !line.trim().is_empty()).map(read);
-        let heard: Vec<Numbered> = heard.collect::<Result<_, _>>()?;
-        let (mut steps, mut skipped) = (Vec::new(), Vec::new());
-        for (at, (line, request)) in heard.iter().enumerate() {
-            if !is_played(request) {
-                continue;
-            }
-            match step(*line, request, &heard, at) {
-                Ok(step) => steps.push(step),
-                Err(why) => skipped.push(skip(*line, request, why)),
-            }
-        }
+    pub fn read(text: String) -> Result<Self, NoReplay> {
+        let (header, found) = reading::read(&text)?;
+        let (steps, skipped) = found.sorted();
         Ok(Self {
             header,
             steps,
             skipped,
-            lines,
+            text,
         })
+    }
+
+    /// The params of a request, without what was of it alone.
+    #[must_use]
+    pub fn params(&self, step: &ReplayStep) -> Option<String> {
+        let message = self.message(step.asked)?;
+        member(&message, "params").map(own)
+    }
+
+    /// What a request was answered: an object with `result` or `error`.
+    #[must_use]
+    pub fn answer(&self, step: &ReplayStep) -> Value {
+        self.outcome(step.answered)
+    }
+
+    /// What the server asked meanwhile, and was answered.
+    #[must_use]
+    pub fn questions(&self, step: &ReplayStep) -> Vec<RecordedQuestion> {
+        let question = |asked: &QuestionLines| RecordedQuestion {
+            method: asked.method.clone(),
+            answer: self.outcome(asked.answered),
+        };
+        step.questions.iter().map(question).collect()
     }
 
     /// The recording with other answers: by the step's place, the JSON text of an object with `result` or `error`.
     /// All other lines stay as they are.
     #[must_use]
     pub fn updated(&self, answers: &BTreeMap<usize, String>) -> String {
-        let mut lines = self.lines.clone();
-        for (place, answer) in answers {
-            let Some(step) = self.steps.get(*place) else {
-                continue;
-            };
-            let line = &mut lines[step.answered - 1];
-            if let Some(new) = answered_so(line, answer) {
-                *line = new;
-            }
+        let new = answers.iter().filter_map(|(place, answer)| {
+            let line = self.steps.get(*place)?.answered;
+            Some((line.from, (line, answered_so(line.of(&self.text), answer)?)))
+        });
+        let new: BTreeMap<usize, (RecordedLine, String)> = new.collect();
+        let mut out = String::with_capacity(self.text.len());
+        let mut kept = 0;
+        for (line, answer) in new.values() {
+            out.push_str(&self.text[kept..line.from]);
+            out.push_str(answer);
+            kept = line.to;
         }
-        let lines = lines.into_iter().map(|line| line + "\n");
-        lines.collect()
+        out.push_str(&self.text[kept..]);
+        out
+    }
+
+    fn message(&self, line: RecordedLine) -> Option<String> {
+        let heard: Heard = serde_json::from_str(line.of(&self.text)).ok()?;
+        heard.message.map(|message| message.get().to_owned())
+    }
+
+    fn outcome(&self, line: RecordedLine) -> Value {
+        let message = self.message(line);
+        message.as_deref().and_then(outcome).unwrap_or_default()
+    }
+}
+
+impl RecordedLine {
+    fn all(text: &str) -> impl Iterator<Item = Self> {
+        let mut from = 0;
+        let lines = text.split_inclusive('\n').enumerate();
+        lines.map(move |(at, line)| {
+            let begins = from;
+            from += line.len();
+            Self {
+                number: at + 1,
+                from: begins,
+                to: begins + line.trim_end_matches(['\n', '\r']).len(),
+            }
+        })
+    }
+
+    fn of(self, text: &str) -> &str {
+        &text[self.from..self.to]
     }
 }
 
@@ -186,121 +225,10 @@ impl fmt::Display for SkippedStep {
     }
 }
 
-fn is_played(heard: &Heard) -> bool {
-    heard.kind == MessageKind::Request
-        && heard.from == MessageSender::Kernel
-        && heard.method.as_deref().is_some_and(plays)
-}
-
 /// Whether requests of this method are played.
 #[must_use]
 pub fn plays(method: &str) -> bool {
     PLAYED.contains(&method)
-}
-
-fn skip(line: usize, request: &Heard, why: String) -> SkippedStep {
-    SkippedStep {
-        line,
-        method: request.method.clone().unwrap_or_default(),
-        about: request.about.clone(),
-        why,
-    }
-}
-
-/// A request with its answer and what was asked between; in words, why it cannot be played.
-fn step(line: usize, request: &Heard, heard: &[Numbered], at: usize) -> Result<ReplayStep, String> {
-    let after = &heard[at + 1..];
-    let message = text(request).ok_or("it was too long to be recorded")?;
-    let end = after.iter().position(|(_, heard)| ends(heard, request));
-    let end = end.ok_or("its answer is not there")?;
-    let (answered, answer) = &after[end];
-    if let Some(why) = answer
-        .why
-        .as_deref()
-        .filter(|_| answer.kind == MessageKind::Unanswered)
-    {
-        return Err(format!("it got no answer: {why}"));
-    }
-    let answer = text(answer).ok_or("its answer was too long to be recorded")?;
-    let answer = outcome(answer).ok_or("its answer cannot be read")?;
-    let between = at + 1..at + 1 + end;
-    let asked = between.filter(|place| owner(heard, *place) == Some(at));
-    let questions = asked.filter_map(|place| question(&heard[place].1, &heard[place..]));
-    let method = request.method.clone().unwrap_or_default();
-    let params = member(message, "params");
-    if params.is_some_and(is_double) {
-        return Err("its params have two members of one name".into());
-    }
-    // What the line says beside its message is for people: what is asked is in the message.
-    let about = about(&method, params);
-    if about.as_deref().is_some_and(|about| about.contains(MASK)) {
-        return Err("what it is about is masked".into());
-    }
-    Ok(ReplayStep {
-        line,
-        method,
-        about,
-        modern: params.is_some_and(is_modern),
-        params: params.map(own),
-        answered: *answered,
-        answer,
-        questions: questions.collect(),
-    })
-}
-
-/// Whether this ends the request.
-fn ends(heard: &Heard, request: &Heard) -> bool {
-    let by = match heard.kind {
-        MessageKind::Answer | MessageKind::Error => MessageSender::Server,
-        MessageKind::Unanswered => MessageSender::Kernel,
-        MessageKind::Request
-        | MessageKind::Notification
-        | MessageKind::Unreadable
-        | MessageKind::Missed
-        | MessageKind::Began => return false,
-    };
-    heard.from == by && heard.connection == request.connection && same_id(heard, request)
-}
-
-/// The place of the request in which a server asked this: the one that began last of those without an answer. Which
-/// of several it was, is not seen.
-fn owner(heard: &[Numbered], question: usize) -> Option<usize> {
-    let (_, asked) = &heard[question];
-    if asked.kind != MessageKind::Request || asked.from != MessageSender::Server {
-        return None;
-    }
-    (0..question).rev().find(|place| {
-        let (_, request) = &heard[*place];
-        let open = || {
-            !heard[*place..question]
-                .iter()
-                .any(|(_, one)| ends(one, request))
-        };
-        is_played(request) && request.connection == asked.connection && open()
-    })
-}
-
-/// A question with the answer that came after it.
-fn question(asked: &Heard, after: &[Numbered]) -> Option<RecordedQuestion> {
-    let answers = |heard: &&Heard| {
-        let kind = matches!(heard.kind, MessageKind::Answer | MessageKind::Error);
-        let ours = heard.from == MessageSender::Kernel && heard.connection == asked.connection;
-        kind && ours && same_id(heard, asked)
-    };
-    let answer = after.iter().map(|(_, heard)| heard).find(answers)?;
-    Some(RecordedQuestion {
-        method: asked.method.clone()?,
-        answer: outcome(text(answer)?)?,
-    })
-}
-
-fn text(heard: &Heard) -> Option<&str> {
-    heard.message.as_deref().map(RawValue::get)
-}
-
-fn same_id(a: &Heard, b: &Heard) -> bool {
-    let id = |heard: &Heard| heard.id.as_deref().map(|id| id.get().to_owned());
-    id(a).is_some() && id(a) == id(b)
 }
 
 /// `result` or `error` of an answer.
@@ -366,79 +294,6 @@ fn answered_so(line: &str, answer: &str) -> Option<String> {
     heard.bytes = message.len() as u64;
     heard.message = RawValue::from_string(message).ok();
     serde_json::to_string(&heard).ok()
-}
-
-/// What is put in the place of what was recorded.
-#[derive(Clone, Debug, Default)]
-pub struct Substitutes {
-    /// Values of what is masked, by the name of their member.
-    set: BTreeMap<String, String>,
-    /// What answers gave for the next request: what was recorded, and what came now.
-    carried: HashMap<(&'static str, String), String>,
-}
-
-impl Substitutes {
-    /// With values for what is masked.
-    #[must_use]
-    pub fn new(set: BTreeMap<String, String>) -> Self {
-        Self {
-            set,
-            carried: HashMap::new(),
-        }
-    }
-
-    /// An answer came: what it gives for the next request takes the place of what the recorded one gave.
-    pub fn learn(&mut self, recorded: &Value, now: &Value) {
-        for (in_result, in_params) in CARRIED {
-            let of = |answer: &Value| Some(answer["result"][in_result].as_str()?.to_owned());
-            if let (Some(recorded), Some(now)) = (of(recorded), of(now)) {
-                self.carried.insert((in_params, recorded), now);
-            }
-        }
-    }
-
-    /// The params as they are sent.
-    ///
-    /// # Errors
-    /// The names of what is masked and has no value.
-    pub fn put(&self, params: &str) -> Result<String, Vec<String>> {
-        let mut splice = Splice::new(params);
-        for (_, name) in CARRIED {
-            let said = member(params, name);
-            let text: Option<String> = said.and_then(|said| serde_json::from_str(said).ok());
-            let now = text.and_then(|text| self.carried.get(&(name, text)));
-            if let (Some(said), Some(now)) = (said, now) {
-                splice.replace(said, quoted(now));
-            }
-        }
-        let carried = splice.finish().into_owned();
-        if !carried.contains(MASK) {
-            return Ok(carried);
-        }
-        let mut value: Value = serde_json::from_str(&carried).unwrap_or_default();
-        let mut missing = Vec::new();
-        self.fill(&mut value, "", &mut missing);
-        match missing.is_empty() {
-            true => Ok(value.to_string()),
-            false => Err(missing),
-        }
-    }
-
-    fn fill(&self, value: &mut Value, name: &str, missing: &mut Vec<String>) {
-        match value {
-            Value::String(text) if text.contains(MASK) => match self.set.get(name) {
-                Some(set) => *text = text.replace(MASK, set),
-                None => missing.push(name.to_owned()),
-            },
-            Value::Array(items) => items
-                .iter_mut()
-                .for_each(|item| self.fill(item, name, missing)),
-            Value::Object(of) => of
-                .iter_mut()
-                .for_each(|(name, it)| self.fill(it, name, missing)),
-            Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-    }
 }
 
 #[cfg(test)]

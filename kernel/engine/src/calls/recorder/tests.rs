@@ -186,3 +186,19 @@ fn requests_that_are_never_answered_are_forgotten() {
     }
     assert_eq!(it.recorder.awaited.len(), 1);
 }
+
+/// What is kept of a request has a bound: of the answer to a longer one only what it says itself is shown.
+#[test]
+fn nothing_long_is_kept_of_a_request() {
+    let mut it = Scene::new(Follow::default());
+    let rest = "tools/call".len() + "1".len();
+    for (name, kept) in [(AWAITED_BYTES_MAX - rest, true), (AWAITED_BYTES_MAX, false)] {
+        it.frame(Kernel, &call(1, &"x".repeat(name)));
+        assert_eq!(it.recorder.awaited.len(), usize::from(kept));
+        let done = it.frame(Server, &answer(1, false)).unwrap();
+        assert_eq!(
+            (done.method.is_some(), done.took_us.is_some()),
+            (kept, kept)
+        );
+    }
+}

@@ -2,6 +2,7 @@
 //! since nothing can be taken out of a chain afterwards.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -83,7 +84,7 @@ impl Keeping {
 #[derive(Clone)]
 pub struct Redaction {
     keeping: Keeping,
-    masks: Masks,
+    masks: Arc<Masks>,
 }
 
 impl Redaction {
@@ -100,13 +101,13 @@ impl Redaction {
                 arguments,
                 key: blake3::derive_key("mgp 2026-11 audit arguments", key),
             },
-            masks: Masks::of(secrets),
+            masks: Arc::new(Masks::of(secrets)),
         }
     }
 
-    /// These values are secrets now, too.
-    pub fn learn(&mut self, secrets: impl IntoIterator<Item = String>) {
-        self.masks.learn(secrets);
+    /// These are the values that are secrets now.
+    pub fn mask_with(&mut self, masks: Arc<Masks>) {
+        self.masks = masks;
     }
 
     /// The values that are secrets.
@@ -293,14 +294,17 @@ mod tests {
     #[test]
     fn what_was_learnt_later_is_masked_too() {
         let mut rules = rules(ArgumentsKept::Digest);
-        rules.learn(["correct-horse".to_owned(), "short".to_owned()]);
+        let mut masks = rules.masks().clone();
+        masks.learn(["correct-horse".to_owned(), "short".to_owned()]);
+        rules.mask_with(Arc::new(masks.clone()));
         let text = |rules: &Redaction, text: &str| rules.masked(text).into_owned();
         assert_eq!(
             text(&rules, "hunter2-hunter2 correct-horse short"),
             "[redacted] [redacted] short"
         );
         let many = (0..SECRETS_MAX).map(|n| format!("number-{n}"));
-        rules.learn(many);
+        masks.learn(many);
+        rules.mask_with(Arc::new(masks));
         assert_eq!(rules.masks.len(), SECRETS_MAX);
         assert_eq!(text(&rules, "number-4095"), "[redacted]");
     }

@@ -63,6 +63,9 @@ pub struct Play {
     /// The params, as JSON text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Option<String>,
+    /// The server is asked for its progress, which comes under the progress token of this request.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub progress: bool,
 }
 
 /// `notifications/mgp.kernel.recorder.heard`: one message, or how many were missed.

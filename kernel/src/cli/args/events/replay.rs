@@ -16,6 +16,7 @@ Examples:
   mgp replay github.jsonl --server github-next
   mgp replay github.jsonl --ignore /result/content/0/text --json
   mgp replay github.jsonl --set token=secret:github
+  mgp replay github.jsonl --notifications
   mgp replay github.jsonl --update
   mgp replay files.jsonl -- npx -y @modelcontextprotocol/server-filesystem .")]
 pub struct Replay {
@@ -32,6 +33,9 @@ pub struct Replay {
     /// than once.
     #[arg(long, value_name = "NAME=FROM")]
     pub set: Vec<String>,
+    /// Compare, too, whether the server reported progress, of the requests that asked for it.
+    #[arg(long)]
+    pub notifications: bool,
     /// Write answers that differ into the file.
     #[arg(long)]
     pub update: bool,

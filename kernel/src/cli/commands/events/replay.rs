@@ -1,27 +1,27 @@
 //! `mgp replay`: asks a server again what a recording has, and compares the answers.
 
 mod own_kernel;
+mod reading;
 mod report;
 mod set;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs;
 use std::io::{self, IsTerminal};
-use std::path::Path;
 
 use mgp_engine::calls::recorder::comparing::{AnswerDifference, AnswerPointer, differences};
 use mgp_engine::calls::recorder::replay::{
     RecordedQuestion, Replay as Recording, ReplayStep, SkippedStep, Substitutes,
 };
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
-use mgp_protocol::mcp::{Method, tools};
+use mgp_protocol::mcp::{Method, Progress, tools};
 use mgp_protocol::mgp::door;
 use mgp_protocol::mgp::kernel::recorder::Play;
 use mgp_store::atomic_file;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use self::own_kernel::OwnKernel;
+pub(in crate::cli) use self::own_kernel::replay_kernel;
 use self::report::{DifferentStep, ReplayReport};
 use super::trace::OLDER;
 use crate::cli::args::Replay;
@@ -32,15 +32,12 @@ use crate::cli::failure::Failure;
 use crate::cli::print::{ask_yes, report as tell};
 use crate::cli::words::plain;
 
-/// Longest recording that is read, in bytes: all of it is held at once.
-const FILE_MAX: u64 = 256 << 20;
-
 /// Carries it out.
 pub(in crate::cli::commands) fn replay(
     context: &CliContext,
     typed: &Replay,
 ) -> Result<(), Failure> {
-    let recording = recording(&typed.file)?;
+    let recording = reading::recording(&typed.file, typed.update)?;
     let playing = Playing {
         recording: &recording,
         typed,
@@ -57,29 +54,41 @@ pub(in crate::cli::commands) fn replay(
     };
     let report = played.report;
     report.show(context.json)?;
+    if played.interrupted {
+        return Err(Failure::Interrupted);
+    }
     if typed.update && !played.answers.is_empty() {
-        let text = recording.updated(&played.answers);
-        atomic_file::write_with_mode(&typed.file, text.as_bytes(), 0o600)?;
-        tell(plain(&format!(
-            "mgp: {} has {} new answers now",
-            typed.file.display(),
-            played.answers.len()
-        )));
-        return Ok(());
+        write(&recording, typed, &played.answers)?;
+        return match report.different.len() > played.answers.len() {
+            true => Err(Failure::Other(
+                "what the server asks or reports differs, too, and is not written: record it anew"
+                    .into(),
+            )),
+            false => Ok(()),
+        };
     }
     report.ends()
 }
 
-fn recording(path: &Path) -> Result<Recording, Failure> {
-    let unread = |why: &dyn std::fmt::Display| {
-        Failure::Usage(format!("{} cannot be played: {why}", path.display()))
+/// Puts these answers into the file.
+fn write(
+    recording: &Recording,
+    typed: &Replay,
+    answers: &BTreeMap<usize, String>,
+) -> Result<(), Failure> {
+    let (file, text) = (typed.file.display(), recording.updated(answers));
+    let written = atomic_file::write_with_mode(&typed.file, text.as_bytes(), 0o600);
+    written.map_err(|e| {
+        Failure::Other(format!(
+            "{file} is as it was, for it cannot be written: {e}"
+        ))
+    })?;
+    let new = match answers.len() {
+        1 => "1 new answer".to_owned(),
+        many => format!("{many} new answers"),
     };
-    let length = fs::metadata(path).map_err(|e| unread(&e))?.len();
-    if length > FILE_MAX {
-        return Err(unread(&format!("it has more than {FILE_MAX} bytes")));
-    }
-    let text = fs::read_to_string(path).map_err(|e| unread(&e))?;
-    Recording::read(&text).map_err(|e| unread(&e))
+    tell(plain(&format!("mgp: {file} has {new} now")));
+    Ok(())
 }
 
 fn ignored(typed: &[String]) -> Result<Vec<AnswerPointer>, Failure> {
@@ -108,6 +117,8 @@ struct PlayedAnswers {
     report: ReplayReport,
     /// Answers that differ, by the place of their step.
     answers: BTreeMap<usize, String>,
+    /// Ctrl-C: there were more.
+    interrupted: bool,
 }
 
 impl Playing<'_> {
@@ -139,8 +150,15 @@ impl Playing<'_> {
             let mut played = PlayedAnswers::default();
             played.report.skipped.clone_from(&self.recording.skipped);
             for (place, step) in self.recording.steps.iter().enumerate() {
-                self.step(client, server, (place, step), &mut now, &mut played)
-                    .await?;
+                let step = self.step(client, server, (place, step), &mut now, &mut played);
+                match step.await {
+                    // What was played until then is told.
+                    Err(Failure::Interrupted) => {
+                        played.interrupted = true;
+                        break;
+                    }
+                    done => done?,
+                }
             }
             Ok(played)
         })
@@ -182,28 +200,30 @@ impl Playing<'_> {
         now: &mut Substitutes,
         played: &mut PlayedAnswers,
     ) -> Result<(), Failure> {
-        let params = match step
-            .params
-            .as_deref()
-            .map(|params| now.put(params))
-            .transpose()
-        {
+        let params = self.recording.params(step);
+        let params = match params.map(|params| now.put(&params)).transpose() {
             Ok(params) => params,
             Err(names) => {
                 played.report.skipped.push(masked(step, &names));
                 return Ok(());
             }
         };
-        let asked = Play {
-            server: server.to_owned(),
-            modern: step.modern,
-            method: step.method.clone(),
-            params,
+        let progress = step.progress.filter(|_| self.typed.notifications);
+        let asked = PlayWithToken {
+            play: Play {
+                server: server.to_owned(),
+                modern: step.modern,
+                method: step.method.clone(),
+                params,
+                progress: progress.is_some(),
+            },
+            meta: json!({"progressToken": step.line}),
         };
-        let mut questions = RecordedAnswers::of(&step.questions);
+        let recorded = self.recording.questions(step);
+        let mut questions = RecordedAnswers::of(&recorded);
         let answer = client.request(Play::METHOD, &asked, &mut questions).await;
         let (text, answer) = match answer {
-            Ok(answer) => (Some(answer.get().to_owned()), read::<Value>(&answer)?),
+            Ok(answer) => (Some(answer.get().to_owned()), as_value(answer.get())),
             Err(Failure::Refused { code, .. }) if code == METHOD_NOT_FOUND => {
                 return Err(Failure::Other(OLDER.into()));
             }
@@ -211,9 +231,12 @@ impl Playing<'_> {
             Err(Failure::Refused { message, .. }) => (None, json!({"unanswered": message})),
             Err(other) => return Err(other),
         };
-        now.learn(&step.answer, &answer);
-        let mut found = differences(&step.answer, &answer, &self.ignored);
-        found.extend(questions.difference(&step.questions));
+        let before = self.recording.answer(step);
+        now.learn(&before, &answer);
+        let mut found = differences(&before, &answer, &self.ignored);
+        let text = text.filter(|_| !found.is_empty());
+        found.extend(questions.difference(&recorded));
+        found.extend(questions.progress_difference(progress));
         match found.is_empty() {
             true => played.report.same += 1,
             false => {
@@ -226,6 +249,11 @@ impl Playing<'_> {
         played.report.played += 1;
         Ok(())
     }
+}
+
+/// An answer as a value; what no value holds (a number of 400 digits) as its text.
+fn as_value(answer: &str) -> Value {
+    serde_json::from_str(answer).unwrap_or_else(|_| json!({"unreadable": answer}))
 }
 
 fn masked(step: &ReplayStep, names: &[String]) -> SkippedStep {
@@ -255,10 +283,20 @@ impl ToolRisk {
     }
 }
 
-/// Answers what a server asks as it was answered.
+/// What is asked for, with the token of its progress.
+#[derive(Serialize)]
+struct PlayWithToken {
+    #[serde(flatten)]
+    play: Play,
+    #[serde(rename = "_meta")]
+    meta: Value,
+}
+
+/// Answers what a server asks as it was answered, and hears of its progress.
 struct RecordedAnswers {
     left: VecDeque<RecordedQuestion>,
     asked: Vec<String>,
+    progressed: bool,
 }
 
 impl RecordedAnswers {
@@ -266,7 +304,19 @@ impl RecordedAnswers {
         Self {
             left: recorded.iter().cloned().collect(),
             asked: Vec::new(),
+            progressed: false,
         }
+    }
+
+    /// A server that reported progress does not any more, or the other way round. How often it does is its own affair,
+    /// and on the way to a slow reader some is left out.
+    fn progress_difference(&self, recorded: Option<bool>) -> Option<AnswerDifference> {
+        let recorded = recorded.filter(|recorded| *recorded != self.progressed)?;
+        Some(AnswerDifference {
+            at: format!("({})", Progress::METHOD),
+            recorded: Some(json!(recorded)),
+            now: Some(json!(self.progressed)),
+        })
     }
 
     /// The questions are not those that were recorded.
@@ -281,6 +331,11 @@ impl RecordedAnswers {
 }
 
 impl RequestObserver for RecordedAnswers {
+    fn notified(&mut self, method: &str, _params: &str) -> Result<(), Failure> {
+        self.progressed |= method == Progress::METHOD;
+        Ok(())
+    }
+
     fn asked(&mut self, method: &str) -> Option<Result<String, String>> {
         self.asked.push(method.to_owned());
         let at = self.left.iter().position(|one| one.method == method);

@@ -4,10 +4,12 @@ mod recording_file;
 
 use std::time::Duration;
 
+use mgp_engine::doors::nearest::nearest;
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::recorder::{Follow, Heard, MessageKind, MessageSender};
+use mgp_protocol::mgp::names::Read;
 
 use self::recording_file::RecordingFile;
 use crate::cli::args::Trace;
@@ -19,6 +21,38 @@ use crate::cli::words::{bytes, plain};
 /// What a kernel without a recorder is told of.
 pub(super) const OLDER: &str = "the kernel that runs is older than this program and has no recorder; `mgp down` ends it, \
     and `mgp up` starts this one";
+
+/// What servers and kernels mostly ask and tell each other, for who mistypes it.
+const METHODS: [&str; 28] = [
+    "completion/complete",
+    "elicitation/create",
+    "initialize",
+    "logging/setLevel",
+    "notifications/cancelled",
+    "notifications/initialized",
+    "notifications/message",
+    "notifications/progress",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+    "notifications/resources/updated",
+    "notifications/tools/list_changed",
+    "ping",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/templates/list",
+    "resources/unsubscribe",
+    "roots/list",
+    "sampling/createMessage",
+    "server/discover",
+    "subscriptions/listen",
+    "tasks/get",
+    "tasks/result",
+    "tools/call",
+    "tools/list",
+];
 
 /// Carries it out.
 pub(in crate::cli::commands) fn trace(context: &CliContext, typed: &Trace) -> Result<(), Failure> {
@@ -87,11 +121,38 @@ async fn wanted(client: &mut KernelClient, typed: &Trace) -> Result<Follow, Fail
     };
     if let Some(server) = &typed.server {
         names::server(client, server).await?;
+        tools_are_there(client, server, &typed.tools).await?;
     }
+    names::tell(&misspelt(&typed.methods));
     if let Some(agent) = &typed.agent {
         wanted.agent = names::agent(client, agent).await?;
     }
     Ok(wanted)
+}
+
+/// Says which of these tools the server does not offer now. It may later, so that they are followed all the same.
+async fn tools_are_there(
+    client: &mut KernelClient,
+    server: &str,
+    tools: &[String],
+) -> Result<(), Failure> {
+    for tool in tools {
+        let place = Some(names::place(server, Some(tool)));
+        let asked = Read {
+            place,
+            ..Read::default()
+        };
+        names::tell(&names::meant(client, &asked).await?.unknown);
+    }
+    Ok(())
+}
+
+/// Methods that are nearly one of MCP, in words. There may be any others.
+fn misspelt(methods: &[String]) -> Vec<String> {
+    let unknown = methods.iter().filter(|typed| !METHODS.contains(&&***typed));
+    let near = unknown.filter_map(|typed| Some((typed, nearest(typed, METHODS)?)));
+    near.map(|(typed, near)| format!("MCP has no method {typed}; did you mean {near}?"))
+        .collect()
 }
 
 /// Shows each message as it comes, and keeps it.
@@ -133,11 +194,12 @@ impl ShownMessages {
             | MessageKind::Answer
             | MessageKind::Error
             | MessageKind::Unanswered
-            | MessageKind::Unreadable => self.seen += 1,
+            | MessageKind::Unreadable => {}
         }
         if let Some(file) = &mut self.file {
             file.keep(written)?;
         }
+        self.seen += u64::from(heard.kind != MessageKind::Missed);
         match self.json {
             true => say(written)?,
             false => self.show(heard)?,
@@ -268,6 +330,16 @@ mod tests {
         assert_eq!(
             line(&missed),
             "1970-01-01T00:00:01.000Z  142 messages were not shown: they came faster than they were taken"
+        );
+    }
+
+    #[test]
+    fn a_method_that_is_nearly_one_is_said() {
+        let typed = ["tools/call", "tool/call", "x/of-this-server"].map(str::to_owned);
+        let said = misspelt(&typed);
+        assert_eq!(
+            said,
+            ["MCP has no method tool/call; did you mean tools/call?"]
         );
     }
 

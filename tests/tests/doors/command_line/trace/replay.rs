@@ -43,6 +43,9 @@ async fn record(kernel: &Kernel, file: &str) {
         .await
         .result();
     agent.request("resources/list", json!({})).await.result();
+    let reporting =
+        json!({"name": "it:progress", "arguments": {"steps": 2}, "_meta": {"progressToken": "p"}});
+    agent.request("tools/call", reporting).await.result();
     let masked = json!({"text": "with a secret", "password": "p4ss"});
     agent.call("it:echo", masked).await.result();
     let mut modern = ModernAgent::over_http(kernel.url(), r#"{"elicitation":{}}"#);
@@ -118,6 +121,38 @@ async fn a_recording_is_a_test_of_its_server() {
     assert!(replay(&["--update"]).await.status.success());
     assert!(replay(&[]).await.status.success());
     assert!(!std::fs::read_to_string(&file).unwrap().contains("p4ss"));
+    progress_is_compared(&file, replay).await;
+}
+
+/// Decision 0071: whether a server reports progress is compared where that is wanted.
+async fn progress_is_compared(file: &Path, replay: impl AsyncFn(&[&str]) -> Output) {
+    let same = replay(&["--notifications"]).await;
+    assert!(same.status.success(), "{}{}", out(&same), err(&same));
+    let text = std::fs::read_to_string(file).unwrap();
+    let silent = text
+        .lines()
+        .filter(|line| !line.contains("\"notifications/progress\""));
+    let silent: String = silent.map(|line| format!("{line}\n")).collect();
+    assert!(silent.len() < text.len(), "{text}");
+    std::fs::write(file, silent).unwrap();
+    let other = replay(&["--notifications"]).await;
+    assert_eq!(
+        other.status.code(),
+        Some(1),
+        "{}{}",
+        out(&other),
+        err(&other)
+    );
+    for line in [
+        "tools/call progress",
+        "(notifications/progress)",
+        "- false",
+        "+ true",
+        "1 different",
+    ] {
+        assert!(out(&other).contains(line), "{line}: {}", out(&other));
+    }
+    assert!(replay(&[]).await.status.success());
 }
 
 /// Decision 0068: tools that destroy things are called when somebody agrees; what is no recording, and one of an
@@ -166,6 +201,13 @@ async fn what_is_not_played_unasked() {
     let none = kernel.mgp(&["replay", &toml]).await;
     assert_eq!(none.status.code(), Some(2));
     assert!(err(&none).contains("it is no recording"), "{}", err(&none));
+
+    for (name, why) in [("it.jsnl", "it.jsonl?"), ("", "it is a folder")] {
+        let path = kernel.folder().join(name).display().to_string();
+        let wrong = kernel.mgp(&["replay", &path]).await;
+        assert_eq!(wrong.status.code(), Some(2), "{}", err(&wrong));
+        assert!(err(&wrong).contains(why), "{}", err(&wrong));
+    }
 
     let play = json!({"server": "it", "method": "tools/list"});
     assert_eq!(

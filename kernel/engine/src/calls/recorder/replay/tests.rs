@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::store::masks::MASK;
 
 const HEADER: &str =
     r#"{"format":"mgp-recording","version":1,"server":"it","began":"2026","written_by":"mgp"}"#;
@@ -50,7 +51,7 @@ fn what_is_called_is_what_the_message_names() {
         r#""params":{"name":"echo","n\u0061me":"delete"}"#,
     );
     assert!(double.contains("delete"));
-    let replay = Replay::read(&recording(&[
+    let replay = Replay::read(recording(&[
         delete.replace(r#""about":"delete""#, r#""about":"echo""#),
         answer(1, &json!({})),
         double,
@@ -78,7 +79,7 @@ fn what_is_called_is_what_the_message_names() {
 #[test]
 fn calls_and_lists_are_played() {
     let modern = json!({"_meta": {PROTOCOL_VERSION: "2026-07-28", "traceparent": "00-x", "progressToken": 1}});
-    let replay = Replay::read(&recording(&[
+    let replay = Replay::read(recording(&[
         request(1, "initialize", &json!({})),
         answer(1, &json!({})),
         request(
@@ -97,14 +98,17 @@ fn calls_and_lists_are_played() {
         panic!("{:?}", replay.steps);
     };
     assert_eq!(
-        call.params.as_deref(),
+        replay.params(call).as_deref(),
         Some(r#"{"name":"echo","arguments":{"n":1}}"#)
     );
-    assert_eq!((call.line, call.answered, call.modern), (4, 7, false));
-    assert_eq!(call.answer, json!({"result": {"content": []}}));
+    assert_eq!(
+        (call.line, call.answered.number, call.modern),
+        (4, 7, false)
+    );
+    assert_eq!(replay.answer(call), json!({"result": {"content": []}}));
     assert!(list.modern);
     assert_eq!(
-        list.params.as_deref(),
+        replay.params(list).as_deref(),
         Some(r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#)
     );
 }
@@ -114,7 +118,7 @@ fn calls_and_lists_are_played() {
 fn questions_have_their_recorded_answers() {
     let asked = json!({"jsonrpc": "2.0", "id": 9, "method": "elicitation/create", "params": {}});
     let said = json!({"jsonrpc": "2.0", "id": 9, "result": {"action": "decline"}});
-    let replay = Replay::read(&recording(&[
+    let replay = Replay::read(recording(&[
         request(2, "tools/call", &json!({"name": "ask"})),
         line("server", "request", &asked),
         line("kernel", "answer", &said),
@@ -125,7 +129,68 @@ fn questions_have_their_recorded_answers() {
         method: "elicitation/create".into(),
         answer: json!({"result": {"action": "decline"}}),
     };
-    assert_eq!(replay.steps[0].questions, [wanted]);
+    assert_eq!(replay.questions(&replay.steps[0]), [wanted]);
+}
+
+/// Decision 0071: whether a server reported progress is known of each request that asked for it.
+#[test]
+fn progress_is_known_of_who_asked_for_it() {
+    let with = |token: &str| json!({"name": "slow", "_meta": {"progressToken": token}});
+    let says = |token: &str| {
+        let params = json!({"progressToken": token, "progress": 1});
+        let message =
+            json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+        line("server", "notification", &message)
+    };
+    let replay = Replay::read(recording(&[
+        request(1, "tools/call", &with("a")),
+        request(2, "tools/call", &with("b")),
+        request(3, "tools/call", &json!({"name": "slow"})),
+        says("a"),
+        says("c"),
+        answer(1, &json!({})),
+        answer(2, &json!({})),
+        says("b"),
+        answer(3, &json!({})),
+    ]))
+    .unwrap();
+    let progress = replay.steps.iter().map(|step| step.progress);
+    assert_eq!(
+        progress.collect::<Vec<_>>(),
+        [Some(true), Some(false), None]
+    );
+}
+
+/// Decision 0071: a file that was edited elsewhere is read as it is meant, and is written back as it came but for what
+/// is new: line ends of another system, a mark at the beginning, empty lines, no end of the last line.
+#[test]
+fn a_file_of_another_editor_is_a_recording() {
+    let text = recording(&[
+        request(2, "tools/call", &json!({"name": "echo"})),
+        answer(2, &json!({"n": 1})),
+    ]);
+    let edited = format!("\u{feff}{}", text.trim_end().replace('\n', "\r\n\r\n"));
+    let replay = Replay::read(edited.clone()).unwrap();
+    assert_eq!((replay.steps.len(), replay.steps[0].line), (1, 3));
+    assert_eq!(replay.updated(&BTreeMap::new()), edited);
+    let new = BTreeMap::from([(0, r#"{"result":{"n":2}}"#.to_owned())]);
+    let updated = replay.updated(&new);
+    let (before, _) = edited.rsplit_once("\r\n").unwrap();
+    assert!(updated.starts_with(before) && !updated.ends_with('\n'));
+    let again = Replay::read(updated).unwrap();
+    assert_eq!(again.answer(&again.steps[0]), json!({"result": {"n": 2}}));
+}
+
+/// Numbers of any length are sent as they were written, also beside a value that was masked.
+#[test]
+fn numbers_are_sent_as_they_were_written() {
+    let set = BTreeMap::from([("token".to_owned(), "t0k".to_owned())]);
+    let put = Substitutes::new(set)
+        .put(r#"{"n":123456789012345678901234567890,"e":[1e999,1.0],"token":"[redacted]"}"#);
+    assert_eq!(
+        put.unwrap(),
+        r#"{"n":123456789012345678901234567890,"e":[1e999,1.0],"token":"t0k"}"#
+    );
 }
 
 #[test]
@@ -134,7 +199,7 @@ fn what_cannot_be_played_is_named_with_the_reason() {
     long["message"].take();
     long.as_object_mut().unwrap().shift_remove("message");
     let given_up = json!({"at_ms": 1, "connection": 3, "from": "kernel", "kind": "unanswered", "bytes": 0, "id": 2, "why": "lost"});
-    let replay = Replay::read(&recording(&[
+    let replay = Replay::read(recording(&[
         request(2, "tools/call", &json!({"name": "slow"})),
         given_up.to_string(),
         request(3, "tools/list", &json!({})),
@@ -155,7 +220,7 @@ fn what_cannot_be_played_is_named_with_the_reason() {
 /// Decision 0068: a reader says what it cannot read.
 #[test]
 fn what_is_no_recording_is_refused() {
-    let no = |text: &str| Replay::read(text).unwrap_err();
+    let no = |text: &str| Replay::read(text.to_owned()).unwrap_err();
     assert_eq!(no(""), NoReplay::NoHeader);
     assert_eq!(no("{}\n"), NoReplay::NoHeader);
     assert_eq!(
@@ -174,6 +239,12 @@ fn what_is_no_recording_is_refused() {
         no(&format!("{HEADER}\n{{}}\n")),
         NoReplay::Line(2, _)
     ));
+    let whole = request(1, "tools/list", &json!({}));
+    let cut = format!("{HEADER}\n{whole}\n{}", &whole[..40]);
+    assert_eq!(no(&cut), NoReplay::CutOff(3));
+    let twice = whole.replace(r#""bytes":9"#, r#""bytes":9,"bytes":9"#);
+    let said = no(&format!("{HEADER}\n{twice}\n")).to_string();
+    assert!(said.contains("duplicate field `bytes`, column"), "{said}");
 }
 
 /// Decision 0068: what a server gave for the next request is sent back as it gives it now, and a masked value is
@@ -214,15 +285,15 @@ fn new_answers_are_written_in_their_place() {
         request(3, "tools/call", &json!({"name": "echo"})),
         answer(3, &json!({"n": 2.0})),
     ]);
-    let replay = Replay::read(&text).unwrap();
+    let replay = Replay::read(text.clone()).unwrap();
     assert_eq!(replay.updated(&BTreeMap::new()), text);
     let answers = BTreeMap::from([(1, r#"{"error":{"code":-1,"message":"no"}}"#.to_owned())]);
     let updated = replay.updated(&answers);
     let kept: Vec<(&str, &str)> = text.lines().zip(updated.lines()).collect();
     assert!(kept[..4].iter().all(|(old, new)| old == new), "{updated}");
-    let again = Replay::read(&updated).unwrap();
+    let again = Replay::read(updated.clone()).unwrap();
     assert_eq!(
-        again.steps[1].answer,
+        again.answer(&again.steps[1]),
         json!({"error": {"code": -1, "message": "no"}})
     );
 }

@@ -1,89 +1,69 @@
 //! A kernel in a folder of its own with one server, for as long as it is asked: it starts the server as every kernel
-//! does, in its sandbox, and nothing of it is left.
+//! does, in its sandbox, and nothing of it is left. It ends with the process that asks, however that ends.
+
+mod process;
 
 use std::env;
-use std::fs::{self, File};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::fs;
+use std::time::Duration;
 
-use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::kernel::Stop;
-use serde_json::json;
-use tempfile::TempDir;
+use mgp_runtime::task::blocking;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, value};
 
+use self::process::KernelProcess;
+use crate::cli::args::Options;
 use crate::cli::client::{CliContext, background};
+use crate::cli::commands::up;
 use crate::cli::failure::Failure;
+use crate::cli::print::say;
 use crate::cli::words::plain;
+use crate::kernel;
+use crate::paths::{SOCKET, fresh_folder};
 
 /// The id of its server.
 pub(super) const SERVER: &str = "replayed";
-/// How long it may take to answer, and to end.
+/// How long it may take to open its doors, and to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Time between two looks.
 const PACE: Duration = Duration::from_millis(30);
-/// Bytes of its log that are shown when it does not start.
-const TOLD: usize = 4 << 10;
 
 /// A running kernel. It ends when this is dropped.
 pub(super) struct OwnKernel {
     /// How it is reached.
     pub(super) context: CliContext,
-    child: Child,
-    folder: TempDir,
+    process: KernelProcess,
 }
 
 impl OwnKernel {
-    /// Starts it with this server, and waits until the server is connected.
+    /// Starts it with this server, and waits until the server is connected, or for Ctrl-C.
     pub(super) fn start(context: &CliContext, command: &[String]) -> Result<Self, Failure> {
-        // Short, for it holds a socket.
-        let folder = tempfile::Builder::new()
-            .prefix("mgp-replay-")
-            .tempdir_in("/tmp")?;
-        let at = |name: &str| folder.path().join(name);
-        fs::write(at("mgp.toml"), configuration(command)?)?;
-        let log = File::create(at("log"))?;
-        let child = Command::new(env::current_exe()?)
-            .arg("up")
-            .args(["--config".into(), at("mgp.toml")])
-            .args(["--socket".into(), at("mgp.sock")])
-            .args(["--data-dir".into(), at("data")])
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()?;
+        let (at, command) = (context.clone(), command.to_vec());
+        context.on_this_thread(async {
+            let starting = blocking("replay.kernel", move || Self::started(&at, &command));
+            tokio::select! {
+                started = starting => started.map_err(|e| Failure::Other(e.to_string()))?,
+                // What was started ends when this process does.
+                _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted),
+            }
+        })
+    }
+
+    fn started(context: &CliContext, command: &[String]) -> Result<Self, Failure> {
+        let (process, socket) = KernelProcess::start(command)?;
         let mut kernel = Self {
-            context: context.at(at("mgp.sock")),
-            child,
-            folder,
+            context: context.at(socket),
+            process,
         };
-        kernel.answers()?;
         background::wait_while(&kernel.context, &["registered", "connecting"]);
         kernel.connected()?;
         Ok(kernel)
     }
 
-    fn answers(&mut self) -> Result<(), Failure> {
-        let deadline = Instant::now() + PATIENCE;
-        while self.context.status()?.is_none() {
-            if self.child.try_wait()?.is_some() || Instant::now() > deadline {
-                let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
-                let end = log.floor_char_boundary(log.len().saturating_sub(TOLD));
-                return Err(Failure::Other(plain(&format!(
-                    "the kernel for the replay did not start:\n{}",
-                    log[end..].trim_end()
-                ))));
-            }
-            sleep(PACE);
-        }
-        Ok(())
-    }
-
-    fn connected(&self) -> Result<(), Failure> {
-        let servers = self.context.status()?.map(|status| status.servers);
-        let server = servers.and_then(|servers| servers.into_iter().next());
-        match server {
+    fn connected(&mut self) -> Result<(), Failure> {
+        let Some(status) = self.context.status()? else {
+            return Err(self.process.not_started());
+        };
+        match status.servers.into_iter().next() {
             Some(server) if server.state == "connected" => Ok(()),
             Some(server) => Err(Failure::Other(plain(&format!(
                 "the server did not start: it is {}: {}",
@@ -95,20 +75,28 @@ impl OwnKernel {
     }
 }
 
-impl Drop for OwnKernel {
-    fn drop(&mut self) {
-        let stop = json!({});
-        let _ = self
-            .context
-            .with_kernel(async |client| client.request(Stop::METHOD, &stop, &mut ()).await);
-        let deadline = Instant::now() + PATIENCE;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
-            sleep(PACE);
-        }
-        // What did not end in order is ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// The process of such a kernel: runs until its stdin ends, which it does however the process ends that started it.
+/// Says the path of its socket on stdout, and removes its folder at the end.
+pub(in crate::cli) fn replay_kernel(command: &[String]) -> Result<(), Failure> {
+    let folder = fresh_folder("mgp-replay-")?;
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("mgp.toml"), configuration(command)?)?;
+    let context = CliContext::new(Options {
+        json: false,
+        no_pager: true,
+        config: Some(at("mgp.toml")),
+        socket: Some(at(SOCKET)),
+        data_dir: Some(at("data")),
+    })?;
+    let mut options = up::options(&context, None)?;
+    options.ends_with_stdin = true;
+    options.opened = Box::new(|doors| {
+        // Nobody may be there any more; then stdin has ended, too.
+        let _ = say(doors.socket.display());
+    });
+    let ran = kernel::run(options).map_err(Failure::Other);
+    folder.close()?;
+    ran
 }
 
 /// Its mgp.toml: the server in this folder, no door but the socket, no log.

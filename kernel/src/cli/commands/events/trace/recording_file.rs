@@ -12,10 +12,12 @@ use mgp_runtime::time::unix_ms;
 use crate::cli::failure::Failure;
 
 /// A recording that is being written. Every line is written whole, so that what is there can be read however it
-/// ends.
+/// ends: of one that finds no room nothing stays.
 pub(super) struct RecordingFile {
     path: PathBuf,
     file: File,
+    /// The length of the lines that are whole, in bytes.
+    whole: u64,
 }
 
 impl RecordingFile {
@@ -41,6 +43,7 @@ impl RecordingFile {
         let mut recording = Self {
             path: path.to_owned(),
             file,
+            whole: 0,
         };
         let header = RecordingHeader {
             format: FORMAT.into(),
@@ -58,8 +61,17 @@ impl RecordingFile {
     /// Writes one line.
     pub(super) fn keep(&mut self, line: &str) -> Result<(), Failure> {
         let line = format!("{line}\n");
-        let written = self.file.write_all(line.as_bytes());
-        written.map_err(|e| not_written(&self.path, &e))
+        match self.file.write_all(line.as_bytes()) {
+            Ok(()) => {
+                self.whole += line.len() as u64;
+                Ok(())
+            }
+            Err(e) => {
+                // Where that fails, too, the last line is cut off, and who reads it says so.
+                let _ = self.file.set_len(self.whole);
+                Err(not_written(&self.path, &e))
+            }
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
