@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mgp_cluster::links::InboundNodeCall;
+use mgp_engine::clock::micros;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Dialect;
 use mgp_protocol::federation::call::times::PartTimes;
@@ -190,8 +191,7 @@ impl NodeDoor {
 /// Where the time of a call went here, up to now; `None` of one that took no time anybody looks for.
 fn took(exchange: &Exchange) -> Option<PartTimes> {
     let measured = exchange.times_abroad().measured()?;
-    let whole = moment().since(exchange.began());
-    let whole = u64::try_from(whole.as_micros()).unwrap_or(u64::MAX);
+    let whole = micros(moment().since(exchange.began()));
     let times = PartTimes { whole, ..measured };
     (whole >= SHORTEST_US).then_some(times)
 }
