@@ -140,7 +140,7 @@ async fn who_may_follow_whom_and_where_to() {
     assert_eq!(there.status.code(), Some(2), "{said}");
     assert!(said.contains("is there already; --force"), "{said}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
-    let forced = ["trace", "it", "--save", &path, "--force", "--for", "0s"];
+    let forced = ["trace", "it", "--save", &path, "--force", "--for", "1s"];
     let forced = kernel.mgp(&forced).await;
     let said = String::from_utf8_lossy(&forced.stderr).into_owned();
     assert!(
