@@ -1,5 +1,6 @@
 //! MCP-lite over gRPC (§5): what is said goes to JSON text and back, exactly or not at all.
 
+mod details;
 mod reply;
 mod status;
 
@@ -19,6 +20,7 @@ use mgp_protocol::splice::{member, quoted};
 use mgp_transports::http::client::{Client, ClientError, H2Body, H2Client, parse_url};
 use tower_service::Service;
 
+use self::details::{ReadableBody, readable};
 use self::reply::GrpcReply;
 use super::ForeignCall;
 use super::partials::LitePartials;
@@ -39,7 +41,7 @@ pub(super) struct LiteGrpc {
 struct H2Sender(H2Client<tonic::body::Body>);
 
 impl Service<HttpRequest<tonic::body::Body>> for H2Sender {
-    type Response = HttpResponse<H2Body>;
+    type Response = HttpResponse<ReadableBody<H2Body>>;
     type Error = ClientError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ClientError>> + Send>>;
 
@@ -49,7 +51,7 @@ impl Service<HttpRequest<tonic::body::Body>> for H2Sender {
 
     fn call(&mut self, request: HttpRequest<tonic::body::Body>) -> Self::Future {
         let client = self.0.clone();
-        Box::pin(async move { client.request(request).await })
+        Box::pin(async move { Ok(readable(client.request(request).await?)) })
     }
 }
 

@@ -1,0 +1,78 @@
+//! The details of a status, before tonic reads them: it takes for granted that they are base64, and panics at others.
+
+use ::http::Response;
+use ::http::header::HeaderMap;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use base64::engine::{DecodePaddingMode, Engine};
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
+use http_body_util::combinators::MapFrame;
+
+const DETAILS: &str = "grpc-status-details-bin";
+
+/// As tonic reads it (gRPC over HTTP2, "Binary-Header": with padding or without).
+const BINARY: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// A body whose trailers can be read.
+pub(super) type ReadableBody<B> = MapFrame<B, fn(Frame<Bytes>) -> Frame<Bytes>>;
+
+/// The same response, in whose head and trailers details that are no base64 are left out.
+pub(super) fn readable<B: Body<Data = Bytes>>(response: Response<B>) -> Response<ReadableBody<B>> {
+    let (mut head, body) = response.into_parts();
+    leave_out(&mut head.headers);
+    let frame: fn(Frame<Bytes>) -> Frame<Bytes> = |frame| match frame.into_trailers() {
+        Ok(mut trailers) => {
+            leave_out(&mut trailers);
+            Frame::trailers(trailers)
+        }
+        Err(frame) => frame,
+    };
+    Response::from_parts(head, body.map_frame(frame))
+}
+
+fn leave_out(said: &mut HeaderMap) {
+    let is_none = |details: &::http::HeaderValue| BINARY.decode(details).is_err();
+    if said.get_all(DETAILS).iter().any(is_none) {
+        said.remove(DETAILS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::http::HeaderValue;
+    use http_body_util::Full;
+    use mgp_grpc::tonic::{Code, Status};
+
+    use super::*;
+
+    fn said(details: &'static str) -> HeaderMap {
+        let mut said = HeaderMap::new();
+        said.insert("grpc-status", HeaderValue::from_static("5"));
+        said.insert(DETAILS, HeaderValue::from_static(details));
+        said
+    }
+
+    /// LITE-075: whatever a server says as details, in the head or behind its messages, its status is read.
+    #[tokio::test]
+    async fn details_that_are_none_are_left_out_wherever_they_stand() {
+        for (details, read) in [("CA4", 2), ("CA4=", 2), ("!no", 0), ("A", 0), ("CA 4", 0)] {
+            let trailers = async { Some(Ok(said(details))) };
+            let body = Full::new(Bytes::from_static(b"m")).with_trailers(trailers);
+            let mut response = Response::new(body);
+            *response.headers_mut() = said(details);
+            let (head, body) = readable(response).into_parts();
+            let body = body.collect().await.unwrap();
+            for said in [&head.headers, body.trailers().unwrap()] {
+                let status = Status::from_header_map(said).unwrap();
+                assert_eq!(status.code(), Code::NotFound);
+                assert_eq!(status.details().len(), read, "{details}");
+            }
+            assert_eq!(body.to_bytes(), "m");
+        }
+    }
+}
