@@ -15,6 +15,8 @@ import words
 LINK, PAIR = "mgp/1", "mgp-pair/1"
 CONTROL, CALL, SYNC = 1, 2, 3
 MESSAGE, HEADER, PARAMS, RELAYED, RESULT, ERROR, REFUSED = 1, 2, 3, 4, 5, 6, 7
+# Kinds from here on are passed over by who does not know them.
+OPTIONAL = 128
 BINDING = b"EXPORTER-mgp-link-binding"
 
 
@@ -41,8 +43,11 @@ class Stream:
 
     async def frame(self, seconds=10):
         async def read():
-            head = await self.take(5)
-            return head[0], await self.take(int.from_bytes(head[1:], "big"))
+            kind = OPTIONAL
+            while kind >= OPTIONAL:
+                kind, *length = await self.take(5)
+                body = await self.take(int.from_bytes(length, "big"))
+            return kind, body
 
         return await asyncio.wait_for(read(), seconds)
 
