@@ -145,7 +145,9 @@ mod loom_tests {
                     assert!(taken.is_none() || (of_own, of_all) == (1, 1));
                 })
             });
-            peers.map(|peer| peer.join().unwrap());
+            for peer in peers {
+                peer.join().unwrap();
+            }
             assert_eq!((all.taken(), own.map(|own| own.taken())), (0, [0, 0]));
         });
     }

@@ -134,7 +134,9 @@ mod loom_tests {
                 let taken: Vec<_> = taken.iter().filter(|item| of.contains(item)).collect();
                 assert_eq!(taken, [&of[0], &of[1]]);
             }
-            pushers.map(|pusher| pusher.join().unwrap());
+            for pusher in pushers {
+                pusher.join().unwrap();
+            }
         });
     }
 

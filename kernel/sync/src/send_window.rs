@@ -107,7 +107,9 @@ mod loom_tests {
                 }
             }
             assert_eq!(all.bytes, 7);
-            readers.map(|reader| reader.join().unwrap());
+            for reader in readers {
+                reader.join().unwrap();
+            }
         });
     }
 }

@@ -62,10 +62,10 @@ async fn indexed(owner: &mut Agent, tools: &[&str]) {
     }
 }
 
-/// Waits until the meaning of every tool is known.
+/// Waits until the meaning of every tool is known: the model comes after all others that need the processor.
 async fn embedded(owner: &mut Agent) -> Value {
     let mut index = Value::Null;
-    wait_until("every tool has its meaning", DEADLINE, async || {
+    wait_until("every tool has its meaning", 4 * DEADLINE, async || {
         index = by(owner, "keyword", "x").await["index"].take();
         index["by_meaning"] == index["tools"] && index["waiting"] == 0 && index["tools"] != 0
     })
