@@ -49,22 +49,26 @@ function map(nodes) {
     svg.append(el);
     return el;
   };
-  svg.setAttribute('viewBox', '0 0 720 300');
+  // Drawn as wide as it is shown, so that names have the size of a text on a telephone, too.
+  const wide = innerWidth > 700 ? 720 : 360;
+  const middle = wide / 2;
+  svg.setAttribute('viewBox', `0 0 ${wide} 300`);
   svg.setAttribute('class', 'map');
   svg.setAttribute('role', 'img');
   svg.setAttribute('aria-label', `${nodes.length} nodes; the cards below say the same in words`);
   const others = nodes.filter((node) => node.standing !== 'here').slice(0, 24);
   const far = Math.max(1, ...others.map((node) => Math.log10((node.rtt_us ?? 1000) + 10)));
   others.forEach((node, at) => {
-    const angle = (at / others.length) * 2 * Math.PI - Math.PI / 2;
+    const angle = (at / others.length) * 2 * Math.PI;
     const length = node.standing === 'linked' ? 0.45 + 0.5 * (Math.log10((node.rtt_us ?? 1000) + 10) / far) : 1;
-    const [x, y] = [360 + Math.cos(angle) * 260 * length, 150 + Math.sin(angle) * 110 * length];
-    make('line', { x1: 360, y1: 150, x2: x, y2: y, class: `way ${node.standing}` });
+    const [x, y] = [middle + Math.cos(angle) * (middle - 60) * length, 150 + Math.sin(angle) * 110 * length];
+    make('line', { x1: middle, y1: 150, x2: x, y2: y, class: `way ${node.standing}` });
     make('circle', { cx: x, cy: y, r: 9, class: `node ${node.standing}` });
-    make('text', { x, y: y + 24, class: 'node-name' }, `${node.name}${node.rtt_us !== undefined ? ` ${(node.rtt_us / 1000).toFixed(1)} ms` : ''}`);
+    // On the side that no line comes from.
+    make('text', { x, y: y < 150 ? y - 16 : y + 24, class: 'node-name' }, `${node.name}${node.rtt_us !== undefined ? ` ${(node.rtt_us / 1000).toFixed(1)} ms` : ''}`);
   });
-  make('circle', { cx: 360, cy: 150, r: 12, class: 'node here' });
-  make('text', { x: 360, y: 178, class: 'node-name' }, nodes.find((node) => node.standing === 'here')?.name ?? '');
+  make('circle', { cx: middle, cy: 150, r: 12, class: 'node here' });
+  make('text', { x: middle, y: 178, class: 'node-name' }, nodes.find((node) => node.standing === 'here')?.name ?? '');
   return svg;
 }
 
