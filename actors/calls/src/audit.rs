@@ -202,10 +202,10 @@ impl<'a> CountedCall<'a> {
     fn ended(&mut self, outcome: &Outcome) -> (CallEnding, Duration) {
         let ending = ending(&self.facts, outcome);
         self.over = true;
-        self.measured();
+        let lasted = moment().since(self.began);
+        self.measured(lasted);
         let refusal = outcome.as_ref().err();
         let tool = self.facts.called();
-        let lasted = moment().since(self.began);
         self.metrics.end(tool.as_deref(), ending.0, refusal, lasted);
         // A refusal is said in the span where that of any request is.
         if let Some(span) = &self.request.trace.span
@@ -218,17 +218,14 @@ impl<'a> CountedCall<'a> {
     }
 
     /// Keeps how long its parts took, for the node it came from.
-    fn measured(&self) {
+    fn measured(&self, lasted: Duration) {
         let Request {
             caller, exchange, ..
         } = self.request;
         if caller.agent.is_foreign() {
-            let (door, lasted) = (
-                self.began.since(exchange.began()),
-                moment().since(self.began),
-            );
-            let times = &self.facts.times;
-            let times = times.measured(lasted, door, exchange.has_waited());
+            let door = self.began.since(exchange.began());
+            let waited = exchange.has_waited();
+            let times = self.facts.times.measured(lasted, door, waited);
             exchange.times_abroad().measure(times);
         }
     }
