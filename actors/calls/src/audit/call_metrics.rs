@@ -18,16 +18,6 @@ pub const OTHERS: &str = "~other";
 /// What stands there for calls of no server's tool: the kernel's own, and names that are none.
 pub const NO_TOOL: &str = "~none";
 
-/// How calls end, as their label says.
-const ENDINGS: [&str; 6] = [
-    "success",
-    "failure",
-    "blocked",
-    "denied",
-    "timeout",
-    "cancelled",
-];
-
 /// Counts and times of all calls.
 ///
 /// A call costs a look into a table under a lock that only the first call of a tool takes for itself, and four
@@ -53,7 +43,7 @@ struct ToolTable {
 /// Those of one tool.
 #[derive(Debug, Default)]
 struct ToolMetrics {
-    ended: [GrowingCount; ENDINGS.len()],
+    ended: [GrowingCount; Ending::ALL.len()],
     lasted: Latencies,
 }
 
@@ -134,9 +124,10 @@ impl CallMetrics {
         .in_unit("seconds");
         let mut add = |server: &str, tool: &str, metrics: &ToolMetrics| {
             let labels = [("server", server), ("tool", tool)];
-            for (outcome, count) in ENDINGS.iter().zip(&metrics.ended) {
+            for (outcome, count) in Ending::ALL.iter().zip(&metrics.ended) {
                 if count.get() > 0 {
-                    calls.add(&[labels[0], labels[1], ("outcome", outcome)], count.get());
+                    let outcome = ("outcome", outcome.label());
+                    calls.add(&[labels[0], labels[1], outcome], count.get());
                 }
             }
             times.add(&labels, metrics.lasted.read());

@@ -106,18 +106,9 @@ pub struct FindAudit {
 }
 
 /// How what was done ended.
-const RESULTS: [&str; 6] = [
-    "success",
-    "failure",
-    "blocked",
-    "denied",
-    "timeout",
-    "cancelled",
-];
-
 fn results() -> impl TypedValueParser<Value = Outcome> {
-    PossibleValuesParser::new(RESULTS).map(|word| {
-        let is_it = |result: &Outcome| result.as_str().eq_ignore_ascii_case(&word);
+    PossibleValuesParser::new(Outcome::ALL.map(Outcome::label)).map(|word| {
+        let is_it = |result: &Outcome| result.label().eq_ignore_ascii_case(&word);
         let found = Outcome::ALL.into_iter().find(is_it);
         found.expect("the word is one of them")
     })

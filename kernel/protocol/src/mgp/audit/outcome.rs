@@ -70,6 +70,19 @@ impl Outcome {
         }
     }
 
+    /// The same as labels of figures and options of commands have it.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failure => "failure",
+            Self::Blocked => "blocked",
+            Self::Denied => "denied",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
     /// How a call ended that got a result; a result with `isError` is the tool's own failure.
     #[must_use]
     pub fn of_result(is_error: bool) -> (Self, Option<Failure>) {
