@@ -1,16 +1,21 @@
 //! What happens in a run: people who grant and revoke, agents who call, machines that fail.
 
+use std::collections::BTreeMap;
+
+use mgp_engine::clock::MonotonicTime;
 use mgp_engine::policy::grants::{
     Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, LogTip, MemberChange,
     MemberRole, Operation, Revoke, Subject,
 };
 use mgp_engine::replication::replica::{Proposed, Replica};
-use mgp_protocol::ids::{NodeAgent, ServerId};
+use mgp_protocol::ids::{NodeAgent, NodeId, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
 use crate::machine::{Machine, moment};
 use crate::seeds::Happened;
-use crate::world::{AcknowledgedRevoke, AllowedCall, World, agent, server};
+use crate::world::{
+    AcknowledgedRevoke, AllowedCall, LEASES, World, agent, has_unequal_leases, server,
+};
 
 /// Things that happen in a run, besides the passing of time.
 const EVENTS: u64 = 600;
@@ -49,7 +54,8 @@ impl World {
     fn event(&mut self) {
         let machine = self.any();
         match self.chance.below(1_000) {
-            0..400 => self.call(machine),
+            0..380 => self.call(machine),
+            380..400 => self.restart(machine),
             400..550 => self.grant(machine, Permission::Allow),
             550..590 => self.grant(machine, Permission::Deny),
             590..700 => self.revoke(machine),
@@ -245,15 +251,35 @@ impl World {
         self.perform(at, effects);
         if done.is_some() && self.chance.percent(90) {
             self.sync(at);
+            let answer = self.answer(at, done);
+            for ends in answer.values() {
+                self.count(match ends {
+                    Some(_) => "a revoke is bounded at a node that lacks it",
+                    None => "a revoke is not bounded at a node that lacks it",
+                });
+            }
             self.revokes.push(AcknowledgedRevoke {
                 at_ms: self.now_ms,
                 machine: at,
                 by: self.machines[at].node(),
                 signed: matches!(done, Some(Proposed::Signed(_))),
                 grants: takes,
+                answer,
             });
         }
         done.is_some()
+    }
+
+    /// What is answered of the nodes that have not confirmed it.
+    fn answer(&self, at: usize, done: Option<Proposed>) -> BTreeMap<NodeId, Option<u64>> {
+        let (Some(Proposed::Signed(place)), Some(replica)) = (done, &self.machines[at].replica)
+        else {
+            return BTreeMap::new();
+        };
+        let missing = replica.confirmation(place.sequence).missing;
+        let missing = missing.into_iter();
+        let answer = missing.map(|(node, ends)| (node, ends.map(milliseconds)));
+        answer.collect()
     }
 
     /// A person takes the recovery key from the drawer, at a machine that knows all of its log.
@@ -299,6 +325,9 @@ impl World {
     }
 
     fn start(&mut self, at: usize) {
+        if has_unequal_leases(self.seed) && self.chance.percent(20) {
+            self.machines[at].lease = *self.chance.pick(&LEASES).unwrap();
+        }
         let (chance, reader) = (&mut self.chance, &mut self.reader);
         self.machines[at].start(self.cluster, self.now_ms, chance, reader);
     }
@@ -307,26 +336,45 @@ impl World {
         if self.machines[at].replica.is_none() {
             return;
         }
-        self.clocks.retain(|(by, _), _| *by != at);
         match self.chance.below(3) {
-            0 => {
-                self.propose(at, Replica::rest());
-                self.sync(at);
-                self.tell(|| format!("{at}: stops in good order"));
-                self.count("a machine stops in good order");
-                self.machines[at].crash(u64::MAX >> 1);
-            }
-            _ => {
-                let kept = self.chance.below(4);
-                self.tell(|| format!("{at}: crashes with {kept} writes kept"));
-                let lost = self.machines[at].unsynced() as u64 > kept;
-                self.count(match lost {
-                    true => "a crash loses writes",
-                    false => "a crash loses nothing",
-                });
-                self.machines[at].crash(kept);
-            }
+            0 => self.shut_down(at),
+            _ => self.crash(at),
         }
+    }
+
+    /// A machine ends and starts at once, as with an update.
+    fn restart(&mut self, at: usize) {
+        if self.machines[at].replica.is_none() {
+            return;
+        }
+        match self.chance.percent(50) {
+            true => self.shut_down(at),
+            false => self.crash(at),
+        }
+        self.tell(|| format!("{at}: starts again"));
+        self.count("a machine restarts");
+        self.start(at);
+    }
+
+    fn shut_down(&mut self, at: usize) {
+        self.clocks.retain(|(by, _), _| *by != at);
+        self.propose(at, Replica::rest());
+        self.sync(at);
+        self.tell(|| format!("{at}: stops in good order"));
+        self.count("a machine stops in good order");
+        self.machines[at].crash(u64::MAX >> 1);
+    }
+
+    fn crash(&mut self, at: usize) {
+        self.clocks.retain(|(by, _), _| *by != at);
+        let kept = self.chance.below(4);
+        self.tell(|| format!("{at}: crashes with {kept} writes kept"));
+        let lost = self.machines[at].unsynced() as u64 > kept;
+        self.count(match lost {
+            true => "a crash loses writes",
+            false => "a crash loses nothing",
+        });
+        self.machines[at].crash(kept);
     }
 
     /// The founder admits the others, and all of them hear of it.
@@ -351,7 +399,7 @@ impl World {
         self.count("a machine is cloned");
         let original = &mut self.machines[at];
         original.cloned = true;
-        let mut copy = Machine::new(original.pen.clone());
+        let mut copy = Machine::new(original.pen.clone(), original.lease);
         copy.disk.entries = original.disk.entries.clone();
         copy.disk.owed = original.disk.owed.clone();
         copy.hints = original.hints.clone();
@@ -375,4 +423,9 @@ impl World {
             self.pass(1_000);
         }
     }
+}
+
+fn milliseconds(at: MonotonicTime) -> u64 {
+    let since = at.since(MonotonicTime::START);
+    u64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap()
 }

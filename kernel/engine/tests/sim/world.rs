@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Duration;
 
 use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::policy::grants::{
     ClusterId, GrantId, LogChange, LogPosition, MemberChange, Operation, OperationId, Signed,
 };
+use mgp_engine::replication::lease::LEASE;
 use mgp_engine::replication::replica::{LogMessage, Replica, ReplicaEffect};
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, NodeServer, ServerId};
 
@@ -37,6 +39,16 @@ pub(crate) struct AcknowledgedRevoke {
     /// False where it is owed.
     pub(crate) signed: bool,
     pub(crate) grants: BTreeSet<GrantId>,
+    /// What the answer said of each node that had not confirmed it: when all is over there, if that is bounded.
+    pub(crate) answer: BTreeMap<NodeId, Option<u64>>,
+}
+
+/// The leases of machines that are configured differently.
+pub(crate) const LEASES: [Duration; 3] = [Duration::from_secs(15), LEASE, Duration::from_secs(90)];
+
+/// In every third run the machines are configured differently.
+pub(crate) fn has_unequal_leases(seed: u64) -> bool {
+    seed % 3 == 1
 }
 
 #[derive(Debug)]
@@ -75,7 +87,11 @@ impl World {
         let mut chance = Chance::new(seed);
         let real = seed % 100 == 99;
         let pens = (0..machines).map(|_| Pen::new(&chance.bytes(), real));
-        let machines: Vec<Machine> = pens.map(Machine::new).collect();
+        let machines = pens.map(|pen| Machine::new(pen, LEASE));
+        let mut machines: Vec<Machine> = machines.collect();
+        for machine in machines.iter_mut().filter(|_| has_unequal_leases(seed)) {
+            machine.lease = *chance.pick(&LEASES).unwrap();
+        }
         let recovery = Pen::new(&chance.bytes(), real);
         let found = found(&machines[0].pen, &recovery);
         let mut world = Self {
