@@ -100,7 +100,6 @@ fn start(here: &NodeKey, founding: &Signed) -> ReplicaStart {
         hints: BTreeSet::new(),
         owed: Vec::new(),
         twice: BTreeSet::new(),
-        now: MonotonicTime::START,
     }
 }
 

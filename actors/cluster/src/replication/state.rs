@@ -152,7 +152,6 @@ impl ReplicationState {
             hints: inviter.map(|key| key.node()).into_iter().collect(),
             owed: found.owed,
             twice: found.twice,
-            now: (self.clock)(),
         };
         let replica = Replica::new(start, &found.signed);
         let rules = foreign_rules(&replica, &self.known, unix_ms(), (self.clock)());

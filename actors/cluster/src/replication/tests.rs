@@ -166,6 +166,26 @@ async fn a_node_that_rests_is_not_waited_for() {
     assert!(scene.opens(0, 1));
 }
 
+/// FED-047: an owner writes down that an admin is back, and waits for its word after a restart of its own.
+#[tokio::test]
+async fn an_admin_that_is_back_is_waited_for_after_a_restart_of_the_owner() {
+    let mut scene = Scene::granted().await;
+    let standing = |scene: &Scene| scene.view(0).members[&scene.node(1)].standing;
+    scene.at(1).retire(by()).await;
+    let resting = |scene: &Scene| standing(scene) == MemberStanding::Resting;
+    scene.until("it rests", resting).await;
+    scene.restart(1).await;
+    scene.together(1);
+    let back = |scene: &Scene| standing(scene) == MemberStanding::In;
+    scene.until("it is back", back).await;
+    scene.until("it may call", |scene| scene.opens(0, 1)).await;
+    scene.apart(1);
+    scene.restart(0).await;
+    scene.pass(5).await;
+    assert_eq!(scene.view(0).unheard, Some(scene.node(1)));
+    assert!(!scene.opens(0, 1));
+}
+
 /// FEDERATION, restored: a shorter log is filled again before anything is signed.
 #[tokio::test]
 async fn a_log_that_was_put_back_from_a_copy_is_filled_again_by_others() {

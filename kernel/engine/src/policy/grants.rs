@@ -199,6 +199,8 @@ pub struct Grants {
     revoked: BTreeMap<GrantId, BTreeSet<LogPosition>>,
     sweeps: BTreeMap<Subject, BTreeSet<Sweep>>,
     members: BTreeMap<MemberKey, ToldChange>,
+    /// Where each issuer last said that it stops.
+    rests: BTreeMap<NodeId, u64>,
     /// Issuers of operations of an unknown kind.
     not_understood: BTreeSet<NodeId>,
 }
@@ -243,6 +245,10 @@ impl Grants {
                     lets_in: change.key().map(PublicKey::node),
                 };
                 self.members.insert(key, told);
+                if *change == (MemberChange::Rest {}) {
+                    let last = self.rests.entry(place.issuer).or_default();
+                    *last = place.sequence.max(*last);
+                }
             }
             LogChange::Unknown(_) => {
                 self.not_understood.insert(place.issuer);
@@ -442,15 +448,18 @@ impl Grants {
         all.map(|((place, id), told)| (*place, *id, told))
     }
 
-    /// True when the last operation of an issuer says that nothing comes after it.
+    /// True when the last operation of an issuer says that nothing comes after it, and nothing has come.
     #[must_use]
     pub fn rests(&self, issuer: NodeId) -> bool {
         let tip = self.tip(issuer);
-        tip.next.checked_sub(1).is_some_and(|sequence| {
-            let key = (LogPosition { issuer, sequence }, tip.id);
-            let last = self.members.get(&key).map(|told| &told.change);
-            last == Some(&MemberChange::Rest {})
-        })
+        let is_last = self.last_rest(issuer).map(|rest| rest + 1) == Some(tip.next);
+        is_last && self.keys(issuer, tip.next).next().is_none()
+    }
+
+    /// The place of the last operation by which an issuer said that it stops.
+    #[must_use]
+    pub fn last_rest(&self, issuer: NodeId) -> Option<u64> {
+        self.rests.get(&issuer).copied()
     }
 
     /// True when the issuer signed two operations for one place.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::NodeId;
 
-pub use self::deciding::{Confirmation, RemoteDenial};
+pub use self::deciding::{AllowEnd, Confirmation, RemoteDenial};
 pub use self::writing::{NotProposed, Proposed};
 use super::clocks::{ClockSpread, SeenClocks};
 use super::exchange::{BehindCursor, Mine, batch};
@@ -42,6 +42,8 @@ pub enum LogMessage {
         nonce: Nonce,
         /// What it has.
         heads: Arc<LogHeads>,
+        /// How long it is going to believe the answer. Older versions do not say it.
+        lease: Option<Duration>,
     },
     /// The answer.
     Answer {
@@ -108,7 +110,16 @@ struct ReplicaPeer {
     heads: Arc<LogHeads>,
     cursor: Option<BehindCursor>,
     asked_at: Option<MonotonicTime>,
-    answered_at: Option<MonotonicTime>,
+    answered: Option<AnsweredLease>,
+}
+
+/// How long another node believes what this one has answered it.
+#[derive(Clone, Copy, Debug, Hash)]
+struct AnsweredLease {
+    /// By its own word, in the questions of which that is known.
+    until: MonotonicTime,
+    /// False when it did not say it.
+    is_known: bool,
 }
 
 /// Something on its way to the disk.
@@ -135,8 +146,6 @@ pub struct ReplicaStart {
     pub owed: Vec<OwedRevoke>,
     /// The nodes of which two lives were found.
     pub twice: BTreeSet<NodeId>,
-    /// The time.
-    pub now: MonotonicTime,
 }
 
 /// The part of one node.
@@ -144,7 +153,6 @@ pub struct ReplicaStart {
 pub struct Replica {
     logs: ClusterLogs,
     life: LifeId,
-    started: MonotonicTime,
     hints: BTreeSet<NodeId>,
     unstored: Unstored,
     /// What is on disk: every message says it.
@@ -152,7 +160,7 @@ pub struct Replica {
     storing: VecDeque<Storing>,
     tickets: u64,
     own: OwnLog,
-    /// True when this node's log ended with its rest at the start.
+    /// True when this node has signed since its start that it stops.
     rested: bool,
     leases: Leases,
     lives: NodeLives,
@@ -167,18 +175,16 @@ impl Replica {
     pub fn new<'a>(start: ReplicaStart, stored: impl IntoIterator<Item = &'a Signed>) -> Self {
         let mut logs = ClusterLogs::new(start.here, start.cluster);
         logs.take_all(stored);
-        let rested = logs.grants().rests(start.here);
         Self {
             heads: Arc::new(logs.heads(&Unstored::new())),
             logs,
             life: start.life,
-            started: start.now,
             hints: start.hints,
             unstored: Unstored::new(),
             storing: VecDeque::new(),
             tickets: 0,
             own: OwnLog::new(start.owed),
-            rested,
+            rested: false,
             leases: Leases::new(start.lease),
             lives: NodeLives::new(&start.twice),
             clocks: SeenClocks::default(),
@@ -282,8 +288,13 @@ impl Replica {
         let nonce = (means.nonce)();
         self.leases.asked(node, nonce, means.now);
         self.peers.entry(node).or_default().asked_at = Some(means.now);
-        let (life, heads) = (self.life, self.heads());
-        ReplicaEffect::Send(node, LogMessage::Ask { life, nonce, heads })
+        let ask = LogMessage::Ask {
+            life: self.life,
+            nonce,
+            heads: self.heads(),
+            lease: Some(self.leases.length()),
+        };
+        ReplicaEffect::Send(node, ask)
     }
 
     /// Everything up to this ticket is on disk: others are told.

@@ -161,7 +161,6 @@ mod tests {
                 hints: BTreeSet::new(),
                 owed: Vec::new(),
                 twice: BTreeSet::new(),
-                now: MonotonicTime::START,
             };
             let admitted = founder.write(admit(1, MemberRole::Admin));
             let mut known = KnownServers::default();

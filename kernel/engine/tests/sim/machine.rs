@@ -169,13 +169,7 @@ impl Machine {
     }
 
     /// Starts, with what is on the disk.
-    pub(crate) fn start(
-        &mut self,
-        cluster: ClusterId,
-        now_ms: u64,
-        chance: &mut Chance,
-        reader: &mut Reader,
-    ) {
+    pub(crate) fn start(&mut self, cluster: ClusterId, chance: &mut Chance, reader: &mut Reader) {
         let start = ReplicaStart {
             here: self.node(),
             cluster,
@@ -184,7 +178,6 @@ impl Machine {
             hints: self.hints.clone(),
             owed: self.disk.owed.clone(),
             twice: BTreeSet::new(),
-            now: moment(now_ms),
         };
         let stored = reader.verified(&self.disk.entries);
         assert_eq!(stored.len(), self.disk.entries.len());

@@ -7,7 +7,7 @@ use mgp_engine::policy::grants::{
     Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, LogTip, MemberChange,
     MemberRole, Operation, Revoke, Subject,
 };
-use mgp_engine::replication::replica::{Proposed, Replica};
+use mgp_engine::replication::replica::{AllowEnd, Proposed, Replica};
 use mgp_protocol::ids::{NodeAgent, NodeId, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
@@ -54,7 +54,8 @@ impl World {
     fn event(&mut self) {
         let machine = self.any();
         match self.chance.below(1_000) {
-            0..380 => self.call(machine),
+            0..376 => self.call(machine),
+            376..380 => self.revoke_apart(machine),
             380..400 => self.restart(machine),
             400..550 => self.grant(machine, Permission::Allow),
             550..590 => self.grant(machine, Permission::Deny),
@@ -102,6 +103,9 @@ impl World {
             .agent(agent(self.chance.below(3)));
         let server = server(self.chance.below(2));
         let (caller, on) = match self.chance.pick(&self.wanted) {
+            Some(_) if self.watched.is_some() && self.chance.percent(25) => {
+                self.watched.clone().unwrap()
+            }
             Some(wanted) if self.chance.percent(80) => wanted.clone(),
             Some(_) | None => (caller, self.machines[at].node().server(server)),
         };
@@ -278,7 +282,10 @@ impl World {
         };
         let missing = replica.confirmation(place.sequence).missing;
         let missing = missing.into_iter();
-        let answer = missing.map(|(node, ends)| (node, ends.map(milliseconds)));
+        let answer = missing.map(|(node, end)| match end {
+            AllowEnd::By(end) => (node, Some(milliseconds(end))),
+            AllowEnd::UnknownLease | AllowEnd::Unbounded => (node, None),
+        });
         answer.collect()
     }
 
@@ -329,7 +336,7 @@ impl World {
             self.machines[at].lease = *self.chance.pick(&LEASES).unwrap();
         }
         let (chance, reader) = (&mut self.chance, &mut self.reader);
-        self.machines[at].start(self.cluster, self.now_ms, chance, reader);
+        self.machines[at].start(self.cluster, chance, reader);
     }
 
     fn stop(&mut self, at: usize) {
@@ -340,6 +347,40 @@ impl World {
             0 => self.shut_down(at),
             _ => self.crash(at),
         }
+    }
+
+    /// An admin that was perhaps shut down a while ago revokes what an owner allows that it does not reach, and that
+    /// is perhaps started anew there.
+    fn revoke_apart(&mut self, admin: usize) {
+        let owner = self.any();
+        let node = self.machines[owner].node();
+        let all = self.wanted.iter().zip(&self.grants);
+        let there = all.filter(|((_, on), _)| on.node == node);
+        let there: Vec<_> = there.map(|(wanted, id)| (wanted.clone(), *id)).collect();
+        let Some((wanted, id)) = self.chance.pick(&there).cloned() else {
+            return;
+        };
+        if admin == owner || self.machines[admin].replica.is_none() {
+            return;
+        }
+        if self.chance.percent(70) {
+            self.shut_down(admin);
+            self.start(admin);
+            for _ in 0..self.chance.below(15) {
+                self.pass(1_000);
+            }
+        }
+        self.tell(|| format!("{admin} and {owner} do not reach each other"));
+        self.count("an admin revokes what it does not reach");
+        let machines = self.machines.len();
+        self.network
+            .separate((admin, owner), machines, &mut self.chance);
+        if self.chance.percent(50) {
+            self.restart(owner);
+        }
+        self.watched = Some(wanted);
+        let revoke = Revoke::Ids(vec![id]);
+        self.propose(admin, LogChange::Grants(GrantChange::Revoke(revoke)));
     }
 
     /// A machine ends and starts at once, as with an update.

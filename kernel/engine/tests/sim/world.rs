@@ -64,6 +64,8 @@ pub(crate) struct World {
     pub(crate) grants: Vec<GrantId>,
     /// Who was granted what, whether it still is or not.
     pub(crate) wanted: Vec<(NodeAgent, NodeServer)>,
+    /// What an admin revoked that did not reach the owner: it is called more often.
+    pub(crate) watched: Option<(NodeAgent, NodeServer)>,
     /// How many operations the recovery key has signed.
     pub(crate) recovered: u64,
     pub(crate) happened: Happened,
@@ -104,6 +106,7 @@ impl World {
             tells,
             grants: Vec::new(),
             wanted: Vec::new(),
+            watched: None,
             recovered: 0,
             happened: Happened::new(),
             reader: Reader::new(real),
@@ -118,7 +121,7 @@ impl World {
         world.machines[0].disk.entries.push(found.entry());
         for machine in &mut world.machines {
             machine.hints.insert(founder);
-            machine.start(world.cluster, 0, &mut world.chance, &mut world.reader);
+            machine.start(world.cluster, &mut world.chance, &mut world.reader);
         }
         world
     }

@@ -172,6 +172,7 @@ mod tests {
                 reason: HeldReason::Ask,
                 life: LifeId([2; 16]),
                 nonce: Some(LogNonce([3; 16])),
+                lease_ms: Some(30_000),
                 heads: vec![HeadHeld {
                     issuer: NodeId([4; 32]),
                     next: 5,

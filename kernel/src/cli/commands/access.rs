@@ -9,7 +9,7 @@ use mgp_protocol::mgp::access::{
 use mgp_protocol::mgp::names::{Meant, Read};
 use serde_json::{Value, json};
 
-use super::nodes::confirmed;
+use super::nodes::{confirmed, reached};
 use crate::cli::args::{self, About};
 use crate::cli::client::{CliContext, KernelClient, names, read};
 use crate::cli::failure::Failure;
@@ -134,7 +134,11 @@ pub(super) fn grant(context: &CliContext, grant: &args::Grant) -> Result<(), Fai
     let until = until.map(|end| format!(" until {end}")).unwrap_or_default();
     let (agent, place) = (&rule.called, rule.place());
     context.show(&answer, |granted: Granted| {
-        let told = granted.confirmed.as_ref().map(confirmed);
+        let told = granted.confirmed.as_ref();
+        let told = told.map(match grant.deny {
+            true => confirmed,
+            false => reached,
+        });
         let (id, told) = (granted.grant_id, told.unwrap_or_default());
         say(plain(&format!(
             "{agent} {verb} {place}{until} ({id}){told}"

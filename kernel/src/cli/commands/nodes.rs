@@ -9,7 +9,7 @@ mod list;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::nodes::{
     Answered, Approve, Confirmations, Id, Identity, Leave, Left, Node, Refuse, Rename, Revoke,
-    Revoked,
+    RevokeBound, Revoked,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -150,24 +150,51 @@ fn leave(context: &CliContext, typed: &args::Leave) -> Result<(), Failure> {
     })
 }
 
-/// `: 3/3 in 180 ms`, or `: 2/3; nas unreachable, stops by itself in 30 s or less`; nothing where nobody
-/// else has to know.
-pub(super) fn confirmed(by: &Confirmations) -> String {
+/// `: 3/3 in 180 ms`, or `: 2/3; nas unreachable`, of something that gives; nothing where nobody else has to know.
+pub(super) fn reached(by: &Confirmations) -> String {
     let Confirmations {
         nodes,
         of,
         after_ms,
         missing,
-        lapses_secs,
+        ..
     } = by;
-    if *of == 0 {
-        return String::new();
+    match missing.is_empty() {
+        _ if *of == 0 => String::new(),
+        true => format!(": {nodes}/{of} in {}", time(*after_ms)),
+        false => format!(": {nodes}/{of}; {} unreachable", missing.join(", ")),
     }
-    if missing.is_empty() {
-        return format!(": {nodes}/{of} in {}", time(*after_ms));
+}
+
+/// The same of something that takes away: `: 2/3; nas unreachable, stops by itself in 30 s or less`.
+pub(super) fn confirmed(by: &Confirmations) -> String {
+    let reached = reached(by);
+    if by.missing.is_empty() || by.of == 0 {
+        return reached;
     }
-    let missing = missing.join(", ");
-    format!(": {nodes}/{of}; {missing} unreachable, stops by itself in {lapses_secs} s or less")
+    if let Some(secs) = by.lapses_secs {
+        return format!("{reached}, stops by itself in {secs} s or less");
+    }
+    let each = by.bounds.iter().map(bounded).collect::<Vec<_>>();
+    format!(": {}/{}; {}", by.nodes, by.of, each.join("; "))
+}
+
+/// What is known of one node that has not confirmed it.
+fn bounded(bound: &RevokeBound) -> String {
+    let RevokeBound {
+        node,
+        secs,
+        lease_unknown,
+    } = bound;
+    match secs {
+        Some(secs) => format!("{node} unreachable, stops by itself in {secs} s or less"),
+        None if *lease_unknown => format!(
+            "{node} unreachable, stops by itself after its own lease, which is not known: it runs an older version"
+        ),
+        None => format!(
+            "{node} unreachable, not bounded: {node} may go on allowing until it is reached"
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -185,10 +212,38 @@ mod tests {
         assert_eq!(confirmed(&by), ": 3/3 in 180 ms");
         by.nodes = 2;
         by.missing = vec!["nas".into()];
-        by.lapses_secs = 30;
+        by.lapses_secs = Some(30);
         assert_eq!(
             confirmed(&by),
             ": 2/3; nas unreachable, stops by itself in 30 s or less"
+        );
+        assert_eq!(reached(&by), ": 2/3; nas unreachable");
+    }
+
+    /// FED-038.
+    #[test]
+    fn who_may_go_on_allowing_is_named() {
+        let bound = |node: &str, secs, lease_unknown| RevokeBound {
+            node: node.into(),
+            secs,
+            lease_unknown,
+        };
+        let by = Confirmations {
+            nodes: 1,
+            of: 4,
+            missing: ["nas", "den", "attic"].map(str::to_owned).into(),
+            bounds: vec![
+                bound("nas", None, false),
+                bound("den", Some(84), false),
+                bound("attic", None, true),
+            ],
+            ..Confirmations::default()
+        };
+        assert_eq!(
+            confirmed(&by),
+            ": 1/4; nas unreachable, not bounded: nas may go on allowing until it is reached; den unreachable, stops \
+             by itself in 84 s or less; attic unreachable, stops by itself after its own lease, which is not known: \
+             it runs an older version"
         );
     }
 }

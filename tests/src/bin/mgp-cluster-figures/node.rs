@@ -25,7 +25,7 @@ pub(crate) struct Node {
     behind: Vec<String>,
 }
 
-/// A node that lost its power: what is on its disk.
+/// A node that lost its power, or was shut down: what is on its disk.
 pub(crate) struct DeadNode {
     name: String,
     folder: TempDir,
@@ -63,6 +63,15 @@ impl Node {
     pub(crate) fn unplug(&mut self) -> Instant {
         self.kernel.process().signal(Signal::SIGKILL);
         Instant::now()
+    }
+
+    /// Shuts it down gracefully.
+    pub(crate) async fn shut_down(self) -> DeadNode {
+        DeadNode {
+            name: self.name,
+            folder: self.kernel.end(Signal::SIGTERM, DEADLINE).await,
+            behind: self.behind,
+        }
     }
 
     /// What an unplugged node leaves.
@@ -146,7 +155,15 @@ impl Node {
     /// # Panics
     /// When that is not done by the deadline.
     pub(crate) async fn admit(&mut self, guest: &mut Self) {
-        let invite = json!({"approved": true});
+        self.admit_as(guest, "member").await;
+    }
+
+    /// The same, in another role.
+    ///
+    /// # Panics
+    /// When that is not done by the deadline.
+    pub(crate) async fn admit_as(&mut self, guest: &mut Self, role: &str) {
+        let invite = json!({"approved": true, "role": role});
         let invited = self.ask("mgp/kernel/nodes/invite", invite).await;
         let join = json!({"ticket": invited["ticket"]});
         guest.ask("mgp/kernel/nodes/join", join).await;
@@ -161,7 +178,7 @@ impl Node {
 }
 
 impl DeadNode {
-    /// Its power is back.
+    /// It starts again.
     pub(crate) async fn again(self) -> Node {
         let file = self.folder.path().join("mgp.toml");
         let config = std::fs::read_to_string(file).expect("its disk is whole");

@@ -13,8 +13,7 @@ use crate::Context;
 use crate::confirmations::confirmations;
 
 /// Said of a revocation that counts here already.
-const OWED: &str =
-    "it counts here; other nodes hear of it once one of them has confirmed this node's log";
+const OWED: &str = "it counts here; other nodes hear of it once one of them has confirmed this node's log, and may go on allowing until then";
 
 /// What was decided.
 pub(super) struct DecidedInCluster {

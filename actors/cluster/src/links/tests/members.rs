@@ -59,6 +59,7 @@ async fn what_nobody_has_heeded_waits_at_its_link() {
             reason: HeldReason::Ask,
             life: LifeId([1; 16]),
             nonce: Some(LogNonce([u8::try_from(nonce).unwrap(); 16])),
+            lease_ms: None,
             heads: Vec::new(),
         });
         a.links.tell(b.key.node(), asked).unwrap();

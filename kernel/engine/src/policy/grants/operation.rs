@@ -24,6 +24,12 @@ hex_id! {
     /// The id of a grant: random, never used twice.
     GrantId, 16
 }
+
+impl GrantId {
+    /// No grant has it: ids are random.
+    pub const NOBODY: Self = Self([0; 16]);
+}
+
 hex_id! {
     /// The hash of an operation's bytes.
     OperationId, 32
@@ -123,6 +129,21 @@ pub enum GrantChange {
     Revoke(Revoke),
 }
 
+impl Revoke {
+    /// What an admin writes when it starts again after its log ended with [`MemberChange::Rest`]. It takes nothing
+    /// away, builds of every version take it, and with it the rest is no longer the last word.
+    #[must_use]
+    pub fn resume() -> Self {
+        Self::Ids(vec![GrantId::NOBODY])
+    }
+
+    /// True when it only says that its issuer is at work again.
+    #[must_use]
+    pub fn is_resume(&self) -> bool {
+        *self == Self::resume()
+    }
+}
+
 impl GrantChange {
     /// The ids of the grants it revokes.
     #[must_use]
@@ -181,6 +202,16 @@ impl LogChange {
         match self {
             Self::Members(change) => Some(change),
             Self::Grants(_) | Self::Unknown(_) => None,
+        }
+    }
+
+    /// True when it only says that its issuer stops, or is at work again.
+    #[must_use]
+    pub fn is_rest_or_resume(&self) -> bool {
+        match self {
+            Self::Grants(GrantChange::Revoke(revoke)) => revoke.is_resume(),
+            Self::Members(change) => *change == MemberChange::Rest {},
+            Self::Grants(GrantChange::Grant(_)) | Self::Unknown(_) => false,
         }
     }
 

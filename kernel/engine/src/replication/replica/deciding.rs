@@ -5,7 +5,9 @@ use mgp_protocol::mgp::access::Permission;
 
 use super::Replica;
 use crate::clock::MonotonicTime;
-use crate::policy::grants::{Force, GrantId, GrantResource, Granted, LogPosition, Revoke, Subject};
+use crate::policy::grants::{
+    Force, GrantId, GrantResource, Granted, LogPosition, MemberChange, MemberRole, Revoke, Subject,
+};
 
 /// Why a call from another node is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,9 +33,20 @@ pub struct Confirmation {
     pub by: usize,
     /// How many there are.
     pub of: usize,
-    /// Those that do not, and when what they allow ends by itself; None where that is not known, because they
-    /// may not know that this node is at work.
-    pub missing: Vec<(NodeId, Option<MonotonicTime>)>,
+    /// Those that do not, and when each of them stops allowing what it takes away, though nobody reaches it.
+    pub missing: Vec<(NodeId, AllowEnd)>,
+}
+
+/// When a node that is not reached stops allowing what was taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AllowEnd {
+    /// By then at the latest.
+    By(MonotonicTime),
+    /// After its own lease, which it has not said.
+    UnknownLease,
+    /// Perhaps never: as far as is known here, it may hold that this node is shut down, or that it is no admin, and
+    /// then does not wait for its word.
+    Unbounded,
 }
 
 impl Replica {
@@ -127,7 +140,8 @@ impl Replica {
     }
 
     /// Somebody who could take grants back and was not heard within the lease; None when all were. Who rests
-    /// writes nothing until it is heard again.
+    /// writes nothing until its log says that it is at work again. An older version does not write that, so that
+    /// it counts from when it is heard.
     #[must_use]
     pub fn unheard(&self, now: MonotonicTime) -> Option<NodeId> {
         let grants = self.logs.grants();
@@ -175,17 +189,10 @@ impl Replica {
     pub fn confirmation(&self, sequence: u64) -> Confirmation {
         let others = self.others();
         let here = self.logs.here();
-        let holds = |node: &NodeId| {
-            let told = self.peers.get(node).and_then(|peer| peer.heads.get(&here));
-            told.is_some_and(|head| {
-                let same = self.logs.grants().tip_at(here, head.tip.next);
-                head.tip.next > sequence && same == Some(head.tip)
-            })
-        };
-        let missing = others.iter().filter(|node| !holds(node));
-        let missing: Vec<_> = missing
-            .map(|node| (*node, self.ends_by_itself(*node)))
-            .collect();
+        let missing = others
+            .iter()
+            .filter(|node| !self.holds(**node, here, sequence));
+        let missing: Vec<_> = missing.map(|node| (*node, self.allow_end(*node))).collect();
         Confirmation {
             by: others.len() - missing.len(),
             of: others.len(),
@@ -193,15 +200,49 @@ impl Replica {
         }
     }
 
-    /// When what this node allowed elsewhere ends at a node that hears nothing from it any more.
-    fn ends_by_itself(&self, node: NodeId) -> Option<MonotonicTime> {
-        let answered = self.peers.get(&node).and_then(|peer| peer.answered_at);
-        let last = match answered {
-            Some(at) => at,
-            None if self.rested => return None,
-            None => self.started,
-        };
-        Some(last + self.leases.length())
+    /// Whether a node has said since this one's start that its disk has the operation at this place of a log.
+    fn holds(&self, node: NodeId, issuer: NodeId, sequence: u64) -> bool {
+        let peer = self.peers.get(&node);
+        let head = peer.and_then(|peer| peer.heads.get(&issuer));
+        head.is_some_and(|head| {
+            let same = self.logs.grants().tip_at(issuer, head.tip.next);
+            head.tip.next > sequence && same == Some(head.tip)
+        })
+    }
+
+    /// When a node that hears nothing from this one any more stops allowing what this one takes away. Nobody can
+    /// extend it: only an answer to a question of its own counts there, from the sending of that question on, and
+    /// an answer after the operation was stored says that there is one more to be known.
+    pub(super) fn allow_end(&self, node: NodeId) -> AllowEnd {
+        let answered = self.peers.get(&node).and_then(|peer| peer.answered);
+        match answered.filter(|_| self.is_awaited_by(node)) {
+            Some(answered) if answered.is_known => AllowEnd::By(answered.until),
+            Some(_) => AllowEnd::UnknownLease,
+            None => AllowEnd::Unbounded,
+        }
+    }
+
+    /// Whether a node is certain to wait for this one's word, over a restart of its own, too: its disk has what
+    /// this node wrote after it was last shut down. Without that, the node must know it as an admin at all.
+    fn is_awaited_by(&self, node: NodeId) -> bool {
+        let (grants, here) = (self.logs.grants(), self.logs.here());
+        if let Some(rest) = grants.last_rest(here) {
+            return self.holds(node, here, rest + 1);
+        }
+        let mut admissions = grants.member_changes().filter(|(place, _, told)| {
+            told.lets_in == Some(here)
+                && match &told.change {
+                    MemberChange::Admit { role, .. } => *role == MemberRole::Admin,
+                    // Of whom else it is written, the node may not know that it was one.
+                    MemberChange::Rekey { node, .. } => *node == place.issuer,
+                    MemberChange::Found { .. } | MemberChange::Recover { .. } => true,
+                    MemberChange::Cut { .. }
+                    | MemberChange::Rename { .. }
+                    | MemberChange::Rest {} => false,
+                }
+        });
+        self.holds(node, here, 0)
+            || admissions.any(|(place, _, _)| self.holds(node, place.issuer, place.sequence))
     }
 
     /// True when this node may sign.

@@ -1,11 +1,13 @@
 //! What comes from other nodes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::NodeId;
 
-use super::{LogMessage, Replica, ReplicaEffect, ReplicaMeans};
+use super::{AnsweredLease, LogMessage, Replica, ReplicaEffect, ReplicaMeans};
+use crate::clock::MonotonicTime;
 use crate::cluster::clock_offset::MeasuredClock;
 use crate::policy::grants::Signed;
 use crate::replication::exchange::lacks;
@@ -37,7 +39,12 @@ impl Replica {
         }
         let before = self.lives.is_twice(from);
         let mut effects = match message {
-            LogMessage::Ask { life, nonce, heads } => self.asked(from, life, nonce, heads, means),
+            LogMessage::Ask {
+                life,
+                nonce,
+                heads,
+                lease,
+            } => self.asked(from, life, nonce, lease, heads, means),
             LogMessage::Answer { life, nonce, heads } => {
                 self.answered(from, life, nonce, heads, means)
             }
@@ -61,6 +68,7 @@ impl Replica {
         from: NodeId,
         life: LifeId,
         nonce: Nonce,
+        lease: Option<Duration>,
         theirs: Arc<LogHeads>,
         means: &mut ReplicaMeans<'_>,
     ) -> Vec<ReplicaEffect> {
@@ -70,7 +78,7 @@ impl Replica {
         }
         let (life, heads) = (self.life, self.heads());
         let answer = LogMessage::Answer { life, nonce, heads };
-        self.peers.entry(from).or_default().answered_at = Some(means.now);
+        self.note_answered(from, lease, belief, means.now);
         let mut effects = vec![ReplicaEffect::Send(from, answer)];
         match belief {
             Belief::None => {}
@@ -80,6 +88,25 @@ impl Replica {
             }
         }
         effects
+    }
+
+    /// The asker believes this answer for its lease from its question on, so no longer than for as much from now.
+    /// Only a question of the life that is at work says that none is unknown any more.
+    fn note_answered(
+        &mut self,
+        node: NodeId,
+        lease: Option<Duration>,
+        belief: Belief,
+        now: MonotonicTime,
+    ) {
+        let peer = self.peers.entry(node).or_default();
+        let until = now + lease.unwrap_or_default();
+        let before = peer.answered;
+        peer.answered = Some(AnsweredLease {
+            until: before.map_or(until, |before| before.until.max(until)),
+            is_known: lease.is_some()
+                && (belief == Belief::Full || before.is_none_or(|before| before.is_known)),
+        });
     }
 
     fn answered(

@@ -1,3 +1,5 @@
+mod stops;
+
 use std::time::Duration;
 
 use mgp_protocol::ids::{AgentId, ServerId};
@@ -19,6 +21,8 @@ struct Scene {
     disks: BTreeMap<u8, (Vec<Signed>, Vec<OwedRevoke>)>,
     /// Nodes that reach nobody.
     apart: BTreeSet<u8>,
+    /// The leases of nodes that are configured differently.
+    leases: BTreeMap<u8, Duration>,
     /// How far wall clocks are off.
     walls: BTreeMap<u8, i64>,
     seconds: u64,
@@ -36,6 +40,7 @@ impl Scene {
             nodes: BTreeMap::new(),
             disks: BTreeMap::new(),
             apart: BTreeSet::new(),
+            leases: BTreeMap::new(),
             walls: BTreeMap::new(),
             seconds: 0,
             count: 0,
@@ -61,11 +66,10 @@ impl Scene {
             here: node(n),
             cluster: cluster(),
             life: LifeId(life),
-            lease: LEASE,
+            lease: self.leases.get(&n).copied().unwrap_or(LEASE),
             hints: BTreeSet::from([node(0)]),
             owed,
             twice: BTreeSet::new(),
-            now: self.now(),
         };
         self.nodes.insert(n, Replica::new(start, &entries));
     }
@@ -235,7 +239,7 @@ fn who_cannot_be_reached_stops_by_itself() {
     };
     let told = scene.nodes[&1].confirmation(place.sequence);
     assert_eq!((told.by, told.of), (1, 2));
-    let [(missing, Some(ends))] = told.missing[..] else {
+    let [(missing, AllowEnd::By(ends))] = told.missing[..] else {
         panic!("{told:?}");
     };
     assert_eq!(missing, node(2));

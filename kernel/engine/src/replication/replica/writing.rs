@@ -2,7 +2,7 @@
 
 use super::{Replica, ReplicaEffect, ReplicaMeans};
 use crate::policy::grants::{
-    BadOperation, GrantChange, LogChange, LogPosition, MemberChange, Operation, Signed,
+    BadOperation, GrantChange, LogChange, LogPosition, MemberChange, Operation, Revoke, Signed,
 };
 use crate::replication::own_log::{OWED_MAX, OwedRevoke};
 
@@ -56,7 +56,9 @@ impl Replica {
         change.check()?;
         self.may_write(&change)?;
         if self.own.is_confirmed() {
+            let rests = change == Self::rest();
             let (place, effects) = self.write(change, author, told_at_ms, means)?;
+            self.rested |= rests;
             return Ok((Proposed::Signed(place), effects));
         }
         let LogChange::Grants(GrantChange::Revoke(revoke)) = change else {
@@ -132,7 +134,7 @@ impl Replica {
         Ok(signed)
     }
 
-    /// Judges whether this node may write, and signs what it owes when it may.
+    /// Judges whether this node may write, and signs what it owes when it may, or that it is at work again.
     pub(super) fn judge(&mut self, means: &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect> {
         if !self.own.is_settled() {
             // Of whom two live, neither is believed, and neither can confirm anything: it is not waited for either, or
@@ -141,9 +143,26 @@ impl Replica {
             others.retain(|node| !self.lives.is_twice(*node));
             self.own.judge(&others, means.now, self.leases.length());
         }
-        if !self.own.is_confirmed() || self.own.owed().is_empty() {
+        let resumes = !self.rested && self.logs.grants().rests(self.logs.here());
+        if !self.own.is_confirmed() || (self.own.owed().is_empty() && !resumes) {
             return Vec::new();
         }
+        let mut signed = self.signed_debts(means);
+        // The entries are on disk before the debt is struck out: a crash between pays twice, which is harmless.
+        let owed = (!signed.is_empty()).then(|| self.own.owed().to_vec());
+        if resumes && signed.is_empty() {
+            signed.extend(self.signed_resume(means));
+        }
+        if signed.is_empty() {
+            return Vec::new();
+        }
+        let mut effects: Vec<ReplicaEffect> = self.store(&signed, owed).into_iter().collect();
+        effects.push(ReplicaEffect::Changed);
+        effects
+    }
+
+    /// What was owed, as far as it may be signed.
+    fn signed_debts(&mut self, means: &mut ReplicaMeans<'_>) -> Vec<Signed> {
         let mut signed = Vec::new();
         while let Some(owed) = self.own.owed().first().cloned() {
             let change = LogChange::Grants(GrantChange::Revoke(owed.revoke));
@@ -157,14 +176,16 @@ impl Replica {
             }
             self.own.paid();
         }
-        if signed.is_empty() {
-            return Vec::new();
-        }
-        // The entries are on disk before the debt is struck out: a crash between pays twice, which is harmless.
-        let owed = Some(self.own.owed().to_vec());
-        let mut effects: Vec<ReplicaEffect> = self.store(&signed, owed).into_iter().collect();
-        effects.push(ReplicaEffect::Changed);
-        effects
+        signed
+    }
+
+    /// This node was shut down, and is at work again: others wait for its word from then on.
+    fn signed_resume(&mut self, means: &mut ReplicaMeans<'_>) -> Option<Signed> {
+        let change = LogChange::Grants(GrantChange::Revoke(Revoke::resume()));
+        self.may_write(&change).ok()?;
+        let author = self.logs.here().to_string();
+        // Its form is right; a full log needs a new key.
+        self.signed(change, &author, means.now_ms, means).ok()
     }
 
     /// The change a node makes when it stops in good order.

@@ -35,7 +35,11 @@ fn is_over(world: &World, call: &AllowedCall, revoke: &AcknowledgedRevoke) {
     let twins = world.machines.iter().any(|machine| machine.cloned);
     assert!(
         call.at_ms <= *ends_ms || is_cut || twins,
-        "{call:?} was revoked by {} at {}, and its answer said that all is over at {ends_ms}",
+        "{} allowed {} at {} by the grant {}, which {} revoked at {}: its answer said that all is over at {ends_ms}",
+        call.machine,
+        call.caller,
+        call.at_ms,
+        call.grant,
         revoke.by,
         revoke.at_ms,
     );

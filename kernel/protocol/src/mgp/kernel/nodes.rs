@@ -468,7 +468,8 @@ pub struct Revoked {
     pub confirmed: Confirmations,
 }
 
-/// Who has a revocation: "3/3 in 180 ms", or "2/3; nas unreachable, stops by itself in 30 s or less".
+/// Who has a revocation: "3/3 in 180 ms", "2/3; nas unreachable, stops by itself in 30 s or less", or "2/3; nas
+/// unreachable, not bounded: nas may go on allowing until it is reached".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confirmations {
     /// So many other nodes have confirmed it.
@@ -480,9 +481,25 @@ pub struct Confirmations {
     /// The names of those that have not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// With them it is over by itself within so many seconds.
-    #[serde(default)]
-    pub lapses_secs: u64,
+    /// With all of them it is over by itself within so many seconds; absent where one of them has no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lapses_secs: Option<u64>,
+    /// The same for each of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bounds: Vec<RevokeBound>,
+}
+
+/// When a node that has not confirmed a revocation stops allowing what it takes away, though nobody reaches it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevokeBound {
+    /// The node's name.
+    pub node: String,
+    /// Within so many seconds; absent where it may go on until it is reached, or its lease is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secs: Option<u64>,
+    /// After its own lease, which is not known: it runs an older version.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lease_unknown: bool,
 }
 
 /// Answer of `mgp/kernel/nodes/leave`.
