@@ -9,7 +9,7 @@ mod list;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::nodes::{
     Answered, Approve, Confirmations, Id, Identity, Leave, Left, Node, Refuse, Rename, Revoke,
-    RevokeBound, Revoked,
+    Revoked,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -175,30 +175,39 @@ pub(super) fn confirmed(by: &Confirmations) -> String {
     if let Some(secs) = by.lapses_secs {
         return format!("{reached}, stops by itself in {secs} s or less");
     }
-    let each = by.bounds.iter().map(bounded).collect::<Vec<_>>();
-    format!(": {}/{}; {}", by.nodes, by.of, each.join("; "))
-}
-
-/// What is known of one node that has not confirmed it.
-fn bounded(bound: &RevokeBound) -> String {
-    let RevokeBound {
-        node,
-        secs,
-        lease_unknown,
-    } = bound;
-    match secs {
-        Some(secs) => format!("{node} unreachable, stops by itself in {secs} s or less"),
-        None if *lease_unknown => format!(
-            "{node} unreachable, stops by itself after its own lease, which is not known: it runs an older version"
+    let (bounded, others): (Vec<_>, Vec<_>) = by.bounds.iter().partition(|it| it.secs.is_some());
+    let (unknown, unbounded): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|it| it.lease_unknown);
+    let secs = bounded.iter().filter_map(|it| it.secs).max();
+    let secs = secs.unwrap_or_default();
+    let (who, they) = match unbounded[..] {
+        [one] => (one.node.as_str(), "it is"),
+        _ => ("they", "they are"),
+    };
+    let groups = [
+        (
+            &unbounded,
+            format!("not bounded: {who} may go on allowing until {they} reached"),
         ),
-        None => format!(
-            "{node} unreachable, not bounded: {node} may go on allowing until it is reached"
+        (&bounded, format!("stops by itself in {secs} s or less")),
+        (
+            &unknown,
+            "stops by itself after its own lease, which is not known: an older version runs there"
+                .to_owned(),
         ),
-    }
+    ];
+    let groups = groups.into_iter().filter(|(nodes, _)| !nodes.is_empty());
+    let said = groups.map(|(nodes, end)| {
+        let names: Vec<&str> = nodes.iter().map(|it| it.node.as_str()).collect();
+        format!("; {} unreachable, {end}", names.join(", "))
+    });
+    format!(": {}/{}{}", by.nodes, by.of, said.collect::<String>())
 }
 
 #[cfg(test)]
 mod tests {
+    use mgp_protocol::mgp::kernel::nodes::RevokeBound;
+
     use super::*;
 
     /// FED-037.
@@ -243,7 +252,17 @@ mod tests {
             confirmed(&by),
             ": 1/4; nas unreachable, not bounded: nas may go on allowing until it is reached; den unreachable, stops \
              by itself in 84 s or less; attic unreachable, stops by itself after its own lease, which is not known: \
-             it runs an older version"
+             an older version runs there"
+        );
+        let by = Confirmations {
+            of: 2,
+            missing: ["nas", "den"].map(str::to_owned).into(),
+            bounds: vec![bound("nas", None, false), bound("den", None, false)],
+            ..Confirmations::default()
+        };
+        assert_eq!(
+            confirmed(&by),
+            ": 0/2; nas, den unreachable, not bounded: they may go on allowing until they are reached"
         );
     }
 }
