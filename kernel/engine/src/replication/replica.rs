@@ -116,9 +116,11 @@ struct ReplicaPeer {
 /// How long another node believes what this one has answered it.
 #[derive(Clone, Copy, Debug, Hash)]
 struct AnsweredLease {
-    /// By its own word, in the questions of which that is known.
+    /// By all its questions that said it.
     until: MonotonicTime,
-    /// False when it did not say it.
+    /// Whose question was the last one.
+    life: LifeId,
+    /// False when that one did not say it.
     is_known: bool,
 }
 

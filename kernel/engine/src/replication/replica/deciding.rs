@@ -215,7 +215,9 @@ impl Replica {
     /// an answer after the operation was stored says that there is one more to be known.
     pub(super) fn allow_end(&self, node: NodeId) -> AllowEnd {
         let answered = self.peers.get(&node).and_then(|peer| peer.answered);
-        match answered.filter(|_| self.is_awaited_by(node)) {
+        // What another life of it believed is over. This one's may have asked this node before it was started.
+        let current = answered.filter(|it| self.lives.is_current(node, it.life));
+        match current.filter(|_| self.is_awaited_by(node)) {
             Some(answered) if answered.is_known => AllowEnd::By(answered.until),
             Some(_) => AllowEnd::UnknownLease,
             None => AllowEnd::Unbounded,

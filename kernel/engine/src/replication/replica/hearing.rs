@@ -76,9 +76,12 @@ impl Replica {
         if belief == Belief::None {
             return Vec::new();
         }
-        let (life, heads) = (self.life, self.heads());
-        let answer = LogMessage::Answer { life, nonce, heads };
-        self.note_answered(from, lease, belief, means.now);
+        let answer = LogMessage::Answer {
+            life: self.life,
+            nonce,
+            heads: self.heads(),
+        };
+        self.note_answered(from, life, lease, means.now);
         let mut effects = vec![ReplicaEffect::Send(from, answer)];
         match belief {
             Belief::None => {}
@@ -91,21 +94,21 @@ impl Replica {
     }
 
     /// The asker believes this answer for its lease from its question on, so no longer than for as much from now.
-    /// Only a question of the life that is at work says that none is unknown any more.
     fn note_answered(
         &mut self,
         node: NodeId,
+        life: LifeId,
         lease: Option<Duration>,
-        belief: Belief,
         now: MonotonicTime,
     ) {
         let peer = self.peers.entry(node).or_default();
         let until = now + lease.unwrap_or_default();
-        let before = peer.answered;
         peer.answered = Some(AnsweredLease {
-            until: before.map_or(until, |before| before.until.max(until)),
-            is_known: lease.is_some()
-                && (belief == Belief::Full || before.is_none_or(|before| before.is_known)),
+            until: peer
+                .answered
+                .map_or(until, |before| before.until.max(until)),
+            life,
+            is_known: lease.is_some(),
         });
     }
 
