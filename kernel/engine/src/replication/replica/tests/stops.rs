@@ -161,6 +161,38 @@ fn a_lease_that_was_not_said_is_not_promised() {
     assert_eq!(ask(Some(Duration::from_secs(1))), AllowEnd::By(end));
 }
 
+/// What is late of an earlier start of the owner says nothing of the lease it has now.
+#[test]
+fn a_question_of_an_earlier_life_is_not_the_lease_of_this_one() {
+    let mut scene = Scene::new(3);
+    scene.propose(1, revoke(9)).unwrap();
+    let (life, heads) = (scene.nodes[&2].life, scene.nodes[&2].heads());
+    scene.start(1);
+    scene.apart.extend([0, 2]);
+    let ask = |life, secs| LogMessage::Ask {
+        life,
+        nonce: Nonce([1; 16]),
+        heads: heads.clone(),
+        lease: Some(Duration::from_secs(secs)),
+    };
+    let late = ask(LifeId([9; 16]), 15);
+    scene.act(1, |replica, means| replica.hear(node(2), late, means));
+    // It is asked who lives.
+    let mut nonce = [0; 16];
+    nonce[..8].copy_from_slice(&scene.count.to_le_bytes());
+    let answer = LogMessage::Answer {
+        life,
+        nonce: Nonce(nonce),
+        heads: heads.clone(),
+    };
+    scene.act(1, |replica, means| replica.hear(node(2), answer, means));
+    assert_eq!(scene.nodes[&1].allow_end(node(2)), AllowEnd::Unbounded);
+    let end = scene.now() + Duration::from_secs(90);
+    let now = ask(life, 90);
+    scene.act(1, |replica, means| replica.hear(node(2), now, means));
+    assert_eq!(scene.nodes[&1].allow_end(node(2)), AllowEnd::By(end));
+}
+
 /// FED-047: what is written at a start takes nothing away, is written once, and not by a node that stops.
 #[test]
 fn a_node_writes_once_that_it_is_back() {
