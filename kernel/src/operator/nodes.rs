@@ -15,9 +15,10 @@ use mgp_engine::doors::nearest::nearest_name;
 use mgp_engine::policy::grants::MemberRole;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{NodeId, ServerId};
+use mgp_protocol::mgp::access::Entry;
 use mgp_protocol::mgp::kernel::nodes::{
-    Cluster, Confirmations, Identity, Leave, Left, Node, Rename, Revoke, Revoked, Role,
-    SharedServer, Standing,
+    CONFLICTS_MAX, Cluster, Confirmations, Identity, Leave, Left, Node, Rename, Revoke, Revoked,
+    Role, SharedServer, Standing,
 };
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::time::{boot_moment, unix_ms};
@@ -69,6 +70,9 @@ impl Operator {
         let name_of = |node| self.cluster.name_of(node);
         let mut troubles = cluster_troubles::troubles(&view, name_of, boot_moment());
         troubles.extend(self.kept_out().await?);
+        let mut conflicts = self.conflicts().await?;
+        let conflict_count = conflicts.len();
+        conflicts.truncate(CONFLICTS_MAX);
         json(&Cluster {
             id: view.cluster.map(|id| id.to_string()),
             nodes,
@@ -77,7 +81,21 @@ impl Operator {
             listens: self.cluster.links.address().map(|at| at.to_string()),
             waiting: self.waiting_nodes().await?,
             troubles,
+            conflicts,
+            conflict_count,
         })
+    }
+
+    /// The grants that a revoke closes of which their authors did not know.
+    async fn conflicts(&self) -> Result<Vec<Entry>, Refusal> {
+        let names = self.cluster.names.load();
+        let name = move |node: NodeId| {
+            let name = names.names.of(node).map(ToString::to_string);
+            name.unwrap_or_else(|| node.short())
+        };
+        let mut entries = self.cluster.replication.list(name).await?;
+        entries.retain(|entry| entry.conflict.is_some());
+        Ok(entries)
     }
 
     async fn nodes(&self, view: &ClusterView) -> Result<Vec<Node>, Refusal> {

@@ -8,6 +8,7 @@ mod joining;
 mod keys;
 mod network;
 mod people;
+mod regrants;
 mod replicas;
 mod scene;
 mod strangers;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::node_key::{PublicKey, SignatureClaim, first_bad};
-use mgp_engine::policy::grants::{ClusterId, MemberChange, Revoke, Signed};
+use mgp_engine::policy::grants::{CausalContext, ClusterId, MemberChange, Revoke, Signed};
 use mgp_engine::replication::own_log::OwedRevoke;
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::mailbox::Mailbox;
@@ -43,6 +43,9 @@ struct OwedEntry {
     revoke: Revoke,
     author: String,
     told_at_ms: u64,
+    /// Older builds write none.
+    #[serde(default, skip_serializing_if = "CausalContext::is_empty")]
+    context: CausalContext,
 }
 
 /// The logs as they were found.
@@ -184,6 +187,7 @@ fn debts(owed: &OpenedJournal) -> Result<Vec<OwedRevoke>, UnusableLogs> {
             revoke: read.revoke,
             author: read.author,
             told_at_ms: read.told_at_ms,
+            context: read.context,
         })
     });
     read.collect()
@@ -329,6 +333,7 @@ fn owed_bytes(owed: &OwedRevoke) -> Option<Vec<u8>> {
         revoke: owed.revoke.clone(),
         author: owed.author.clone(),
         told_at_ms: owed.told_at_ms,
+        context: owed.context.clone(),
     };
     // Plain words and numbers: it can always be written.
     serde_json::to_vec(&entry).ok()

@@ -1,6 +1,8 @@
 //! What this node writes to its own log, from the request to the answer.
 
-use mgp_engine::policy::grants::{LogChange, LogPosition, MemberChange, Operation, Signed};
+use mgp_engine::policy::grants::{
+    CausalContext, LogChange, LogPosition, MemberChange, Operation, Signed,
+};
 use mgp_engine::replication::replica::{NotProposed, Proposed, ReplicaEffect};
 use mgp_protocol::mgp::audit::Event;
 use mgp_protocol::refusal::Refusal;
@@ -188,6 +190,7 @@ impl ReplicationState {
                 author: by.principal.name().to_owned(),
                 told_at_ms: unix_ms(),
                 change: LogChange::Members(change),
+                context: CausalContext::default(),
             };
             let signed = Signed::new(operation, key);
             previous = signed.written().id();

@@ -4,8 +4,8 @@ use std::fs;
 use std::time::Duration;
 
 use mgp_engine::policy::grants::{
-    Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, MemberRole, Operation,
-    Revoke, Signed, Subject,
+    CausalContext, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, MemberRole,
+    Operation, Revoke, Signed, Subject,
 };
 use mgp_protocol::federation::logs::LogEntries;
 use mgp_protocol::federation::tool_index::RecordBytes;
@@ -292,6 +292,7 @@ async fn a_node_that_signs_two_logs_allows_nothing_any_more() {
         author: "operator".into(),
         told_at_ms: 1,
         change: revoke(7),
+        context: CausalContext::default(),
     };
     let forged = Signed::new(operation.clone(), &scene.key(0));
     let fork = Signed::new(operation, &scene.key(1));

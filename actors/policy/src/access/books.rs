@@ -203,7 +203,7 @@ fn verify(signed: &[Signed]) -> Result<(), usize> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use mgp_engine::policy::grants::{
-        GrantChange, GrantId, LogChange, LogPosition, OperationId, Revoke,
+        CausalContext, GrantChange, GrantId, LogChange, LogPosition, OperationId, Revoke,
     };
 
     use super::*;
@@ -219,6 +219,7 @@ mod tests {
             author: "operator".into(),
             told_at_ms: 1,
             change: LogChange::Grants(GrantChange::Revoke(Revoke::Ids(vec![GrantId([1; 16])]))),
+            context: CausalContext::default(),
         }
     }
 

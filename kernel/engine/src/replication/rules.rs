@@ -8,7 +8,7 @@ use mgp_protocol::mgp::access::{Entry, Explanation, Source};
 use super::replica::Replica;
 use crate::clock::MonotonicTime;
 use crate::policy::access::{
-    ForeignLease, ForeignRules, SharedTools, explain_foreign, list_cluster,
+    ForeignLease, ForeignRules, SharedTools, conflict, explain_foreign, list_cluster,
 };
 use crate::policy::grants::{Force, GrantResource, Granted, Subject};
 
@@ -95,13 +95,25 @@ pub fn explain(
         Some((source, resource, found))
     });
     let rules = foreign_rules(replica, known, now_ms, now);
-    explain_foreign(levels, rules.hindrance(caller, server, tool))
+    let hindrance = rules.hindrance(caller, server, tool);
+    explain_foreign(levels, hindrance, &|node| member_name(replica, node))
 }
 
-/// The entries of the cluster's logs that are in force, with the names that `name` gives other nodes.
+/// What the members call a node: the same at each of them.
+#[must_use]
+pub fn member_name(replica: &Replica, node: NodeId) -> String {
+    let member = replica.logs().members().get(node);
+    member.map_or_else(|| node.short(), |member| member.name.clone())
+}
+
+/// The entries of the cluster's logs that are in force or in conflict with a revoke, with the names that `name` gives
+/// other nodes.
 pub fn list(replica: &Replica, now_ms: u64, name: impl Fn(NodeId) -> String) -> Vec<Entry> {
-    let all = replica.logs().grants().all();
-    let all = all.filter(|granted| replica.force(granted, now_ms) == Force::InForce);
+    let all = replica.logs().grants().all().filter_map(|granted| {
+        let force = replica.force(granted, now_ms);
+        let conflict = conflict(&force, |node| member_name(replica, node));
+        (force == Force::InForce || conflict.is_some()).then_some((granted, conflict))
+    });
     list_cluster(all, replica.logs().here(), name)
 }
 
@@ -313,6 +325,38 @@ mod tests {
         owner.known.shared.add(files(), Some(node(2)), "*");
         assert_eq!(owner.decide(&caller(), Some("read_it")), closed);
         assert!(!owner.table().sees(&who, &files(), 0));
+    }
+
+    /// PRJ-006: what a revoke closes that its author did not know of is shown with the way to open it again.
+    #[test]
+    fn a_grant_in_conflict_is_listed_and_explained_with_what_to_do() {
+        let mut owner = OwnerOfFiles::new();
+        let granted = owner.other.write(allow(1));
+        owner.take(granted);
+        let unseen = owner.other.write(allow(2));
+        owner.founder.context.logs = [(node(1), 1)].into();
+        let taken_back = owner.founder.write(revoke(1));
+        owner.take(unseen);
+        owner.take(taken_back);
+        let closed = Err(Some(ForeignClosed::NotGranted));
+        assert_eq!(owner.decide(&caller(), None), closed);
+        let why = "in conflict with the revoke of first at 1970-01-01T00:00:00.000Z: grant again to allow it";
+        let listed = list(&owner.replica, 0, |_| "desk".to_owned());
+        let shown: Vec<Option<&str>> = listed.iter().map(|it| it.conflict.as_deref()).collect();
+        assert_eq!(shown, [Some(why)]);
+        let explained = explain(
+            &owner.replica,
+            &owner.known,
+            &caller(),
+            (&files(), None),
+            0,
+            owner.now(),
+        );
+        assert!(explained.considered[0].ends_with(why), "{explained:?}");
+        owner.other.context.logs = [(node(0), owner.founder.tip.next)].into();
+        let again = owner.other.write(allow(3));
+        owner.take(again);
+        assert_eq!(owner.decide(&caller(), None), Ok(()));
     }
 
     /// FED-039, FED-049: only allows lapse, and only those of other nodes' agents.

@@ -1,16 +1,17 @@
 //! What happens in a run: people who grant and revoke, agents who call, machines that fail.
 
 use mgp_engine::policy::grants::{
-    Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, LogTip, MemberChange,
-    MemberRole, Operation, Revoke, Subject,
+    CausalContext, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, LogTip,
+    MemberChange, MemberRole, Operation, Revoke, Subject,
 };
 use mgp_engine::replication::replica::{Proposed, Replica};
 use mgp_protocol::ids::{NodeAgent, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
 use crate::machine::{Machine, moment};
+use crate::model::withdrawn;
 use crate::seeds::Happened;
-use crate::world::{AcknowledgedRevoke, AllowedCall, World, agent, server};
+use crate::world::{AcknowledgedRevoke, AllowedCall, AskedWithdrawal, World, agent, server};
 
 /// Things that happen in a run, besides the passing of time.
 const EVENTS: u64 = 600;
@@ -137,6 +138,16 @@ impl World {
         let (home, owner) = (self.any(), self.any());
         let (home, owner) = (self.machines[home].node(), self.machines[owner].node());
         let (caller, server) = (agent(self.chance.below(3)), server(self.chance.below(2)));
+        // Mostly something that was granted before, by whomever.
+        let wanted = match self.chance.pick(&self.wanted) {
+            Some(wanted) if self.chance.percent(60) => wanted.clone(),
+            Some(_) | None => (home.agent(caller), owner.server(server)),
+        };
+        let on = wanted.1.clone();
+        let resource = match self.chance.percent(30) {
+            true => GrantResource::Tool(on, "tool".into()),
+            false => GrantResource::Server(on),
+        };
         let wall_ms = self.machines[at].wall_ms(self.now_ms);
         let ends = self.chance.percent(20);
         let replaces = match self.chance.percent(10) {
@@ -146,16 +157,17 @@ impl World {
         let id = GrantId(self.chance.bytes());
         let grant = Grant {
             id,
-            subject: Subject::Agent(home.agent(caller.clone())),
-            resource: GrantResource::Server(owner.server(server.clone())),
+            subject: Subject::Agent(wanted.0.clone()),
+            resource,
             permission,
             not_after_ms: ends.then(|| wall_ms + self.chance.below(60_000)),
             told_by: None,
             justification: None,
             replaces: replaces.into_iter().collect(),
         };
-        let wanted = (home.agent(caller), owner.server(server));
+        let known = self.held(at);
         if self.propose(at, LogChange::Grants(GrantChange::Grant(grant))) {
+            self.known_at_grant.insert(id, known);
             self.grants.push(id);
             self.wanted.push(wanted);
         }
@@ -226,6 +238,7 @@ impl World {
                 Default::default()
             }
         };
+        let withdrawn = withdrawn(&change).map(|grants| (grants, self.held(at)));
         let mut done = None;
         let said = self.tells.then(|| format!("{change:?}"));
         let effects =
@@ -243,7 +256,17 @@ impl World {
             self.count("a change is proposed");
         }
         self.perform(at, effects);
-        if done.is_some() && self.chance.percent(90) {
+        let acknowledged = done.is_some() && self.chance.percent(90);
+        if let Some((grants, known)) = withdrawn.filter(|_| done.is_some()) {
+            self.withdrawals.push(AskedWithdrawal {
+                machine: at,
+                by: self.machines[at].node(),
+                acknowledged,
+                grants,
+                known,
+            });
+        }
+        if acknowledged {
             self.sync(at);
             self.revokes.push(AcknowledgedRevoke {
                 at_ms: self.now_ms,
@@ -278,6 +301,7 @@ impl World {
                 key: self.machines[other].pen.public(),
                 name: "recovered".into(),
             }),
+            context: CausalContext::default(),
         });
         self.tell(|| format!("{at}: the recovery key admits {other}"));
         self.count("a key is recovered");

@@ -10,6 +10,7 @@ use crate::invariants::allows_end_early::AllowsEndEarly;
 use crate::invariants::calls_need_a_grant::CallsNeedAGrant;
 use crate::invariants::leases_close::LeasesClose;
 use crate::invariants::members_converge::MembersConverge;
+use crate::invariants::revokes_beat_grants::RevokesBeatGrants;
 use crate::invariants::revokes_last::RevokesLast;
 use crate::play::{Invariant, play};
 
@@ -57,10 +58,11 @@ fn every_invariant_holds_in_every_run() {
     }
 }
 
-fn invariants() -> [Box<dyn Invariant>; 6] {
+fn invariants() -> [Box<dyn Invariant>; 7] {
     [
         Box::new(CallsNeedAGrant),
         Box::new(RevokesLast::default()),
+        Box::new(RevokesBeatGrants),
         Box::new(MembersConverge),
         Box::new(AcknowledgedEntriesLast::default()),
         Box::new(LeasesClose::default()),

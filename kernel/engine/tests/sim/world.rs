@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::policy::grants::{
-    ClusterId, GrantId, LogChange, LogPosition, MemberChange, Operation, OperationId, Signed,
+    CausalContext, ClusterId, GrantId, LogChange, LogPosition, MemberChange, Operation,
+    OperationId, Signed,
 };
 use mgp_engine::replication::replica::{LogMessage, Replica, ReplicaEffect};
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, NodeServer, ServerId};
@@ -39,6 +40,17 @@ pub(crate) struct AcknowledgedRevoke {
     pub(crate) grants: BTreeSet<GrantId>,
 }
 
+/// Something that a person asked to take back, and what the node knew then.
+#[derive(Clone, Debug)]
+pub(crate) struct AskedWithdrawal {
+    pub(crate) machine: usize,
+    pub(crate) by: NodeId,
+    /// True once the person was told that it counts.
+    pub(crate) acknowledged: bool,
+    pub(crate) grants: BTreeSet<GrantId>,
+    pub(crate) known: Rc<Held>,
+}
+
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) seed: u64,
@@ -50,6 +62,9 @@ pub(crate) struct World {
     pub(crate) recovery: Pen,
     pub(crate) tells: bool,
     pub(crate) grants: Vec<GrantId>,
+    /// What each issuer knew when it wrote a grant.
+    pub(crate) known_at_grant: BTreeMap<GrantId, Rc<Held>>,
+    pub(crate) withdrawals: Vec<AskedWithdrawal>,
     /// Who was granted what, whether it still is or not.
     pub(crate) wanted: Vec<(NodeAgent, NodeServer)>,
     /// How many operations the recovery key has signed.
@@ -87,6 +102,8 @@ impl World {
             recovery,
             tells,
             grants: Vec::new(),
+            known_at_grant: BTreeMap::new(),
+            withdrawals: Vec::new(),
             wanted: Vec::new(),
             recovered: 0,
             happened: Happened::new(),
@@ -256,6 +273,7 @@ fn found(founder: &Pen, recovery: &Pen) -> Signed {
             recovery: recovery.public(),
             name: "first".into(),
         }),
+        context: CausalContext::default(),
     })
 }
 

@@ -198,9 +198,10 @@ fn listed(entries: &[Entry]) -> String {
     let mut table = table(&["AGENT", "WHAT", "PERMISSION", "UNTIL", "BY", "BECAUSE"]);
     for entry in entries {
         let place = names::place(&entry.server_id, entry.tool_name.as_deref());
-        let permission = match entry.permission {
-            Permission::Allow => "allow",
-            Permission::Deny => "deny",
+        let permission = match (entry.permission, &entry.conflict) {
+            (Permission::Allow, Some(_)) => "closed",
+            (Permission::Allow, None) => "allow",
+            (Permission::Deny, _) => "deny",
         };
         let because = entry.justification.as_deref().unwrap_or_default();
         table.add_row(vec![
@@ -212,7 +213,19 @@ fn listed(entries: &[Entry]) -> String {
             one_line(because, WIDTH),
         ]);
     }
-    table.trim_fmt()
+    let closed = entries.iter().filter_map(conflict);
+    let closed: String = closed.map(|line| format!("\n{line}")).collect();
+    match closed.is_empty() {
+        true => table.trim_fmt(),
+        false => format!("{}\n{closed}", table.trim_fmt()),
+    }
+}
+
+/// Which revoke closes an entry, where one does.
+pub(super) fn conflict(entry: &Entry) -> Option<String> {
+    let why = entry.conflict.as_ref()?;
+    let place = names::place(&entry.server_id, entry.tool_name.as_deref());
+    Some(plain(&format!("{} for {place}: {why}", entry.agent_id)))
 }
 
 pub(super) fn explain(context: &CliContext, explain: &args::Explain) -> Result<(), Failure> {

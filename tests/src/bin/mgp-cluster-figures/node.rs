@@ -146,7 +146,15 @@ impl Node {
     /// # Panics
     /// When that is not done by the deadline.
     pub(crate) async fn admit(&mut self, guest: &mut Self) {
-        let invite = json!({"approved": true});
+        self.admit_as(guest, "member").await;
+    }
+
+    /// The same, in this role.
+    ///
+    /// # Panics
+    /// When that is not done by the deadline.
+    pub(crate) async fn admit_as(&mut self, guest: &mut Self, role: &str) {
+        let invite = json!({"approved": true, "role": role});
         let invited = self.ask("mgp/kernel/nodes/invite", invite).await;
         let join = json!({"ticket": invited["ticket"]});
         guest.ask("mgp/kernel/nodes/join", join).await;

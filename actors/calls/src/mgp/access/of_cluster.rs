@@ -3,6 +3,7 @@
 use mgp_cluster::replication::{AskedBy, ClusterRecords};
 use mgp_engine::policy::access;
 use mgp_engine::policy::grants::{GrantChange, GrantResource, LogChange, Subject};
+use mgp_engine::replication::rules::member_name;
 use mgp_protocol::ids::{AgentId, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::{Entry, Explanation, Grant, List, Revoke, Source};
 use mgp_protocol::mgp::kernel::nodes::Confirmations;
@@ -188,7 +189,8 @@ async fn there(
             let found = found.map(judged).collect();
             Some((source, resource, found))
         });
-        Some(access::explain_foreign(levels, None).considered)
+        let name = |node| member_name(records.replica, node);
+        Some(access::explain_foreign(levels, None, &name).considered)
     };
     let found = cx.replication.look(look).await?.unwrap_or_default();
     let decides = format!("{name} decides, by the grants of the cluster:");

@@ -1,5 +1,6 @@
 //! One operation of a log: what is signed, stored and sent.
 
+mod context;
 pub(super) mod home_form;
 mod membership;
 
@@ -11,6 +12,8 @@ use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::permission::PermissionType;
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::context::BRANCHES_NAMED_MAX;
+pub use self::context::CausalContext;
 pub use self::membership::{LogTip, MemberChange, MemberRole};
 use super::{GRANTS_END, ISSUERS_MAX, SEQUENCE_END};
 
@@ -223,6 +226,9 @@ pub struct Operation {
     pub told_at_ms: u64,
     /// What it does.
     pub change: LogChange,
+    /// What its issuer knew of other logs; older builds neither write nor read it.
+    #[serde(skip_serializing_if = "CausalContext::is_empty")]
+    pub context: CausalContext,
 }
 
 /// An operation that no node takes.

@@ -6,6 +6,7 @@ use mgp_protocol::mgp::access::Permission;
 use super::Replica;
 use crate::clock::MonotonicTime;
 use crate::policy::grants::{Force, GrantId, GrantResource, Granted, LogPosition, Revoke, Subject};
+use crate::replication::own_log::OwedRevoke;
 
 /// Why a call from another node is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,10 +98,11 @@ impl Replica {
                     && last.is_some_and(|last| granted.place.sequence <= *last)
             }
         });
+        let issuer = self.logs.here();
+        let sequence = self.logs.grants().tip(issuer).next;
+        let next = LogPosition { issuer, sequence };
         if owed && allows {
-            let issuer = self.logs.here();
-            let sequence = self.logs.grants().tip(issuer).next;
-            return Force::Revoked(LogPosition { issuer, sequence });
+            return Force::Revoked(next);
         }
         let by_clock_ms = match allows {
             true => self.spread.latest(now_ms),
@@ -113,7 +115,22 @@ impl Replica {
         {
             return Force::EndedEarly(end);
         }
-        force
+        match force == Force::InForce && allows {
+            true => self.conflict_with_owed(granted, next).unwrap_or(force),
+            false => force,
+        }
+    }
+
+    /// What this node has yet to sign beats grants in the same way as what is signed.
+    fn conflict_with_owed(&self, granted: &Granted, next: LogPosition) -> Option<Force> {
+        let grants = self.logs.grants();
+        let mut owed = self.own.owed().iter();
+        let beats = |owed: &&OwedRevoke| {
+            let revoke = (&owed.revoke, &owed.context);
+            grants.is_beaten(granted, revoke, next)
+        };
+        let (revoke, at_ms) = (next, owed.find(beats)?.told_at_ms);
+        Some(Force::InConflict { revoke, at_ms })
     }
 
     /// When a grant ends by the wall clock here, if it does.

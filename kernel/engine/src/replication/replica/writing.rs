@@ -2,7 +2,8 @@
 
 use super::{Replica, ReplicaEffect, ReplicaMeans};
 use crate::policy::grants::{
-    BadOperation, GrantChange, LogChange, LogPosition, MemberChange, Operation, Signed,
+    BadOperation, CausalContext, GrantChange, LogChange, LogPosition, MemberChange, Operation,
+    Revoke, Signed,
 };
 use crate::replication::own_log::{OWED_MAX, OwedRevoke};
 
@@ -63,6 +64,7 @@ impl Replica {
             return Err(NotProposed::NotConfirmed);
         };
         let owed = OwedRevoke {
+            context: self.context_of_owed(&revoke),
             revoke,
             author: author.to_owned(),
             told_at_ms,
@@ -74,6 +76,16 @@ impl Replica {
         let mut effects: Vec<ReplicaEffect> = self.store(&[], Some(owed)).into_iter().collect();
         effects.push(ReplicaEffect::Changed);
         Ok((Proposed::Owed, effects))
+    }
+
+    /// What is known now: by the time a revoke is signed this node may have heard of grants that whoever asked for it
+    /// knew nothing of.
+    fn context_of_owed(&self, revoke: &Revoke) -> CausalContext {
+        let (here, grants) = (self.logs.here(), self.logs.grants());
+        let change = LogChange::Grants(GrantChange::Revoke(revoke.clone()));
+        let mut context = grants.context(&change, here);
+        context.logs.insert(here, grants.tip(here).next);
+        context
     }
 
     /// Who certainly is an admin writes everything; who perhaps is one, what takes away.
@@ -99,7 +111,8 @@ impl Replica {
         told_at_ms: u64,
         means: &mut ReplicaMeans<'_>,
     ) -> Result<(LogPosition, Vec<ReplicaEffect>), NotProposed> {
-        let signed = self.signed(change, author, told_at_ms, means)?;
+        let context = self.logs.grants().context(&change, self.logs.here());
+        let signed = self.signed((change, context), author, told_at_ms, means)?;
         let place = signed.written().place();
         let mut effects: Vec<ReplicaEffect> = self.store(&[signed], None).into_iter().collect();
         effects.push(ReplicaEffect::Changed);
@@ -109,7 +122,7 @@ impl Replica {
     /// The next operation, taken here.
     fn signed(
         &mut self,
-        change: LogChange,
+        (change, context): (LogChange, CausalContext),
         author: &str,
         told_at_ms: u64,
         means: &mut ReplicaMeans<'_>,
@@ -123,6 +136,7 @@ impl Replica {
             author: author.to_owned(),
             told_at_ms,
             change,
+            context,
         };
         operation.check()?;
         let signed = (means.sign)(operation);
@@ -150,6 +164,7 @@ impl Replica {
             if self.may_write(&change).is_err() {
                 break;
             }
+            let change = (change, owed.context);
             match self.signed(change, &owed.author, owed.told_at_ms, means) {
                 Ok(next) => signed.push(next),
                 // Its form was checked when it was accepted; a full log needs a new key.

@@ -7,8 +7,8 @@ use std::sync::{Arc, LazyLock};
 
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::{
-    ClusterId, Force, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition,
-    MemberChange, MemberRole, Operation, OperationId, Revoke, Signed, Subject,
+    CausalContext, ClusterId, Force, Grant, GrantChange, GrantId, GrantResource, LogChange,
+    LogPosition, MemberChange, MemberRole, Operation, OperationId, Revoke, Signed, Subject,
 };
 use mgp_engine::replication::lease::{LEASE, Nonce};
 use mgp_engine::replication::own_log::OwedRevoke;
@@ -144,6 +144,7 @@ fn founding() -> Signed {
             recovery: key(9),
             name: "first".into(),
         }),
+        context: CausalContext::default(),
     })
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::keys::{Recover, Recovered, Rekey, Rekeyed};
 use crate::mcp::methods;
+use crate::mgp::access::Entry;
 
 methods! {
     "mgp/kernel/nodes/id" => Id,
@@ -212,6 +213,19 @@ pub struct Cluster {
     /// What is wrong with the cluster, or soon will be: why, and what to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<String>,
+    /// Grants that are closed by a revoke which their authors did not know of; the first [`CONFLICTS_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<Entry>,
+    /// How many there are.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub conflict_count: usize,
+}
+
+/// Most grants that an answer lists as closed by a conflict: as many as a person reads.
+pub const CONFLICTS_MAX: usize = 20;
+
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// How a node is reached.

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::ask;
 use super::invite::waiting;
 use crate::cli::client::CliContext;
+use crate::cli::commands::access::conflict;
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, table};
 use crate::cli::words::{one_line, plain, time};
@@ -137,7 +138,24 @@ fn troubles(cluster: &Cluster) -> String {
     });
     let all = of_nodes.chain(cluster.troubles.iter().cloned());
     let lines: String = all.map(|line| format!("\n{}", plain(&line))).collect();
-    lines
+    format!("{lines}{}", conflicts(cluster))
+}
+
+/// The grants that are closed because their authors did not know of a revoke.
+fn conflicts(cluster: &Cluster) -> String {
+    let count = cluster.conflict_count;
+    if count == 0 {
+        return String::new();
+    }
+    let shown = cluster.conflicts.iter().filter_map(conflict);
+    let shown: String = shown.map(|line| format!("\n  {line}")).collect();
+    let more = match count.saturating_sub(cluster.conflicts.len()) {
+        0 => String::new(),
+        more => format!("\n  and {more} more: `mgp grants` lists them"),
+    };
+    format!(
+        "\ngrants that are closed by a revoke which their authors did not know of: {count}{shown}{more}"
+    )
 }
 
 #[cfg(test)]
