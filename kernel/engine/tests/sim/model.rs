@@ -35,7 +35,7 @@ impl Held {
             }
         }
         let withdrawals = all.iter().filter_map(|told| {
-            let ids = withdrawn(&told.operation().change)?;
+            let ids = withdrawn_grants(&told.operation().change)?;
             let by = admins.get(&told.issuer())?;
             Some((told.id(), (*by, ids)))
         });
@@ -113,7 +113,7 @@ fn revoked(operation: &Operation) -> impl Iterator<Item = GrantId> {
 }
 
 /// The grants that an operation takes back, where it does: a revoke, or a denial that replaces what allowed.
-pub(crate) fn withdrawn(change: &LogChange) -> Option<BTreeSet<GrantId>> {
+pub(crate) fn withdrawn_grants(change: &LogChange) -> Option<BTreeSet<GrantId>> {
     let ids = match change.grants()? {
         GrantChange::Revoke(Revoke::Ids(ids)) => ids,
         GrantChange::Grant(grant) if grant.permission == Permission::Deny => &grant.replaces,

@@ -9,7 +9,7 @@ use mgp_protocol::ids::{NodeAgent, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
 use crate::machine::{Machine, moment};
-use crate::model::withdrawn;
+use crate::model::withdrawn_grants;
 use crate::seeds::Happened;
 use crate::world::{AcknowledgedRevoke, AllowedCall, AskedWithdrawal, World, agent, server};
 
@@ -238,7 +238,7 @@ impl World {
                 Default::default()
             }
         };
-        let withdrawn = withdrawn(&change).map(|grants| (grants, self.held(at)));
+        let withdrawn = withdrawn_grants(&change).map(|grants| (grants, self.held(at)));
         let mut done = None;
         let said = self.tells.then(|| format!("{change:?}"));
         let effects =

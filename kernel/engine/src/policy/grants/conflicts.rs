@@ -76,7 +76,7 @@ impl KnowledgeFront {
 }
 
 /// The value of a sorted list for this node, which is made if there is none.
-fn of_node<T: Default>(list: &mut Vec<(NodeId, T)>, node: NodeId) -> &mut T {
+fn value_for<T: Default>(list: &mut Vec<(NodeId, T)>, node: NodeId) -> &mut T {
     let at = list.partition_point(|(other, _)| *other < node);
     if list.get(at).is_none_or(|(other, _)| *other != node) {
         list.insert(at, (node, T::default()));
@@ -85,10 +85,10 @@ fn of_node<T: Default>(list: &mut Vec<(NodeId, T)>, node: NodeId) -> &mut T {
 }
 
 /// How much of a log is named as known by an operation at that place; of its own log only where it says so.
-fn named(context: &CausalContext, log: NodeId, place: LogPosition) -> Option<u64> {
+fn named_until(context: &CausalContext, log: NodeId, place: LogPosition) -> Option<u64> {
     let named = context.logs.get(&log);
     match log == place.issuer {
-        true => named.map(|_| context.known(log, place)),
+        true => named.map(|_| context.known_until(log, place)),
         false => Some(named.copied().unwrap_or(0)),
     }
 }
@@ -110,19 +110,19 @@ impl Withdrawals {
         let Some(withdrawal) = self.all.get(&key) else {
             return;
         };
-        let fronts = of_node(&mut scope.fronts, place.issuer);
+        let fronts = value_for(&mut scope.fronts, place.issuer);
         fronts.last = fronts.last.max(place.sequence);
         for log in withdrawal.context.logs.keys() {
             if fronts.logs.iter().all(|(known, _)| known != log) {
                 // Those before did not name it.
-                let front = of_node(&mut fronts.logs, *log);
+                let front = value_for(&mut fronts.logs, *log);
                 let others = scope
                     .keys
                     .iter()
                     .filter(|(it, _)| it.issuer == place.issuer);
                 for (other, id) in others {
                     let context = self.all.get(&(*other, *id)).map(|it| &it.context);
-                    let known = context.and_then(|context| named(context, *log, *other));
+                    let known = context.and_then(|context| named_until(context, *log, *other));
                     known
                         .into_iter()
                         .for_each(|known| front.add(other.sequence, known));
@@ -130,7 +130,7 @@ impl Withdrawals {
             }
         }
         for (log, front) in &mut fronts.logs {
-            let known = named(&withdrawal.context, *log, place);
+            let known = named_until(&withdrawal.context, *log, place);
             known
                 .into_iter()
                 .for_each(|known| front.add(place.sequence, known));
@@ -171,7 +171,7 @@ impl Withdrawals {
     }
 
     /// The first one at this place.
-    fn at(&self, place: LogPosition) -> Option<&Withdrawal> {
+    fn first_at(&self, place: LogPosition) -> Option<&Withdrawal> {
         let from = (place, OperationId::START);
         let (key, withdrawal) = self.all.range(from..).next()?;
         (key.0 == place).then_some(withdrawal)
@@ -245,9 +245,11 @@ impl Grants {
 
     /// How many operations of a log were known to who wrote the operation at `place`, of those that only one can be
     /// meant by.
-    fn known(&self, context: &CausalContext, log: NodeId, place: LogPosition) -> u64 {
+    fn known_until(&self, context: &CausalContext, log: NodeId, place: LogPosition) -> u64 {
         let fork = self.logs.get(&log).and_then(|log| log.fork());
-        context.known(log, place).min(fork.unwrap_or(u64::MAX))
+        context
+            .known_until(log, place)
+            .min(fork.unwrap_or(u64::MAX))
     }
 
     /// The first withdrawal that beats a grant without being known to its issuer.
@@ -259,15 +261,15 @@ impl Grants {
         let found = scopes.flat_map(|scope| {
             let fronts = scope.fronts.iter();
             let may = fronts.filter(|(by, _)| authority.takes(*by));
-            may.filter_map(|(by, fronts)| self.unknown(granted, *by, fronts, &scope.keys))
+            may.filter_map(|(by, fronts)| self.first_unknown(granted, *by, fronts, &scope.keys))
         });
         let revoke = found.min()?;
-        let at_ms = self.withdrawals.at(revoke)?.told_at_ms;
+        let at_ms = self.withdrawals.first_at(revoke)?.told_at_ms;
         Some(Force::InConflict { revoke, at_ms })
     }
 
     /// A withdrawal of one issuer that the issuer of a grant did not know, nor the other way round.
-    fn unknown(
+    fn first_unknown(
         &self,
         granted: &Granted,
         by: NodeId,
@@ -275,9 +277,9 @@ impl Grants {
         keys: &[OperationKey],
     ) -> Option<LogPosition> {
         let (context, place) = (&granted.context, granted.place);
-        let from = self.known(context, by, place);
+        let from = self.known_until(context, by, place);
         if !context.branches.is_empty() {
-            return self.unknown_one_by_one(granted, by, from, keys);
+            return self.first_unknown_one_by_one(granted, by, from, keys);
         }
         let log = fronts.logs.iter().find(|(log, _)| *log == place.issuer);
         let sequence = match log {
@@ -293,7 +295,7 @@ impl Grants {
     }
 
     /// The same, for a grant that names single withdrawals.
-    fn unknown_one_by_one(
+    fn first_unknown_one_by_one(
         &self,
         granted: &Granted,
         by: NodeId,
@@ -306,7 +308,7 @@ impl Grants {
             let withdrawal = self.withdrawals.all.get(key);
             let knew_grant = withdrawal.is_some_and(|it| {
                 let log = granted.place.issuer;
-                granted.place.sequence < it.context.known(log, *place)
+                granted.place.sequence < it.context.known_until(log, *place)
             });
             !granted.context.branches.contains(id) && !knew_grant
         });
@@ -321,7 +323,7 @@ impl Grants {
         place: LogPosition,
     ) -> bool {
         let grant = &granted.grant;
-        if granted.place.sequence < self.known(context, granted.place.issuer, place) {
+        if granted.place.sequence < self.known_until(context, granted.place.issuer, place) {
             return false;
         }
         let about = |id: &GrantId| {
@@ -393,5 +395,35 @@ impl Grants {
             }
         }
         context
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// What is left out of a front decides nothing, in whatever order it was made.
+        #[test]
+        fn a_front_answers_as_all_that_it_was_made_of(
+            (all, order) in proptest::collection::vec((0_u64..12, 0_u64..12), 0..12)
+                .prop_flat_map(|all| (Just(all.clone()), Just(all).prop_shuffle())),
+            from in 0_u64..13,
+            sequence in 0_u64..13,
+        ) {
+            let made = |all: &[(u64, u64)]| {
+                let mut front = KnowledgeFront::default();
+                all.iter().for_each(|(place, known)| front.add(*place, *known));
+                front
+            };
+            let front = made(&all);
+            prop_assert_eq!(&front, &made(&order));
+            let beats = |(place, known): &(u64, u64)| *place >= from && *known <= sequence;
+            let found = front.unknown_from(from, sequence);
+            prop_assert_eq!(found.is_some(), all.iter().any(|it| beats(it)));
+            prop_assert!(found.is_none_or(|at| all.iter().any(|it| beats(it) && it.0 == at)));
+        }
     }
 }

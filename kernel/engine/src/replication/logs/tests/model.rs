@@ -30,8 +30,8 @@ pub(super) fn change(step: &StepChange, pens: &BTreeMap<u8, Pen>) -> LogChange {
             key: key(*n),
             name: "again".into(),
         }),
-        StepChange::Allow(id, replaces) => granted(*id, Permission::Allow, *replaces),
-        StepChange::Deny(id, replaces) => granted(*id, Permission::Deny, *replaces),
+        StepChange::Allow(id, replaces) => make_grant(*id, Permission::Allow, *replaces),
+        StepChange::Deny(id, replaces) => make_grant(*id, Permission::Deny, *replaces),
         StepChange::Revoke(id) => revoke(*id),
         StepChange::UpTo(n, until) => LogChange::Grants(GrantChange::Revoke(Revoke::UpTo {
             subject: subject(),
@@ -42,7 +42,7 @@ pub(super) fn change(step: &StepChange, pens: &BTreeMap<u8, Pen>) -> LogChange {
 }
 
 /// A third of the grants are of a tool, a third of another one.
-fn granted(id: u8, permission: Permission, replaces: u8) -> LogChange {
+fn make_grant(id: u8, permission: Permission, replaces: u8) -> LogChange {
     let replaces = (id != replaces && replaces % 2 == 0).then_some(replaces);
     let change = grant(id, permission, replaces.as_slice());
     match id % 3 {
