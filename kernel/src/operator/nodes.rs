@@ -15,10 +15,9 @@ use mgp_engine::doors::nearest::nearest_name;
 use mgp_engine::policy::grants::MemberRole;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{NodeId, ServerId};
-use mgp_protocol::mgp::access::Entry;
 use mgp_protocol::mgp::kernel::nodes::{
-    CONFLICTS_MAX, Cluster, Confirmations, Identity, Leave, Left, Node, Rename, Revoke, Revoked,
-    Role, SharedServer, Standing,
+    CONFLICTS_MAX, Cluster, Confirmations, GrantConflict, Identity, Leave, Left, Node, Rename,
+    Revoke, Revoked, Role, SharedServer, Standing,
 };
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::time::{boot_moment, unix_ms};
@@ -87,15 +86,23 @@ impl Operator {
     }
 
     /// The grants that a revoke closes of which their authors did not know.
-    async fn conflicts(&self) -> Result<Vec<Entry>, Refusal> {
+    async fn conflicts(&self) -> Result<Vec<GrantConflict>, Refusal> {
         let names = self.cluster.names.load();
         let name = move |node: NodeId| {
             let name = names.names.of(node).map(ToString::to_string);
             name.unwrap_or_else(|| node.short())
         };
-        let mut entries = self.cluster.replication.list(name).await?;
-        entries.retain(|entry| entry.conflict.is_some());
-        Ok(entries)
+        let entries = self.cluster.replication.list(name).await?.into_iter();
+        let conflicts = entries.filter_map(|entry| {
+            Some(GrantConflict {
+                conflict: entry.conflict?,
+                grant_id: entry.grant_id,
+                agent_id: entry.agent_id,
+                server_id: entry.server_id,
+                tool_name: entry.tool_name,
+            })
+        });
+        Ok(conflicts.collect())
     }
 
     async fn nodes(&self, view: &ClusterView) -> Result<Vec<Node>, Refusal> {

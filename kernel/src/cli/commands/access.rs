@@ -222,7 +222,7 @@ fn listed(entries: &[Entry]) -> String {
 }
 
 /// Which revoke closes an entry, where one does.
-pub(super) fn conflict(entry: &Entry) -> Option<String> {
+fn conflict(entry: &Entry) -> Option<String> {
     let why = entry.conflict.as_ref()?;
     let place = names::place(&entry.server_id, entry.tool_name.as_deref());
     Some(plain(&format!("{} for {place}: {why}", entry.agent_id)))

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::Permission;
 
+use super::log::IssuerLog;
 use super::operation::BRANCHES_NAMED_MAX;
 use super::{
     Authority, CausalContext, Force, GrantChange, GrantId, GrantResource, Granted, Grants,
@@ -246,7 +247,7 @@ impl Grants {
     /// How many operations of a log were known to who wrote the operation at `place`, of those that only one can be
     /// meant by.
     fn known_until(&self, context: &CausalContext, log: NodeId, place: LogPosition) -> u64 {
-        let fork = self.logs.get(&log).and_then(|log| log.fork());
+        let fork = self.logs.get(&log).and_then(IssuerLog::fork);
         context
             .known_until(log, place)
             .min(fork.unwrap_or(u64::MAX))

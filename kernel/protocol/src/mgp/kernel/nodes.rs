@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 pub use self::keys::{Recover, Recovered, Rekey, Rekeyed};
 use crate::mcp::methods;
-use crate::mgp::access::Entry;
 
 methods! {
     "mgp/kernel/nodes/id" => Id,
@@ -215,10 +214,26 @@ pub struct Cluster {
     pub troubles: Vec<String>,
     /// Grants that are closed by a revoke which their authors did not know of; the first [`CONFLICTS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub conflicts: Vec<Entry>,
+    pub conflicts: Vec<GrantConflict>,
     /// How many there are.
     #[serde(default, skip_serializing_if = "is_none")]
     pub conflict_count: usize,
+}
+
+/// A grant that a revoke closes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantConflict {
+    /// The id of the grant.
+    pub grant_id: String,
+    /// The agent it is for.
+    pub agent_id: String,
+    /// On which server.
+    pub server_id: String,
+    /// The tool; all of them when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    /// Which revoke, and what to do; in words.
+    pub conflict: String,
 }
 
 /// Most grants that an answer lists as closed by a conflict: as many as a person reads.

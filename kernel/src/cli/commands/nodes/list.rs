@@ -7,8 +7,7 @@ use serde_json::json;
 
 use super::ask;
 use super::invite::waiting;
-use crate::cli::client::CliContext;
-use crate::cli::commands::access::conflict;
+use crate::cli::client::{CliContext, names};
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, table};
 use crate::cli::words::{one_line, plain, time};
@@ -147,8 +146,12 @@ fn conflicts(cluster: &Cluster) -> String {
     if count == 0 {
         return String::new();
     }
-    let shown = cluster.conflicts.iter().filter_map(conflict);
-    let shown: String = shown.map(|line| format!("\n  {line}")).collect();
+    let shown = cluster.conflicts.iter().map(|closed| {
+        let place = names::place(&closed.server_id, closed.tool_name.as_deref());
+        let line = format!("{} for {place}: {}", closed.agent_id, closed.conflict);
+        format!("\n  {}", plain(&line))
+    });
+    let shown: String = shown.collect();
     let more = match count.saturating_sub(cluster.conflicts.len()) {
         0 => String::new(),
         more => format!("\n  and {more} more: `mgp grants` lists them"),
