@@ -521,6 +521,11 @@ fn ready(outcome: Outcome) -> Answering {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use mgp_calls::mgp::kernel_tool;
+    use mgp_engine::cluster::remote_requests::{self, RemoteTarget};
+
     use super::*;
 
     #[test]
@@ -541,6 +546,48 @@ mod tests {
         for method in ["tools/call", "prompts/get", "resources/read"] {
             assert!(again(method), "{method}");
         }
+    }
+
+    /// The texts between quotes in this file's tables.
+    fn literals() -> impl Iterator<Item = &'static str> {
+        let tables = include_str!("routes.rs").split("#[cfg(test)]").next();
+        tables
+            .into_iter()
+            .flat_map(|text| text.split('"').skip(1).step_by(2))
+    }
+
+    /// Whoever adds a method or a tool says there who of other nodes may ask for it.
+    #[test]
+    fn each_method_and_tool_has_a_row_for_callers_of_other_nodes() {
+        let methods: BTreeSet<&str> = literals()
+            .filter(|name| {
+                [Era::Legacy, Era::Modern]
+                    .into_iter()
+                    .any(|era| from_agents(name, era).is_some())
+            })
+            .collect();
+        let notifications: BTreeSet<&str> = literals()
+            .filter(|name| told_by_agents(name).is_some())
+            .collect();
+        let operators = operator::tools::METHODS.into_iter();
+        let tools: Vec<&str> = kernel_tool::methods()
+            .into_iter()
+            .chain(operators)
+            .collect();
+        let arms = literals()
+            .filter(|name| name.contains('/'))
+            .collect::<BTreeSet<_>>();
+        let walked = methods.union(&notifications).chain(["ping"].iter());
+        assert!(
+            arms.is_subset(&walked.copied().collect()),
+            "arms that are not walked"
+        );
+        assert!(methods.len() > 100 && tools.len() > 20 && notifications.len() > 8);
+        let targets = methods.into_iter().map(RemoteTarget::Method);
+        let targets = targets.chain(notifications.into_iter().map(RemoteTarget::Notification));
+        let targets = targets.chain(tools.into_iter().map(RemoteTarget::KernelTool));
+        let without = targets.filter(|target| remote_requests::row(*target).is_none());
+        assert_eq!(without.collect::<Vec<_>>(), []);
     }
 
     #[test]

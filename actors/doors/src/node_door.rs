@@ -180,7 +180,7 @@ impl NodeDoor {
     /// What the caller says while its call is under way.
     fn note(&self, caller: &Arc<Caller>, message: &Bytes) {
         if let Ok(Message::Notification { method, params }) = jsonrpc::parse(message)
-            && judge::may_tell(&method)
+            && judge::may_notify(&caller.agent, &method)
         {
             let params = params.map(RawValue::get);
             self.reception.routes.note(caller, &method, params);

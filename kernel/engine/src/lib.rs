@@ -51,6 +51,7 @@ pub mod cluster {
     pub mod node_names;
     pub mod pairing;
     pub mod proven_addresses;
+    pub mod remote_requests;
     pub mod routes;
     pub mod seen_nodes;
     pub mod shares;

@@ -22,7 +22,7 @@ use crate::checks::arrival::{self, named_item};
 use crate::checks::{Check, ToolCall, access, schema};
 use crate::mcp::tasks;
 use crate::mcpl::call::CheckedCall;
-use crate::mgp::kernel_tool::KernelTool;
+use crate::mgp::kernel_tool::{self, KernelTool};
 use crate::mgp::tools::session;
 use crate::{Context, cut_results, mcpl, mgp};
 use mgp_callers::request::{Answering, Caller, Outcome, Request};
@@ -103,7 +103,7 @@ async fn call_once(
     let token = mcp::Meta::read(call.meta)?.progress_token;
     facts.asks_for(&name, request, call.arguments.map(RawValue::get));
     let arguments = call.arguments.map_or("{}", RawValue::get);
-    if let Some(tool) = MetaTool::named(&name) {
+    if let Some(tool) = kernel_tool::meta_tool(&request.caller, &name) {
         let answer = by_meta_tool(cx, request, tool, arguments, facts, admitted);
         return Box::pin(answer).await;
     }
@@ -261,7 +261,7 @@ fn told_of(request: &Request, tool: &CatalogTool) {
 /// What a new call of the same would be answered.
 pub fn still(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal> {
     let call: tools::Call<'_> = mcp::read(Some(params))?;
-    let name = mgp::tools::meant(&call)?;
+    let name = mgp::tools::meant(caller, &call)?;
     let Some(tool) = cx.tool(&caller.view, &name) else {
         return Err(arrival::absent(cx, caller, name));
     };
