@@ -23,6 +23,7 @@ use mgp_cluster::tool_index::{HeldTools, NamedNodes, ToolIndexHandle, ToolIndexS
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_engine::policy::access::Principal;
 use mgp_policy::access::AccessHandle;
+use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::hello::{LifeId, NodeName, ToldRole};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::audit::TraceId;
@@ -37,6 +38,7 @@ use mgp_tools::offering::OfferSources;
 use mgp_tools::search::RemoteTools;
 use ractor::SpawnErr;
 use tokio::sync::{Mutex, Notify};
+use tokio::time::Instant;
 
 use self::addresses::LastAddresses;
 use crate::config::ClusterConfig;
@@ -83,6 +85,7 @@ pub struct Cluster {
     socket: Mutex<()>,
     /// Something of what this node has to share has changed.
     exports: Notify,
+    begun: Instant,
 }
 
 /// What the cluster's actors need of the kernel.
@@ -109,6 +112,15 @@ pub struct ClusterNeeds<'a> {
 /// Where the logs are, in the data folder.
 pub(crate) fn logs_folder(data_dir: &Path) -> PathBuf {
     data_dir.join(FOLDER).join("logs")
+}
+
+/// What became of the calls of other nodes that were taken, when the kernel ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallsAtEnd {
+    /// Their callers have the answers.
+    Answered,
+    /// Some have none.
+    Open,
 }
 
 /// What goes on for as long as the kernel does.
@@ -209,6 +221,7 @@ impl Cluster {
             addresses: LastAddresses::read(folder.join("addresses.json")),
             socket: Mutex::default(),
             exports: Notify::new(),
+            begun: Instant::now(),
         });
         let _ = late.set(Arc::downgrade(&cluster));
         Ok(cluster)
@@ -278,12 +291,21 @@ impl Cluster {
         name.map_or_else(|| node.short(), ToString::to_string)
     }
 
-    /// Ends in good order: others are told that they need not wait for this node's word.
-    pub(crate) async fn end(&self) {
+    /// Before a graceful end: others are told that they need not wait for this node's word.
+    pub(crate) async fn retire(&self) {
         if self.replication.view().cluster.is_some() {
             self.replication.retire(by_kernel()).await;
         }
-        let _ = self.links.close().await;
+    }
+
+    /// Ends all links. Where each call that was taken is answered, callers are told so: they may make again what has
+    /// no answer.
+    pub(crate) async fn end(&self, calls: CallsAtEnd) {
+        let why = match calls {
+            CallsAtEnd::Answered => LinkClose::Shutdown,
+            CallsAtEnd::Open => LinkClose::Done,
+        };
+        let _ = self.links.close(why).await;
     }
 }
 

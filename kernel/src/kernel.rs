@@ -43,6 +43,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::cluster::CallsAtEnd;
 use crate::config::LogFormat;
 use crate::config::named_secrets::NamedSecrets;
 use crate::health::telemetry::logs::{JsonLines, ToldLines};
@@ -59,6 +60,8 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// The same when the whole kernel is to end, and nobody said how long that may take: it ends within two
 /// seconds, whatever hangs.
 const LAST_CALLS: Duration = Duration::from_secs(1);
+/// How long the last answers may take to callers at other nodes once the servers have stopped: a way there and back.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// The exit code of a server that could not be started in its sandbox.
 const NOT_STARTED: u8 = 126;
 /// How long the end of the kernel may take in all.
@@ -223,12 +226,19 @@ async fn live(mut options: UpOptions, kept: StoredState) -> Result<(), String> {
     tracing::info!("stopping");
     started.connector.ends_within(LAST_CALLS);
     drop((watching, started.following));
+    started.node_door.close();
     let end = async {
         // Others hear that this node says nothing more while its servers stop.
         tokio::join!(
-            started.cluster.end(),
+            started.cluster.retire(),
             doors.close(started.tree.stop_servers())
         );
+        let answered = tokio::time::timeout(LAST_ANSWERS, started.node_door.drain()).await;
+        let calls = match answered {
+            Ok(true) => CallsAtEnd::Answered,
+            Ok(false) | Err(_) => CallsAtEnd::Open,
+        };
+        started.cluster.end(calls).await;
         doors.clear().await;
         started.telemetry.end().await;
         started.guard.bye();

@@ -29,6 +29,7 @@ use std::time::Duration;
 use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_protocol::federation::control::Control;
+use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::hello::{LifeId, NodeName, ToldRole};
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
@@ -164,8 +165,8 @@ impl LinksHandle {
     ///
     /// # Errors
     /// The actor is not reachable.
-    pub async fn close(&self) -> Result<(), AskError> {
-        self.mailbox.ask(LinksMsg::Close).await
+    pub async fn close(&self, why: LinkClose) -> Result<(), AskError> {
+        self.mailbox.ask(|reply| LinksMsg::Close(why, reply)).await
     }
 
     /// Where it listens.
@@ -258,7 +259,7 @@ pub enum LinksMsg {
     /// Open the socket.
     Open(SocketAddr, Reply<Result<SocketAddr, OpenFailed>>),
     /// Close it.
-    Close(Reply<()>),
+    Close(LinkClose, Reply<()>),
     /// Who may have links.
     Pin(LinkPins, Reply<()>),
     /// A hint.
@@ -340,8 +341,8 @@ impl Actor for LinksActor {
     ) -> Result<(), ActorProcessingErr> {
         match queued.open() {
             LinksMsg::Open(listen, reply) => reply.send(state.open(listen).await),
-            LinksMsg::Close(reply) => {
-                state.close().await;
+            LinksMsg::Close(why, reply) => {
+                state.close(why).await;
                 reply.send(());
             }
             LinksMsg::Pin(pins, reply) => {

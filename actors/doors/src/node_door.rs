@@ -7,20 +7,30 @@ mod judge;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use mgp_cluster::links::InboundNodeCall;
+use mgp_cluster::links::{InboundNodeCall, PeerLink};
 use mgp_engine::clock::micros;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Dialect;
+use mgp_protocol::federation::call::CallRefused;
 use mgp_protocol::federation::call::times::PartTimes;
+use mgp_protocol::federation::ends::StreamReset;
+use mgp_protocol::federation::frames::StreamKind;
+use mgp_protocol::federation::hello::WireFeatures;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::callback::Respond;
 use mgp_protocol::mgp::events::Subscribe;
+use mgp_protocol::mgp::stream::Cancel;
 use mgp_protocol::refusal::{Refusal, Rendered};
 use mgp_transports::quic::{CallFrame, CallInput, CallOutput, StreamFailure, WriteFailure};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use self::judge::{JudgedCall, Judgement};
 use crate::reception::Reception;
@@ -40,10 +50,34 @@ const EVENTS_QUEUE: usize = 4;
 /// from a millisecond on, they are not what took long.
 const SHORTEST_US: u64 = 250;
 
+/// What is still taken when the kernel shuts down: what a call that is under way may wait for.
+const LAST_TAKEN: [&str; 2] = [Respond::METHOD, Cancel::METHOD];
+
 /// Takes the calls of other nodes.
 #[derive(Debug)]
 pub struct NodeDoor {
     reception: Reception,
+    ending: CancellationToken,
+    /// Calls that were taken, until their callers have the answers. What lasts as long as its link is none of them.
+    calls: TaskTracker,
+    /// One of these ended without an answer while the kernel shut down.
+    unanswered: AtomicBool,
+}
+
+/// A call that was taken, until dropped.
+struct TakenCall<'a> {
+    door: &'a NodeDoor,
+    /// Its caller has the answer, or wants none.
+    answered: bool,
+    _token: TaskTrackerToken,
+}
+
+impl Drop for TakenCall<'_> {
+    fn drop(&mut self) {
+        if !self.answered && self.door.ending.is_cancelled() {
+            self.door.unanswered.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 /// A request under way, with what is still to be said of it.
@@ -57,7 +91,25 @@ impl NodeDoor {
     /// The door to what this reception has.
     #[must_use]
     pub fn new(reception: Reception) -> Arc<Self> {
-        Arc::new(Self { reception })
+        Arc::new(Self {
+            reception,
+            ending: CancellationToken::new(),
+            calls: TaskTracker::new(),
+            unanswered: AtomicBool::new(false),
+        })
+    }
+
+    /// Takes no new calls from now on: their callers are told that nothing of them was begun.
+    pub fn close(&self) {
+        self.ending.cancel();
+        self.calls.close();
+    }
+
+    /// After [`Self::close`]: resolves when all calls that were taken have ended. True when their callers have the
+    /// answers.
+    pub async fn drain(&self) -> bool {
+        self.calls.wait().await;
+        !self.unanswered.load(Ordering::Relaxed)
     }
 
     /// Where the calls of other nodes go. Each has a task of its own: a link lets a node begin
@@ -76,19 +128,37 @@ impl NodeDoor {
     async fn take(&self, InboundNodeCall { peer, call }: InboundNodeCall) {
         let (input, output) = (call.input, call.output);
         let kind = call.kind;
-        let judgement = judge::judge(&self.reception, &peer, &call.header, call.params, kind);
+        let mut taken = (kind == StreamKind::Call).then(|| TakenCall {
+            door: self,
+            answered: false,
+            _token: self.calls.token(),
+        });
+        let delivered = output.stopped();
+        let is_late = self.ending.is_cancelled() && !LAST_TAKEN.contains(&&*call.header.method);
+        let judgement = match is_late {
+            true => Judgement::Refused(refusal_at_shutdown(&peer)),
+            false => judge::judge(&self.reception, &peer, &call.header, call.params, kind),
+        };
         let answered = match judgement {
             Judgement::Refused(refused) => output.refuse(&refused).await,
             Judgement::Answered(refusal, dialect) => answer(output, &Err(refusal), dialect).await,
             Judgement::Taken(judged) => match self.begin(*judged) {
-                Ok(conversation) => {
-                    return self.converse(conversation, input, output).await;
-                }
+                Ok(conversation) => self.converse(conversation, &peer, input, output).await,
                 Err((refusal, dialect)) => answer(output, &Err(refusal), dialect).await,
             },
         };
-        // Who called is gone, or reads no more: there is nobody to be told.
-        drop(answered);
+        let answered = match answered {
+            // In the place of an answer that is too large stands a refusal.
+            Ok(()) | Err(WriteFailure::TooLarge { .. }) => {
+                delivered.await;
+                true
+            }
+            Err(WriteFailure::Stopped(_)) => true,
+            Err(WriteFailure::Gone(_)) => peer.link.gone().is_some(),
+        };
+        if let Some(taken) = &mut taken {
+            taken.answered = answered;
+        }
     }
 
     fn begin(&self, judged: JudgedCall) -> Result<NodeConversation, (Refusal, Dialect)> {
@@ -131,12 +201,16 @@ impl NodeDoor {
     }
 
     /// Relays both ways until the answer; ends with the caller, which cancels the request.
+    ///
+    /// # Errors
+    /// The caller has no answer.
     async fn converse(
         &self,
         conversation: NodeConversation,
+        peer: &PeerLink,
         mut input: CallInput,
         mut output: CallOutput,
-    ) {
+    ) -> Result<(), WriteFailure> {
         let NodeConversation {
             running,
             dialect,
@@ -150,31 +224,38 @@ impl NodeDoor {
             tokio::select! {
                 biased;
                 Some(message) = messages.recv() => {
-                    if relay(&mut output, message).await.is_none() {
-                        return;
-                    }
+                    relay(&mut output, message).await?;
                 }
                 outcome = &mut answering => break outcome,
-                _ = &mut stopped => return,
+                why = &mut stopped => {
+                    return Err(WriteFailure::Stopped(why.unwrap_or(StreamReset::Abandoned)));
+                }
                 said = input.next(), if says => match said {
                     Ok(CallFrame::Relayed(message)) => self.note(&caller, &message),
                     // It has nothing more to say.
                     Err(StreamFailure::Unfinished) => says = false,
-                    Ok(CallFrame::Result(_) | CallFrame::Error(_) | CallFrame::Refused(_))
-                    | Err(_) => return,
+                    Ok(CallFrame::Result(_) | CallFrame::Error(_) | CallFrame::Refused(_)) => {
+                        return Err(WriteFailure::Stopped(StreamReset::Malformed));
+                    }
+                    // It wants no answer.
+                    Err(StreamFailure::Reset(why)) => return Err(WriteFailure::Stopped(why)),
+                    Err(failure) => return Err(WriteFailure::Gone(failure)),
                 },
             }
         };
         // Sent before the answer, and queued while the queue was being read.
         while let Ok(message) = messages.try_recv() {
-            if relay(&mut output, message).await.is_none() {
-                return;
-            }
+            relay(&mut output, message).await?;
         }
         if let Some(times) = took(&exchange) {
             output.took(times);
         }
-        let _ = answer(output, &outcome, dialect).await;
+        // Its server was stopped before the call reached it.
+        let not_begun = matches!(outcome, Err(Refusal::NotReady { .. }));
+        match not_begun && self.ending.is_cancelled() {
+            true => output.refuse(&refusal_at_shutdown(peer)).await,
+            false => answer(output, &outcome, dialect).await,
+        }
     }
 
     /// What the caller says while its call is under way.
@@ -188,6 +269,14 @@ impl NodeDoor {
     }
 }
 
+/// Nothing of the call was begun. An older node knows no better reason than that there is no room.
+fn refusal_at_shutdown(peer: &PeerLink) -> CallRefused {
+    match peer.link.agreed().features.contains(WireFeatures::SHUTDOWN) {
+        true => CallRefused::ShuttingDown,
+        false => CallRefused::Busy,
+    }
+}
+
 /// Where the time of a call went here, up to now; `None` of one that took no time anybody looks for.
 fn took(exchange: &Exchange) -> Option<PartTimes> {
     let measured = exchange.times_abroad().measured()?;
@@ -196,11 +285,11 @@ fn took(exchange: &Exchange) -> Option<PartTimes> {
     (whole >= SHORTEST_US).then_some(times)
 }
 
-/// `None` when the caller reads no more. A message that is too large is left out: the answer still comes.
-async fn relay(output: &mut CallOutput, message: Bytes) -> Option<()> {
+/// Fails when the caller reads no more. A message that is too large is left out: the answer still comes.
+async fn relay(output: &mut CallOutput, message: Bytes) -> Result<(), WriteFailure> {
     match output.relay(message).await {
-        Ok(()) | Err(WriteFailure::TooLarge { .. }) => Some(()),
-        Err(WriteFailure::Stopped(_) | WriteFailure::Gone(_)) => None,
+        Ok(()) | Err(WriteFailure::TooLarge { .. }) => Ok(()),
+        failed @ Err(WriteFailure::Stopped(_) | WriteFailure::Gone(_)) => failed,
     }
 }
 

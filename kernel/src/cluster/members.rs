@@ -9,6 +9,7 @@ use mgp_cluster::links::{OpenFailed, PinnedPeer};
 use mgp_cluster::replication::{ClusterMemberView, ClusterView, MemberStanding};
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::MemberRole;
+use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::hello::{NodeName, ToldRole};
 use mgp_protocol::ids::NodeId;
 use mgp_store::audit::by_kernel;
@@ -94,7 +95,7 @@ impl Cluster {
     pub async fn listen_no_more(&self) {
         let _one = self.socket.lock().await;
         if self.replication.view().cluster.is_none() {
-            let _ = self.links.close().await;
+            let _ = self.links.close(LinkClose::Done).await;
         }
     }
 

@@ -9,6 +9,7 @@ mod large;
 mod listening;
 mod logging;
 mod mgp;
+mod owner_restarts;
 mod progress;
 mod stalled;
 mod tasks;

@@ -121,9 +121,9 @@ impl LinkEndpoint {
         Ok(self.0.pairing(shaken, opened, None))
     }
 
-    /// Ends all links, and takes no more.
-    pub fn close(&self) {
-        let code = VarInt::from_u64(LinkClose::Done.code()).unwrap_or(VarInt::MAX);
+    /// Ends all links, and takes no more. Once they have ended it has no effect.
+    pub fn close(&self, why: LinkClose) {
+        let code = VarInt::from_u64(why.code()).unwrap_or(VarInt::MAX);
         self.0.socket.close(code, &[]);
     }
 

@@ -19,6 +19,7 @@ fn words_of_failure(why: &StreamFailure) -> String {
         StreamFailure::LinkClosed(LinkClose::TwoLives) => {
             "the other side found two living nodes with this node's key, and takes neither: stop the copy, then `mgp node rekey` on the one that stays"
         }
+        StreamFailure::LinkClosed(LinkClose::Shutdown) => "start it on the other side",
         StreamFailure::LinkClosed(LinkClose::NoCommonVersion) => "update the older one of the two",
         StreamFailure::LinkClosed(
             LinkClose::Done

@@ -36,6 +36,8 @@ pub(super) struct MemberLinks {
     /// Links whose place another one took; the transport bounds them.
     pub(super) draining: Vec<LiveLink>,
     pub(super) failure: Option<String>,
+    /// When its last link ended, because the node was shut down gracefully.
+    pub(super) shut_down: Option<Instant>,
     pub(super) present: bool,
 }
 
@@ -233,6 +235,8 @@ impl LinksState {
             self.put(node, other);
             return;
         }
+        let shut_down = why.0 == StreamFailure::LinkClosed(LinkClose::Shutdown);
+        member.shut_down = shut_down.then(Instant::now);
         self.publish();
         self.down(node, why);
         self.dial_again(node, why);
@@ -298,8 +302,14 @@ impl LinksState {
             let live = member.live.as_ref()?;
             Some((*node, Arc::clone(&live.peer)))
         });
+        let without = self
+            .members
+            .iter()
+            .filter(|(_, member)| member.live.is_none());
+        let shut_down = without.filter_map(|(node, member)| Some((*node, member.shut_down?)));
         let table = LinkTable {
             links: live.collect(),
+            shut_down: shut_down.collect(),
             replaced: CancellationToken::new(),
         };
         let before = self.parts.table.load();
@@ -324,6 +334,7 @@ impl MemberLinks {
             since: None,
             draining: Vec::new(),
             failure: None,
+            shut_down: None,
             present: false,
         }
     }

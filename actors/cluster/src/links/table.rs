@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use mgp_engine::cluster::assertions::{
     Assertions, CallAssertion, LinkEnds, NotBelieved, OwnAssertions,
@@ -20,6 +21,8 @@ use tokio_util::sync::CancellationToken;
 pub struct LinkTable {
     /// By peer.
     pub links: BTreeMap<NodeId, Arc<PeerLink>>,
+    /// Peers without a link that were shut down gracefully, and when. Bounded by the members.
+    pub shut_down: BTreeMap<NodeId, Instant>,
     /// Cancelled when a newer table is published.
     pub replaced: CancellationToken,
 }

@@ -168,6 +168,7 @@ mod tests {
                 specification: None,
                 replica: false,
                 stateful: false,
+                starting: false,
             },
             tools: (0..tools).map(tool).collect::<BTreeMap<_, _>>(),
         };

@@ -479,3 +479,37 @@ async fn a_tool_that_is_shared_and_not_granted_says_so() {
     let unknown = call("none").await;
     assert!(matches!(unknown, Refusal::Peer(_)), "{unknown}");
 }
+
+/// What was taken is answered before the node ends. What comes later is refused as not begun, but for what a call under
+/// way may wait for.
+#[tokio::test]
+async fn a_node_that_shuts_down_answers_what_it_took_and_begins_nothing() {
+    let nodes = TwoNodes::new().await;
+    let params = json!({"name": "paced"});
+    let (under_way, _messages, _exchange) = nodes.call("agent.alice", "tools/call", params);
+    soon(async {
+        while nodes.played.seen.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    nodes.door.close();
+    let params = with_meta(json!({}));
+    let before = nodes.played.seen.lock().unwrap().len();
+    let frame = answered(&nodes, header("tools/list"), &params).await;
+    assert!(
+        matches!(frame, CallFrame::Refused(CallRefused::ShuttingDown)),
+        "{frame:?}"
+    );
+    assert_eq!(nodes.played.seen.lock().unwrap().len(), before);
+    let respond = nodes.answer("mgp/callback/respond", json!({})).await;
+    assert!(respond.is_ok(), "{respond:?}");
+    tokio::select! {
+        biased;
+        _ = nodes.door.drain() => panic!("a call is under way"),
+        () = std::future::ready(()) => {}
+    }
+    nodes.played.paced.notify_one();
+    assert!(soon(under_way).await.unwrap().is_ok());
+    assert!(soon(nodes.door.drain()).await);
+}

@@ -145,6 +145,10 @@ pub enum CallRefused {
         /// Why not.
         why: String,
     },
+    /// The node shuts down, and began nothing of it. Sent to nodes with
+    /// [`SHUTDOWN`](super::hello::WireFeatures::SHUTDOWN).
+    #[error("the node is shutting down")]
+    ShuttingDown,
     /// A reason of a later version.
     #[error("the node refused it for a reason this version does not know")]
     #[serde(other)]
@@ -183,6 +187,7 @@ impl CallRefused {
             | Self::TooManyHops
             | Self::Busy
             | Self::Late
+            | Self::ShuttingDown
             | Self::Malformed { .. } => CallOutcome::NotExecuted,
         }
     }

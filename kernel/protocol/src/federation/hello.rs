@@ -124,6 +124,8 @@ impl WireFeatures {
     pub const GRANTS: Self = Self(1 << 2);
     /// Indexes of shared tools are exchanged.
     pub const INDEX: Self = Self(1 << 3);
+    /// A call that comes while the node shuts down is refused as such, and the link then closed as such.
+    pub const SHUTDOWN: Self = Self(1 << 9);
     /// A wire that is changed on purpose (`wire-next`): no release sets it, tests of mixed clusters do.
     pub const WIRE_NEXT: Self = Self(1 << 63);
 

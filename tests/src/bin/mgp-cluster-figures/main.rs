@@ -10,6 +10,7 @@ mod crowd;
 mod deaths;
 mod isolation;
 mod node;
+mod owner_restart;
 mod partitions;
 mod rough_ways;
 mod standing;
@@ -36,7 +37,7 @@ const SKIPPED: u8 = 77;
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// The parts, in the order in which they run.
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "standing",
     "deaths",
     "partitions",
@@ -44,6 +45,7 @@ const PARTS: [&str; 8] = [
     "steady",
     "crowd",
     "calls",
+    "owner-restart",
     "lan",
 ];
 
@@ -51,7 +53,7 @@ const PARTS: [&str; 8] = [
 #[derive(Debug, Parser)]
 #[command(about = "What a cluster of real kernels takes, beside what it may take")]
 struct Options {
-    /// The parts to measure: standing, deaths, partitions, rough, steady, crowd, calls, lan; all of them when none
+    /// The parts to measure: standing, deaths, partitions, rough, steady, crowd, calls, owner-restart, lan; all of them when none
     /// is named.
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(PARTS))]
     parts: Vec<String>,
@@ -177,6 +179,7 @@ async fn part_of(part: &str, options: &Options) -> Table {
         "steady" => Box::pin(steadiness::table(options)).await,
         "crowd" => Box::pin(crowd::table(options)).await,
         "calls" => Box::pin(calls::table(options)).await,
+        "owner-restart" => Box::pin(owner_restart::table(options)).await,
         _ => Box::pin(announcement::table()).await,
     }
 }

@@ -65,6 +65,15 @@ impl Node {
         Instant::now()
     }
 
+    /// Shuts it down gracefully; what is on its disk.
+    pub(crate) async fn shut_down(self) -> DeadNode {
+        DeadNode {
+            name: self.name,
+            folder: self.kernel.end(Signal::SIGTERM, DEADLINE).await,
+            behind: self.behind,
+        }
+    }
+
     /// What an unplugged node leaves.
     pub(crate) async fn gone(self) -> DeadNode {
         DeadNode {

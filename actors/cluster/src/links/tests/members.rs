@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mgp_protocol::federation::control::Control;
+use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::federation::logs::{HeldReason, LogNonce, LogsHeld};
 use mgp_protocol::federation::tool_index::{IndexDigest, IndexRoot};
@@ -135,7 +136,7 @@ async fn a_node_that_is_gone_is_missed_by_link_and_by_membership() {
     let node = b.key.node();
     let present = |event| matches!(event, LinksEvent::Present(_)).then_some(());
     a.event(present).await;
-    b.links.close().await.unwrap();
+    b.links.close(LinkClose::Done).await.unwrap();
     let missing = |event| match event {
         LinksEvent::Missing(node) => Some(node),
         LinksEvent::Up(_)

@@ -369,6 +369,7 @@ pub(super) fn server_record() -> ServerRecord {
         specification: None,
         replica: false,
         stateful: false,
+        starting: false,
     }
 }
 

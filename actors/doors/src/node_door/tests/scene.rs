@@ -233,7 +233,7 @@ impl LinkedEnd {
             identity: NodeIdentity::new(signer).unwrap(),
             greeting: Arc::new(move || Hello {
                 versions: WIRE_VERSIONS,
-                features: WireFeatures::CALLS,
+                features: WireFeatures::CALLS | WireFeatures::SHUTDOWN,
                 life: LifeId([n; 16]),
                 name: NodeName::parse(name).unwrap(),
                 role: ToldRole::Member,
@@ -261,6 +261,8 @@ impl LinkedEnd {
 pub(super) struct TwoNodes {
     pub(super) home: NodeId,
     pub(super) played: Arc<Played>,
+    /// Where calls come in.
+    pub(super) door: Arc<NodeDoor>,
     /// The server at the other node, as calls of the agent's node use it.
     pub(super) link: Arc<Link>,
     pub(super) links: Arc<Snapshot<LinkTable>>,
@@ -302,7 +304,8 @@ impl TwoNodes {
             seal: reception.stateless.seal.clone(),
             boot: 1,
         });
-        let calls = NodeDoor::new(reception).calls();
+        let door = NodeDoor::new(reception);
+        let calls = door.calls();
         let at_owner = PeerLink::new(taken.link.clone(), &owner.key);
         let (mut streams, held) = parted(taken);
         let serving = tokio::spawn(async move {
@@ -321,6 +324,7 @@ impl TwoNodes {
         Self {
             home: home.key.node(),
             played,
+            door,
             link,
             links,
             peer,
@@ -462,6 +466,7 @@ fn server(
             specification: None,
             replica: false,
             stateful: false,
+            starting: false,
         },
         tools: BTreeMap::from([(
             "hidden".into(),

@@ -2,6 +2,7 @@
 //! is and ends with the answer.
 
 mod confirmed;
+mod shutdowns;
 mod told;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcp::subscriptions::Listen;
 use mgp_protocol::mgp::callback::Respond;
+use mgp_protocol::mgp::discovery::Status;
 use mgp_protocol::mgp::events::Subscribe;
 use mgp_protocol::mgp::stream::{self, Cancel};
 use mgp_protocol::refusal::Refusal;
@@ -71,6 +73,8 @@ enum Conversed {
     Settled,
     /// The node does not know which agent calls: it has to be shown.
     Unknown,
+    /// The node shuts down, or was shut down, and began nothing of the call.
+    NotBegun,
 }
 
 impl NodeWire {
@@ -133,11 +137,13 @@ impl NodeWire {
         (self.links.load(), self.held.load())
     }
 
-    /// Resolves when the node is linked and shares the server.
+    /// Resolves when the node is linked and shares the server, which is connected there.
     pub(crate) async fn there(&self) {
         loop {
             let (links, held) = self.now();
-            if self.linked().is_some() && self.held().is_some() {
+            let record = self.held().map(|held| held.record);
+            let connected = record.is_some_and(|it| it.state == Status::Connected && !it.starting);
+            if connected && self.linked().is_some() {
                 return;
             }
             self.changed(&links, &held).await;
@@ -156,7 +162,7 @@ impl NodeWire {
         let mut peer = match method {
             // It lasts: it is opened when the node is back, and not asked for again and again.
             Listen::METHOD | Subscribe::METHOD => self.comes(request.until).await,
-            _ => self.linked(),
+            _ => self.find_link(request.until).await,
         };
         // Once more over the link that took the place of a lost one, and with the assertion itself.
         let (mut moved, mut shown) = (false, false);
@@ -170,7 +176,13 @@ impl NodeWire {
                 Ok(Ok(Conversed::Unknown)) => {
                     return Err(self.refused(link, &CallRefused::UnknownAssertion));
                 }
+                Ok(Ok(Conversed::NotBegun)) => {
+                    peer = self.await_next_link(over, request.until).await
+                }
                 Ok(Err(refusal)) => return Err(refusal),
+                Err(CallNotBegun::Gone(gone)) if shutdowns::is_shutdown(&gone.0) => {
+                    peer = self.await_next_link(over, request.until).await;
+                }
                 Err(CallNotBegun::Gone(_)) if !moved => {
                     moved = true;
                     let next = self.linked();
@@ -221,7 +233,7 @@ impl NodeWire {
                 Ok(Conversed::Unknown) => peer.assertion_forgotten(assertion.id),
                 Ok(Conversed::Settled) => peer.assertion_taken(assertion.id),
                 // Of a call that was lost it is not known; the next one shows it again.
-                Err(_) => {}
+                Ok(Conversed::NotBegun) | Err(_) => {}
             }
         }
         Ok(outcome)
@@ -237,6 +249,7 @@ impl NodeWire {
         output: Option<CallOutput>,
     ) -> Result<Conversed, Refusal> {
         let mut outgoing = output.map(|output| NodeCallUnderWay::enter(self, id, output));
+        let mut begun = false;
         loop {
             let frame = tokio::select! {
                 frame = input.next() => frame,
@@ -247,7 +260,10 @@ impl NodeWire {
                 }
             };
             match frame {
-                Ok(CallFrame::Relayed(message)) => link.receive(&message, Some(id)),
+                Ok(CallFrame::Relayed(message)) => {
+                    begun = true;
+                    link.receive(&message, Some(id));
+                }
                 Ok(CallFrame::Result(result)) => {
                     self.learn_times(link, id, &input);
                     self.learn_task(request, &result);
@@ -262,7 +278,13 @@ impl NodeWire {
                 Ok(CallFrame::Refused(CallRefused::UnknownAssertion)) => {
                     return Ok(Conversed::Unknown);
                 }
+                Ok(CallFrame::Refused(CallRefused::ShuttingDown)) => {
+                    return Ok(Conversed::NotBegun);
+                }
                 Ok(CallFrame::Refused(refused)) => return Err(self.refused(link, &refused)),
+                Err(failure) if !begun && shutdowns::is_shutdown(&failure) => {
+                    return Ok(Conversed::NotBegun);
+                }
                 Err(StreamFailure::Late) => return Err(self.overdue(link, request.limit)),
                 Err(failure) => return Err(link.lost(&failure.to_string())),
             }

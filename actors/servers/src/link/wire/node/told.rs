@@ -14,7 +14,12 @@ use crate::link::{Link, code};
 impl NodeWire {
     /// Nothing of the request was sent.
     pub(super) fn away(&self, link: &Link) -> Refusal {
-        not_done(link, format!("{} is not linked now", self.node))
+        let links = self.links.load();
+        let why = match links.shut_down.contains_key(&self.of.node) {
+            true => format!("{} was shut down", self.node),
+            false => format!("{} is not linked now", self.node),
+        };
+        not_done(link, why)
     }
 
     pub(super) fn overdue(&self, link: &Link, limit: Duration) -> Refusal {
@@ -38,7 +43,7 @@ impl NodeWire {
             CallRefused::Busy => Refusal::Overloaded {
                 what: format!("the list of calls under way at {node}"),
             },
-            CallRefused::Late => not_done(link, refused.to_string()),
+            CallRefused::Late | CallRefused::ShuttingDown => not_done(link, refused.to_string()),
             CallRefused::UnknownAssertion
             | CallRefused::BadAssertion { .. }
             | CallRefused::TooManyHops
