@@ -80,9 +80,12 @@ pub(crate) fn absence_for_node(cx: &Context, caller: &Caller) -> Option<Refusal>
     let CatalogView::One(id) = &caller.view else {
         return None;
     };
-    let away = caller.agent.is_foreign() && !cx.shown.load().peers.contains_key(id);
-    let server = cx.servers.load().get(id).filter(|_| away).cloned()?;
-    Some(server.not_ready())
+    if !caller.agent.is_foreign() {
+        return None;
+    }
+    let server = cx.servers.load().get(id).cloned()?;
+    let away = server.link().is_none() || !cx.shown.load().peers.contains_key(id);
+    away.then(|| server.not_ready())
 }
 
 /// MGP-023, MGP-028: adds MGP where the client declared it; with the facts of the server, where the view
