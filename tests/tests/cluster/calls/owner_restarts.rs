@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::scene::{linked, operator};
+use crate::scene::{linked, operator, shows};
 
 /// The fixture, started by a script that ends with it.
 fn server(before: &str) -> String {
@@ -39,6 +39,7 @@ async fn calls(agent: &mut Agent, over: &AtomicBool) -> (usize, Vec<String>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_waits_for_an_owner_that_is_starting() {
     let JoinedNodes { mut nas, desk } = JoinedNodes::sharing(&server("sleep 1"), &["demo"]).await;
+    shows(&desk, "nas__demo__echo").await;
     let (mut caller, mut reader) = (operator(&desk).await, operator(&desk).await);
     let over = AtomicBool::new(false);
     let restarting = async {
@@ -77,6 +78,7 @@ async fn a_server_that_fails_to_start_says_why_and_when_it_is_tried_again() {
     let broken = folder.path().join("broken");
     let script = format!("[ -e {} ] && exit 7", broken.display());
     let nodes = JoinedNodes::sharing(&server(&script), &["demo"]).await;
+    shows(&nodes.desk, "nas__demo__echo").await;
     let mut caller = operator(&nodes.desk).await;
     let echo = json!({"text": "x"});
     let answer = caller.call("nas__demo__echo", echo.clone()).await;
