@@ -457,6 +457,10 @@ impl Routes for Routing {
         access::knows(&self.calls, view, who)
     }
 
+    fn lapse(&self) -> Option<String> {
+        access::lapse(&self.calls)
+    }
+
     fn still(&self, caller: &Caller, method: &str, params: &str) -> Result<(), Refusal> {
         let route = from_agents(method, caller.version.era());
         match route.and_then(|route| route.still) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mgp_engine::cluster::node_names::NodeNames;
 use mgp_engine::doors::known_names::{KnownNames, Meant, NotRead};
 use mgp_protocol::federation::hello::NodeName;
-use mgp_protocol::ids::AgentId;
+use mgp_protocol::ids::{AgentId, NodeId};
 use mgp_protocol::refusal::Refusal;
 
 use mgp_callers::directory::Directory;
@@ -47,6 +47,14 @@ impl NodeNaming {
     #[must_use]
     pub fn others(&self) -> NodeNames {
         (self.0)().0
+    }
+
+    /// What another node is called; enough of its id where it has no name here.
+    #[must_use]
+    pub fn name(&self, node: NodeId) -> String {
+        let others = self.others();
+        let name = others.of(node).map(ToString::to_string);
+        name.unwrap_or_else(|| node.short())
     }
 }
 

@@ -192,10 +192,15 @@ fn open(
     };
     match method == "tools/call" || knows() {
         true => Ok(()),
-        false => Err(Refusal::Closed(format!(
-            "server {server} of this node is not open to {agent}: it is not shared with that node, or no grant \
-             allows it"
-        ))),
+        false => {
+            let why = reception.routes.lapse().filter(|_| by_agent);
+            let why = why.unwrap_or_else(|| {
+                "it is not shared with that node, or no grant allows it".to_owned()
+            });
+            Err(Refusal::Closed(format!(
+                "server {server} of this node is not open to {agent}: {why}"
+            )))
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! An agent of one node calls a server of another one: over a real link, from one end to the other.
 
+mod lapses;
 mod scene;
 
 use std::time::Duration;
@@ -458,7 +459,7 @@ async fn a_link_that_is_lost_says_what_became_of_the_call() {
             panic!("{table}: {away}")
         };
         assert_eq!((*unreachable, *retry_after_ms), (true, None), "{table}");
-        assert!(away.to_string().contains("nas is not linked now"), "{away}");
+        assert!(away.to_string().contains("nas is away"), "{away}");
         nodes.unlink();
     }
     assert_eq!(nodes.played.seen.lock().unwrap().len(), 1);

@@ -8,7 +8,7 @@ use mgp_protocol::mgp::access::{Entry, Explanation, Source};
 use super::replica::Replica;
 use crate::clock::MonotonicTime;
 use crate::policy::access::{
-    ForeignLease, ForeignRules, SharedTools, explain_foreign, list_cluster,
+    ForeignLease, ForeignRules, LapsedLease, SharedTools, explain_foreign, list_cluster,
 };
 use crate::policy::grants::{Force, GrantResource, Granted, Subject};
 
@@ -95,7 +95,13 @@ pub fn explain(
         Some((source, resource, found))
     });
     let rules = foreign_rules(replica, known, now_ms, now);
-    explain_foreign(levels, rules.hindrance(caller, server, tool))
+    let name = |node| {
+        let member = replica.logs().members().get(node);
+        let name = member.map(|member| member.name.clone());
+        name.unwrap_or_else(|| node.short())
+    };
+    let hindrance = rules.hindrance(caller, server, tool);
+    explain_foreign(levels, hindrance.map(|why| why.in_words(name, now)))
 }
 
 /// The entries of the cluster's logs that are in force, with the names that `name` gives other nodes.
@@ -110,7 +116,10 @@ impl Replica {
     #[must_use]
     pub fn lease(&self, now: MonotonicTime) -> ForeignLease {
         match self.unheard(now) {
-            Some(node) => ForeignLease::Lapsed(node),
+            Some(by) => ForeignLease::Lapsed(LapsedLease {
+                by,
+                cause: self.lapse_cause(by),
+            }),
             None => ForeignLease::Held(self.first_to_lapse(now)),
         }
     }
@@ -334,8 +343,13 @@ mod tests {
         assert!(!lapsed.opens(&who, &files(), 0));
         assert!(lapsed.opens(&Principal::Agent(AgentId::new("a")), &files(), 0));
         owner.seconds = 30;
-        let closed = Err(Some(ForeignClosed::Lapsed(node(1))));
-        assert_eq!(owner.decide(&caller(), None), closed);
+        let closed = |owner: &OwnerOfFiles| match owner.decide(&caller(), None) {
+            Err(Some(ForeignClosed::Lapsed(lapsed))) => {
+                lapsed.in_words("nas", MonotonicTime::new(Duration::from_secs(42)))
+            }
+            decided => panic!("{decided:?}"),
+        };
+        assert_eq!(closed(&owner), "the lease of nas lapsed 12 s ago");
         owner.hear();
         assert_eq!(owner.decide(&caller(), None), Ok(()));
     }

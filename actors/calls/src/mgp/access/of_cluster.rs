@@ -122,9 +122,7 @@ fn shown(cx: &Context, agent: &str) -> String {
 }
 
 fn name_of(cx: &Context, node: NodeId) -> String {
-    let names = cx.name_sources.nodes.others();
-    let name = names.of(node).map(ToString::to_string);
-    name.unwrap_or_else(|| node.short())
+    cx.name_sources.nodes.name(node)
 }
 
 /// What is decided on an agent of another node here, or will be on one of this node there.

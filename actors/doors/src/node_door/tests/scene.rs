@@ -73,6 +73,8 @@ pub(super) struct Played {
     pub(super) cancelled: Arc<Notify>,
     /// Agents that know nothing of the server.
     pub(super) closed: Mutex<HashSet<AgentId>>,
+    /// What closes the server to all agents of other nodes.
+    pub(super) lapse: Mutex<Option<String>>,
 }
 
 impl Played {
@@ -193,6 +195,10 @@ impl Routes for Played {
             panic!("there is no operator at this door")
         };
         *view == CatalogView::One(ServerId::new("demo")) && !closed.contains(agent)
+    }
+
+    fn lapse(&self) -> Option<String> {
+        self.lapse.lock().unwrap().clone()
     }
 
     fn still(&self, _caller: &Caller, _method: &str, _params: &str) -> Result<(), Refusal> {

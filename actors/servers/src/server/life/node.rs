@@ -52,7 +52,7 @@ impl ServerLife {
                 (None, Some(_)) => true,
                 (Some(_), None) => {
                     self.handle.is_well(Health::Unhealthy);
-                    let words = format!("{} is not linked now", wire.node());
+                    let words = format!("{} is away: it is not linked now", wire.node());
                     self.log().note(&words);
                     false
                 }

@@ -93,13 +93,13 @@ fn consider<'a>(levels: impl Iterator<Item = EntriesFound<'a>>) -> (Vec<String>,
 #[must_use]
 pub fn explain_foreign<'a>(
     levels: impl Iterator<Item = (Source, GrantResource, Vec<(&'a Granted, Force)>)>,
-    hindrance: Option<ForeignClosed>,
+    hindrance: Option<String>,
 ) -> Explanation {
     let (mut considered, decided) = consider(levels);
-    considered.extend(hindrance.map(|why| why.to_string()));
+    considered.extend(hindrance.clone());
     let (permission, source, rule) = match (decided, hindrance) {
         (Some((Permission::Allow, ..)), Some(why)) => {
-            (Permission::Deny, Source::DefaultPolicy, why.to_string())
+            (Permission::Deny, Source::DefaultPolicy, why)
         }
         (Some(decided), _) => decided,
         (None, _) => {

@@ -5,6 +5,7 @@ use mgp_protocol::mgp::access::Permission;
 
 use super::Replica;
 use crate::clock::MonotonicTime;
+use crate::policy::access::LapseCause;
 use crate::policy::grants::{Force, GrantId, GrantResource, Granted, LogPosition, Revoke, Subject};
 
 /// Why a call from another node is refused.
@@ -13,8 +14,8 @@ pub enum RemoteDenial {
     /// One of the two nodes is not in the cluster.
     #[error("the node is not in the cluster")]
     NotIn,
-    /// Nothing allows it.
-    #[error("nothing allows it")]
+    /// No grant allows it.
+    #[error("no grant allows it")]
     NotGranted,
     /// Somebody denied it.
     #[error("grant {0} denies it")]
@@ -138,6 +139,18 @@ impl Replica {
             *node != here && !rests && self.leases.until(*node, now).is_none()
         });
         silent.or_else(|| self.incomplete())
+    }
+
+    /// Why the lease of a node that is [`unheard`](Self::unheard) has lapsed.
+    #[must_use]
+    pub(in crate::replication) fn lapse_cause(&self, node: NodeId) -> LapseCause {
+        let member = self.logs.members().get(node);
+        let is_cut = member.is_some_and(|member| member.cut.is_some());
+        if is_cut {
+            return LapseCause::CutOff;
+        }
+        let end = self.leases.last_end(node);
+        end.map_or(LapseCause::NeverHeard, LapseCause::Silent)
     }
 
     /// Whose word ends first of those who could take something back, and when.

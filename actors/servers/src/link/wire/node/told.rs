@@ -14,7 +14,7 @@ use crate::link::{Link, code};
 impl NodeWire {
     /// Nothing of the request was sent.
     pub(super) fn away(&self, link: &Link) -> Refusal {
-        not_done(link, format!("{} is not linked now", self.node))
+        not_done(link, format!("{} is away: it is not linked now", self.node))
     }
 
     pub(super) fn overdue(&self, link: &Link, limit: Duration) -> Refusal {
@@ -61,7 +61,7 @@ impl NodeWire {
         let tool = request.tool.as_deref().filter(|_| unknown);
         match (tool, &request.agent) {
             (Some(tool), Some(agent)) if self.holds(tool) => Refusal::Closed(format!(
-                "{agent} may not call tool {tool} of server {}: nothing allows it at {}, which decides; a grant \
+                "{agent} may not call tool {tool} of server {}: no grant allows it at {}, which decides; a grant \
                  for this agent opens it (`mgp grant`)",
                 link.server, self.node
             )),
