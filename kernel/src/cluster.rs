@@ -137,6 +137,7 @@ impl Cluster {
             events: to(&late, Self::of_links),
             memory: Credit::new(LINKS_MEMORY),
             times: LinkTimes::default(),
+            relay: needs.config.relay,
         })
         .await?;
         let replication = ReplicationStart {

@@ -162,6 +162,7 @@ fn node(n: u8) -> Result<(LinkEndpoint, Acceptor), Failure> {
         identity: NodeIdentity::new(Arc::new(Key(pair, public)))?,
         greeting: Arc::new(move || hello.clone()),
         memory: Credit::new(1 << 30),
+        relay: false,
     };
     Ok(LinkEndpoint::new(UdpSocket::bind("127.0.0.1:0")?, config)?)
 }

@@ -34,7 +34,7 @@ use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 use mgp_sync::{Credit, Snapshot};
-use mgp_transports::quic::{LinkEndpoint, LinkGone, PairingLink, SyncStream};
+use mgp_transports::quic::{LinkEndpoint, LinkGone, PairingLink, RelayedPair, SyncStream};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 
 use self::dialing::Dialed;
@@ -66,6 +66,8 @@ pub struct LinksStart {
     pub memory: Arc<Credit>,
     /// Its waits.
     pub times: LinkTimes,
+    /// Whether packets are passed on between nodes that have no link to each other.
+    pub relay: bool,
 }
 
 /// The waits of links.
@@ -219,6 +221,13 @@ impl LinksHandle {
     #[must_use]
     pub fn linked(&self) -> Vec<NodeId> {
         self.parts.table.load().links.keys().copied().collect()
+    }
+
+    /// What this node passes on for others at present.
+    #[must_use]
+    pub fn relayed_pairs(&self) -> Vec<RelayedPair> {
+        let endpoint = self.endpoint();
+        endpoint.map_or_else(Vec::new, |endpoint| endpoint.relayed_pairs())
     }
 
     /// What the node says of itself on links that begin from now on.

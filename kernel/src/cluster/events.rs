@@ -25,7 +25,9 @@ impl Cluster {
     pub(super) fn of_links(self: &Arc<Self>, event: LinksEvent) {
         match event {
             LinksEvent::Up(link) => {
-                if self.addresses.proven(link.link.peer(), link.link.address()) {
+                let address = link.link.address();
+                let is_new = |at| self.addresses.proven(link.link.peer(), at);
+                if address.is_some_and(is_new) {
                     let cluster = self.clone();
                     task::detached("cluster.addresses", async move {
                         cluster.addresses.write().await;

@@ -16,8 +16,8 @@ use mgp_engine::policy::grants::MemberRole;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_protocol::mgp::kernel::nodes::{
-    Cluster, Confirmations, Identity, Leave, Left, Node, Rename, Revoke, Revoked, Role,
-    SharedServer, Standing,
+    Cluster, Confirmations, Identity, Leave, Left, Node, RelayedNodes, Rename, Revoke, Revoked,
+    Role, SharedServer, Standing,
 };
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::time::{boot_moment, unix_ms};
@@ -76,8 +76,20 @@ impl Operator {
             confirmed: view.cluster.is_some() && view.unheard.is_none(),
             listens: self.cluster.links.address().map(|at| at.to_string()),
             waiting: self.waiting_nodes().await?,
+            relays: self.relayed_nodes(),
             troubles,
         })
+    }
+
+    fn relayed_nodes(&self) -> Vec<RelayedNodes> {
+        let pairs = self.cluster.links.relayed_pairs().into_iter();
+        let relayed = pairs.map(|pair| RelayedNodes {
+            nodes: pair.nodes.map(|node| self.cluster.name_of(node)),
+            bytes: pair.bytes,
+            dropped: pair.dropped,
+            since_ms: u64::try_from(pair.age.as_millis()).unwrap_or(u64::MAX),
+        });
+        relayed.collect()
     }
 
     async fn nodes(&self, view: &ClusterView) -> Result<Vec<Node>, Refusal> {
@@ -174,7 +186,10 @@ impl Operator {
             words: node.words(),
             role: member.role.map(role).unwrap_or(Role::Leaf),
             standing,
-            address: linked.map(|linked| plain(linked.address)),
+            address: linked.and_then(|linked| linked.address).map(plain),
+            relay: linked
+                .and_then(|linked| linked.relay)
+                .map(|relay| self.cluster.name_of(relay)),
             since_ms: linked
                 .map(|linked| linked.since_ms)
                 .or(member.out_ms)

@@ -66,6 +66,7 @@ impl EndOfLink {
                 wall_ms: 5,
             }),
             memory: Credit::new(1 << 30),
+            relay: false,
         };
         let (endpoint, mut acceptor) = LinkEndpoint::new(socket, config).unwrap();
         let (taken, accepted) = mpsc::unbounded_channel();

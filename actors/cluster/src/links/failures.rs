@@ -45,6 +45,10 @@ fn words_of_failure(why: &StreamFailure) -> String {
 pub(super) fn words_of_no_link(why: &NoLink) -> String {
     let look = match why {
         NoLink::Unresolved(..) => "look at the names on this side: DNS, and [cluster] peers",
+        NoLink::NoAddress => "name it under [cluster] peers, or turn `mgp lan on` on both sides",
+        NoLink::RelayRefused { .. } | NoLink::RelaySilent { .. } => {
+            "look at the way between the two, or at that of both to a third node"
+        }
         NoLink::Itself => "the address is this node's own",
         NoLink::Unreachable(..) => {
             "look whether the other side runs and at that address, and whether a firewall on either side lets UDP through"

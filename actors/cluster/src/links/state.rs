@@ -152,7 +152,9 @@ impl LinksState {
             new.link.close(LinkClose::TwoLives);
             return;
         }
-        self.hints.proven(node, new.link.address());
+        if let Some(address) = new.link.address() {
+            self.hints.proven(node, address);
+        }
         let number = self.number();
         let live = LiveLink::new(number, new, &self.parts, self.mailbox.clone());
         let Some(member) = self.members.get_mut(&node) else {
@@ -183,12 +185,20 @@ impl LinksState {
             return;
         };
         let peer = Arc::clone(&live.peer);
+        let is_direct = live.is_direct();
         member.live = Some(live);
         member.since = Some(Instant::now());
-        (member.due, member.failure) = (None, None);
+        member.due = None;
+        if is_direct {
+            member.failure = None;
+        }
         self.publish();
         self.parts.events.send(LinksEvent::Up(peer));
         self.introduce(node);
+        match is_direct {
+            true => self.dial_through(node),
+            false => self.dial_directly(node),
+        }
     }
 
     fn drain(&mut self, node: NodeId, link: LiveLink) {

@@ -32,8 +32,10 @@ pub struct LinkStatus {
 /// A link that lives.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkedStatus {
-    /// Where the node is.
-    pub address: SocketAddr,
+    /// Where the node is; `None` where another one is between.
+    pub address: Option<SocketAddr>,
+    /// The node that passes on what both send each other, if the link is not direct.
+    pub relay: Option<NodeId>,
     /// This node dialed.
     pub dialed: bool,
     /// When it came about, in milliseconds since 1970.
@@ -51,6 +53,7 @@ impl LinksState {
         let members = self.members.iter().map(|(node, member)| {
             let linked = member.live.as_ref().map(|live| LinkedStatus {
                 address: live.peer.link.address(),
+                relay: live.peer.link.relay(),
                 dialed: live.peer.link.dialed(),
                 since_ms: live.since_ms,
                 round_trip: live.peer.link.round_trip(),
@@ -58,7 +61,14 @@ impl LinksState {
                 loss: live.peer.link.loss(),
             });
             let trouble = match &linked {
-                Some(linked) => linked.clock.and_then(words_of_clock),
+                Some(linked) => {
+                    // Why the link is not direct is of use as well.
+                    let clock = linked.clock.and_then(words_of_clock);
+                    clock.or_else(|| {
+                        let failure = linked.relay.and(member.failure.as_ref())?;
+                        Some(format!("it is linked through another node: {failure}"))
+                    })
+                }
                 None => member.failure.clone(),
             };
             LinkStatus {

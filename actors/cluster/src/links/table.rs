@@ -9,6 +9,7 @@ use mgp_engine::cluster::assertions::{
 use mgp_engine::cluster::clock_offset::{ClockOffset, MeasuredClock};
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_protocol::federation::assertion::{AssertionId, SignedAssertion};
+use mgp_protocol::federation::hello::WireFeatures;
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId};
 use mgp_runtime::randomness;
 use mgp_runtime::time::unix_ms;
@@ -60,6 +61,12 @@ impl PeerLink {
             believed: Mutex::new(Assertions::new(ends)),
             clock: Mutex::default(),
         })
+    }
+
+    /// Whether the peer may be asked to pass packets on.
+    pub(super) fn may_relay(&self) -> bool {
+        let features = self.link.agreed().features;
+        self.link.relay().is_none() && features.contains(WireFeatures::RELAY)
     }
 
     /// What a call of one of this node's agents says of it.

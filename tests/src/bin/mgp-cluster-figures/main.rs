@@ -11,6 +11,7 @@ mod deaths;
 mod isolation;
 mod node;
 mod partitions;
+mod relay;
 mod rough_ways;
 mod standing;
 mod steadiness;
@@ -36,12 +37,13 @@ const SKIPPED: u8 = 77;
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// The parts, in the order in which they run.
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "standing",
     "deaths",
     "partitions",
     "rough",
     "steady",
+    "relay",
     "crowd",
     "calls",
     "lan",
@@ -51,8 +53,8 @@ const PARTS: [&str; 8] = [
 #[derive(Debug, Parser)]
 #[command(about = "What a cluster of real kernels takes, beside what it may take")]
 struct Options {
-    /// The parts to measure: standing, deaths, partitions, rough, steady, crowd, calls, lan; all of them when none
-    /// is named.
+    /// The parts to measure: standing, deaths, partitions, rough, steady, relay, crowd, calls, lan; all of them when
+    /// none is named.
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(PARTS))]
     parts: Vec<String>,
     /// A tenth of the rounds, and eight nodes in the place of 32.
@@ -175,6 +177,7 @@ async fn part_of(part: &str, options: &Options) -> Table {
         "partitions" => Box::pin(partitions::table(options)).await,
         "rough" => Box::pin(rough_ways::table(options)).await,
         "steady" => Box::pin(steadiness::table(options)).await,
+        "relay" => Box::pin(relay::table(options)).await,
         "crowd" => Box::pin(crowd::table(options)).await,
         "calls" => Box::pin(calls::table(options)).await,
         _ => Box::pin(announcement::table()).await,

@@ -128,6 +128,16 @@ impl Node {
         !answer.is_error() && answer.result()["isError"] != true
     }
 
+    /// Calls a tool that is refused; gives the words of the refusal, and nothing where it answered.
+    pub(crate) async fn refusal(&mut self, tool: &str, arguments: Value) -> String {
+        let params = json!({"name": tool, "arguments": arguments});
+        let answer = self.operator.request("tools/call", params).await;
+        match answer.is_error() || answer.result()["isError"] == true {
+            true => answer.frame.to_string(),
+            false => String::new(),
+        }
+    }
+
     /// Shares the tool `echo` of a server with the cluster, or no longer.
     pub(crate) async fn share(&mut self, server: &str, shared: bool) {
         let (method, params) = match shared {
@@ -146,7 +156,15 @@ impl Node {
     /// # Panics
     /// When that is not done by the deadline.
     pub(crate) async fn admit(&mut self, guest: &mut Self) {
-        let invite = json!({"approved": true});
+        self.admit_as("member", guest).await;
+    }
+
+    /// The same for a role.
+    ///
+    /// # Panics
+    /// When that is not done by the deadline.
+    pub(crate) async fn admit_as(&mut self, role: &str, guest: &mut Self) {
+        let invite = json!({"approved": true, "role": role});
         let invited = self.ask("mgp/kernel/nodes/invite", invite).await;
         let join = json!({"ticket": invited["ticket"]});
         guest.ask("mgp/kernel/nodes/join", join).await;
@@ -161,6 +179,15 @@ impl Node {
 }
 
 impl DeadNode {
+    /// Its power is back, and somebody wrote something else into its configuration meanwhile.
+    pub(crate) async fn again_with(self, before: &str, after: &str) -> Node {
+        let file = self.folder.path().join("mgp.toml");
+        let config = std::fs::read_to_string(&file).expect("its disk is whole");
+        assert!(config.contains(before), "{config}");
+        std::fs::write(&file, config.replace(before, after)).expect("its disk is whole");
+        self.again().await
+    }
+
     /// Its power is back.
     pub(crate) async fn again(self) -> Node {
         let file = self.folder.path().join("mgp.toml");

@@ -38,7 +38,7 @@ async fn two_nodes_link_and_what_is_told_arrives() {
             let status = a.links.status().await.unwrap();
             let linked = status[0].linked.unwrap();
             if status[0].present && linked.clock.is_some() {
-                assert_eq!(linked.address, b.at);
+                assert_eq!((linked.address, linked.relay), (Some(b.at), None));
                 assert_eq!(status[0].trouble, None);
                 assert!(linked.loss.sent > 0);
                 return;

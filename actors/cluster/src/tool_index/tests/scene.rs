@@ -94,6 +94,7 @@ impl Wire {
             identity,
             greeting: Arc::new(move || hello.clone()),
             memory: Credit::new(1 << 30),
+            relay: false,
         };
         let (endpoint, mut acceptor) = LinkEndpoint::new(socket, config).unwrap();
         let (taken, accepted) = mpsc::unbounded_channel();

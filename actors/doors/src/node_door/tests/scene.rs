@@ -246,6 +246,7 @@ impl LinkedEnd {
                 wall_ms: 5,
             }),
             memory: Credit::new(1 << 30),
+            relay: false,
         };
         let (endpoint, mut acceptor) = LinkEndpoint::new(socket, config).unwrap();
         let (taken, accepted) = mpsc::unbounded_channel();

@@ -209,9 +209,25 @@ pub struct Cluster {
     /// Nodes that wait to be let in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingNode>,
+    /// What this node passes on for nodes that have no direct link to each other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relays: Vec<RelayedNodes>,
     /// What is wrong with the cluster, or soon will be: why, and what to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<String>,
+}
+
+/// Two nodes between which a third one passes on what they send each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelayedNodes {
+    /// Their names.
+    pub nodes: [String; 2],
+    /// Bytes passed on, both ways.
+    pub bytes: u64,
+    /// Packets that were dropped: they came too fast, or a link had no room.
+    pub dropped: u64,
+    /// How long it has lasted, in milliseconds.
+    pub since_ms: u64,
 }
 
 /// How a node is reached.
@@ -261,6 +277,9 @@ pub struct Node {
     /// Where it is, or was last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// The node that passes on what both send each other, where the link is not direct.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<String>,
     /// The link has been open, or closed, for so many milliseconds; of a node that is out, how long ago that was
     /// written down.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,7 +10,7 @@ use super::invite::waiting;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, table};
-use crate::cli::words::{one_line, plain, time};
+use crate::cli::words::{bytes, one_line, plain, time};
 
 /// Widest column of a table, in characters.
 const WIDTH: usize = 48;
@@ -79,21 +79,29 @@ fn in_words(cluster: &Cluster) -> String {
         ]);
     }
     format!(
-        "cluster {id}\nthis node {here}; lease of {} s, {lease}\n\n{}\n{}",
+        "cluster {id}\nthis node {here}; lease of {} s, {lease}\n\n{}\n{}{}",
         cluster.lease_secs,
         table.trim_fmt(),
+        relays(cluster),
         troubles(cluster)
     )
 }
 
-/// `linked for 3 min`, `away for 20 s`.
+/// `linked for 3 min`, `linked through desk for 3 min`, `away for 20 s`.
 fn state(node: &Node) -> String {
-    let word = node.standing.as_str();
+    let word = match &node.relay {
+        Some(relay) => format!(
+            "{} through {}",
+            node.standing.as_str(),
+            one_line(relay, WIDTH)
+        ),
+        None => node.standing.as_str().to_owned(),
+    };
     match (node.standing, node.since_ms) {
         (Standing::Linked | Standing::Away, Some(since)) => format!("{word} for {}", time(since)),
         (Standing::Left | Standing::Revoked, Some(since)) => format!("{word} {} ago", time(since)),
         (Standing::Here | Standing::Linked | Standing::Away, _)
-        | (Standing::Left | Standing::Revoked, None) => word.into(),
+        | (Standing::Left | Standing::Revoked, None) => word,
     }
 }
 
@@ -129,6 +137,23 @@ fn shares(node: &Node) -> String {
     }
 }
 
+/// What this node passes on for others, a line for each pair.
+fn relays(cluster: &Cluster) -> String {
+    let lines = cluster.relays.iter().map(|relayed| {
+        let [a, b] = relayed.nodes.each_ref().map(|name| one_line(name, WIDTH));
+        let dropped = match relayed.dropped {
+            0 => String::new(),
+            packets => format!(", {packets} packets dropped"),
+        };
+        format!(
+            "\nrelays between {a} and {b}: {} in {}{dropped}",
+            bytes(relayed.bytes),
+            time(relayed.since_ms)
+        )
+    });
+    lines.collect()
+}
+
 /// What is wrong, with a node or with all, a line for each.
 fn troubles(cluster: &Cluster) -> String {
     let of_nodes = cluster.nodes.iter().filter_map(|node| {
@@ -142,7 +167,7 @@ fn troubles(cluster: &Cluster) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mgp_protocol::mgp::kernel::nodes::SharedServer;
+    use mgp_protocol::mgp::kernel::nodes::{RelayedNodes, SharedServer};
 
     use super::*;
 
@@ -174,11 +199,24 @@ mod tests {
             why: Some("nobody answers at 10.0.0.4:7332: is it up?".into()),
             ..Node::default()
         };
+        let den = Node {
+            name: "den".into(),
+            standing: Standing::Linked,
+            relay: Some("nas".into()),
+            since_ms: Some(20_000),
+            ..Node::default()
+        };
         let cluster = Cluster {
             id: Some("c1".into()),
-            nodes: vec![here, nas, attic],
+            nodes: vec![here, nas, attic, den],
             lease_secs: 30,
             confirmed: true,
+            relays: vec![RelayedNodes {
+                nodes: ["attic".into(), "nas".into()],
+                bytes: 3 << 20,
+                dropped: 7,
+                since_ms: 60_000,
+            }],
             ..Cluster::default()
         };
         let text = in_words(&cluster);
@@ -192,6 +230,8 @@ mod tests {
             "demo (6, replica)",
             "away for 20 s",
             "attic: nobody answers at 10.0.0.4:7332",
+            "linked through nas for 20 s",
+            "relays between attic and nas: 3 MiB in 1 min, 7 packets dropped",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
