@@ -87,6 +87,7 @@ pub mod replication {
     pub mod members;
     pub mod own_log;
     pub mod replica;
+    pub mod role_changes;
     pub mod rules;
     #[cfg(test)]
     mod scene;

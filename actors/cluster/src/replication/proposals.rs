@@ -125,6 +125,10 @@ impl ReplicationState {
         if let Err(refusal) = self.may_write() {
             return reply.send(Err(refusal));
         }
+        if self.is_demoted() {
+            let why = "this node was demoted, which is for good under its key: `mgp node rekey` gives it another one, with which the recovery key makes it an admin";
+            return reply.send(Err(Refusal::BadParams(why.into())));
+        }
         let Some(signed) = self.signed_by_recovery(recovery, by) else {
             let why = "this is not the recovery key of this node's cluster";
             return reply.send(Err(Refusal::BadParams(why.into())));
@@ -161,6 +165,15 @@ impl ReplicationState {
         }
     }
 
+    /// Whether this node may not be an admin under its key any more.
+    fn is_demoted(&self) -> bool {
+        self.records().is_some_and(|records| {
+            let logs = records.replica.logs();
+            let own = logs.members().get(logs.here());
+            own.is_some_and(|member| member.most.is_some())
+        })
+    }
+
     /// The next operations of the recovery key's own log; None where it is of another cluster.
     fn signed_by_recovery(&self, recovery: &ClusterRecovery, by: &AskedBy) -> Option<Vec<Signed>> {
         let key = recovery.key.key();
@@ -177,6 +190,7 @@ impl ReplicationState {
         let gone = recovery.without.iter().map(|node| MemberChange::Cut {
             node: *node,
             at: logs.grants().tip(*node),
+            stays_as: None,
         });
         let (first, mut previous) = logs.grants().next(issuer);
         let signed = std::iter::once(here).chain(gone).zip(first..);

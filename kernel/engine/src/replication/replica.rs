@@ -226,6 +226,12 @@ impl Replica {
         all
     }
 
+    /// True when the last that is known of a node is that it shuts down: it wrote so, and has not answered since.
+    #[must_use]
+    pub fn is_resting(&self, node: NodeId) -> bool {
+        self.logs.grants().rests(node) && !self.leases.was_heard(node)
+    }
+
     /// Whether it is one of those.
     fn is_spoken_with(&self, node: NodeId) -> bool {
         let member = self.logs.members().get(node);

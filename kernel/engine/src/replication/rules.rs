@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mgp_protocol::ids::{NodeAgent, NodeId, ServerId};
+use mgp_protocol::ids::{NodeAgent, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::{Entry, Explanation, Source};
 
 use super::replica::Replica;
@@ -96,6 +96,33 @@ pub fn explain(
     });
     let rules = foreign_rules(replica, known, now_ms, now);
     explain_foreign(levels, rules.hindrance(caller, server, tool))
+}
+
+/// Explains what the logs say of an agent at a server, which its owner decides by. Whether it is shared, and whether its
+/// owner has heard all who could deny it, is known there.
+#[must_use]
+pub fn explain_elsewhere(
+    replica: &Replica,
+    caller: &NodeAgent,
+    on: &NodeServer,
+    tool: Option<&str>,
+    now_ms: u64,
+) -> Explanation {
+    let subject = Subject::Agent(caller.clone());
+    let of_tool = tool.map(|tool| GrantResource::Tool(on.clone(), tool.to_owned()));
+    let levels = [
+        (Source::ToolGrant, of_tool),
+        (Source::ServerGrant, Some(GrantResource::Server(on.clone()))),
+    ];
+    let levels = levels.into_iter().filter_map(|(source, resource)| {
+        let resource = resource?;
+        let found = replica.logs().grants().of(&subject);
+        let found = found.filter(|granted| granted.grant.resource == resource);
+        let found = found.map(|granted| (granted, replica.force(granted, now_ms)));
+        let found = found.collect();
+        Some((source, resource, found))
+    });
+    explain_foreign(levels, None)
 }
 
 /// The entries of the cluster's logs that are in force, with the names that `name` gives other nodes.
@@ -313,6 +340,25 @@ mod tests {
         owner.known.shared.add(files(), Some(node(2)), "*");
         assert_eq!(owner.decide(&caller(), Some("read_it")), closed);
         assert!(!owner.table().sees(&who, &files(), 0));
+    }
+
+    /// What an agent may call elsewhere is known here by the same logs.
+    #[test]
+    fn only_what_is_granted_elsewhere_is_called_allowed() {
+        let mut owner = OwnerOfFiles::new();
+        let (on, other) = (node(0).server(files()), node(2).server(files()));
+        let allowed = |owner: &OwnerOfFiles, on: &NodeServer| {
+            let tool = Some("read_it");
+            let told = explain_elsewhere(&owner.replica, &caller(), on, tool, 0);
+            told.permission == Permission::Allow
+        };
+        assert!(!allowed(&owner, &on), "nobody granted it");
+        let granted = owner.other.write(allow(1));
+        owner.take(granted);
+        assert!(allowed(&owner, &on) && !allowed(&owner, &other));
+        let denied = owner.founder.write(deny(2));
+        owner.take(denied);
+        assert!(!allowed(&owner, &on));
     }
 
     /// FED-039, FED-049: only allows lapse, and only those of other nodes' agents.

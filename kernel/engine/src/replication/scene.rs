@@ -91,7 +91,8 @@ pub(super) fn admit(n: u8, role: MemberRole) -> LogChange {
 }
 
 pub(super) fn cut(n: u8, at: LogTip) -> LogChange {
-    LogChange::Members(MemberChange::Cut { node: node(n), at })
+    let (node, stays_as) = (node(n), None);
+    LogChange::Members(MemberChange::Cut { node, at, stays_as })
 }
 
 pub(super) fn subject() -> Subject {

@@ -210,7 +210,11 @@ impl World {
             true => LogTip::EMPTY,
             false => tip,
         };
-        let cut = MemberChange::Cut { node, at: at_tip };
+        let cut = MemberChange::Cut {
+            node,
+            at: at_tip,
+            stays_as: None,
+        };
         if self.propose(at, LogChange::Members(cut)) {
             self.count("a node is cut off");
         }

@@ -124,6 +124,8 @@ impl WireFeatures {
     pub const GRANTS: Self = Self(1 << 2);
     /// Indexes of shared tools are exchanged.
     pub const INDEX: Self = Self(1 << 3);
+    /// A cut that leaves a node in, with a lower role, is read as that.
+    pub const DEMOTION: Self = Self(1 << 10);
     /// A wire that is changed on purpose (`wire-next`): no release sets it, tests of mixed clusters do.
     pub const WIRE_NEXT: Self = Self(1 << 63);
 

@@ -167,6 +167,7 @@ fn only_the_recovery_key_helps_when_two_cut_each_other_off() {
     let cut = MemberChange::Cut {
         node: node(RECOVERY),
         at: tip,
+        stays_as: None,
     };
     all.push(first.write(LogChange::Members(cut)));
     let recover = MemberChange::Recover { key: key(4), name };

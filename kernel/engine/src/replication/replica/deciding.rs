@@ -164,7 +164,8 @@ impl Replica {
         let all = self.logs.members().all();
         let mut lacking = all.filter(|(node, member)| {
             let known = grants.tip(*node).next;
-            let lacks = member.cut.is_some_and(|end| known < end);
+            let end = member.cut.or(member.demoted);
+            let lacks = end.is_some_and(|end| known < end);
             member.may_take && lacks && !grants.is_forked(*node)
         });
         lacking.next().map(|(node, _)| node)

@@ -82,7 +82,7 @@ impl Replica {
         let members = self.logs.members();
         let perhaps = members
             .get(here)
-            .is_some_and(|member| member.may_take && member.cut.is_none());
+            .is_some_and(|it| it.may_take && it.cut.is_none() && it.demoted.is_none());
         if !members.is_admin(here) && (change.gives() || !perhaps) {
             return Err(NotProposed::NotAdmin);
         }

@@ -336,7 +336,14 @@ impl SmallCluster {
     pub(super) fn cuts(&mut self, n: usize, other: usize) {
         let at = self.nodes[n].replica.logs().grants().tip(node(other));
         let node = node(other);
-        self.propose(n, LogChange::Members(MemberChange::Cut { node, at }));
+        self.propose(
+            n,
+            LogChange::Members(MemberChange::Cut {
+                node,
+                at,
+                stays_as: None,
+            }),
+        );
     }
 
     fn propose(&mut self, n: usize, change: LogChange) -> Option<Proposed> {

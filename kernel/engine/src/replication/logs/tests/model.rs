@@ -141,7 +141,7 @@ impl Model {
         let mut ends: BTreeMap<NodeId, u64> = BTreeMap::new();
         for (_, operation) in &self.all {
             let (cut, at) = match operation.change.members() {
-                Some(MemberChange::Cut { node, at } | MemberChange::Rekey { node, at, .. }) => {
+                Some(MemberChange::Cut { node, at, .. } | MemberChange::Rekey { node, at, .. }) => {
                     (*node, *at)
                 }
                 _ => continue,
