@@ -7,13 +7,17 @@ mod judge;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use mgp_cluster::links::InboundNodeCall;
+use mgp_cluster::agent_turns::{AgentTurn, takes_turn};
+use mgp_cluster::links::{InboundNodeCall, PeerLink};
 use mgp_engine::clock::micros;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Dialect;
+use mgp_protocol::federation::call::CallRefused;
 use mgp_protocol::federation::call::times::PartTimes;
+use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::events::Subscribe;
@@ -76,16 +80,23 @@ impl NodeDoor {
     async fn take(&self, InboundNodeCall { peer, call }: InboundNodeCall) {
         let (input, output) = (call.input, call.output);
         let kind = call.kind;
+        let (left_ms, asks) = (call.header.left_ms, call.header.method.clone());
         let judgement = judge::judge(&self.reception, &peer, &call.header, call.params, kind);
         let answered = match judgement {
             Judgement::Refused(refused) => output.refuse(&refused).await,
             Judgement::Answered(refusal, dialect) => answer(output, &Err(refusal), dialect).await,
-            Judgement::Taken(judged) => match self.begin(*judged) {
-                Ok(conversation) => {
-                    return self.converse(conversation, input, output).await;
+            Judgement::Taken(judged) => {
+                let Some(_turn) = turn(&peer, &asks, &judged.agent, left_ms).await else {
+                    let _gone = output.refuse(&CallRefused::Late).await;
+                    return;
+                };
+                match self.begin(*judged) {
+                    Ok(conversation) => {
+                        return self.converse(conversation, input, output).await;
+                    }
+                    Err((refusal, dialect)) => answer(output, &Err(refusal), dialect).await,
                 }
-                Err((refusal, dialect)) => answer(output, &Err(refusal), dialect).await,
-            },
+            }
         };
         // Who called is gone, or reads no more: there is nobody to be told.
         drop(answered);
@@ -186,6 +197,22 @@ impl NodeDoor {
             self.reception.routes.note(caller, &method, params);
         }
     }
+}
+
+/// The turn of a call that has one: a node of an earlier version lets one agent begin more than an agent may. None when
+/// the call's time is over before it comes.
+async fn turn(
+    peer: &PeerLink,
+    method: &str,
+    agent: &AgentId,
+    left_ms: u64,
+) -> Option<Option<AgentTurn>> {
+    if !takes_turn(method) {
+        return Some(None);
+    }
+    let left = Duration::from_millis(left_ms);
+    let turn = tokio::time::timeout(left, peer.incoming.enter(agent)).await;
+    turn.ok().map(Some)
 }
 
 /// Where the time of a call went here, up to now; `None` of one that took no time anybody looks for.

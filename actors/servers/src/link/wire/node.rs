@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mgp_cluster::agent_turns::{AgentTurn, takes_turn};
 use mgp_cluster::links::{LinkTable, PeerLink};
 use mgp_cluster::tool_index::{HeldServer, HeldTools};
 use mgp_protocol::federation::call::{CallHeader, CallRefused, CallTag, HOPS, LONGEST_CALL_MS};
@@ -205,6 +206,9 @@ impl NodeWire {
             signed: shown.cloned(),
             hops: HOPS,
             left_ms: 0,
+        };
+        let Some(_turn) = turn(peer, request).await else {
+            return Ok(Err(self.crowded(request)));
         };
         let (over, params) = (&peer.link, request.params.clone());
         let (input, output) = match request.method {
@@ -461,4 +465,14 @@ async fn said<'a>(
         Some(outgoing) => Some((&mut outgoing.output, outgoing.said.recv().await?)),
         None => std::future::pending().await,
     }
+}
+
+/// The turn of a call that has one; none when its time is over before it comes.
+async fn turn(peer: &PeerLink, request: &NodeRequest<'_>) -> Option<Option<AgentTurn>> {
+    let agent = request.agent.as_ref();
+    let Some(agent) = agent.filter(|_| takes_turn(request.method)) else {
+        return Some(None);
+    };
+    let turn = tokio::time::timeout_at(request.until, peer.outgoing.enter(agent)).await;
+    turn.ok().map(Some)
 }
