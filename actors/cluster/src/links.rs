@@ -44,7 +44,7 @@ use self::parts::LinksParts;
 use self::state::LinksState;
 
 pub use self::socket::OpenFailed;
-pub use self::status::{LinkStatus, LinkedStatus};
+pub use self::status::{LinkRefusal, LinkStatus, LinkedStatus};
 pub use self::table::{InboundNodeCall, LinkTable, PeerLink};
 
 /// What the links need.
@@ -213,6 +213,12 @@ impl LinksHandle {
     #[must_use]
     pub fn link(&self, node: NodeId) -> Option<Arc<PeerLink>> {
         self.parts.table.load().links.get(&node).cloned()
+    }
+
+    /// The links there are.
+    #[must_use]
+    pub fn table(&self) -> Arc<LinkTable> {
+        self.parts.table.load()
     }
 
     /// The nodes with a link.

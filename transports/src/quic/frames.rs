@@ -75,6 +75,11 @@ impl StreamFailure {
                 Self::LinkClosed(LinkClose::of_code(close.error_code.into_inner()))
             }
             ConnectionError::LocallyClosed => Self::ClosedHere,
+            ConnectionError::ConnectionClosed(close)
+                if is_about_certificate(u64::from(close.error_code)) =>
+            {
+                Self::LinkClosed(LinkClose::NotPinned)
+            }
             ConnectionError::VersionMismatch
             | ConnectionError::TransportError(_)
             | ConnectionError::ConnectionClosed(_)
@@ -83,6 +88,13 @@ impl StreamFailure {
             | ConnectionError::CidsExhausted => Self::LinkLost(in_words(error)),
         }
     }
+}
+
+/// Whether a peer that does not take the certificate it was shown says so: QUIC carries an alert of TLS (RFC 8446, 6)
+/// as 0x100 and its number (RFC 9001, 4.8).
+fn is_about_certificate(code: u64) -> bool {
+    // bad_certificate to certificate_unknown, unknown_ca, access_denied.
+    matches!(code.checked_sub(0x100), Some(42..=46 | 48 | 49))
 }
 
 /// Why a frame was not written.

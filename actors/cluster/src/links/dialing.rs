@@ -144,6 +144,7 @@ impl LinksState {
                 Ok(new) => self.linked(new),
                 Err(why) => {
                     member.failure = Some(failures::words_of_no_link(&why));
+                    member.refusal = failures::refusal_of_no_link(&why, member.refusal);
                     let kept_out = refuses_two_lives(&why);
                     if kept_out {
                         self.kept_out_by(node);

@@ -193,7 +193,8 @@ impl ServedLink {
                 message @ (Control::Logs(_)
                 | Control::Index(_)
                 | Control::IndexReport(_)
-                | Control::Leaving(_)) => {
+                | Control::Leaving(_)
+                | Control::Reach(_)) => {
                     let turn = self.turn().await;
                     self.events.send(LinksEvent::Control(node, message, turn));
                 }

@@ -22,6 +22,7 @@ use super::alarms::{Alarms, Due};
 use super::live::LiveLink;
 use super::parts::LinksParts;
 use super::socket::OpenSocket;
+use super::status::LinkRefusal;
 use super::{LinkPins, LinkTable, LinksEvent, LinksMsg, PinnedPeer, failures};
 
 /// A member, and the links to it.
@@ -36,6 +37,8 @@ pub(super) struct MemberLinks {
     /// Links whose place another one took; the transport bounds them.
     pub(super) draining: Vec<LiveLink>,
     pub(super) failure: Option<String>,
+    pub(super) refusal: Option<LinkRefusal>,
+    pub(super) lost_ms: Option<u64>,
     pub(super) present: bool,
 }
 
@@ -185,7 +188,7 @@ impl LinksState {
         let peer = Arc::clone(&live.peer);
         member.live = Some(live);
         member.since = Some(Instant::now());
-        (member.due, member.failure) = (None, None);
+        (member.due, member.failure, member.refusal) = (None, None, None);
         self.publish();
         self.parts.events.send(LinksEvent::Up(peer));
         self.introduce(node);
@@ -241,6 +244,8 @@ impl LinksState {
     pub(super) fn down(&mut self, node: NodeId, why: &LinkGone) {
         if let Some(member) = self.members.get_mut(&node) {
             member.failure = Some(failures::words_of_end(why));
+            member.refusal = failures::refusal_of_end(why);
+            member.lost_ms = Some(unix_ms());
         }
         let why = why.clone();
         self.parts.events.send(LinksEvent::Down { node, why });
@@ -300,6 +305,7 @@ impl LinksState {
         });
         let table = LinkTable {
             links: live.collect(),
+            here: Some(self.parts.said.load().0.clone()),
             replaced: CancellationToken::new(),
         };
         let before = self.parts.table.load();
@@ -324,6 +330,8 @@ impl MemberLinks {
             since: None,
             draining: Vec::new(),
             failure: None,
+            refusal: None,
+            lost_ms: None,
             present: false,
         }
     }

@@ -25,8 +25,21 @@ pub struct LinkStatus {
     pub linked: Option<LinkedStatus>,
     /// The node keeps this one out: it says that two living nodes have this one's key.
     pub keeps_out: bool,
+    /// The node takes no link of this one, as its last answer showed.
+    pub refusal: Option<LinkRefusal>,
+    /// When the last link to it ended, in milliseconds since 1970; none where there was none since the kernel's start.
+    pub lost_ms: Option<u64>,
     /// What is wrong, and where to look: the last failure where there is no link, or the clocks.
     pub trouble: Option<String>,
+}
+
+/// How a node refused a link of this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkRefusal {
+    /// It ended the link as that of a node that was cut off.
+    Revoked,
+    /// It does not take the key of this node.
+    NotPinned,
 }
 
 /// A link that lives.
@@ -67,6 +80,8 @@ impl LinksState {
                 role: member.pinned.role,
                 present: member.present,
                 keeps_out: linked.is_none() && member.plan.is_kept_out(),
+                refusal: member.refusal.filter(|_| linked.is_none()),
+                lost_ms: member.lost_ms.filter(|_| linked.is_none()),
                 linked,
                 trouble,
             }

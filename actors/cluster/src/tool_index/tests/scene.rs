@@ -188,6 +188,7 @@ async fn read(index: ToolIndexHandle, peer: NodeId, mut input: ControlInput) {
             | Control::Addresses(_)
             | Control::Logs(_)
             | Control::Leaving(_)
+            | Control::Reach(_)
             | Control::Unknown(_) => panic!("{control:?}"),
         }
     }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use mgp_cluster::agent_turns::CALLS_OF_AGENT;
 use mgp_protocol::federation::call::CallRefused;
+use mgp_protocol::federation::hello::ToldRole;
+use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::jsonrpc::INVALID_PARAMS;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::refusal::mgp::Code;
@@ -15,6 +18,19 @@ impl NodeWire {
     /// Nothing of the request was sent.
     pub(super) fn away(&self, link: &Link) -> Refusal {
         not_done(link, format!("{} is not linked now", self.node))
+    }
+
+    /// The agent has as many calls under way at the node as one may, and none ended in the time of this one. Nothing of
+    /// it was sent.
+    pub(super) fn crowded(&self, request: &NodeRequest<'_>) -> Refusal {
+        let agent = request.agent.as_ref().map(ToString::to_string);
+        Refusal::Overloaded {
+            what: format!(
+                "the list of {CALLS_OF_AGENT} calls that {} has under way at {}",
+                agent.unwrap_or_default(),
+                self.node
+            ),
+        }
     }
 
     pub(super) fn overdue(&self, link: &Link, limit: Duration) -> Refusal {
@@ -61,17 +77,45 @@ impl NodeWire {
         let tool = request.tool.as_deref().filter(|_| unknown);
         match (tool, &request.agent) {
             (Some(tool), Some(agent)) if self.holds(tool) => Refusal::Closed(format!(
-                "{agent} may not call tool {tool} of server {}: nothing allows it at {}, which decides; a grant \
-                 for this agent opens it (`mgp grant`)",
-                link.server, self.node
+                "{agent} may not call tool {tool} of server {}: nothing allows it at {}, which decides; a grant opens \
+                 it, {}",
+                link.server,
+                self.node,
+                self.grant_command(agent),
             )),
             _ => Refusal::Peer(raw),
         }
     }
 
+    /// The whole command that lets an agent of this node in, and where to type it: only an admin signs grants.
+    fn grant_command(&self, agent: &AgentId) -> String {
+        let links = self.links.load();
+        let peer = links.links.get(&self.of.node);
+        let role = peer.map(|peer| peer.link.hello().role);
+        let here = links.here.as_ref().map(ToString::to_string);
+        let here = here.unwrap_or_else(|| "THIS-NODE".to_owned());
+        grant_command(role, (&*self.node, &self.of.server), agent, &here)
+    }
+
     fn holds(&self, tool: &str) -> bool {
         self.held()
             .is_some_and(|held| held.tools.contains_key(tool))
+    }
+}
+
+fn grant_command(
+    role: Option<ToldRole>,
+    (node, server): (&str, &ServerId),
+    agent: &AgentId,
+    here: &str,
+) -> String {
+    let agent = agent.as_str();
+    let agent = agent.strip_prefix(AgentId::PREFIX).unwrap_or(agent);
+    match role {
+        Some(ToldRole::Admin) => format!("on {node}: mgp grant {agent}@{here} {server}"),
+        Some(ToldRole::Member | ToldRole::Leaf | ToldRole::Unknown) | None => {
+            format!("on an admin of the cluster: mgp grant {agent}@{here} {node}/{server}")
+        }
     }
 }
 
@@ -83,5 +127,25 @@ fn not_done(link: &Link, why: String) -> Refusal {
         reason: Some(why),
         retry_after_ms: None,
         unreachable: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is typed as it stands there works, at the node that is named.
+    #[test]
+    fn a_refusal_names_the_whole_grant_and_the_node_to_type_it_on() {
+        let (agent, demo) = (AgentId::new("agent.local"), ServerId::new("demo"));
+        let told = |role| grant_command(role, ("nas", &demo), &agent, "desk");
+        assert_eq!(
+            told(Some(ToldRole::Admin)),
+            "on nas: mgp grant local@desk demo"
+        );
+        assert_eq!(
+            told(Some(ToldRole::Member)),
+            "on an admin of the cluster: mgp grant local@desk nas/demo"
+        );
     }
 }
