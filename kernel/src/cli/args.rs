@@ -29,8 +29,8 @@ pub use events::replay::Replay;
 pub use events::trace::Trace;
 pub use events::{Events, TailEvents};
 pub use nodes::{
-    Audience, Cluster, Invite, Join, Lan, Leave, LetIn, NamedNode, Nodes, Recover, Rekey, Rename,
-    Share, TurnAway, Unshare, Withdraw,
+    Audience, Cluster, Demote, Drain, Forget, Invite, Join, Lan, Leave, LetIn, Nodes, Promote,
+    Recover, Rekey, Rename, RevokeNode, Share, TurnAway, Unshare, Withdraw,
 };
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};

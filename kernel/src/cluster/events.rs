@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mgp_cluster::links::{HeardTurn, LinksEvent};
@@ -69,6 +70,11 @@ impl Cluster {
             Control::Index(digest) => self.tool_index.heard(node, digest, turn),
             Control::IndexReport(report) => self.tool_index.report(node, report, turn),
             Control::Leaving(leaving) => self.leaves(node, leaving),
+            Control::Reach(reach) => {
+                let view = self.replication.view();
+                let is_member = |node| view.members.contains_key(&node);
+                self.reports.hear(node, reach, is_member);
+            }
             // The links keep these to themselves, and a later version's are for nobody here.
             Control::Hello(_)
             | Control::Ping(_)
@@ -128,7 +134,11 @@ impl Cluster {
 
     /// Other things are shared.
     pub(super) fn of_shares(self: &Arc<Self>, shares: Arc<Shares>) {
-        self.tool_index.set_shares(shares);
+        self.tool_index
+            .set_shares(match self.withdrawn.load(Ordering::Acquire) {
+                true => Arc::default(),
+                false => shares,
+            });
         self.exports.notify_one();
     }
 }

@@ -5,11 +5,12 @@ mod join;
 mod keys;
 mod lan;
 mod list;
+mod revoke;
+mod upkeep;
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::nodes::{
-    Answered, Approve, Confirmations, Id, Identity, Leave, Left, Node, Refuse, Rename, Revoke,
-    Revoked,
+    Answered, Approve, Confirmations, Id, Identity, Leave, Left, Node, Refuse, Rename,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -31,8 +32,12 @@ pub(super) fn run(context: &CliContext, typed: Nodes) -> Result<(), Failure> {
         Nodes::Approve(typed) => approve(context, typed),
         Nodes::Refuse(typed) => refuse(context, typed),
         Nodes::List => list::nodes(context),
-        Nodes::Revoke(typed) => revoke(context, typed.node),
+        Nodes::Revoke(typed) => revoke::revoke(context, typed),
         Nodes::Rename(typed) => rename(context, typed),
+        Nodes::Promote(typed) => upkeep::promote(context, typed),
+        Nodes::Demote(typed) => upkeep::demote(context, typed),
+        Nodes::Drain(typed) => upkeep::drain(context, &typed),
+        Nodes::Forget(typed) => upkeep::forget(context, typed),
         Nodes::Leave(typed) => leave(context, &typed),
         Nodes::Rekey(typed) => keys::rekey(context, typed),
         Nodes::Tickets => invite::tickets(context),
@@ -107,15 +112,6 @@ fn refuse(context: &CliContext, typed: args::TurnAway) -> Result<(), Failure> {
         say(plain(&format!(
             "{name} ({words}) is turned away, and its ticket is used up"
         )))
-    })
-}
-
-fn revoke(context: &CliContext, node: String) -> Result<(), Failure> {
-    let params = Revoke { node };
-    let answer = ask(context, Revoke::METHOD, &params, "telling the others")?;
-    context.show(&answer, |revoked: Revoked| {
-        let told = confirmed(&revoked.confirmed);
-        say(plain(&format!("{} is cut off{told}", revoked.name)))
     })
 }
 

@@ -3,11 +3,15 @@
 //! Where a request names a node, it may be its name, its id or the beginning of it; of one that waits to be
 //! let in, also the three words.
 
+mod impact;
 mod keys;
+mod upkeep;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::impact::{IMPACT_NAMED, Impact, RevokeEnds};
 pub use self::keys::{Recover, Recovered, Rekey, Rekeyed};
+pub use self::upkeep::{Demote, Drain, Drained, Forget, ForgottenRows, Promote, RoleChanged};
 use crate::mcp::methods;
 
 methods! {
@@ -20,8 +24,13 @@ methods! {
     "mgp/kernel/nodes/admission" => Admission,
     "mgp/kernel/nodes/approve" => Approve,
     "mgp/kernel/nodes/refuse" => Refuse,
+    "mgp/kernel/nodes/impact" => Impact,
     "mgp/kernel/nodes/revoke" => Revoke,
     "mgp/kernel/nodes/rename" => Rename,
+    "mgp/kernel/nodes/promote" => Promote,
+    "mgp/kernel/nodes/demote" => Demote,
+    "mgp/kernel/nodes/drain" => Drain,
+    "mgp/kernel/nodes/forget" => Forget,
     "mgp/kernel/nodes/leave" => Leave,
     "mgp/kernel/nodes/rekey" => Rekey,
     "mgp/kernel/nodes/recover" => Recover,
@@ -206,12 +215,49 @@ pub struct Cluster {
     /// Where this node listens for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listens: Option<String>,
+    /// Whether this node still has its part in the cluster, as far as it knows.
+    #[serde(default, skip_serializing_if = "OwnMembership::is_member")]
+    pub membership: OwnMembership,
     /// Nodes that wait to be let in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingNode>,
     /// What is wrong with the cluster, or soon will be: why, and what to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<String>,
+}
+
+/// Whether this node has its part in its cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OwnMembership {
+    /// It has.
+    #[default]
+    Member,
+    /// No node takes a link of this one, and at least one says that it takes none.
+    Refused,
+    /// It was cut off.
+    Revoked,
+    /// The cluster does not know the key that this node has now.
+    Unknown,
+}
+
+impl OwnMembership {
+    /// True for a node that has.
+    #[must_use]
+    pub fn is_member(&self) -> bool {
+        *self == Self::Member
+    }
+
+    /// The word on the wire and in lists.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Refused => "refused",
+            Self::Revoked => "revoked",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// How a node is reached.
@@ -258,7 +304,7 @@ pub struct Node {
     pub role: Role,
     /// How it is reached.
     pub standing: Standing,
-    /// Where it is, or was last.
+    /// Where it is, or where a link last proved it to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The link has been open, or closed, for so many milliseconds; of a node that is out, how long ago that was
@@ -277,6 +323,15 @@ pub struct Node {
     /// What is shared: by it with this node, and of this node with anybody.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<SharedServer>,
+    /// Its own lease in seconds, as it says; known while it is linked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_secs: Option<u64>,
+    /// Whether that is confirmed, as it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed: Option<bool>,
+    /// The names of the nodes in the cluster that it has no link to, as it says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreached: Vec<String>,
     /// Why it is not linked, or what is wrong with it, and what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,

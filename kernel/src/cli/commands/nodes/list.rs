@@ -1,7 +1,7 @@
 //! `mgp node list` and `mgp cluster status`: who is there.
 
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::kernel::nodes::{Cluster, List, Node, Standing};
+use mgp_protocol::mgp::kernel::nodes::{Cluster, List, Node, OwnMembership, Standing};
 use mgp_runtime::time::unix_ms;
 use serde_json::json;
 
@@ -27,8 +27,8 @@ pub(super) fn nodes(context: &CliContext) -> Result<(), Failure> {
             table.add_row(vec![
                 one_line(&node.name, WIDTH),
                 node.role.as_str().into(),
-                state(node),
-                one_line(node.address.as_deref().unwrap_or_default(), WIDTH),
+                state(node, cluster.membership),
+                address(node),
                 one_line(&node.words, WIDTH),
             ]);
         }
@@ -58,22 +58,28 @@ fn in_words(cluster: &Cluster) -> String {
         Some(address) => format!("listens at {}", plain(address)),
         None => "does not listen for other nodes".to_owned(),
     };
-    let lease = match cluster.confirmed {
-        true => "confirmed",
-        false => "NOT CONFIRMED: what agents of other nodes may do here is closed until it is",
+    let lease = match (cluster.membership, cluster.confirmed) {
+        (OwnMembership::Revoked, _) => "VOID: this node was cut off",
+        (OwnMembership::Unknown, _) => "VOID: the cluster does not know this node's key",
+        (OwnMembership::Refused, _) => "NOT CONFIRMED: no other node takes a link of this one",
+        (OwnMembership::Member, true) => "confirmed",
+        (OwnMembership::Member, false) => {
+            "NOT CONFIRMED: what agents of other nodes may do here is closed until it is"
+        }
     };
     let mut table = table(&[
-        "NODE", "ROLE", "STATE", "ADDRESS", "RTT", "CLOCK", "TOLD", "SHARES",
+        "NODE", "ROLE", "STATE", "ADDRESS", "RTT", "CLOCK", "LEASE", "TOLD", "SHARES",
     ]);
     for node in &cluster.nodes {
         let told = node.index_age_ms.map(|age| format!("{} ago", time(age)));
         table.add_row(vec![
             one_line(&node.name, WIDTH),
             node.role.as_str().into(),
-            state(node),
-            one_line(node.address.as_deref().unwrap_or_default(), WIDTH),
+            state(node, cluster.membership),
+            address(node),
             node.rtt_us.map(rtt).unwrap_or_default(),
             clock(node.clock_ms),
+            lease_of(node),
             told.unwrap_or_default(),
             shares(node),
         ]);
@@ -86,9 +92,23 @@ fn in_words(cluster: &Cluster) -> String {
     )
 }
 
-/// `linked for 3 min`, `away for 20 s`.
-fn state(node: &Node) -> String {
+/// Where a node is; of one that is away, where it was last.
+fn address(node: &Node) -> String {
+    let address = one_line(node.address.as_deref().unwrap_or_default(), WIDTH);
+    match node.standing {
+        Standing::Away if !address.is_empty() => format!("{address} (last)"),
+        Standing::Away | Standing::Here | Standing::Linked | Standing::Left | Standing::Revoked => {
+            address
+        }
+    }
+}
+
+/// `linked for 3 min`, `away for 20 s`, `here, refused`.
+fn state(node: &Node, own: OwnMembership) -> String {
     let word = node.standing.as_str();
+    if node.standing == Standing::Here && !own.is_member() {
+        return format!("{word}, {}", own.as_str());
+    }
     match (node.standing, node.since_ms) {
         (Standing::Linked | Standing::Away, Some(since)) => format!("{word} for {}", time(since)),
         (Standing::Left | Standing::Revoked, Some(since)) => format!("{word} {} ago", time(since)),
@@ -129,13 +149,35 @@ fn shares(node: &Node) -> String {
     }
 }
 
+/// A node's own lease, as it says.
+fn lease_of(node: &Node) -> String {
+    match (node.lease_secs, node.confirmed) {
+        (Some(secs), Some(false)) => format!("{secs} s, lapsed"),
+        (Some(secs), Some(true) | None) => format!("{secs} s"),
+        (None, _) => String::new(),
+    }
+}
+
+/// Who has no link to whom, beside what this node's own rows show.
+fn unreached(cluster: &Cluster) -> impl Iterator<Item = String> + '_ {
+    let others = cluster.nodes.iter();
+    let others = others.filter(|node| node.standing != Standing::Here);
+    others
+        .filter(|node| !node.unreached.is_empty())
+        .map(|node| {
+            let missed = node.unreached.join(", ");
+            format!("{} cannot reach {missed}", node.name)
+        })
+}
+
 /// What is wrong, with a node or with all, a line for each.
 fn troubles(cluster: &Cluster) -> String {
     let of_nodes = cluster.nodes.iter().filter_map(|node| {
         let why = node.why.as_deref()?;
         Some(format!("{}: {why}", node.name))
     });
-    let all = of_nodes.chain(cluster.troubles.iter().cloned());
+    let all = of_nodes.chain(unreached(cluster));
+    let all = all.chain(cluster.troubles.iter().cloned());
     let lines: String = all.map(|line| format!("\n{}", plain(&line))).collect();
     lines
 }
@@ -161,6 +203,9 @@ mod tests {
             rtt_us: Some(840),
             clock_ms: Some(-2500),
             index_age_ms: Some(1200),
+            lease_secs: Some(60),
+            confirmed: Some(false),
+            unreached: vec!["attic".into()],
             servers: vec![SharedServer {
                 id: "demo".into(),
                 tools: 6,
@@ -171,6 +216,7 @@ mod tests {
         let attic = Node {
             name: "attic".into(),
             since_ms: Some(20_000),
+            address: Some("10.0.0.4:7332".into()),
             why: Some("nobody answers at 10.0.0.4:7332: is it up?".into()),
             ..Node::default()
         };
@@ -191,10 +237,49 @@ mod tests {
             "1 s ago",
             "demo (6, replica)",
             "away for 20 s",
+            "10.0.0.4:7332 (last)",
             "attic: nobody answers at 10.0.0.4:7332",
+            "60 s, lapsed",
+            "nas cannot reach attic",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
+    }
+
+    /// What it was before it was cut off says nothing of now.
+    #[test]
+    fn a_node_that_was_cut_off_is_not_shown_as_a_member_with_a_lease() {
+        let here = Node {
+            name: "desk".into(),
+            standing: Standing::Here,
+            ..Node::default()
+        };
+        let shown = |membership| {
+            in_words(&Cluster {
+                id: Some("c1".into()),
+                nodes: vec![here.clone()],
+                lease_secs: 30,
+                membership,
+                confirmed: true,
+                ..Cluster::default()
+            })
+        };
+        for (membership, words) in [
+            (OwnMembership::Revoked, "VOID: this node was cut off"),
+            (OwnMembership::Refused, "no other node takes a link"),
+            (OwnMembership::Unknown, "does not know this node's key"),
+        ] {
+            let text = shown(membership);
+            assert!(
+                text.contains(words) && !text.contains("confirmed"),
+                "{text}"
+            );
+            assert!(
+                text.contains(&format!("here, {}", membership.as_str())),
+                "{text}"
+            );
+        }
+        assert!(shown(OwnMembership::Member).contains("lease of 30 s, confirmed"));
     }
 
     /// FED-051.
