@@ -10,4 +10,5 @@ mod network;
 mod people;
 mod replicas;
 mod scene;
+mod status;
 mod strangers;
