@@ -98,6 +98,7 @@ async fn call(link: &NodeLink, params: Bytes) -> Result<(), Failure> {
         trace: "4bf92f3577b34da6a3ce929d0e0e4736".to_owned(),
         assertion: Some(AssertionId([2; 16])),
         signed: None,
+        has_session: false,
         hops: 1,
         left_ms: 0,
     };

@@ -9,15 +9,18 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mgp_cluster::links::InboundNodeCall;
+use mgp_cluster::links::{InboundNodeCall, PeerLink};
+use mgp_engine::calls::outcome::of_refusal;
 use mgp_engine::clock::micros;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Dialect;
+use mgp_protocol::federation::call::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
 use mgp_protocol::federation::call::times::PartTimes;
+use mgp_protocol::federation::hello::WireFeatures;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::events::Subscribe;
-use mgp_protocol::refusal::{Refusal, Rendered};
+use mgp_protocol::refusal::{CallOutcome, Refusal, Rendered};
 use mgp_transports::quic::{CallFrame, CallInput, CallOutput, StreamFailure, WriteFailure};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -27,7 +30,7 @@ use crate::reception::Reception;
 use crate::stateless::{Arrival, RunningCall};
 use mgp_callers::exchange::Exchange;
 use mgp_callers::exchange::rounds::{Outlet, STREAM_QUEUE};
-use mgp_callers::request::{Caller, Outcome};
+use mgp_callers::request::{Caller, CallerSession};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task;
 use mgp_runtime::time::moment;
@@ -44,6 +47,25 @@ const SHORTEST_US: u64 = 250;
 #[derive(Debug)]
 pub struct NodeDoor {
     reception: Reception,
+}
+
+/// How the node that calls reads errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ErrorFrames {
+    /// An error is the server's; what this kernel refuses is a frame of its own.
+    Apart,
+    /// An older version: both are errors.
+    Alike,
+}
+
+impl ErrorFrames {
+    fn for_peer(peer: &PeerLink) -> Self {
+        let features = peer.link.agreed().features;
+        match features.contains(WireFeatures::REFUSALS) {
+            true => Self::Apart,
+            false => Self::Alike,
+        }
+    }
 }
 
 /// A request under way, with what is still to be said of it.
@@ -75,23 +97,45 @@ impl NodeDoor {
     /// Answers one call. Dropped by its caller, it is cancelled.
     async fn take(&self, InboundNodeCall { peer, call }: InboundNodeCall) {
         let (input, output) = (call.input, call.output);
-        let kind = call.kind;
-        let judgement = judge::judge(&self.reception, &peer, &call.header, call.params, kind);
+        let (kind, header) = (call.kind, call.header);
+        let frames = ErrorFrames::for_peer(&peer);
+        let judgement = judge::judge(&self.reception, &peer, &header, call.params, kind);
         let answered = match judgement {
             Judgement::Refused(refused) => output.refuse(&refused).await,
-            Judgement::Answered(refusal, dialect) => answer(output, &Err(refusal), dialect).await,
-            Judgement::Taken(judged) => match self.begin(*judged) {
-                Ok(conversation) => {
-                    return self.converse(conversation, input, output).await;
+            Judgement::Answered(refusal, dialect) => {
+                let first = CallOutcome::NotExecuted;
+                refuse(output, &refusal, (dialect, frames), first).await
+            }
+            Judgement::Taken(judged) => {
+                // What comes back with the answer to a question belongs to a call that was made.
+                let least = match judged.stated.state {
+                    Some(_) => CallOutcome::Unknown,
+                    None => CallOutcome::NotExecuted,
+                };
+                let session = match header.has_session {
+                    true => CallerSession::AtNode,
+                    false => CallerSession::Stateless,
+                };
+                match self.begin(*judged, session) {
+                    Ok(conversation) => {
+                        let last = (frames, least);
+                        return self.converse(conversation, input, output, last).await;
+                    }
+                    Err((refusal, dialect)) => {
+                        refuse(output, &refusal, (dialect, frames), least).await
+                    }
                 }
-                Err((refusal, dialect)) => answer(output, &Err(refusal), dialect).await,
-            },
+            }
         };
         // Who called is gone, or reads no more: there is nobody to be told.
         drop(answered);
     }
 
-    fn begin(&self, judged: JudgedCall) -> Result<NodeConversation, (Refusal, Dialect)> {
+    fn begin(
+        &self,
+        judged: JudgedCall,
+        session: CallerSession,
+    ) -> Result<NodeConversation, (Refusal, Dialect)> {
         let JudgedCall {
             agent,
             server,
@@ -112,6 +156,7 @@ impl NodeDoor {
         let arrival = Arrival {
             agent,
             operator: false,
+            session,
             view,
             id,
             method,
@@ -136,6 +181,7 @@ impl NodeDoor {
         conversation: NodeConversation,
         mut input: CallInput,
         mut output: CallOutput,
+        (frames, least): (ErrorFrames, CallOutcome),
     ) {
         let NodeConversation {
             running,
@@ -160,7 +206,12 @@ impl NodeDoor {
                     Ok(CallFrame::Relayed(message)) => self.note(&caller, &message),
                     // It has nothing more to say.
                     Err(StreamFailure::Unfinished) => says = false,
-                    Ok(CallFrame::Result(_) | CallFrame::Error(_) | CallFrame::Refused(_))
+                    Ok(
+                        CallFrame::Result(_)
+                        | CallFrame::Error(_)
+                        | CallFrame::Refused(_)
+                        | CallFrame::OwnerRefusal(_),
+                    )
                     | Err(_) => return,
                 },
             }
@@ -174,7 +225,10 @@ impl NodeDoor {
         if let Some(times) = took(&exchange) {
             output.took(times);
         }
-        let _ = answer(output, &outcome, dialect).await;
+        let _ = match outcome {
+            Ok(result) => output.result(result).await,
+            Err(refusal) => refuse(output, &refusal, (dialect, frames), least).await,
+        };
     }
 
     /// What the caller says while its call is under way.
@@ -204,15 +258,32 @@ async fn relay(output: &mut CallOutput, message: Bytes) -> Option<()> {
     }
 }
 
-/// The last frame.
-async fn answer(
+/// The last frame of a call without a result. `least`: what is known of the call whatever the refusal says of this part
+/// of it.
+async fn refuse(
     output: CallOutput,
-    outcome: &Outcome,
-    dialect: Dialect,
+    refusal: &Refusal,
+    (dialect, frames): (Dialect, ErrorFrames),
+    least: CallOutcome,
 ) -> Result<(), WriteFailure> {
-    match outcome {
-        Ok(result) => output.result(result.clone()).await,
-        Err(refusal) => match refusal.render_in(dialect) {
+    match (frames, refusal) {
+        // The server's own error, byte for byte; the kernel of the agent says it in the words of the agent.
+        (ErrorFrames::Apart, Refusal::Peer(error)) => {
+            output.error(error.get().to_owned().into()).await
+        }
+        (ErrorFrames::Apart, refusal) => {
+            let outcome = match of_refusal(refusal) {
+                CallOutcome::NotExecuted => least,
+                known @ (CallOutcome::Done | CallOutcome::Unknown) => known,
+            };
+            let refusal = OwnerRefusal {
+                cause: OwnerRefusalCause::new(refusal),
+                outcome,
+                answer: refusal.render_in(dialect).into(),
+            };
+            output.reject(&refusal).await
+        }
+        (ErrorFrames::Alike, refusal) => match refusal.render_in(dialect) {
             Rendered::Result(result) => output.result(result.into()).await,
             Rendered::Error(error) => output.error(error.into()).await,
         },

@@ -97,7 +97,8 @@ impl LinksParts {
                 features: WireFeatures::CALLS
                     | WireFeatures::MEMBERSHIP
                     | WireFeatures::GRANTS
-                    | WireFeatures::INDEX,
+                    | WireFeatures::INDEX
+                    | WireFeatures::REFUSALS,
                 life,
                 name,
                 role,

@@ -6,12 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_callers::exchange::times_abroad::NodeTimes;
+use mgp_engine::calls::outcome::of_refusal;
+use mgp_engine::cluster::routes::TryFailure;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::federation::assertion::AssertionId;
+use mgp_protocol::federation::call::owner_refusal::{OwnerAnswer, OwnerRefusalCause};
 use mgp_protocol::federation::call::{CallHeader, CallRefused, CallTag};
+use mgp_protocol::federation::hello::WireFeatures;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::refusal::Refusal;
+use mgp_protocol::refusal::{CallOutcome, Refusal};
 use mgp_transports::quic::{CallFrame, CallOutput};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -29,6 +33,7 @@ fn header(method: &str) -> CallHeader {
         trace: TRACE.to_owned(),
         assertion: None,
         signed: None,
+        has_session: false,
         hops: 1,
         left_ms: 0,
     }
@@ -45,10 +50,11 @@ async fn answered(nodes: &TwoNodes, header: CallHeader, params: &Value) -> CallF
 
 /// The code and the words of an error.
 fn error(frame: &CallFrame) -> (i64, String) {
-    let CallFrame::Error(error) = frame else {
-        panic!("{frame:?}")
+    let error: Value = match frame {
+        CallFrame::Error(error) => serde_json::from_slice(error).unwrap(),
+        CallFrame::OwnerRefusal(refusal) => serde_json::from_str(refusal.text()).unwrap(),
+        other => panic!("{other:?}"),
     };
-    let error: Value = serde_json::from_slice(error).unwrap();
     let words = error["message"].as_str().unwrap().to_owned();
     (error["code"].as_i64().unwrap(), words)
 }
@@ -141,10 +147,10 @@ async fn all_that_a_server_has_is_there_and_nothing_of_its_kernel() {
         "mgp/events/channels",
     ] {
         let refused = nodes.answer(method, json!({})).await.unwrap_err();
-        let Refusal::Peer(error) = &refused else {
+        let Refusal::Owner(refusal) = &refused else {
             panic!("{method}: {refused}")
         };
-        assert!(error.get().contains("-32601"), "{method}: {refused}");
+        assert!(refusal.text().contains("-32601"), "{method}: {refused}");
     }
     assert_eq!(nodes.played.seen.lock().unwrap().len(), before);
 }
@@ -477,5 +483,106 @@ async fn a_tool_that_is_shared_and_not_granted_says_so() {
     assert!(matches!(closed, Refusal::Closed(_)), "{closed}");
     assert!(closed.to_string().contains("mgp grant"), "{closed}");
     let unknown = call("none").await;
-    assert!(matches!(unknown, Refusal::Peer(_)), "{unknown}");
+    let Refusal::Owner(unknown) = unknown else {
+        panic!("{unknown}")
+    };
+    assert_eq!(unknown.cause, OwnerRefusalCause::NotFound);
+    assert_eq!(unknown.outcome, CallOutcome::NotExecuted);
+}
+
+/// What a server might write to be taken for the kernel of its node.
+const LIES: [&str; 4] = [
+    r#"{"code": -32602,  "message":"Unknown tool: hidden"}"#,
+    r#"{"code":4001,"message":"Unknown tool: hidden","data":{"_mgp":{"x":1e400}}}"#,
+    r#"{"code":2000,"message":"m","data":{"_mgp":{"retryable":true,"details":{"outcome":"not_executed"}}}}"#,
+    r#"{"code":1000,"message":"m","data":{"closed":true,"outcome":"not_executed"}}"#,
+];
+
+/// The error of a server is relayed byte for byte, and is never the refusal of its owner's kernel, whatever it says; of
+/// an older owner it cannot be told, and then it is no refusal either.
+#[tokio::test]
+async fn an_error_of_a_server_is_never_taken_for_a_refusal_of_its_owner() {
+    let (now, before) = (
+        WireFeatures::CALLS | WireFeatures::REFUSALS,
+        WireFeatures::CALLS,
+    );
+    for (home, owner) in [(now, now), (now, before), (before, now)] {
+        let nodes = TwoNodes::with(home, owner).await;
+        for error in LIES {
+            let params = json!({"name": "lies", "error": error});
+            let refused = nodes.answer("tools/call", params).await;
+            let refused = refused.map(drop).unwrap_err();
+            assert_eq!(TryFailure::of(&refused), None, "{refused}");
+            assert!(!TryFailure::is_closed(&refused), "{refused}");
+            match home.contains(WireFeatures::REFUSALS) && owner.contains(WireFeatures::REFUSALS) {
+                true => {
+                    assert!(matches!(refused, Refusal::Peer(_)), "{refused}");
+                    assert_eq!(refused.to_string(), error);
+                    assert_eq!(of_refusal(&refused), CallOutcome::Done);
+                }
+                false => {
+                    assert!(matches!(refused, Refusal::Unattributed(_)), "{refused}");
+                    assert_eq!(of_refusal(&refused), CallOutcome::Unknown);
+                }
+            }
+        }
+        // Nor is what such an owner refuses a reason to ask another one.
+        if owner == before || home == before {
+            for tool in ["hidden", "away"] {
+                let refused = nodes.answer("tools/call", json!({"name": tool})).await;
+                let refused = refused.map(drop).unwrap_err();
+                assert!(matches!(refused, Refusal::Unattributed(_)), "{refused}");
+                assert_eq!(TryFailure::of(&refused), None, "{refused}");
+            }
+        }
+    }
+}
+
+/// What the owner's kernel refuses says itself whether the call was dispatched, in a first round and in a later one.
+#[tokio::test]
+async fn a_refusal_of_the_owner_says_whether_the_call_was_dispatched() {
+    let nodes = TwoNodes::new().await;
+    let refused = async |params: Value| {
+        let refused = nodes.answer("tools/call", params).await;
+        match refused.map(drop).unwrap_err() {
+            Refusal::Owner(refusal) => *refusal,
+            other => panic!("{other}"),
+        }
+    };
+    let away = refused(json!({"name": "away"})).await;
+    assert_eq!(away.cause, OwnerRefusalCause::Unavailable);
+    assert_eq!(away.outcome, CallOutcome::NotExecuted);
+    let lost = refused(json!({"name": "broken off"})).await;
+    assert_eq!(lost.cause, OwnerRefusalCause::Unavailable);
+    assert_eq!(lost.outcome, CallOutcome::Unknown);
+    // A failure that the model can mend is a result for it, and no answer of the server's.
+    let wrong = refused(json!({"name": "wrong"})).await;
+    assert_eq!(wrong.cause, OwnerRefusalCause::Blocked);
+    assert_eq!(wrong.outcome, CallOutcome::NotExecuted);
+    assert!(matches!(wrong.answer, OwnerAnswer::Result(_)), "{wrong:?}");
+    // Whatever is refused of a later round, the call was made.
+    let first = nodes
+        .answer("tools/call", json!({"name": "asks"}))
+        .await
+        .unwrap();
+    let state = first["requestState"].as_str().unwrap();
+    let other = json!({"name": "away", "requestState": state});
+    assert_eq!(refused(other).await.outcome, CallOutcome::Unknown);
+    let state = "not this kernel's";
+    let later = json!({"name": "away", "requestState": state});
+    assert_eq!(refused(later).await.outcome, CallOutcome::Unknown);
+}
+
+/// The kernel of an older agent's node reads what it always did.
+#[tokio::test]
+async fn an_older_node_is_told_refusals_as_before() {
+    let now = WireFeatures::CALLS | WireFeatures::REFUSALS;
+    let nodes = TwoNodes::with(WireFeatures::CALLS, now).await;
+    let mut told = header("tools/call");
+    let shown = nodes.peer.assertion_of(&AgentId::new("agent.alice"));
+    (told.assertion, told.signed) = (Some(shown.id), shown.signed.as_deref().cloned());
+    let frame = answered(&nodes, told, &with_meta(json!({"name": "hidden"}))).await;
+    assert!(error(&frame).1.contains("Unknown tool"), "{frame:?}");
+    let wrong = nodes.answer("tools/call", json!({"name": "wrong"})).await;
+    assert_eq!(wrong.unwrap()["isError"], true);
 }

@@ -195,7 +195,7 @@ impl Link {
                 None => return Err(link.lost("its connection was closed")),
             };
             // What the server refused is not requested again.
-            if matches!(refusal, Refusal::Peer(_) | Refusal::BadRequest(_)) {
+            if refusal.is_answer() || matches!(refusal, Refusal::BadRequest(_)) {
                 link.unfollow(&uri);
             }
             Err(refusal)
@@ -410,7 +410,7 @@ async fn keep_on(link: &Arc<Link>) {
             Err(refusal) => {
                 note(link, &refusal);
                 gap |= current.as_ref().is_none_or(Standing::is_over);
-                let refused = matches!(refusal, Refusal::Peer(_));
+                let refused = refusal.is_answer();
                 link.listening.tell(wish, Err(refusal));
                 pause(&mut wait).await;
                 if refused {

@@ -88,6 +88,9 @@ pub enum FrameKind {
     Error,
     /// The node that was called answers by itself, its last frame: `CallRefused`.
     Refused,
+    /// The kernel of the node that was called refuses the call, in the place of its server; its last frame:
+    /// `OwnerRefusal`. Only where both agreed on `WireFeatures::REFUSALS`.
+    OwnerRefusal,
     /// How long the parts of a call took at the node that was called, right before its last frame: `PartTimes`. Of no
     /// matter to who does not know it.
     Times,
@@ -113,6 +116,7 @@ impl FrameKind {
             Self::Result => 5,
             Self::Error => 6,
             Self::Refused => 7,
+            Self::OwnerRefusal => 8,
             Self::Times => Self::OPTIONAL,
             Self::Optional(code) => code,
         }
@@ -129,6 +133,7 @@ impl FrameKind {
             5 => Some(Self::Result),
             6 => Some(Self::Error),
             7 => Some(Self::Refused),
+            8 => Some(Self::OwnerRefusal),
             Self::OPTIONAL => Some(Self::Times),
             Self::UNKNOWN.. => Some(Self::Optional(code)),
             _ => None,
@@ -200,7 +205,7 @@ mod tests {
         for code in 0..=u8::MAX {
             match FrameKind::of_code(code) {
                 Some(kind) => assert_eq!(kind.code(), code),
-                None => assert!(code == 0 || (8..128).contains(&code), "{code}"),
+                None => assert!(code == 0 || (9..128).contains(&code), "{code}"),
             }
             let stream = StreamKind::of_code(code);
             assert!(stream.is_none_or(|stream| stream.code() == code));

@@ -124,6 +124,8 @@ impl WireFeatures {
     pub const GRANTS: Self = Self(1 << 2);
     /// Indexes of shared tools are exchanged.
     pub const INDEX: Self = Self(1 << 3);
+    /// What the owner's kernel refuses by itself is a frame of its own, so that an error is its server's.
+    pub const REFUSALS: Self = Self(1 << 4);
     /// A wire that is changed on purpose (`wire-next`): no release sets it, tests of mixed clusters do.
     pub const WIRE_NEXT: Self = Self(1 << 63);
 

@@ -11,6 +11,7 @@ mod deaths;
 mod isolation;
 mod node;
 mod partitions;
+mod questions;
 mod rough_ways;
 mod standing;
 mod steadiness;
@@ -36,10 +37,11 @@ const SKIPPED: u8 = 77;
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// The parts, in the order in which they run.
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "standing",
     "deaths",
     "partitions",
+    "elicitation",
     "rough",
     "steady",
     "crowd",
@@ -51,7 +53,7 @@ const PARTS: [&str; 8] = [
 #[derive(Debug, Parser)]
 #[command(about = "What a cluster of real kernels takes, beside what it may take")]
 struct Options {
-    /// The parts to measure: standing, deaths, partitions, rough, steady, crowd, calls, lan; all of them when none
+    /// The parts to measure: standing, deaths, partitions, elicitation, rough, steady, crowd, calls, lan; all of them when none
     /// is named.
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(PARTS))]
     parts: Vec<String>,
@@ -173,6 +175,7 @@ async fn part_of(part: &str, options: &Options) -> Table {
         "standing" => Box::pin(standing::table(options)).await,
         "deaths" => Box::pin(deaths::table(options)).await,
         "partitions" => Box::pin(partitions::table(options)).await,
+        "elicitation" => Box::pin(questions::table(options)).await,
         "rough" => Box::pin(rough_ways::table(options)).await,
         "steady" => Box::pin(steadiness::table(options)).await,
         "crowd" => Box::pin(crowd::table(options)).await,

@@ -79,6 +79,24 @@ impl Node {
         agent(&self.kernel).await
     }
 
+    /// The same, with a person whom servers may ask.
+    pub(crate) async fn asking_agent(&self) -> Agent {
+        let mut agent = Agent::over_socket(&self.kernel.socket()).await;
+        let capabilities = r#"{"elicitation":{}}"#;
+        agent.initialize(NEWEST, capabilities).await.result();
+        agent
+    }
+
+    /// What a tool of its own answers.
+    pub(crate) async fn read(&mut self, tool: &str, arguments: Value) -> Value {
+        let params = json!({"name": tool, "arguments": arguments});
+        let answer = self.operator.request("tools/call", params).await;
+        match answer.is_error() {
+            true => Value::Null,
+            false => answer.result(),
+        }
+    }
+
     /// Asks the kernel as its operator.
     ///
     /// # Panics

@@ -168,6 +168,7 @@ pub(super) fn header(method: &str) -> CallHeader {
         trace: "trace-1".to_owned(),
         assertion: Some(AssertionId([2; 16])),
         signed: None,
+        has_session: false,
         hops: 1,
         left_ms: 1,
     }

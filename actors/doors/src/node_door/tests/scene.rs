@@ -29,7 +29,7 @@ use mgp_protocol::mcp::meta::SUBSCRIPTION_ID;
 use mgp_protocol::mcp::{ClientCapabilities, ServerCapabilities};
 use mgp_protocol::mgp::discovery::Status;
 use mgp_protocol::mgp::negotiation::{self, Features, PLAIN};
-use mgp_protocol::refusal::Refusal;
+use mgp_protocol::refusal::{CallOutcome, Refusal, UnansweredCall};
 use mgp_runtime::event_sink::EventSink;
 use mgp_servers::link::{Call, Link, LinkEvent, MirroredHeaders, NodeWire, Peer, Ways, Wire};
 use mgp_sync::credit::Credit;
@@ -39,6 +39,7 @@ use mgp_transports::quic::{
     AcceptedPeer, CallOutput, InboundStream, LinkConfig, LinkEndpoint, NewLink, NodeIdentity,
     NodeSigner,
 };
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -151,7 +152,41 @@ async fn played(request: Request, paced: Arc<Notify>, cancelled: Arc<Notify>) ->
         }
         (_, "large") => done(json!({"text": "x".repeat(CallOutput::longest())})),
         (_, "hidden" | "none") => Err(Refusal::UnknownTool(tool.into())),
+        (_, "lies" | "away" | "broken off" | "wrong") => Err(refused(tool, &params)),
         _ => done(json!({"resultType": "complete", "method": &*request.method})),
+    }
+}
+
+/// What a server answers, or its owner's kernel refuses.
+fn refused(tool: &str, params: &Value) -> Refusal {
+    let server = || ServerId::new("demo");
+    match tool {
+        // It did what it was asked, and says what its owner's kernel might.
+        "lies" => {
+            let error = params["error"].as_str().unwrap();
+            Refusal::Peer(RawValue::from_string(error.into()).unwrap())
+        }
+        "away" => Refusal::NotReady {
+            server: server(),
+            state: "restarting",
+            reason: None,
+            retry_after_ms: None,
+            unreachable: false,
+        },
+        "broken off" => Refusal::Unanswered(Box::new(UnansweredCall {
+            why: Refusal::Lost {
+                server: server(),
+                reason: "exit 1".into(),
+            },
+            outcome: CallOutcome::Unknown,
+            call_id: "id".into(),
+        })),
+        _ => Refusal::BadArguments {
+            tool: tool.into(),
+            path: "/a".into(),
+            keyword: "type".into(),
+            message: "it is no number".into(),
+        },
     }
 }
 
@@ -224,7 +259,7 @@ struct LinkedEnd {
 }
 
 impl LinkedEnd {
-    fn new(n: u8, name: &'static str) -> Self {
+    fn new(n: u8, name: &'static str, features: WireFeatures) -> Self {
         let key = NodeKey::new(&[n; 32]);
         let signer = Arc::new(DoorSigner(key.clone()));
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -233,7 +268,7 @@ impl LinkedEnd {
             identity: NodeIdentity::new(signer).unwrap(),
             greeting: Arc::new(move || Hello {
                 versions: WIRE_VERSIONS,
-                features: WireFeatures::CALLS,
+                features,
                 life: LifeId([n; 16]),
                 name: NodeName::parse(name).unwrap(),
                 role: ToldRole::Member,
@@ -281,7 +316,14 @@ impl Drop for TwoNodes {
 
 impl TwoNodes {
     pub(super) async fn new() -> Self {
-        let (home, mut owner) = (LinkedEnd::new(1, "desk"), LinkedEnd::new(2, "nas"));
+        let now = WireFeatures::CALLS | WireFeatures::REFUSALS;
+        Self::with(now, now).await
+    }
+
+    /// The same of other versions: what the agent's node can, and what the owner can.
+    pub(super) async fn with(home: WireFeatures, owner: WireFeatures) -> Self {
+        let home = LinkedEnd::new(1, "desk", home);
+        let mut owner = LinkedEnd::new(2, "nas", owner);
         home.endpoint.pin(HashSet::from([owner.key.node()]));
         owner.endpoint.pin(HashSet::from([home.key.node()]));
         let dialed = soon(home.endpoint.dial(owner.key.node(), &owner.at))

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use mgp_cluster::links::{LinkTable, PeerLink};
 use mgp_cluster::tool_index::{HeldServer, HeldTools};
 use mgp_protocol::federation::call::{CallHeader, CallRefused, CallTag, HOPS, LONGEST_CALL_MS};
+use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::{AgentId, NodeServer};
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::mcp::Method;
@@ -35,6 +36,9 @@ use crate::link::Link;
 /// What of the reader of a call may wait to be told to the server; what is beyond is said again, or lost as
 /// on any busy connection.
 const MAX_SAID: usize = 8;
+
+/// How long a link that ended may be without the one that replaces it.
+const REPLACED: Duration = Duration::from_secs(1);
 
 /// Tasks whose agents are remembered: as many as a link remembers tasks.
 const MAX_TASKS: usize = 10_000;
@@ -63,6 +67,8 @@ struct NodeRequest<'a> {
     tool: Option<String>,
     until: Instant,
     limit: Duration,
+    /// The agent speaks a version with sessions.
+    has_session: bool,
 }
 
 /// How a stream ended.
@@ -203,6 +209,7 @@ impl NodeWire {
             trace: request.trace.clone(),
             assertion: assertion.as_ref().map(|said| said.id),
             signed: shown.cloned(),
+            has_session: request.has_session,
             hops: HOPS,
             left_ms: 0,
         };
@@ -215,7 +222,7 @@ impl NodeWire {
         // Of one that asks for no chunks nothing more is said: it ends with its request, which is one packet less
         // each way.
         let output = asks_for_chunks(&request.params).then_some(output);
-        let outcome = self.converse(link, id, request, input, output).await;
+        let outcome = self.converse(link, id, request, peer, input, output).await;
         if let Some(assertion) = assertion {
             match &outcome {
                 Ok(Conversed::Unknown) => peer.assertion_forgotten(assertion.id),
@@ -233,6 +240,7 @@ impl NodeWire {
         link: &Arc<Link>,
         id: u64,
         request: &NodeRequest<'_>,
+        peer: &PeerLink,
         mut input: CallInput,
         output: Option<CallOutput>,
     ) -> Result<Conversed, Refusal> {
@@ -256,7 +264,13 @@ impl NodeWire {
                 }
                 Ok(CallFrame::Error(error)) => {
                     self.learn_times(link, id, &input);
-                    link.settle(id, Err(self.of_owner(link, request, &error)));
+                    link.settle(id, Err(self.relay_error(link, peer, &error)));
+                    return Ok(Conversed::Settled);
+                }
+                Ok(CallFrame::OwnerRefusal(refusal)) => {
+                    self.learn_times(link, id, &input);
+                    let refusal = self.refuse_for_owner(link, peer, request, refusal);
+                    link.settle(id, Err(refusal));
                     return Ok(Conversed::Settled);
                 }
                 Ok(CallFrame::Refused(CallRefused::UnknownAssertion)) => {
@@ -301,6 +315,7 @@ impl NodeWire {
             },
             number: shown.as_u64().unwrap_or(id),
             agent: self.agent(link, id, method, text),
+            has_session: has_session(link, id),
             tool: name.and_then(|name| serde_json::from_str(name).ok()),
             until: Instant::now() + limit,
             limit,
@@ -396,6 +411,35 @@ impl NodeWire {
         }
     }
 
+    /// Which run of the node is linked.
+    pub(crate) fn run(&self) -> Option<LifeId> {
+        Some(self.linked()?.link.hello().life)
+    }
+
+    /// Resolves when a call that waits there for an answer is lost: the node is not linked, or was started anew since
+    /// that run; says which. A link that is replaced by another one to the same run loses nothing.
+    pub(crate) async fn run_lost(&self, run: LifeId) -> String {
+        loop {
+            let (links, _) = self.now();
+            match self.linked() {
+                Some(peer) if peer.link.hello().life != run => {
+                    return format!("{} was started anew", self.node);
+                }
+                Some(peer) => tokio::select! {
+                    _ = peer.link.ended() => {}
+                    () = links.replaced.cancelled() => {}
+                },
+                None => {
+                    let replaced = links.replaced.cancelled();
+                    let _ = tokio::time::timeout(REPLACED, replaced).await;
+                    if self.linked().is_none() {
+                        return format!("{} is not linked now", self.node);
+                    }
+                }
+            }
+        }
+    }
+
     /// The link to the node, when there is one before then.
     async fn comes(&self, until: Instant) -> Option<Arc<PeerLink>> {
         let comes = async {
@@ -446,6 +490,14 @@ impl Drop for NodeCallUnderWay<'_> {
     fn drop(&mut self) {
         self.wire.calls().remove(&self.id);
     }
+}
+
+/// Whether the caller speaks a version with sessions. The kernel itself does not.
+fn has_session(link: &Link, id: u64) -> bool {
+    let is_legacy = link
+        .pending
+        .with(id, |call| Some(call.caller.as_ref()?.version.is_legacy()));
+    is_legacy.flatten().unwrap_or(false)
 }
 
 /// Whether more may be said of a call with these params while it is under way: how fast its chunks are read.

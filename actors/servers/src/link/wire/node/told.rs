@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use mgp_cluster::links::PeerLink;
 use mgp_protocol::federation::call::CallRefused;
-use mgp_protocol::jsonrpc::INVALID_PARAMS;
-use mgp_protocol::refusal::Refusal;
-use mgp_protocol::refusal::mgp::Code;
+use mgp_protocol::federation::call::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
+use mgp_protocol::federation::hello::WireFeatures;
+use mgp_protocol::refusal::{CallOutcome, Refusal};
 use serde_json::value::RawValue;
 
 use super::{NodeRequest, NodeWire};
-use crate::link::{Link, code};
+use crate::link::Link;
 
 impl NodeWire {
     /// Nothing of the request was sent.
@@ -47,17 +48,32 @@ impl NodeWire {
         }
     }
 
-    /// The error of the server, or of its owner. A tool that the owner shares and says not to know is one that
-    /// is not open to the agent: who is shown it here may know that.
-    pub(super) fn of_owner(&self, link: &Link, request: &NodeRequest<'_>, error: &[u8]) -> Refusal {
+    /// An error frame: the server's own error, byte for byte. A node of an older version sends what its kernel refuses
+    /// so, too; nothing in the error tells them apart.
+    pub(super) fn relay_error(&self, link: &Link, peer: &PeerLink, error: &[u8]) -> Refusal {
         let raw = std::str::from_utf8(error).ok();
         let raw = raw.and_then(|text| RawValue::from_string(text.to_owned()).ok());
-        let Some(raw) = raw else {
-            return link.faulty("its error cannot be read");
-        };
-        let codes = [INVALID_PARAMS, Code::ToolNotFound.number()];
-        let unknown = code(raw.get()).is_some_and(|code| codes.contains(&code))
-            && raw.get().contains("Unknown tool");
+        match (raw, has_refusal_frames(peer)) {
+            (None, _) => link.faulty("its error cannot be read"),
+            (Some(raw), true) => Refusal::Peer(raw),
+            (Some(raw), false) => Refusal::Unattributed(raw),
+        }
+    }
+
+    /// What the owner's kernel refused. A tool that the owner shares and has not for the agent is one that is not
+    /// open to it: who is shown it here may know that.
+    pub(super) fn refuse_for_owner(
+        &self,
+        link: &Link,
+        peer: &PeerLink,
+        request: &NodeRequest<'_>,
+        refusal: OwnerRefusal,
+    ) -> Refusal {
+        if !has_refusal_frames(peer) {
+            return link.faulty("its node sent a frame that was not agreed on");
+        }
+        let unknown = refusal.cause == OwnerRefusalCause::NotFound
+            && refusal.outcome == CallOutcome::NotExecuted;
         let tool = request.tool.as_deref().filter(|_| unknown);
         match (tool, &request.agent) {
             (Some(tool), Some(agent)) if self.holds(tool) => Refusal::Closed(format!(
@@ -65,7 +81,7 @@ impl NodeWire {
                  for this agent opens it (`mgp grant`)",
                 link.server, self.node
             )),
-            _ => Refusal::Peer(raw),
+            _ => Refusal::Owner(Box::new(refusal)),
         }
     }
 
@@ -73,6 +89,12 @@ impl NodeWire {
         self.held()
             .is_some_and(|held| held.tools.contains_key(tool))
     }
+}
+
+/// Whether the node sends what its kernel refuses as frames of their own.
+fn has_refusal_frames(peer: &PeerLink) -> bool {
+    let features = peer.link.agreed().features;
+    features.contains(WireFeatures::REFUSALS)
 }
 
 /// The request did not reach the server.
