@@ -10,7 +10,7 @@ use mgp_engine::calls::outcome::of_refusal;
 use mgp_engine::cluster::routes::TryFailure;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::federation::assertion::AssertionId;
-use mgp_protocol::federation::call::owner_refusal::{OwnerAnswer, OwnerRefusalCause};
+use mgp_protocol::federation::call::owner_refusal::OwnerRefusalCause;
 use mgp_protocol::federation::call::{CallHeader, CallRefused, CallTag};
 use mgp_protocol::federation::hello::WireFeatures;
 use mgp_protocol::ids::{AgentId, ServerId};
@@ -555,11 +555,9 @@ async fn a_refusal_of_the_owner_says_whether_the_call_was_dispatched() {
     let lost = refused(json!({"name": "broken off"})).await;
     assert_eq!(lost.cause, OwnerRefusalCause::Unavailable);
     assert_eq!(lost.outcome, CallOutcome::Unknown);
-    // A failure that the model can mend is a result for it, and no answer of the server's.
     let wrong = refused(json!({"name": "wrong"})).await;
     assert_eq!(wrong.cause, OwnerRefusalCause::Blocked);
     assert_eq!(wrong.outcome, CallOutcome::NotExecuted);
-    assert!(matches!(wrong.answer, OwnerAnswer::Result(_)), "{wrong:?}");
     // Whatever is refused of a later round, the call was made.
     let first = nodes
         .answer("tools/call", json!({"name": "asks"}))
@@ -583,6 +581,4 @@ async fn an_older_node_is_told_refusals_as_before() {
     (told.assertion, told.signed) = (Some(shown.id), shown.signed.as_deref().cloned());
     let frame = answered(&nodes, told, &with_meta(json!({"name": "hidden"}))).await;
     assert!(error(&frame).1.contains("Unknown tool"), "{frame:?}");
-    let wrong = nodes.answer("tools/call", json!({"name": "wrong"})).await;
-    assert_eq!(wrong.unwrap()["isError"], true);
 }
