@@ -14,12 +14,13 @@ use mgp_engine::calls::outcome::of_refusal;
 use mgp_engine::clock::micros;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Dialect;
-use mgp_protocol::federation::call::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
+use mgp_protocol::federation::call::owner_refusal;
 use mgp_protocol::federation::call::times::PartTimes;
 use mgp_protocol::federation::hello::WireFeatures;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::events::Subscribe;
+use mgp_protocol::refusal::owner_refusal::OwnerRefusal;
 use mgp_protocol::refusal::{CallOutcome, Refusal, Rendered};
 use mgp_transports::quic::{CallFrame, CallInput, CallOutput, StreamFailure, WriteFailure};
 use serde_json::value::RawValue;
@@ -277,7 +278,7 @@ async fn refuse(
                 known @ (CallOutcome::Done | CallOutcome::Unknown) => known,
             };
             let refusal = OwnerRefusal {
-                cause: OwnerRefusalCause::new(refusal),
+                cause: owner_refusal::cause(refusal),
                 outcome,
                 answer: refusal.render_in(dialect).into(),
             };

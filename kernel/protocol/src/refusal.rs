@@ -3,6 +3,7 @@
 mod code;
 mod denial;
 pub mod mgp;
+pub mod owner_refusal;
 mod relayed;
 mod unanswered_call;
 
@@ -10,13 +11,13 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::dialect::{Dialect, Era, Version};
-use crate::federation::call::owner_refusal::{OwnerAnswer, OwnerRefusal};
 use crate::ids::ServerId;
 use crate::jsonrpc::{
     ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND,
 };
 
 pub use self::denial::Denial;
+use self::owner_refusal::{OwnerAnswer, OwnerRefusal};
 use self::relayed::status_of;
 pub use self::unanswered_call::{CallOutcome, UnansweredCall};
 

@@ -1,11 +1,11 @@
 //! A call as one of its two ends has it, and the streams on which nodes copy from each other.
 
 use bytes::Bytes;
-use mgp_protocol::federation::call::CallRefused;
-use mgp_protocol::federation::call::owner_refusal::{OwnerAnswer, OwnerRefusal};
 use mgp_protocol::federation::call::times::PartTimes;
+use mgp_protocol::federation::call::{CallRefused, owner_refusal};
 use mgp_protocol::federation::ends::StreamReset;
 use mgp_protocol::federation::frames::{CALL_BODY, FrameKind};
+use mgp_protocol::refusal::owner_refusal::{OwnerAnswer, OwnerRefusal};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
@@ -128,7 +128,7 @@ impl CallInput {
                 Ok(refused) => return Ok(CallFrame::Refused(refused)),
                 Err(_) => "a refusal that cannot be read",
             },
-            FrameKind::OwnerRefusal if self.calling => match OwnerRefusal::decode(&body) {
+            FrameKind::OwnerRefusal if self.calling => match owner_refusal::decode(&body) {
                 Ok(refusal) => return Ok(CallFrame::OwnerRefusal(refusal)),
                 Err(_) => "a refusal that cannot be read",
             },
@@ -216,13 +216,13 @@ impl CallOutput {
     /// # Errors
     /// [`WriteFailure`].
     pub async fn reject(self, refusal: &OwnerRefusal) -> Result<(), WriteFailure> {
-        let mut body = refusal.encode();
+        let mut body = owner_refusal::encode(refusal);
         if body.len() > CALL_BODY {
             let short = OwnerRefusal {
                 answer: OwnerAnswer::Error(TOO_LONG.to_owned()),
                 ..*refusal
             };
-            body = short.encode();
+            body = owner_refusal::encode(&short);
         }
         self.answer(FrameKind::OwnerRefusal, body.into()).await
     }

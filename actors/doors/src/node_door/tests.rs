@@ -10,11 +10,11 @@ use mgp_engine::calls::outcome::of_refusal;
 use mgp_engine::cluster::routes::TryFailure;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::federation::assertion::AssertionId;
-use mgp_protocol::federation::call::owner_refusal::OwnerRefusalCause;
 use mgp_protocol::federation::call::{CallHeader, CallRefused, CallTag};
 use mgp_protocol::federation::hello::WireFeatures;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::refusal::owner_refusal::OwnerRefusalCause;
 use mgp_protocol::refusal::{CallOutcome, Refusal};
 use mgp_transports::quic::{CallFrame, CallOutput};
 use serde_json::{Value, json};
@@ -580,5 +580,6 @@ async fn an_older_node_is_told_refusals_as_before() {
     let shown = nodes.peer.assertion_of(&AgentId::new("agent.alice"));
     (told.assertion, told.signed) = (Some(shown.id), shown.signed.as_deref().cloned());
     let frame = answered(&nodes, told, &with_meta(json!({"name": "hidden"}))).await;
+    assert!(matches!(frame, CallFrame::Error(_)), "{frame:?}");
     assert!(error(&frame).1.contains("Unknown tool"), "{frame:?}");
 }

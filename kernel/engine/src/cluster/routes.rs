@@ -6,9 +6,9 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use mgp_protocol::federation::call::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
 use mgp_protocol::federation::tool_index::IndexRoot;
 use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::refusal::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
 use mgp_protocol::refusal::{CallOutcome, Refusal};
 
 use crate::clock::MonotonicTime;

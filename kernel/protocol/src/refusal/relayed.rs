@@ -44,7 +44,7 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::federation::call::owner_refusal::{OwnerAnswer, OwnerRefusal, OwnerRefusalCause};
+    use crate::refusal::owner_refusal::{OwnerAnswer, OwnerRefusal, OwnerRefusalCause};
     use crate::refusal::{CallOutcome, Rendered};
 
     /// The agent reads the same, whoever wrote it: without words of MGP where it speaks none.

@@ -1,7 +1,7 @@
 use super::*;
-use mgp_protocol::federation::call::owner_refusal::{OwnerAnswer, OwnerRefusal, OwnerRefusalCause};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Target, TraceId};
+use mgp_protocol::refusal::owner_refusal::{OwnerAnswer, OwnerRefusal, OwnerRefusalCause};
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

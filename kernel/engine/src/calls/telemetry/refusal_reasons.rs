@@ -1,6 +1,6 @@
 //! Why calls are refused, in as many words as a label may have values.
 
-use mgp_protocol::federation::call::owner_refusal::OwnerRefusalCause;
+use mgp_protocol::refusal::owner_refusal::OwnerRefusalCause;
 use mgp_protocol::refusal::{Denial, Refusal};
 
 /// One reason.

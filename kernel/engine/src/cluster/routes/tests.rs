@@ -1,4 +1,4 @@
-use mgp_protocol::federation::call::owner_refusal::OwnerAnswer;
+use mgp_protocol::refusal::owner_refusal::OwnerAnswer;
 use proptest::prelude::*;
 use serde_json::json;
 

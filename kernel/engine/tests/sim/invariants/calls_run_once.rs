@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use mgp_engine::calls::outcome::{after_dispatch, of_refusal};
 use mgp_engine::cluster::routes::{CallAttempts, PlaceCandidate, TryFailure};
-use mgp_protocol::federation::call::owner_refusal::{OwnerAnswer, OwnerRefusal, OwnerRefusalCause};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::Outcome;
+use mgp_protocol::refusal::owner_refusal::{OwnerAnswer, OwnerRefusal, OwnerRefusalCause};
 use mgp_protocol::refusal::{CallOutcome, Refusal};
 use serde_json::value::RawValue;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::federation::call::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
+use crate::refusal::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
 use crate::refusal::{CallOutcome, Denial, Refusal};
 
 /// How it ended.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use mgp_cluster::links::PeerLink;
 use mgp_protocol::federation::call::CallRefused;
-use mgp_protocol::federation::call::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
 use mgp_protocol::federation::hello::WireFeatures;
+use mgp_protocol::refusal::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
 use mgp_protocol::refusal::{CallOutcome, Refusal};
 use serde_json::value::RawValue;
 
