@@ -32,6 +32,7 @@ use mgp_runtime::time::boot_moment;
 use mgp_runtime::{randomness, task};
 use mgp_servers::server::{Connector, ServerTable};
 use mgp_store::audit::AuditHandle;
+use mgp_store::witnesses::Witnesses;
 use mgp_sync::{Credit, Snapshot};
 use mgp_tools::offering::OfferSources;
 use mgp_tools::search::RemoteTools;
@@ -45,6 +46,12 @@ use crate::tree::{RootActor, TreeHandle};
 /// Bytes that messages of all links may take together: sixteen of the longest, so that a few large answers do
 /// not stop each other, and a crowd of them does not stop the kernel.
 const LINKS_MEMORY: u64 = 256 << 20;
+/// What this node shares, in the data folder.
+pub(crate) const SHARES: &str = "shares.json";
+/// Whether this node is seen on the local network.
+pub(crate) const LAN: &str = "lan";
+/// The logs, and the name of their witness.
+pub(crate) const LOGS: &str = "cluster/logs/logs";
 /// The folder of the logs, the index and the names, in the data folder.
 const FOLDER: &str = "cluster";
 
@@ -94,6 +101,8 @@ pub struct ClusterNeeds<'a> {
     pub config: &'a ClusterConfig,
     /// The kernel's data folder.
     pub data_dir: PathBuf,
+    /// The witnesses of its files.
+    pub witnesses: Witnesses,
     /// What servers of other nodes are reached by.
     pub connector: &'a Connector,
     /// What other nodes are called.
@@ -143,6 +152,7 @@ impl Cluster {
             key: needs.key.clone(),
             life,
             folder: logs_folder(&needs.data_dir),
+            witness: needs.witnesses.witness(LOGS),
             lease: needs.config.lease,
             clock: boot_moment,
             view: Arc::new(Snapshot::new(ClusterView::alone(here, needs.config.lease))),
@@ -165,7 +175,8 @@ impl Cluster {
         })
         .await?;
         let (shares, shares_cell) = SharesHandle::start(SharesStart {
-            file: needs.data_dir.join("shares.json"),
+            file: needs.data_dir.join(SHARES),
+            witness: needs.witnesses.witness(SHARES),
             changed: to(&late, Self::of_shares),
             audit: needs.audit.clone(),
         })
@@ -181,6 +192,7 @@ impl Cluster {
         let lan = LanStart {
             here,
             folder: needs.data_dir.clone(),
+            witness: needs.witnesses.witness(LAN),
             found: to(&late, Self::found),
         };
         let (lan, lan_cell) = lan.start().await?;

@@ -14,6 +14,7 @@ pub(crate) mod process;
 pub(crate) mod running;
 mod secrets;
 mod users;
+pub(crate) mod witnessed;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -32,6 +33,7 @@ use mgp_runtime::randomness;
 use mgp_runtime::task;
 use mgp_store::audit::{self, AuditHandle, Folder};
 use mgp_store::trouble::Troubles;
+use mgp_store::witnesses::Witnesses;
 use mgp_tools::registrar::Registrations;
 use ractor::SpawnErr;
 use tokio::io::AsyncReadExt;
@@ -53,6 +55,7 @@ pub use options::{OpenDoors, OpenHttpDoor, UpOptions};
 use announce::Announced;
 use data_folder::StoredMcpl;
 use marks::Marks;
+use witnessed::FoundWitnesses;
 
 /// How long calls under way may take when their server is to stop.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -75,11 +78,18 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     log_to_stderr(&options);
     let announced = Announced::hold(&options)?;
     data_folder::has_room(&options.data_dir)?;
-    let found = data_folder::missing(&options);
     let data_dir = &options.data_dir;
+    let mut found = data_folder::missing(&options);
+    let FoundWitnesses {
+        witnesses,
+        faults,
+        notes,
+    } = witnessed::open(data_dir)?;
+    found.extend(faults);
     RenewedKey::of(data_dir).take(
         &data_folder::grants_file(data_dir),
         &cluster::logs_folder(data_dir),
+        witnesses.witness(data_folder::GRANTS),
     )?;
     let mark = secrets::hex(&randomness::bytes::<16>());
     let marks = Marks::take(&options.data_dir, mark);
@@ -87,24 +97,25 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     let audit = auditing::open(&options)?;
     let mut kept = StoredState {
         marks,
-        mcpl: data_folder::mcpl(&options.data_dir, &audit)?,
+        mcpl: data_folder::mcpl(&options.data_dir, &witnesses, &audit)?,
         audit,
         seal: secrets::seal_key(&options.data_dir)?,
         tasks: data_folder::tasks(&options.data_dir)?,
         roster: data_folder::roster(&options.data_dir)?,
-        books: data_folder::books(&options.data_dir)?,
+        books: data_folder::books(&options.data_dir, &witnesses)?,
         key: secrets::node_key(&options.data_dir)?,
-        registered: data_folder::registered(&options.data_dir)?,
+        registered: data_folder::registered(&options.data_dir, &witnesses)?,
         unaudited: Vec::new(),
         found,
+        witnesses,
     };
-    for found in &kept.found {
-        tracing::warn!("{found}");
-        kept.audit.tell(audit::state_damaged(found));
-    }
+    kept.report(&notes);
     if kept.audit.is_on() {
         let log = Folder::of(&options.data_dir);
         kept.unaudited = kept.books.unaudited(&log)?;
+    }
+    if let Some(shortened) = kept.books.shortened() {
+        return Err(shortened.to_string());
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(machine::threads())
@@ -180,9 +191,25 @@ struct StoredState {
     unaudited: Vec<Operation>,
     /// What was there before, and is missing: in words.
     found: Vec<String>,
+    witnesses: Witnesses,
 }
 
 impl StoredState {
+    /// Reports what is missing, and records what else was noted.
+    fn report(&mut self, notes: &[String]) {
+        let shortened = [self.registered.shortened(), self.mcpl.push.shortened()];
+        let shortened = shortened.into_iter().flatten().map(ToOwned::to_owned);
+        self.found.extend(shortened);
+        for found in &self.found {
+            tracing::error!("{found}");
+            self.audit.tell(audit::state_damaged(found));
+        }
+        for note in notes {
+            tracing::info!("{note}");
+            self.audit.tell(audit::state_accepted(note));
+        }
+    }
+
     fn troubles(&self) -> Troubles {
         let books = [self.books.trouble(), self.registered.trouble()];
         let files = [vec![self.audit.trouble()], books.into()].concat();
@@ -194,6 +221,11 @@ async fn live(mut options: UpOptions, kept: StoredState) -> Result<(), String> {
     let closing = CancellationToken::new();
     let mut doors = doors::bind(&mut options).await?;
     let (audit, marks) = (kept.audit.clone(), kept.marks.clone());
+    let witnesses = kept.witnesses.clone();
+    let settle = {
+        let data_dir = options.data_dir.clone();
+        move || witnessed::settle(&data_dir, &witnesses)
+    };
     let started = parts::start(&options, kept, &closing)
         .await
         .map_err(not_started)?;
@@ -217,6 +249,7 @@ async fn live(mut options: UpOptions, kept: StoredState) -> Result<(), String> {
         ),
         task::supervised("marks.sweep", marks.clone().look_again()),
     ];
+    settle();
     let ends_with_stdin = options.ends_with_stdin;
     (options.opened)(&open);
     stopped(&closing, ends_with_stdin).await;
@@ -232,6 +265,7 @@ async fn live(mut options: UpOptions, kept: StoredState) -> Result<(), String> {
         doors.clear().await;
         started.telemetry.end().await;
         started.guard.bye();
+        settle();
         audit.close().await;
     };
     tokio::select! {

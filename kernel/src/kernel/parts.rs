@@ -267,7 +267,9 @@ impl Parts {
             finder_root(&search, finder_cell),
         ]);
         let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
-        let needs = needs(options, kept.key, connector, &servers, &access, &kept.audit);
+        let (key, witnesses) = (kept.key, kept.witnesses);
+        let beside = (&access, &kept.audit);
+        let needs = needs(options, key, witnesses, connector, &servers, beside);
         let cluster = Cluster::start(needs, &mut root).await?;
         search.look_at(cluster.remote_tools());
         let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));

@@ -12,6 +12,7 @@ pub(super) fn troubles(
     now: MonotonicTime,
 ) -> Vec<String> {
     let mut troubles = Vec::new();
+    troubles.extend(view.shortened.iter().map(ToString::to_string));
     if view.cluster.is_none() {
         return troubles;
     }

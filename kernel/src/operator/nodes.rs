@@ -73,7 +73,7 @@ impl Operator {
             id: view.cluster.map(|id| id.to_string()),
             nodes,
             lease_secs: view.lease.as_secs(),
-            confirmed: view.cluster.is_some() && view.unheard.is_none(),
+            confirmed: view.cluster.is_some() && view.unheard.is_none() && view.shortened.is_none(),
             listens: self.cluster.links.address().map(|at| at.to_string()),
             waiting: self.waiting_nodes().await?,
             troubles,

@@ -10,4 +10,5 @@ mod network;
 mod people;
 mod replicas;
 mod scene;
+mod shortened;
 mod strangers;

@@ -97,7 +97,8 @@ impl ReplicationState {
     ) -> Result<(), Refusal> {
         let broken = |why: String| Refusal::Broken(why);
         let details = json!({"cluster": owner.cluster.to_string(), "change": how});
-        let begun = LogJournals::begin(self.folder.clone(), &owner, &signed).await;
+        let begun =
+            LogJournals::begin(self.folder.clone(), &owner, &signed, self.witness.clone()).await;
         let journals = begun.map_err(|error| broken(error.to_string()))?;
         let event = events::of_this_node(by, details);
         if let Err(error) = self.audit.decided(event).await {

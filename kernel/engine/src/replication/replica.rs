@@ -26,7 +26,7 @@ use super::lives::NodeLives;
 use super::logs::{ClusterLogs, LogHead, LogHeads, Unstored};
 use super::own_log::{OwedRevoke, OwnLog};
 use crate::clock::MonotonicTime;
-use crate::policy::grants::{ClusterId, LogKey, Operation, Signed};
+use crate::policy::grants::{ClusterId, LogKey, LogTip, Operation, Signed};
 
 /// Nodes that tickets name, at most: a node is invited by one.
 const HINTS_MAX: usize = 16;
@@ -159,6 +159,10 @@ pub struct Replica {
     clocks: SeenClocks,
     spread: ClockSpread,
     peers: BTreeMap<NodeId, ReplicaPeer>,
+    /// The ends of logs that this node had on its disk, and does not know any more.
+    held_before: BTreeMap<NodeId, LogTip>,
+    /// Something else that it had is lost for good.
+    is_closed: bool,
 }
 
 impl Replica {
@@ -184,7 +188,32 @@ impl Replica {
             clocks: SeenClocks::default(),
             spread: ClockSpread::default(),
             peers: BTreeMap::new(),
+            held_before: BTreeMap::new(),
+            is_closed: false,
         }
+    }
+
+    /// Names ends of logs that this node had on its disk. As long as one of them is not known, agents of other nodes
+    /// may do nothing here, and this node signs nothing if it is of its own log: other nodes bring what is missing.
+    pub fn expect(&mut self, held_before: impl IntoIterator<Item = (NodeId, LogTip)>) {
+        self.held_before.extend(held_before);
+        self.settle();
+    }
+
+    /// Something is lost that no other node has: agents of other nodes may do nothing here.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    /// True while this node lacks something that it had.
+    #[must_use]
+    pub fn is_shortened(&self) -> bool {
+        self.is_closed || !self.held_before.is_empty()
+    }
+
+    /// The logs that lack something that this node had of them.
+    pub fn shortened(&self) -> impl Iterator<Item = NodeId> {
+        self.held_before.keys().copied()
     }
 
     /// What is known of the logs.

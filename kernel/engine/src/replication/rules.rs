@@ -109,6 +109,9 @@ impl Replica {
     /// How long what other nodes' agents are allowed here holds.
     #[must_use]
     pub fn lease(&self, now: MonotonicTime) -> ForeignLease {
+        if self.is_shortened() {
+            return ForeignLease::Shortened;
+        }
         match self.unheard(now) {
             Some(node) => ForeignLease::Lapsed(node),
             None => ForeignLease::Held(self.first_to_lapse(now)),

@@ -38,6 +38,11 @@ pub enum ForeignClosed {
     /// Somebody who could have taken it back was not heard within the lease.
     #[error("a grant allows it, and node {} could have taken that back and was not heard for too long", .0.short())]
     Lapsed(NodeId),
+    /// The logs of this node's cluster lack something that they held.
+    #[error(
+        "a grant allows it, and the logs of the cluster lack entries here that may have taken that back; `mgp cluster status` at the node that owns the server says what to do"
+    )]
+    Shortened,
 }
 
 impl AccessDecision<'_> {

@@ -65,6 +65,8 @@ pub enum ForeignLease {
     Held(Option<(MonotonicTime, NodeId)>),
     /// This one was not heard for too long.
     Lapsed(NodeId),
+    /// The logs lack something that they held: it may have taken something back.
+    Shortened,
 }
 
 impl GrantTable {
@@ -203,7 +205,10 @@ impl ForeignRules {
     }
 
     pub(super) fn has_lapsed(&self) -> bool {
-        matches!(self.lease, ForeignLease::Lapsed(_))
+        match self.lease {
+            ForeignLease::Lapsed(_) | ForeignLease::Shortened => true,
+            ForeignLease::Held(_) => false,
+        }
     }
 
     pub(super) fn of(&self, agent: &AgentId, server: &ServerId) -> Option<&AgentRules> {
@@ -247,7 +252,10 @@ impl ForeignRules {
         agents.any(|agent| {
             let decision = self.decide(agent, server, None, now_ms);
             decision.permission == Permission::Allow
-                || matches!(decision.closed, Some(ForeignClosed::Lapsed(_)))
+                || matches!(
+                    decision.closed,
+                    Some(ForeignClosed::Lapsed(_) | ForeignClosed::Shortened)
+                )
         })
     }
 
@@ -286,6 +294,7 @@ impl ForeignRules {
             },
             (Permission::Allow, _) if !is_shared => closed(ForeignClosed::NotShared),
             (Permission::Allow, ForeignLease::Lapsed(by)) => closed(ForeignClosed::Lapsed(by)),
+            (Permission::Allow, ForeignLease::Shortened) => closed(ForeignClosed::Shortened),
             (Permission::Allow, ForeignLease::Held(_)) => open(source, Some(entry)),
         }
     }
@@ -306,6 +315,7 @@ impl ForeignRules {
         }
         match self.lease {
             ForeignLease::Lapsed(by) => Some(ForeignClosed::Lapsed(by)),
+            ForeignLease::Shortened => Some(ForeignClosed::Shortened),
             ForeignLease::Held(_) => None,
         }
     }

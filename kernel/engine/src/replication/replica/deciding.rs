@@ -22,6 +22,9 @@ pub enum RemoteDenial {
     /// Somebody who could have taken it away was not heard within the lease.
     #[error("node {} could have taken it back and was not heard for too long", .0.short())]
     Lapsed(NodeId),
+    /// The logs here lack something that they held.
+    #[error("the logs lack entries that may have taken it back")]
+    Shortened,
 }
 
 /// Who has confirmed an operation.
@@ -64,6 +67,7 @@ impl Replica {
             let id = granted.grant.id;
             return match granted.grant.permission {
                 Permission::Deny => Err(RemoteDenial::Denied(id)),
+                Permission::Allow if self.is_shortened() => Err(RemoteDenial::Shortened),
                 Permission::Allow => self
                     .unheard(now)
                     .map_or(Ok(id), |node| Err(RemoteDenial::Lapsed(node))),

@@ -7,7 +7,7 @@ use mgp_protocol::ids::NodeId;
 
 use super::{LogMessage, Replica, ReplicaEffect, ReplicaMeans};
 use crate::cluster::clock_offset::MeasuredClock;
-use crate::policy::grants::Signed;
+use crate::policy::grants::{LogTip, Signed};
 use crate::replication::exchange::lacks;
 use crate::replication::lease::Nonce;
 use crate::replication::lives::LifeHeard;
@@ -209,9 +209,10 @@ impl Replica {
         }
     }
 
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         let grants = self.logs.grants();
-        self.leases
-            .settle(|node, tip| grants.tip_at(node, tip.next) == Some(tip));
+        let knows = |node, tip: LogTip| grants.tip_at(node, tip.next) == Some(tip);
+        self.leases.settle(knows);
+        self.held_before.retain(|node, tip| !knows(*node, *tip));
     }
 }

@@ -313,6 +313,43 @@ fn after_a_start_a_node_signs_nothing_until_another_one_has_its_head() {
     assert!(scene.propose(2, allow(2)).is_ok());
 }
 
+/// What a node had on its disk and lacks closes it to agents of other nodes, also where the entry was its own and
+/// nobody else could have written it; others bring it back, and until then its own log is not signed on.
+#[test]
+fn a_log_that_lacks_what_its_disk_held_lets_nobody_in_until_it_is_refilled() {
+    let mut scene = Scene::new(3);
+    scene.propose(2, allow(1)).unwrap();
+    let copy = scene.disks[&2].clone();
+    scene.propose(2, revoke(1)).unwrap();
+    let held: Vec<_> = {
+        let logs = scene.nodes[&2].logs();
+        let issuers = logs.grants().issuers();
+        issuers.map(|it| (it, logs.grants().tip(it))).collect()
+    };
+    scene.disks.insert(2, copy);
+    scene.apart.insert(2);
+    scene.start(2);
+    scene.nodes.get_mut(&2).unwrap().expect(held.clone());
+    assert_eq!(scene.may(), Err(RemoteDenial::Shortened));
+    let lacking: Vec<_> = scene.nodes[&2].shortened().collect();
+    assert_eq!(lacking, [node(2)]);
+    assert_eq!(scene.propose(2, allow(2)), Err(NotProposed::NotConfirmed));
+    scene.apart.clear();
+    scene.pass(11);
+    assert!(!scene.nodes[&2].is_shortened());
+    assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
+    // A node that is alone confirms itself, but not what it knows to be incomplete.
+    let mut alone = Scene::new(1);
+    let copy = alone.disks[&0].clone();
+    alone.propose(0, allow(1)).unwrap();
+    let tip = alone.nodes[&0].logs().grants().tip(node(0));
+    alone.disks.insert(0, copy);
+    alone.start(0);
+    alone.nodes.get_mut(&0).unwrap().expect([(node(0), tip)]);
+    alone.pass(60);
+    assert_eq!(alone.propose(0, allow(2)), Err(NotProposed::NotConfirmed));
+}
+
 /// FED-041: a log that was put back from a copy is refilled by those who hold more of it, and does not fork.
 #[test]
 fn a_shorter_log_is_refilled_before_anything_is_signed() {

@@ -134,7 +134,9 @@ impl Replica {
 
     /// Judges whether this node may write, and signs what it owes when it may.
     pub(super) fn judge(&mut self, means: &mut ReplicaMeans<'_>) -> Vec<ReplicaEffect> {
-        if !self.own.is_settled() {
+        let here = self.logs.here();
+        // What is lost of its log would be signed a second time.
+        if !self.own.is_settled() && !self.held_before.contains_key(&here) {
             // Of whom two live, neither is believed, and neither can confirm anything: it is not waited for either, or
             // nobody could write down that it goes on under another key.
             let mut others = self.others();

@@ -45,7 +45,7 @@ fn show(context: &CliContext, in_words: impl FnOnce(&Cluster) -> String) -> Resu
     context.show(&answer, |cluster: Cluster| {
         let asking = waiting(&cluster.waiting, unix_ms());
         let text = match cluster.id {
-            None => ALONE.to_owned(),
+            None => format!("{ALONE}\n{}", troubles(&cluster)),
             Some(_) => in_words(&cluster),
         };
         say(format!("{asking}{text}").trim_end())

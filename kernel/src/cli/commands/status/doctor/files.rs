@@ -16,9 +16,10 @@ use super::finding::{DoctorFinding, Remedy};
 use crate::cli::commands::audit;
 use crate::cli::words::{bytes, time};
 use crate::config::named_secrets::NamedSecrets;
+use crate::kernel::witnessed;
 
 /// Files of the data folder that nobody else is to read.
-const PRIVATE: [&str; 9] = [
+const PRIVATE: [&str; 11] = [
     "token",
     "metrics.token",
     "agents.json",
@@ -27,6 +28,8 @@ const PRIVATE: [&str; 9] = [
     "audit.key",
     "grants.journal",
     "registered.journal",
+    "files.witness",
+    "files.witness.2",
     "kernel.log",
 ];
 /// Free room below which a warning is due, in bytes: some days of logs and records.
@@ -43,7 +46,26 @@ pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
     found.extend(room(&patient.data_dir));
     found.push(clock(&patient.data_dir));
     found.extend(logs(patient));
+    // What a running kernel found is in its status.
+    if patient.status.is_none() {
+        found.extend(witnesses(&patient.data_dir));
+    }
     found
+}
+
+/// What files held, by their witnesses.
+fn witnesses(data_dir: &Path) -> Vec<DoctorFinding> {
+    const AREA: &str = "witness";
+    match witnessed::examine(data_dir) {
+        None => Vec::new(),
+        Some(lost) if lost.is_empty() => {
+            vec![DoctorFinding::good(AREA, "no file lacks what it held")]
+        }
+        Some(lost) => lost
+            .into_iter()
+            .map(|lost| DoctorFinding::broken(AREA, lost))
+            .collect(),
+    }
 }
 
 fn modes(patient: &Patient<'_>) -> Vec<DoctorFinding> {
