@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 
 use self::journal_file::{JournalFile, open};
 use crate::trouble::{Trouble, explained};
-use crate::witnesses::Witness;
+use crate::witnesses::{Witness, WitnessedContents};
 
 /// Appends that may wait; more are refused. With a sync of 5 ms this is far more than people or programs
 /// decide at once.
@@ -378,7 +378,7 @@ struct WitnessComparison {
 impl WitnessComparison {
     fn new(witness: &Witness, reader: &JournalReader<'_>) -> Self {
         let expected = witness.contents();
-        let expected = expected.iter().flat_map(|it| it.either());
+        let expected = expected.iter().flat_map(WitnessedContents::either);
         let expected = expected.filter_map(|it| {
             let entries = it.split(' ').next()?.parse().ok()?;
             Some((entries, it.to_owned()))

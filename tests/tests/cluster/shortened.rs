@@ -78,7 +78,11 @@ async fn a_shortened_log_brings_no_revoked_grant_back() {
     assert!(!call(&desk, TOOL).await, "it is revoked");
     let told = explained(&nas).await;
     assert!(!told.contains("lack entries"), "{told}");
-    nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+    wait_until("its log is confirmed", DEADLINE, async || {
+        let granted = nas.mgp(&["grant", "local@desk", "demo"]).await;
+        granted.status.success()
+    })
+    .await;
     wait_until("it is granted anew", DEADLINE, async || {
         call(&desk, TOOL).await
     })
@@ -115,12 +119,13 @@ async fn logs_that_are_gone_are_reported_and_can_be_put_back() {
     let nas = Kernel::again(folder).await;
     let told = troubles(&nas).await;
     assert!(!told.contains("cluster/logs"), "{told}");
-    nas.connected(&["demo"]).await;
-    linked(&nas, &desk).await;
-    wait_until("it is called again", DEADLINE, async || {
-        call(&desk, TOOL).await
-    })
-    .await;
+    let status = nas.mgp_json(&["cluster", "status"]).await;
+    assert_eq!(
+        status["nodes"].as_array().map(Vec::len),
+        Some(2),
+        "{status}"
+    );
+    assert!(explained(&nas).await.contains("grant"), "it is known again");
     let folder = nas.end(Signal::SIGKILL, DEADLINE).await;
     fs::remove_file(logs(&folder)).unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();

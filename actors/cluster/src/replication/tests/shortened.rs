@@ -67,6 +67,8 @@ async fn a_revoke_cut_off_the_log_keeps_the_grant_closed_until_it_is_refilled() 
         .until("the lease holds", |scene| scene.view(0).unheard.is_none())
         .await;
     assert!(!scene.opens(0, 1), "the revoke is back");
+    // What other nodes confirm is on disk.
+    scene.confirmed(0).await;
     scene.restart(0).await;
     assert_eq!(scene.shortened(0), None, "it is on disk again");
 }
