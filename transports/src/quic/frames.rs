@@ -1,6 +1,7 @@
 //! Frames on a stream: written in one piece, read as they come.
 
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt as _;
 use mgp_protocol::federation::ends::{LinkClose, StreamReset};
 use mgp_protocol::federation::frames::{BadHead, FrameHead, FrameKind, HEAD, StreamKind};
 use mgp_protocol::federation::plain;
@@ -142,6 +143,22 @@ impl FrameWriter {
     pub(super) async fn begin(&mut self, kind: StreamKind) -> Result<(), WriteFailure> {
         let first = Bytes::copy_from_slice(&[kind.code()]);
         self.stream.write_chunk(first).await.map_err(failure)
+    }
+
+    /// Says what the stream is for and writes its first two frames, in one go: each write takes the connection's
+    /// lock and wakes its driver.
+    pub(super) async fn begin_call(
+        &mut self,
+        stream: StreamKind,
+        header: Bytes,
+        params: Bytes,
+    ) -> Result<(), WriteFailure> {
+        let first = Bytes::copy_from_slice(&[stream.code()]);
+        let head = self.head(FrameKind::Header, &header)?;
+        let params_head = self.head(FrameKind::Params, &params)?;
+        let mut chunks = [first, head, header, params_head, params];
+        let written = self.stream.write_all_chunks(&mut chunks).await;
+        written.map_err(failure)
     }
 
     /// Writes one frame. Given up half way, the stream can only be dropped.
@@ -345,6 +362,15 @@ impl FrameReader {
             self.body.extend_from_slice(&chunk.bytes);
         }
         Ok(true)
+    }
+
+    /// Reads the end of the stream where it is here already. A reader that is dropped before its stream's end tells
+    /// the peer to stop, which is a packet each way for nothing when the last frame came with the end.
+    pub(super) fn take_end(&mut self) {
+        let nothing_left = self.head.is_none() && self.body.is_empty();
+        if nothing_left && let Some(Ok(None)) = self.stream.read_chunk(1, true).now_or_never() {
+            self.done = true;
+        }
     }
 
     pub(super) fn stop(&mut self, why: StreamReset) {

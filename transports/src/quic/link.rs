@@ -9,7 +9,7 @@ use bytes::Bytes;
 use mgp_protocol::federation::assertion::{BINDING_LABEL, LinkBinding};
 use mgp_protocol::federation::call::{CallHeader, CallRefused};
 use mgp_protocol::federation::ends::LinkClose;
-use mgp_protocol::federation::frames::{CALL_BODY, CONTROL_BODY, FrameKind, StreamKind};
+use mgp_protocol::federation::frames::{CALL_BODY, CONTROL_BODY, StreamKind};
 use mgp_protocol::federation::hello::{Agreed, Hello};
 use mgp_protocol::ids::NodeId;
 use mgp_sync::Credit;
@@ -331,11 +331,7 @@ impl NodeLink {
             let (size, limit) = (head.len() as u64, CONTROL_BODY as u64);
             return Err(CallNotBegun::TooLarge { size, limit });
         }
-        let written = async {
-            writer.write(FrameKind::Header, head).await?;
-            writer.write(FrameKind::Params, params).await
-        };
-        let written = timeout_at(until, written)
+        let written = timeout_at(until, writer.begin_call(kind, head, params))
             .await
             .map_err(|_| CallNotBegun::Late)?;
         let input = CallInput::calling(reader, until, turn);
@@ -356,7 +352,10 @@ impl NodeLink {
     /// # Errors
     /// [`CallNotBegun`].
     pub async fn sync(&self, until: Instant) -> Result<SyncStream, CallNotBegun> {
-        let (reader, writer, turn) = self.open(&self.0.syncs, StreamKind::Sync, until).await?;
+        let (reader, mut writer, turn) = self.open(&self.0.syncs, StreamKind::Sync, until).await?;
+        let begun = timeout_at(until, writer.begin(StreamKind::Sync)).await;
+        let begun = begun.map_err(|_| CallNotBegun::Late)?;
+        begun.map_err(|_| self.gone().unwrap_or(LinkGone(StreamFailure::Unfinished)))?;
         Ok(SyncStream::new(reader, writer, until, turn))
     }
 
@@ -372,9 +371,7 @@ impl NodeLink {
             let opened = self.0.connection.open_bi().await;
             let (send, receive) = opened.map_err(|gone| LinkGone(StreamFailure::of_link(&gone)))?;
             let limit = kind.longest();
-            let mut writer = FrameWriter::new(send, limit);
-            let begun = writer.begin(kind).await;
-            begun.map_err(|_| self.gone().unwrap_or(LinkGone(StreamFailure::Unfinished)))?;
+            let writer = FrameWriter::new(send, limit);
             let reader = FrameReader::new(receive, limit, self.0.budget.clone());
             Ok((reader, writer, turn))
         };

@@ -89,6 +89,7 @@ impl CallInput {
         self.ended = !matches!(frame, Ok(CallFrame::Relayed(_)));
         if self.ended {
             self.reader.leave_for(StreamReset::Answered);
+            self.reader.take_end();
         }
         frame
     }
